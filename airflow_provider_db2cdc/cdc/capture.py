@@ -1,0 +1,81 @@
+"""Registrations: what the capture agent promises about a source table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import RegistrationError
+
+UpdateAs = Literal["DI", "U"]
+
+STATE_REMEDY = {
+    "I": "Activate it: UPDATE {asn}.IBMSNAP_REGISTER SET STATE = 'A' for this table, then reinit the capture agent.",
+    "S": "The agent stopped it after an error: see STATE_INFO and the agent's log, repair, set STATE to 'A', reinit.",
+}
+
+
+@dataclass(frozen=True)
+class CaptureIdentity:
+    """What must stay the same for an offset to keep its meaning.
+
+    `created` is the change table's CREATE_TIME; `cold_start` is IBMSNAP_RESTART.CAPTURE_FIRST_SEQ, which a cold
+    start of the agent changes (IBM documents it for just that test).
+    """
+
+    change_table: str
+    created: str
+    cold_start: str
+
+
+@dataclass(frozen=True)
+class CaptureInstance:
+    """One row of IBMSNAP_REGISTER, with the columns that its change table really has.
+
+    `update_as` says how an update is written: 'DI' as the old row's D and the new row's I (CHG_UPD_TO_DEL_INS = 'Y'),
+    'U' as one row with the after image. `floor` is CD_OLD_SYNCHPOINT: changes at or below it may be pruned; it is
+    never a stop mark. `newest` is CD_NEW_SYNCHPOINT.
+    """
+
+    table: TableId
+    cd_owner: str
+    cd_table: str
+    state: str
+    state_info: str
+    update_as: UpdateAs
+    before_prefix: str | None
+    floor: Lsn | None
+    newest: Lsn | None
+    cd_columns: tuple[str, ...]
+    identity: CaptureIdentity
+
+
+@dataclass(frozen=True)
+class Fence:
+    """How far capture has proven to have written everything.
+
+    `lsn` is the greatest synchpoint read committed; `synchtime` the source's local time up to which all is
+    captured, `source_time` the source's clock at the reading; both ISO texts without a zone; `age_s` their distance.
+    """
+
+    lsn: Lsn
+    synchtime: str
+    source_time: str
+    age_s: float
+
+
+def check_state(instance: CaptureInstance, asn_schema: str) -> None:
+    """Refuse a registration that is not active.
+
+    :raises RegistrationError: STATE is not 'A', with the remedy for the state it is in.
+    """
+    if instance.state == "A":
+        return
+    info = f" (STATE_INFO {instance.state_info})" if instance.state_info else ""
+    remedy = STATE_REMEDY.get(instance.state, "Set STATE to 'A' and reinit the capture agent.")
+    raise RegistrationError(
+        f"{instance.table} is registered in state {instance.state!r}{info}, so its changes are not captured",
+        remedy.format(asn=asn_schema),
+    )

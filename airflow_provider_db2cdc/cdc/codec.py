@@ -1,0 +1,76 @@
+"""Frozen dataclasses to plain JSON data and back, checked by their own annotations."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+T = TypeVar("T")
+
+
+def to_data(value: Any) -> Any:
+    """Return `value` as JSON data: dataclasses as objects, tuples as arrays, LSNs as their text."""
+    if isinstance(value, Lsn):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_data(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_data(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [to_data(item) for item in value]
+    return value
+
+
+def from_data(kind: type[T], data: Any) -> T:
+    """Return the `kind` that `data` describes.
+
+    :raises ConfigurationError: an unknown or missing field, or a value of another type, named by its path.
+    """
+    result: T = _read(kind, data, kind.__name__)
+    return result
+
+
+def _read(kind: Any, data: Any, path: str) -> Any:
+    origin = get_origin(kind)
+    if kind is Lsn:
+        return Lsn.parse(data)
+    if is_dataclass(kind):
+        return _read_object(kind, data, path)
+    if origin in (Union, types.UnionType):
+        inner = [arg for arg in get_args(kind) if arg is not type(None)]
+        return None if data is None else _read(inner[0], data, path)
+    if origin is tuple:
+        items = _expect(data, list, path)
+        return tuple(_read(get_args(kind)[0], item, f"{path}[{at}]") for at, item in enumerate(items))
+    if origin in (dict, Mapping):
+        return {key: _read(get_args(kind)[1], item, f"{path}.{key}") for key, item in _expect(data, dict, path).items()}
+    if origin is Literal:
+        if data not in get_args(kind):
+            raise ConfigurationError(f"{path} is {data!r}, expected one of {', '.join(map(str, get_args(kind)))}")
+        return data
+    return _expect(data, kind, path)
+
+
+def _read_object(kind: Any, data: Any, path: str) -> Any:
+    given = _expect(data, dict, path)
+    hints = get_type_hints(kind)
+    known = {field.name for field in fields(kind)}
+    if unknown := sorted(set(given) - known):
+        raise ConfigurationError(f"{path} has no field {unknown[0]!r}", "Is it written by another version?")
+    try:
+        return kind(**{name: _read(hints[name], item, f"{path}.{name}") for name, item in given.items()})
+    except TypeError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _expect(data: Any, kind: Any, path: str) -> Any:
+    if kind is Any or (kind is float and type(data) is int):
+        return data
+    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+        raise ConfigurationError(f"{path} is a {type(data).__name__}, expected {kind.__name__}")
+    return data

@@ -1,0 +1,27 @@
+"""Gaps: whether every change after an offset can still be read."""
+
+from __future__ import annotations
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+
+
+def find_gap(
+    after: Lsn, then: CaptureIdentity | None, now: CaptureIdentity, floor: Lsn | None, fence: Lsn
+) -> str | None:
+    """Return why changes after `after` may be missing from the change table, or None.
+
+    `then` is the capture's identity when `after` was reached, `now` the one at this reading; `floor` is
+    CD_OLD_SYNCHPOINT, below which change rows may be pruned.
+    """
+    if then is not None and then.change_table != now.change_table:
+        return f"the table was registered anew: its changes were in {then.change_table}, now in {now.change_table}"
+    if then is not None and then.created != now.created:
+        return f"the change table {now.change_table} was created anew at {now.created} (it was of {then.created})"
+    if then is not None and then.cold_start != now.cold_start:
+        return f"the capture agent was started cold at {now.cold_start}, which empties the change tables"
+    if floor is not None and after < floor:
+        return f"changes up to {floor} are pruned, and only those up to {after} were read"
+    if fence < after:
+        return f"capture stands at {fence}, before the offset {after}: the source was restored or capture reset"
+    return None

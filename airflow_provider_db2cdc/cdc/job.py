@@ -1,0 +1,182 @@
+"""JobSpec and JobResult: all that Airflow and Spark tell each other, as versioned JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Literal
+
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.codec import from_data, to_data
+from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+VERSION = 1
+RESULT_MARK = "DB2CDC_RESULT "
+PROGRESS_MARK = "DB2CDC "
+USER_ENV = "DB2CDC_USER"
+PASSWORD_ENV = "DB2CDC_PASSWORD"
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """How Spark reaches the source; user and password travel in the environment, never here.
+
+    `server_name` is Debezium's topic.prefix and stands in every event's source.name.
+    """
+
+    jdbc_url: str
+    database: str
+    server_name: str
+    asn_schema: str
+    driver: str = "com.ibm.db2.jcc.DB2Driver"
+
+
+@dataclass(frozen=True)
+class ApplySettings:
+    """What a pipeline's configuration says about applying.
+
+    `rows_per_read` is how many change rows one JDBC reader takes before another is opened beside it (at most
+    `parallel_reads` a table); `high_mark_timeout_s` bounds the wait for capture after a snapshot's read.
+    """
+
+    tombstones: bool = True
+    key_change_detection: KeyChangeDetection = "adjacent"
+    parallel_tables: int = 4
+    parallel_reads: int = 8
+    rows_per_read: int = 50_000
+    snapshot_chunk_rows: int = 200_000
+    high_mark_timeout_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class TableTask:
+    """One table's part of a tick.
+
+    `believed` is the offset store's LSN, None when it has none. Changes go up to `upto`, of which `rows` were counted.
+    A table that neither the store nor Delta knows is new: `upto` then is the low mark of its initial snapshot,
+    or, with `snapshot` False (snapshot.mode no_data), simply where it begins.
+    """
+
+    schema: TableSchema
+    capture: CaptureInstance
+    believed: Lsn | None
+    upto: Lsn
+    rows: int
+    snapshot: bool = True
+
+    @property
+    def table(self) -> TableId:
+        """The table's name."""
+        return self.schema.table
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A table that the plan had to leave out, and why; it is reported as failed, the others go on."""
+
+    table: TableId
+    error: str
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """The plan of one tick, fixed before it runs: a retry does this very plan.
+
+    `run_id` names the DAG run (or command) that planned it; the same run may come again, another one may not share a
+    batch. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows.
+    """
+
+    pipeline: str
+    run_id: str
+    planned_at_ms: int
+    target: str
+    source: SourceSpec
+    fence: Fence
+    tables: tuple[TableTask, ...]
+    settings: ApplySettings = field(default_factory=ApplySettings)
+    refused: tuple[Refusal, ...] = ()
+    version: int = VERSION
+
+    def to_json(self) -> str:
+        """Return the spec as one line of JSON; it holds no secrets and no row values."""
+        return json.dumps(to_data(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> JobSpec:
+        """Read a spec.
+
+        :raises ConfigurationError: it was written by another version of this provider, or is damaged.
+        """
+        return from_data(cls, _versioned(text, "JobSpec"))
+
+
+Status = Literal["applied", "unchanged", "failed"]
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """What Delta holds of one table after the tick.
+
+    `lsn` and `batch` are None only when nothing of the table was ever applied. Counts are events of this tick by op;
+    `commit_ts_ms` is the newest applied commit's time; `error` says why a failed table failed and what to do.
+    """
+
+    table: TableId
+    status: Status
+    lsn: Lsn | None = None
+    batch: int | None = None
+    after: Lsn | None = None
+    creates: int = 0
+    updates: int = 0
+    deletes: int = 0
+    reads: int = 0
+    rows: int | None = None
+    commit_ts_ms: int | None = None
+    change_version: int | None = None
+    state_version: int | None = None
+    duration_s: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """The outcome of one tick, a line a table."""
+
+    pipeline: str
+    run_id: str
+    tables: tuple[TableResult, ...]
+    version: int = VERSION
+
+    @property
+    def failed(self) -> tuple[TableResult, ...]:
+        """The tables that failed; all others are committed."""
+        return tuple(result for result in self.tables if result.status == "failed")
+
+    def to_json(self) -> str:
+        """Return the result as one line of JSON."""
+        return json.dumps(to_data(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> JobResult:
+        """Read a result.
+
+        :raises ConfigurationError: it was written by another version of this provider, or is damaged.
+        """
+        return from_data(cls, _versioned(text, "JobResult"))
+
+
+def _versioned(text: str, what: str) -> object:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"the {what} is not JSON: {error}") from error
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        found = data.get("version") if isinstance(data, dict) else None
+        raise ConfigurationError(
+            f"the {what} has version {found}, this side speaks {VERSION}",
+            "Install the same version of airflow-provider-db2cdc where the DAG and where the job run.",
+        )
+    return data

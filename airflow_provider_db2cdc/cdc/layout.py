@@ -1,0 +1,88 @@
+"""Where a pipeline's Delta tables lie, under a path or in a catalog's schema."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
+
+
+@dataclass(frozen=True)
+class DeltaName:
+    """One Delta table: a path, or a catalog name already quoted for SQL."""
+
+    name: str
+    is_path: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of all Delta tables of one target.
+
+    `target` with a slash or colon is a path: `{target}/tables/{schema}/{table}`, `/changes/...`, `/_db2cdc/...`.
+    Otherwise it is a catalog's schema (`schema` or `catalog.schema`) that holds `schema__table`,
+    `schema__table__changes` and `_db2cdc_...`. Characters that a path or a catalog refuses are percent-encoded
+    (in a catalog with `_x25` style escapes), so two source tables never share a place.
+    """
+
+    target: str
+
+    def __post_init__(self) -> None:
+        if not self.target or not (self.is_path or CATALOG_NAME.fullmatch(self.target)):
+            raise ConfigurationError(
+                f"target {self.target!r} is neither a path nor a catalog's schema",
+                "Give a path like /lake/sales or s3a://lake/sales, or a schema name like main.sales.",
+            )
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the target is a path."""
+        return "/" in self.target or ":" in self.target
+
+    def state(self, table: TableId) -> DeltaName:
+        """The current state of one source table."""
+        return self._of("tables", table, "")
+
+    def changes(self, table: TableId) -> DeltaName:
+        """The change log of one source table."""
+        return self._of("changes", table, "__changes")
+
+    def staging(self, table: TableId) -> DeltaName:
+        """The staged snapshot rows of one source table."""
+        return self._of("_db2cdc/staging", table, "__staging")
+
+    def internal(self, name: str) -> DeltaName:
+        """One of the pipeline's own tables: batches, commits, manifest."""
+        return self._path(f"_db2cdc/{name}") if self.is_path else self._name(f"_db2cdc_{name}")
+
+    def _of(self, folder: str, table: TableId, suffix: str) -> DeltaName:
+        if self.is_path:
+            return self._path(f"{folder}/{_path_part(table.schema)}/{_path_part(table.name)}")
+        return self._name(f"{_name_part(table.schema)}__{_name_part(table.name)}{suffix}")
+
+    def _path(self, rest: str) -> DeltaName:
+        return DeltaName(f"{self.target.rstrip('/')}/{rest}", is_path=True)
+
+    def _name(self, name: str) -> DeltaName:
+        quoted = ".".join(f"`{part}`" for part in (*self.target.split("."), name))
+        return DeltaName(quoted, is_path=False)
+
+
+def _path_part(text: str) -> str:
+    encoded = quote(text, safe="$")
+    return encoded.replace(".", "%2E") if encoded.startswith(".") else encoded
+
+
+def _name_part(text: str) -> str:
+    """Encode what a catalog may refuse or fold, and underscores that could be taken for our separator."""
+    plain = text.strip("_") == text and "__" not in text
+    return "".join(c.lower() if _is_plain(c) or (c == "_" and plain) else f"_x{ord(c):x}_" for c in text)
+
+
+def _is_plain(character: str) -> bool:
+    return character.isascii() and (character.isupper() or character.isdigit())

@@ -1,0 +1,93 @@
+"""Log sequence numbers: what orders commits, and what a range of them means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import total_ordering
+
+from airflow_provider_db2cdc.errors import OffsetError
+
+WIDTHS = (10, 16)
+"""Bytes of an LSN: 16 since compatibility level 1001, 10 before and on older z/OS."""
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Lsn:
+    """A position in Db2's log as unsigned big-endian bytes.
+
+    Its text is Debezium's: lower-case hex with ':' after bytes 4 and 8, so texts of one width sort as their bytes do.
+    COMMITSEQ and INTENTSEQ are two number spaces: compare only like with like. Two widths are refused, never compared
+    (Debezium's comparison of unlike widths overflows or misorders).
+    """
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.raw) not in WIDTHS:
+            raise OffsetError(
+                f"an LSN has {len(self.raw)} bytes, expected one of {WIDTHS}",
+                "Check the IBMSNAP_COMMITSEQ column's type, or the stored offset.",
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Lsn:
+        """Return the LSN that `text` writes as hex, with or without colons.
+
+        :raises OffsetError: when the text is not an LSN.
+        """
+        try:
+            raw = bytes.fromhex(text.replace(":", ""))
+        except (ValueError, AttributeError):
+            raise OffsetError(
+                f"{text!r} is not an LSN", "Expected hex digits like 00000000:0000150f:0000000000048fca."
+            ) from None
+        return cls(raw)
+
+    @property
+    def hex(self) -> str:
+        """The digits alone, upper case, as a Db2 literal X'...' takes them."""
+        return self.raw.hex().upper()
+
+    def __str__(self) -> str:
+        digits = self.raw.hex()
+        return f"{digits[:8]}:{digits[8:16]}:{digits[16:]}"
+
+    def __lt__(self, other: Lsn) -> bool:
+        if len(self.raw) != len(other.raw):
+            raise OffsetError(
+                f"LSNs of {len(self.raw)} and {len(other.raw)} bytes cannot be compared",
+                "The capture agent's compatibility level changed: take a new snapshot of the pipeline's tables.",
+            )
+        return self.raw < other.raw
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """The total order of row changes: by commit, then by the log order inside it."""
+
+    commit: Lsn
+    intent: Lsn
+
+
+@dataclass(frozen=True)
+class LsnRange:
+    """The commits after `after`, up to and including `upto`; whole commits only."""
+
+    after: Lsn
+    upto: Lsn
+
+    def __post_init__(self) -> None:
+        if self.upto < self.after:
+            raise OffsetError(f"the range ({self.after}, {self.upto}] ends before it starts")
+
+    @property
+    def empty(self) -> bool:
+        """Whether no commit can lie in it."""
+        return self.after == self.upto
+
+    def __contains__(self, commit: Lsn) -> bool:
+        return self.after < commit <= self.upto
+
+    def __str__(self) -> str:
+        return f"({self.after}, {self.upto}]"

@@ -1,0 +1,100 @@
+"""Offsets: what is durably in the target, as the store keeps it and as Delta proves it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_provider_db2cdc.cdc.codec import from_data, to_data
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Every change up to `lsn` of one table is in the target, the last of them by `batch`.
+
+    `commit_ts_ms` is the source's commit time of the newest change applied, None before the first one.
+    """
+
+    table: TableId
+    lsn: Lsn
+    batch: int
+    commit_ts_ms: int | None = None
+    version: int = VERSION
+
+    def to_json(self) -> str:
+        """Return the document that a store keeps."""
+        return json.dumps(to_data(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Offset:
+        """Read the document kept under `where`.
+
+        :raises OffsetError: it is not one of ours; the text names the place and both ways out.
+        """
+        try:
+            return from_data(cls, json.loads(text))
+        except (ValueError, ConfigurationError, OffsetError) as error:
+            raise OffsetError(
+                f"the offset kept in {where} cannot be read ({type(error).__name__}: {error})",
+                "Put back its last good text (the commit task's log has it), or delete it together with "
+                "the table's target to start with a new snapshot.",
+            ) from error
+
+
+class OffsetStore(Protocol):
+    """Where offsets live between ticks; one document a table.
+
+    An implementation must read back what it wrote and raise OffsetError where something shadows it. It may lag
+    behind Delta (a crash before `put`): the next tick moves it forward.
+    """
+
+    def get(self, table: TableId) -> Offset | None:
+        """Return the table's offset, None when there is none."""
+
+    def put(self, offset: Offset) -> None:
+        """Keep `offset`, never an older one than is kept."""
+
+
+def check_forward(old: Offset | None, new: Offset) -> None:
+    """Refuse to move an offset backwards.
+
+    :raises OffsetError: `new` lies before `old`.
+    """
+    if old is not None and new.lsn < old.lsn:
+        raise OffsetError(
+            f"{new.table}: the offset would move back from {old.lsn} to {new.lsn}",
+            "Another run moved it meanwhile: let that one go on.",
+        )
+
+
+def reconcile(table: TableId, believed: Lsn | None, proven: Lsn | None, applied: int) -> Lsn | None:
+    """Return where the table stands: what Delta proves, after a look at what the store believes.
+
+    A store behind Delta is moved forward (a crash came between the commit and the store); so is one without an
+    offset as long as not more than the first of `applied` batches is there. None means that neither knows the table:
+    it is new.
+
+    :raises OffsetError: the store lost an offset that Delta proves, or is ahead of Delta.
+    """
+    if believed == proven or (believed is not None and proven is not None and believed < proven):
+        return proven
+    if believed is None and applied <= 1:
+        return proven
+    if believed is None:
+        raise OffsetError(
+            f"{table}: its offset is missing, but the target holds its changes up to {proven}",
+            f"Restore the offset with `db2cdc offset set {table} {proven}`; "
+            "or, to begin anew, remove the table's target and its rows in the batch log with `db2cdc forget`.",
+        )
+    holds = f"only holds changes up to {proven}" if proven else "holds nothing of this table"
+    raise OffsetError(
+        f"{table}: its offset {believed} is ahead of the target, which {holds}",
+        "Was it edited, or does the pipeline point to another target? "
+        + (f"Set it back with `db2cdc offset set {table} {proven}`." if proven else "Delete the offset to begin anew."),
+    )

@@ -1,0 +1,76 @@
+"""Include and exclude lists: which tables and columns a pipeline carries, by Debezium's rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+Patterns = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Regular expressions on `schema.table` and `schema.table.column`: anchored, without regard to case.
+
+    Of each pair only one list may be given. Without any list every registered table, every captured column is taken.
+    """
+
+    table_include: tuple[str, ...] = ()
+    table_exclude: tuple[str, ...] = ()
+    column_include: tuple[str, ...] = ()
+    column_exclude: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for kind, include, exclude in (
+            ("table", self.table_include, self.table_exclude),
+            ("column", self.column_include, self.column_exclude),
+        ):
+            if include and exclude:
+                raise ConfigurationError(f"{kind}.include.list and {kind}.exclude.list are both given", "Give one.")
+            for pattern in (*include, *exclude):
+                _compile(kind, pattern)
+
+    def tables(self, registered: Iterable[TableId]) -> list[TableId]:
+        """Return the chosen ones of the registered tables, sorted.
+
+        :raises ConfigurationError: an include pattern matches no registered table.
+        """
+        tables = sorted(set(registered))
+        chosen = [table for table in tables if _passes(str(table), self.table_include, self.table_exclude)]
+        for pattern in self.table_include:
+            if not any(_matches(pattern, str(table)) for table in tables):
+                raise ConfigurationError(
+                    f"table.include.list: {pattern!r} matches no registered table",
+                    f"Registered are: {', '.join(map(str, tables)) or 'none'}. Patterns match the whole of "
+                    "schema.table; register the table for capture (ASNCDC.ADDTABLE) or correct the pattern.",
+                )
+        return chosen
+
+    def columns(self, table: TableId, names: Iterable[str], key: Sequence[str]) -> list[str]:
+        """Return the chosen columns in their order; the key's columns are always chosen, as in Debezium."""
+        return [
+            name
+            for name in names
+            if name in key or _passes(f"{table}.{name}", self.column_include, self.column_exclude)
+        ]
+
+
+def _passes(name: str, include: Patterns, exclude: Patterns) -> bool:
+    if include:
+        return any(_matches(pattern, name) for pattern in include)
+    return not any(_matches(pattern, name) for pattern in exclude)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return re.fullmatch(pattern, name, re.IGNORECASE) is not None
+
+
+def _compile(kind: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(f"{kind} list: {pattern!r} is not a regular expression: {error}") from error

@@ -1,0 +1,92 @@
+"""Tables and columns as Db2's catalog describes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+RESERVED_PREFIX = "__"
+
+
+@dataclass(frozen=True, order=True)
+class TableId:
+    """A table by schema and name, exactly as the catalog spells them."""
+
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a source table, in SYSCAT.COLUMNS' words.
+
+    `length` is bytes (characters for GRAPHIC) or a decimal's precision; `scale` a decimal's scale or a timestamp's
+    fractional digits; `bit_data` says FOR BIT DATA (CODEPAGE 0 of a character type).
+    """
+
+    name: str
+    type: str
+    length: int = 0
+    scale: int = 0
+    nullable: bool = True
+    bit_data: bool = False
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A table's captured columns in catalog order, and the names of those that are its key.
+
+    `key` is empty for a table without one. `missing` names source columns that the change table does not carry
+    (LOBs, BOOLEAN, columns left out of the registration): they are not replicated.
+    """
+
+    table: TableId
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+
+    def column(self, name: str) -> Column:
+        """Return the column of that exact name.
+
+        :raises KeyError: when there is none.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names in catalog order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def fingerprint(self) -> str:
+        """A short digest of columns, types and key: unequal exactly when one of them changed."""
+        text = repr((self.columns, self.key))
+        return sha256(text.encode()).hexdigest()[:16]
+
+
+def check_names(schema: TableSchema) -> None:
+    """Refuse column names that a Delta table cannot hold beside each other.
+
+    :raises ConfigurationError: two names differ by case alone (Delta compares without case), or one starts with
+        the two underscores that this provider keeps for itself.
+    """
+    seen: dict[str, str] = {}
+    for name in schema.names:
+        if name.startswith(RESERVED_PREFIX):
+            raise ConfigurationError(
+                f"{schema.table}: column {name!r} starts with {RESERVED_PREFIX!r}, which is kept for this provider",
+                "Leave it out with column.exclude.list.",
+            )
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            raise ConfigurationError(
+                f"{schema.table}: columns {other!r} and {name!r} differ by case alone, and Delta ignores case",
+                "Leave one out with column.exclude.list.",
+            )

@@ -1,0 +1,81 @@
+"""Db2's types: how each is selected over JDBC and what it becomes in Delta."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_provider_db2cdc.cdc.table import Column, TableId
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+Clean = Literal["", "time"]
+
+MAX_DELTA_PRECISION = 38
+MICROSECOND_DIGITS = 6
+
+CHARACTER_TYPES = {"CHARACTER", "CHAR", "VARCHAR", "LONG VARCHAR"}
+GRAPHIC_TYPES = {"GRAPHIC", "VARGRAPHIC", "LONG VARGRAPHIC", "DBCLOB"}
+BINARY_TYPES = {"BINARY", "VARBINARY", "BLOB", "ROWID"}
+UNCAPTURED_TYPES = {"BLOB", "CLOB", "DBCLOB", "XML", "BOOLEAN"}
+"""Types whose values SQL Replication does not put into change tables (LOBs by indicator only, BOOLEAN not at all)."""
+
+FIXED = {
+    "SMALLINT": "smallint",
+    "INTEGER": "int",
+    "BIGINT": "bigint",
+    "REAL": "float",
+    "DOUBLE": "double",
+    "FLOAT": "double",
+    "DATE": "date",
+    "BOOLEAN": "boolean",
+    "CLOB": "string",
+}
+
+
+@dataclass(frozen=True)
+class TypeMapping:
+    """How one column travels: `select` is SQL around `{c}`, `delta` a Spark DDL type, `clean` a last touch."""
+
+    select: str
+    delta: str
+    clean: Clean = ""
+
+
+def map_type(table: TableId, column: Column) -> TypeMapping:
+    """Return the lossless mapping of a column.
+
+    TIMESTAMP has no zone in Db2 and becomes `timestamp_ntz`; beyond six digits it becomes text, as DECFLOAT does
+    (no Delta type holds either). TIME becomes text `HH:MM:SS`, because Db2 allows 24:00:00.
+    DECFLOAT, GRAPHIC, XML and TIMESTAMP beyond six digits have not been run against a real Db2.
+
+    :raises ConfigurationError: a type without a mapping (DISTINCT, ARRAY, ROW), with the column's name.
+    """
+    kind = column.type.upper()
+    if kind in FIXED:
+        return TypeMapping("{c}", FIXED[kind])
+    if kind in CHARACTER_TYPES:
+        return TypeMapping("{c}", "binary" if column.bit_data else "string")
+    if kind in GRAPHIC_TYPES:
+        return TypeMapping("{c}", "string")
+    if kind in BINARY_TYPES:
+        return TypeMapping("{c}", "binary")
+    if kind in ("DECIMAL", "NUMERIC") and column.length <= MAX_DELTA_PRECISION:
+        return TypeMapping("{c}", f"decimal({column.length},{column.scale})")
+    if kind == "DECFLOAT":
+        return TypeMapping("CAST({c} AS VARCHAR(42))", "string")
+    if kind == "TIME":
+        return TypeMapping("CAST({c} AS CHAR(8))", "string", "time")
+    if kind == "TIMESTAMP":
+        return _timestamp(column)
+    if kind == "XML":
+        return TypeMapping("XMLSERIALIZE({c} AS CLOB)", "string")
+    raise ConfigurationError(
+        f"{table}: column {column.name!r} has type {column.type}, which has no mapping to Delta",
+        "Leave it out with column.exclude.list.",
+    )
+
+
+def _timestamp(column: Column) -> TypeMapping:
+    if column.scale <= MICROSECOND_DIGITS:
+        return TypeMapping("{c}", "timestamp_ntz")
+    return TypeMapping("CAST({c} AS VARCHAR(32))", "string")

@@ -1,0 +1,145 @@
+"""One batch of one table: into the change log, then from the change log into the state."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired, read_envelopes
+from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, net_effects
+from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.ledger import Commit, Entry
+from airflow_provider_db2cdc.spark.progress import say
+from airflow_provider_db2cdc.spark.snapshot import chunk_rows, surviving
+from airflow_provider_db2cdc.spark.state import effect_rows, key_bounds, staged_rows
+from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
+
+INITIAL = "true"
+
+
+def apply_entry(
+    spark: SparkSession,
+    spec: JobSpec,
+    layout: Layout,
+    source: JdbcSource,
+    task: TableTask,
+    entry: Entry,
+    last: Commit | None,
+) -> Commit:
+    """Bring one planned batch of one table into Delta and return what is there then.
+
+    Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
+    from the change log, so after a crash between the two nothing is read from the source again.
+    """
+    if last is not None and task.rows == 0 and entry.staging_version is None and entry.after == task.believed:
+        return _unmoved(entry, last)
+    target = Target(spark, layout, spec.pipeline, task.schema)
+    target.prepare()
+    if not entry.span.empty:
+        target.append_changes(_changes(spark, spec, source, task, entry), entry.batch, "changes")
+    staged = _publish_reads(target, spec, task, entry)
+    counts = count_batch(target.batch(entry.batch))
+    say(f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, {counts.reads} reads")
+    _into_state(target, task, entry, counts, staged)
+    return _committed(target, entry, counts)
+
+
+def stage_table(spark: SparkSession, spec: JobSpec, layout: Layout, source: JdbcSource, task: TableTask) -> int:
+    """Read a whole table in chunks into its staging table and return the version that holds just these rows."""
+    target = Target(spark, layout, spec.pipeline, task.schema)
+    with driver_connection(spark, source) as connection:
+        rows = chunk_rows(spark, source, connection, task.schema, spec.settings.snapshot_chunk_rows)
+    say(f"table={task.table} snapshot: reading {rows.rdd.getNumPartitions()} chunks")
+    return target.stage(rows)
+
+
+def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
+    """Return the batch's change rows as envelopes; one reader a sub-range, each of whole commits in order."""
+    before_images = has_before_images(task.schema, task.capture)
+    events: DataFrame | None = None
+    for span in _spans(spark, spec, source, task, entry.span):
+        rows = source.frame(spark, change_rows(task.schema, task.capture, span)).coalesce(1)
+        part = paired(rows, task.schema, spec.settings.key_change_detection, before_images)
+        events = part if events is None else events.unionAll(part)
+    assert events is not None
+    times = source.frame(spark, commit_times(spec.source.asn_schema, entry.span))
+    at_us = F.unix_micros(F.col("LOGMARKER").cast("timestamp"))
+    first = times.groupBy(lsn_text("CC").alias("commit")).agg(F.min(at_us).alias("ts_us"))
+    return envelopes(events, task.schema, spec, entry.batch, F.broadcast(first), entry.planned_at_ms)
+
+
+def _spans(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, span: LsnRange) -> list[LsnRange]:
+    settings = spec.settings
+    if task.rows <= settings.rows_per_read:
+        return [span]
+    rows = max(settings.rows_per_read, -(-task.rows // settings.parallel_reads))
+    cuts: list[Lsn] = []
+    with driver_connection(spark, source) as connection:
+        while len(cuts) < settings.parallel_reads:
+            rest = LsnRange(cuts[-1] if cuts else span.after, span.upto)
+            found = connection.text_rows(commit_at_row(task.capture, rest, rows - 1))
+            if not found or found[0][0] is None:
+                break
+            cuts.append(Lsn.parse(found[0][0]))
+    return split(span, cuts)
+
+
+def _publish_reads(target: Target, spec: JobSpec, task: TableTask, entry: Entry) -> DataFrame | None:
+    """Append the staged rows that the window leaves alone as `r` events, and return them."""
+    if entry.staging_version is None:
+        return None
+    window = target.batch(entry.batch)
+    counts = count_batch(window)
+    effects = net_effects(window, task.schema, counts) if counts.events else None
+    staged = surviving(target.staged(entry.staging_version), task.schema, effects)
+    reads = read_envelopes(staged, task.schema, spec, entry.batch, entry.upto, INITIAL, entry.planned_at_ms)
+    target.append_changes(reads, entry.batch, "reads")
+    return staged
+
+
+def _into_state(target: Target, task: TableTask, entry: Entry, counts: BatchCounts, staged: DataFrame | None) -> None:
+    if not counts.events and not counts.reads:
+        return
+    rows = None
+    if counts.events:
+        rows = effect_rows(net_effects(target.batch(entry.batch), task.schema, counts), task.schema)
+    if staged is not None:
+        unchanged = staged_rows(staged, task.schema, entry.upto)
+        rows = unchanged if rows is None else rows.unionByName(unchanged)
+    assert rows is not None
+    if target.is_empty():
+        target.fill(rows.where("__present").drop("__present"), entry.batch)
+        return
+    effects = rows.localCheckpoint()
+    target.merge(effects, entry.batch, key_bounds(effects, task.schema))
+
+
+def _committed(target: Target, entry: Entry, counts: BatchCounts) -> Commit:
+    change_version, state_version = target.versions()
+    return Commit(
+        batch=entry.batch,
+        table=entry.table,
+        upto=entry.upto,
+        capture=entry.capture,
+        creates=counts.creates,
+        updates=counts.updates,
+        deletes=counts.deletes,
+        reads=counts.reads,
+        commit_ts_ms=None if counts.last_commit_us is None else counts.last_commit_us // 1000,
+        change_version=change_version,
+        state_version=state_version,
+        rows=target.count(),
+    )
+
+
+def _unmoved(entry: Entry, last: Commit) -> Commit:
+    """Return the commit of a range that held no change of the table: its offset moves, its tables do not."""
+    return Commit(
+        batch=entry.batch, table=entry.table, upto=entry.upto, capture=entry.capture,
+        creates=0, updates=0, deletes=0, reads=0, commit_ts_ms=last.commit_ts_ms,
+        change_version=last.change_version, state_version=last.state_version, rows=last.rows,
+    )  # fmt: skip

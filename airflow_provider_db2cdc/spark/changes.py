@@ -1,0 +1,211 @@
+"""Change rows to Debezium's envelopes: cdc/event.py's rule, set by set and without a shuffle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
+from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.cdc.types import TypeMapping, map_type
+from airflow_provider_db2cdc.version import __version__
+
+CONNECTOR = "db2"
+EVENT, TOMBSTONE, READ = 0, 1, 2
+SOURCE_TYPE = (
+    "struct<version string, connector string, name string, ts_ms bigint, ts_us bigint, ts_ns bigint, "
+    "snapshot string, db string, schema string, table string, change_lsn string, commit_lsn string>"
+)
+TRANSACTION_TYPE = "struct<id string, total_order bigint, data_collection_order bigint>"
+
+
+def row_struct(schema: TableSchema, alias: str) -> Column:
+    """Return C0..Cn (or B0..Bn) as one struct of the table's columns in their Delta types."""
+    mappings = [map_type(schema.table, column) for column in schema.columns]
+    fields = [
+        _value(f"{alias}{at}", mapping).alias(column.name)
+        for at, (column, mapping) in enumerate(zip(schema.columns, mappings, strict=True))
+    ]
+    return F.struct(*fields)
+
+
+def key_struct(schema: TableSchema, row: str) -> Column:
+    """Return the key columns of a row struct as a struct."""
+    return F.struct(*(F.col(row).getField(name).alias(name) for name in schema.key))
+
+
+def lsn_text(column: str) -> Column:
+    """Return LSN bytes as cdc.lsn.Lsn writes them."""
+    digits = F.lower(F.hex(F.col(column)))
+    return F.concat_ws(":", F.substring(digits, 1, 8), F.substring(digits, 9, 8), F.substring(digits, 17, 32))
+
+
+def paired(rows: DataFrame, schema: TableSchema, detection: KeyChangeDetection, before_images: bool) -> DataFrame:
+    """Return the events of change rows: commit, intent, op, key, before, after, newkey, oldkey.
+
+    `rows` must be one partition that holds whole commits: then the windows below need no shuffle.
+    """
+    spread = rows.select(
+        lsn_text("CC").alias("commit"),
+        lsn_text("CI").alias("intent"),
+        F.col("CO").alias("o"),
+        row_struct(schema, "C").alias("row"),
+        (row_struct(schema, "B") if before_images else F.lit(None)).alias("prior"),
+    )
+    if before_images:
+        spread = _as_pairs(spread)
+    order = Window.partitionBy("commit").orderBy("intent", "half")
+    halves = spread if before_images else spread.withColumn("half", F.lit(0))
+    seen = halves.select(
+        *("commit", "intent", "o", "row"),
+        key_struct(schema, "row").alias("key"),
+        F.when(F.lag("o").over(order) == "D", F.lag("row").over(order)).alias("old"),
+        F.when(F.lead("o").over(order) == "I", F.lead(key_struct(schema, "row")).over(order)).alias("newkey"),
+    ).withColumn("oldkey", F.when(F.col("old").isNotNull(), key_struct(schema, "old")))
+    return _events(seen, detection)
+
+
+def envelopes(
+    events: DataFrame, schema: TableSchema, spec: JobSpec, batch: int, times: DataFrame, at_ms: int
+) -> DataFrame:
+    """Return events as change log rows, each delete followed by its tombstone.
+
+    `times` are commit, ts_us: a commit without a row there keeps a null time, never "now". `at_ms` is when the batch
+    was planned, so that doing it again writes the same rows.
+    """
+    timed = events.join(times, "commit", "left")
+    source = _source(schema, spec, F.col("commit"), F.col("intent"), F.col("ts_us"), "false")
+    rows = timed.select("*", source.alias("source"))
+    if not spec.settings.tombstones:
+        return _log_rows(rows.withColumn("ordinal", F.lit(EVENT)), schema, batch, at_ms)
+    both = F.when(F.col("op") == "d", F.array(F.lit(EVENT), F.lit(TOMBSTONE))).otherwise(F.array(F.lit(EVENT)))
+    spread = rows.select("*", F.explode(both).alias("ordinal"))
+    blank = {
+        name: F.when(F.col("ordinal") == EVENT, F.col(name)) for name in ("op", "before", "newkey", "oldkey", "source")
+    }
+    return _log_rows(spread.withColumns(blank), schema, batch, at_ms)
+
+
+def read_envelopes(
+    rows: DataFrame, schema: TableSchema, spec: JobSpec, batch: int, mark: Lsn, snapshot: str, at_ms: int
+) -> DataFrame:
+    """Return a snapshot's rows (one struct column `row`) as `r` events that stand behind every event up to `mark`."""
+    commit = F.lit(str(mark))
+    last = F.lit(str(Lsn(b"\xff" * len(mark.raw))))
+    at = F.lit(at_ms * 1000)
+    source = _source(schema, spec, commit, F.lit(None).cast("string"), at, snapshot)
+    events = rows.select(
+        commit.alias("commit"),
+        last.alias("intent"),
+        F.lit("r").alias("op"),
+        key_struct(schema, "row").alias("key"),
+        F.lit(None).cast(rows.schema["row"].dataType).alias("before"),
+        F.col("row").alias("after"),
+        *(F.lit(None).cast(_key_type(schema)).alias(name) for name in ("newkey", "oldkey")),
+        source.alias("source"),
+        F.lit(READ).alias("ordinal"),
+    )
+    return _log_rows(events, schema, batch, at_ms)
+
+
+def row_type(schema: TableSchema, names: Sequence[str] = ()) -> str:
+    """Return the DDL type of a row struct, of some columns only when named."""
+    fields = [
+        f"`{column.name.replace('`', '``')}`: {map_type(schema.table, column).delta}"
+        for column in schema.columns
+        if not names or column.name in names
+    ]
+    return f"struct<{', '.join(fields)}>"
+
+
+def log_ddl(schema: TableSchema) -> str:
+    """Return the columns of the table's change log."""
+    key, row = _key_type(schema), row_type(schema)
+    return (
+        f"__batch bigint, __commit_lsn string, __intent_lsn string, __ordinal int, key {key}, before {row}, "
+        f"after {row}, source {SOURCE_TYPE}, op string, ts_ms bigint, ts_us bigint, ts_ns bigint, "
+        f"transaction {TRANSACTION_TYPE}, headers struct<newkey: {key}, oldkey: {key}>"
+    )
+
+
+def _key_type(schema: TableSchema) -> str:
+    return row_type(schema, schema.key)
+
+
+def _value(name: str, mapping: TypeMapping) -> Column:
+    value = F.col(name)
+    if mapping.clean == "time":
+        value = F.translate(value, ".", ":")
+    return value.cast(mapping.delta)
+
+
+def _as_pairs(rows: DataFrame) -> DataFrame:
+    """Return U rows that carry their before image as the D and I that they stand for."""
+    is_update = F.col("o") == "U"
+    old = F.struct(F.lit(0).alias("half"), F.lit("D").alias("o"), F.col("prior").alias("row"))
+    new = F.struct(F.lit(1).alias("half"), F.lit("I").alias("o"), F.col("row").alias("row"))
+    same = F.struct(F.lit(0).alias("half"), F.col("o").alias("o"), F.col("row").alias("row"))
+    halves = F.explode(F.when(is_update, F.array(old, new)).otherwise(F.array(same)))
+    return rows.select("commit", "intent", halves.alias("h")).select("commit", "intent", "h.*")
+
+
+def _events(seen: DataFrame, detection: KeyChangeDetection) -> DataFrame:
+    is_old_half = (F.col("o") == "D") & F.col("newkey").eqNullSafe(F.col("key"))
+    is_update = (F.col("o") == "I") & F.col("oldkey").eqNullSafe(F.col("key"))
+    op = F.when(F.col("o") == "D", "d").when((F.col("o") == "U") | is_update, "u").otherwise("c")
+    headers = F.lit(detection == "adjacent")
+    return seen.where(~is_old_half).select(
+        "commit",
+        "intent",
+        op.alias("op"),
+        "key",
+        F.when(F.col("o") == "D", F.col("row")).when(is_update, F.col("old")).alias("before"),
+        F.when(F.col("o") != "D", F.col("row")).alias("after"),
+        F.when(headers & (F.col("o") == "D"), F.col("newkey")).alias("newkey"),
+        F.when(headers & (F.col("o") == "I") & ~is_update, F.col("oldkey")).alias("oldkey"),
+    )
+
+
+def _source(schema: TableSchema, spec: JobSpec, commit: Column, change: Column, ts_us: Column, snapshot: str) -> Column:
+    fields = {
+        "version": F.lit(__version__),
+        "connector": F.lit(CONNECTOR),
+        "name": F.lit(spec.source.server_name),
+        "ts_ms": F.floor(ts_us / 1000),
+        "ts_us": ts_us,
+        "ts_ns": ts_us * 1000,
+        "snapshot": F.lit(snapshot),
+        "db": F.lit(spec.source.database),
+        "schema": F.lit(schema.table.schema),
+        "table": F.lit(schema.table.name),
+        "change_lsn": change,
+        "commit_lsn": commit,
+    }
+    return F.struct(*(value.alias(name) for name, value in fields.items())).cast(SOURCE_TYPE)
+
+
+def _log_rows(events: DataFrame, schema: TableSchema, batch: int, at_ms: int) -> DataFrame:
+    live = F.col("ordinal") != TOMBSTONE
+    key = _key_type(schema)
+    headers = F.struct(F.col("newkey").cast(key).alias("newkey"), F.col("oldkey").cast(key).alias("oldkey"))
+    has_header = F.col("newkey").isNotNull() | F.col("oldkey").isNotNull()
+    return events.select(
+        F.lit(batch).cast("bigint").alias("__batch"),
+        F.col("commit").alias("__commit_lsn"),
+        F.col("intent").alias("__intent_lsn"),
+        F.col("ordinal").cast("int").alias("__ordinal"),
+        F.col("key").cast(key).alias("key"),
+        F.col("before").cast(row_type(schema)).alias("before"),
+        F.col("after").cast(row_type(schema)).alias("after"),
+        "source",
+        "op",
+        F.when(live, F.lit(at_ms).cast("bigint")).alias("ts_ms"),
+        F.when(live, F.lit(at_ms * 1_000).cast("bigint")).alias("ts_us"),
+        F.when(live, F.lit(at_ms * 1_000_000).cast("bigint")).alias("ts_ns"),
+        F.lit(None).cast(TRANSACTION_TYPE).alias("transaction"),
+        F.when(has_header, headers).alias("headers"),
+    )

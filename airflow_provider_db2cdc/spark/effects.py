@@ -1,0 +1,110 @@
+"""Net effects of a batch of the change log: cdc/effect.py's rule, set by set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.table import TableSchema
+
+BROADCAST_KEYS = 200_000
+
+
+@dataclass(frozen=True)
+class BatchCounts:
+    """What a batch of the change log holds: events by op, and how many keys have more than one event."""
+
+    creates: int = 0
+    updates: int = 0
+    deletes: int = 0
+    reads: int = 0
+    hot_keys: int = 0
+    last_commit_us: int | None = None
+
+    @property
+    def events(self) -> int:
+        """Events that came from the log, so without a snapshot's reads."""
+        return self.creates + self.updates + self.deletes
+
+
+def count_batch(batch: DataFrame) -> BatchCounts:
+    """Count a batch of the change log in one pass (an action)."""
+    is_op = {name: F.sum((F.col("op") == op).cast("int")) for name, op in OPS.items()}
+    by_key = (
+        _events(batch, reads=True)
+        .groupBy("key")
+        .agg(
+            *(total.alias(name) for name, total in is_op.items()),
+            F.max(F.when(F.col("op") != "r", F.col("ts_us"))).alias("last"),
+        )
+    )
+    changes = F.col("creates") + F.col("updates") + F.col("deletes")
+    row = by_key.agg(
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in OPS),
+        F.coalesce(F.sum((changes > 1).cast("int")), F.lit(0)).alias("hot_keys"),
+        F.max("last").alias("last_commit_us"),
+    ).first()
+    return BatchCounts(**row.asDict()) if row is not None else BatchCounts()
+
+
+OPS = {"creates": "c", "updates": "u", "deletes": "d", "reads": "r"}
+
+
+def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> DataFrame:
+    """Return one row for each key with a net effect: key columns k0.., commit, row (None: absent).
+
+    A key with one event in the batch needs no counting: its event is its effect. Only the others are shuffled.
+    """
+    events = _events(batch, reads=False).select("commit", "intent", "op", "key", "before", "after")
+    single = events.select("key", "commit", F.col("after").alias("row"))
+    if counts.hot_keys == 0:
+        return single
+    hot = events.groupBy("key").count().where("count > 1").select("key")
+    if counts.hot_keys <= BROADCAST_KEYS:
+        hot = F.broadcast(hot)
+    cold = events.join(hot, "key", "left_anti").select("key", "commit", F.col("after").alias("row"))
+    return cold.unionByName(_counted(events.join(hot, "key", "left_semi")))
+
+
+def _events(batch: DataFrame, reads: bool) -> DataFrame:
+    ops = [*OPS.values()] if reads else ["c", "u", "d"]
+    return batch.where(F.col("op").isin(ops)).select(
+        F.col("__commit_lsn").alias("commit"),
+        F.col("__intent_lsn").alias("intent"),
+        *("op", "key", "before", "after"),
+        F.col("source.ts_us").alias("ts_us"),
+    )
+
+
+def _counted(events: DataFrame) -> DataFrame:
+    """Return the net effects of keys with several events: images in minus images out, per commit."""
+    plus = F.struct(F.lit(1).alias("sign"), F.col("after").alias("image"))
+    minus = F.struct(F.lit(-1).alias("sign"), F.col("before").alias("image"))
+    images = F.explode(F.filter(F.array(minus, plus), lambda one: one["image"].isNotNull()))
+    signed = events.select("key", "commit", "intent", _is_bare_update().alias("bare"), images.alias("i")).select(
+        "key", "commit", "intent", "bare", "i.*"
+    )
+    by_image = signed.groupBy("key", "commit", "image").agg(
+        F.sum("sign").alias("left"),
+        F.max(F.struct("intent", "sign")).alias("last"),
+        F.max("bare").alias("bare"),
+    )
+    by_commit = by_image.groupBy("key", "commit").agg(
+        F.max_by("image", "last").alias("last_image"),
+        F.max("last").getField("sign").alias("last_sign"),
+        F.max(F.when(F.col("left") > 0, F.lit(1)).when(F.col("left") < 0, F.lit(0))).alias("sign"),
+        F.max_by("image", F.when(F.col("left") > 0, F.col("left"))).alias("left_image"),
+        F.max("bare").alias("bare"),
+    )
+    sign = F.when(F.col("bare"), (F.col("last_sign") + 1) / 2).otherwise(F.col("sign"))
+    image = F.when(F.col("bare"), F.col("last_image")).otherwise(F.col("left_image"))
+    effects = by_commit.where(sign.isNotNull()).select(
+        "key", F.struct("commit", F.when(sign == 1, image).alias("row")).alias("effect")
+    )
+    return effects.groupBy("key").agg(F.max_by("effect", F.col("effect.commit")).alias("e")).select("key", "e.*")
+
+
+def _is_bare_update() -> Column:
+    return (F.col("op") == "u") & F.col("before").isNull()

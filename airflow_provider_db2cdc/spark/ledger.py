@@ -1,0 +1,221 @@
+"""The pipeline's own three tables: what was planned (batches), applied (commits), and fits together (manifest).
+
+As Spark's Structured Streaming does it: an offset log before any data, a commit log after the last write. Whoever
+finds a batch planned but not applied does that very batch first; a batch means one thing for ever.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
+from airflow_provider_db2cdc.cdc.codec import from_data, to_data
+from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.spark.target import OWNER_PROPERTY, check_owner, create_table, sql_name, table_exists
+
+BATCHES = (
+    "batch bigint, run_id string, schema string, table string, after_lsn string, upto_lsn string, "
+    "planned_at_ms bigint, capture string, staging_version bigint"
+)
+COMMITS = (
+    "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
+    "deletes bigint, reads bigint, commit_ts_ms bigint, change_version bigint, state_version bigint, rows bigint, "
+    "applied_at_ms bigint"
+)
+MANIFEST = (
+    "batch bigint, frontier string, commit_ts_ms bigint, tables map<string, bigint>, rows map<string, bigint>, "
+    "written_at_ms bigint"
+)
+TIDY_EVERY = 100
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One table's part of a planned batch: the range it pulls, and the staged rows it publishes, if any."""
+
+    batch: int
+    run_id: str
+    table: TableId
+    after: Lsn
+    upto: Lsn
+    planned_at_ms: int
+    capture: CaptureIdentity
+    staging_version: int | None = None
+
+    @property
+    def span(self) -> LsnRange:
+        """The batch's range."""
+        return LsnRange(self.after, self.upto)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One table's part of a batch as it was applied."""
+
+    batch: int
+    table: TableId
+    upto: Lsn
+    capture: CaptureIdentity
+    creates: int
+    updates: int
+    deletes: int
+    reads: int
+    commit_ts_ms: int | None
+    change_version: int
+    state_version: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class History:
+    """What the ledger says: each table's last commit and number of batches, what is pending, the greatest batch."""
+
+    last: Mapping[TableId, Commit]
+    applied: Mapping[TableId, int]
+    pending: Sequence[Entry]
+    batch: int
+
+
+class Ledger:
+    """The three tables of one pipeline."""
+
+    def __init__(self, spark: SparkSession, layout: Layout, pipeline: str) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self._batches, self._commits, self._manifest = (
+            layout.internal(name) for name in ("batches", "commits", "manifest")
+        )
+
+    def prepare(self) -> None:
+        """Create the tables where they are missing.
+
+        :raises TargetError: the target belongs to another pipeline or cannot be written.
+        """
+        for name, ddl in ((self._batches, BATCHES), (self._commits, COMMITS), (self._manifest, MANIFEST)):
+            if not table_exists(self.spark, name):
+                create_table(self.spark, name, ddl, {OWNER_PROPERTY: self.pipeline})
+        check_owner(self.spark, self._batches, self.pipeline)
+
+    def history(self) -> History:
+        """Read what was planned and applied so far."""
+        commits, batches = self._read(self._commits), self._read(self._batches)
+        named = ["schema", "table"]
+        newest = F.max_by(F.struct(*commits.columns), "batch").alias("newest")
+        last = commits.groupBy(named).agg(newest, F.count_distinct("batch").alias("applied"))
+        done = commits.select("batch", *named)
+        pending = batches.join(done, ["batch", *named], "left_anti").orderBy("batch")
+        top = batches.agg(F.max("batch")).first()
+        found = [(_commit(row["newest"].asDict()), int(row["applied"])) for row in last.collect()]
+        return History(
+            last={commit.table: commit for commit, _ in found},
+            applied={commit.table: count for commit, count in found},
+            pending=[_entry(row.asDict()) for row in pending.collect()],
+            batch=int(top[0]) if top is not None and top[0] is not None else 0,
+        )
+
+    def plan(self, entries: Sequence[Entry]) -> None:
+        """Write the entries of one new batch, first writer wins.
+
+        :raises TickLostError: another run has planned this batch number.
+        """
+        batch, run_id = entries[0].batch, entries[0].run_id
+        rows = [_entry_row(entry) for entry in entries]
+        try:
+            pair = {"txnAppId": f"db2cdc/{self.pipeline}/plan", "txnVersion": str(batch)}
+            self._append(self._batches, rows, BATCHES, pair)
+        except PySparkException as error:
+            if "ConcurrentTransaction" not in str(error):
+                raise
+        written = self._read(self._batches).where(F.col("batch") == batch).select("run_id").distinct().collect()
+        winners = {row[0] for row in written}
+        if winners != {run_id}:
+            raise TickLostError(
+                f"run {', '.join(sorted(winners))} planned batch {batch} of pipeline {self.pipeline!r} first",
+                "Nothing was written by this run. Two ticks of one pipeline ran at once: let the other one finish; "
+                "max_active_runs=1 keeps them apart.",
+            )
+
+    def commit(self, commits: Sequence[Commit], at_ms: int) -> None:
+        """Mark tables of a batch as applied; a second mark of the same changes nothing that is read from here."""
+        self._append(self._commits, [_commit_row(commit, at_ms) for commit in commits], COMMITS, {})
+
+    def publish(self, batch: int, frontier: Lsn, commits: Sequence[Commit], at_ms: int) -> None:
+        """Write the manifest of one frontier: Delta versions that show the source as of one commit."""
+        times = [commit.commit_ts_ms for commit in commits if commit.commit_ts_ms is not None]
+        versions = {str(commit.table): commit.state_version for commit in commits}
+        counts = {str(commit.table): commit.rows for commit in commits}
+        row = (batch, str(frontier), max(times, default=None), versions, counts, at_ms)
+        pair = {"txnAppId": f"db2cdc/{self.pipeline}/manifest", "txnVersion": str(batch)}
+        self._append(self._manifest, [row], MANIFEST, pair)
+
+    def tidy(self, batch: int) -> None:
+        """Compact the small files that a tick leaves, now and then."""
+        if batch and batch % TIDY_EVERY == 0:
+            for name in (self._batches, self._commits, self._manifest):
+                self.spark.sql(f"OPTIMIZE {sql_name(name)}")
+
+    def _read(self, name: DeltaName) -> DataFrame:
+        return self.spark.read.format("delta").load(name.name) if name.is_path else self.spark.table(name.name)
+
+    def _append(
+        self, name: DeltaName, rows: Sequence[tuple[object, ...]], ddl: str, options: Mapping[str, str]
+    ) -> None:
+        frame = self.spark.createDataFrame(list(rows), ddl).coalesce(1)
+        writer = frame.write.format("delta").mode("append").options(**options)
+        if name.is_path:
+            writer.save(name.name)
+        else:
+            writer.saveAsTable(name.name)
+
+
+def _identity_text(identity: CaptureIdentity) -> str:
+    return json.dumps(to_data(identity), sort_keys=True)
+
+
+def _identity(text: str) -> CaptureIdentity:
+    return from_data(CaptureIdentity, json.loads(text))
+
+
+def _entry_row(entry: Entry) -> tuple[object, ...]:
+    span = (str(entry.after), str(entry.upto))
+    named = (entry.batch, entry.run_id, entry.table.schema, entry.table.name)
+    return (*named, *span, entry.planned_at_ms, _identity_text(entry.capture), entry.staging_version)
+
+
+def _commit_row(commit: Commit, at_ms: int) -> tuple[object, ...]:
+    named = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
+    counts = (commit.creates, commit.updates, commit.deletes, commit.reads, commit.commit_ts_ms)
+    return (*named, *counts, commit.change_version, commit.state_version, commit.rows, at_ms)
+
+
+def _entry(row: dict[str, object]) -> Entry:
+    return Entry(
+        batch=int(str(row["batch"])),
+        run_id=str(row["run_id"]),
+        table=TableId(str(row["schema"]), str(row["table"])),
+        after=Lsn.parse(str(row["after_lsn"])),
+        upto=Lsn.parse(str(row["upto_lsn"])),
+        planned_at_ms=int(str(row["planned_at_ms"])),
+        capture=_identity(str(row["capture"])),
+        staging_version=None if row["staging_version"] is None else int(str(row["staging_version"])),
+    )
+
+
+def _commit(row: dict[str, object]) -> Commit:
+    numbers = ("creates", "updates", "deletes", "reads", "change_version", "state_version", "rows", "batch")
+    return Commit(
+        table=TableId(str(row["schema"]), str(row["table"])),
+        upto=Lsn.parse(str(row["upto_lsn"])),
+        capture=_identity(str(row["capture"])),
+        commit_ts_ms=None if row["commit_ts_ms"] is None else int(str(row["commit_ts_ms"])),
+        **{name: int(str(row[name])) for name in numbers},
+    )

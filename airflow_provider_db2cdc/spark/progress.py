@@ -1,0 +1,39 @@
+"""What a job says while it runs and when something fails: names, counts and codes, never row values."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from pyspark.errors import PySparkException
+
+from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
+from airflow_provider_db2cdc.errors import Db2CdcError
+
+DB2_CODES = re.compile(r"SQLCODE[=:]\s*(-?\d+).{0,40}?SQLSTATE[=:]\s*(\w{5})", re.DOTALL)
+JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.){2,}([A-Z]\w*(?:Exception|Error))\b")
+
+
+def say(text: str) -> None:
+    """Print one progress line, which the Airflow side shows in the task's log."""
+    sys.stdout.write(f"{PROGRESS_MARK}{text}\n")
+    sys.stdout.flush()
+
+
+def describe(error: BaseException) -> str:
+    """Return what an error is in a line: our own text, or class and codes of a foreign one."""
+    if isinstance(error, Db2CdcError):
+        return str(error)
+    text = str(error)
+    if "ConcurrentTransaction" in text or "DELTA_CONCURRENT_TRANSACTION" in text:
+        return (
+            "another run wrote this batch at the same moment, so this one wrote nothing. "
+            "Let the other finish; the next tick goes on from there."
+        )
+    if "Permission denied" in text or "AccessControlException" in text:
+        return "the target cannot be written: permission denied. Grant the Spark job's user write access to it."
+    names = [type(error).__name__, *dict.fromkeys(JAVA_CLASS.findall(text))]
+    codes = [f"SQLCODE {code} SQLSTATE {state}" for code, state in DB2_CODES.findall(text)[:1]]
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    parts = [" <- ".join(names[:4]), *codes, *([f"condition {condition}"] if condition else [])]
+    return "; ".join(parts) + ". The Spark driver's own log has the stack."

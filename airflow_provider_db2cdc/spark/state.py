@@ -1,0 +1,74 @@
+"""A batch's effects as the rows that are merged into the current state."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.spark.changes import key_struct
+
+BOUND_TEXT_LENGTH = 200
+
+
+def effect_rows(effects: DataFrame, schema: TableSchema) -> DataFrame:
+    """Return effects (key, commit, row) as state rows with `__commit_lsn` and `__present`."""
+    columns = [
+        (F.col("key") if name in schema.key else F.col("row")).getField(name).alias(name) for name in schema.names
+    ]
+    return effects.select(*columns, F.col("commit").alias("__commit_lsn"), F.col("row").isNotNull().alias("__present"))
+
+
+def staged_rows(staged: DataFrame, schema: TableSchema, mark: Lsn) -> DataFrame:
+    """Return a snapshot's rows (column `row`) as state rows that stand at `mark`."""
+    effects = staged.select(key_struct(schema, "row").alias("key"), F.lit(str(mark)).alias("commit"), "row")
+    return effect_rows(effects, schema)
+
+
+def key_bounds(rows: DataFrame, schema: TableSchema) -> str:
+    """Return literal bounds of the very rows' keys for a merge condition (an action): files beyond them stay unread.
+
+    Only for key columns of types whose file statistics Delta compares; empty when there are none.
+    """
+    ends = [end(F.col(_quote(name))).alias(f"{end.__name__}{at}") for end in (F.min, F.max) for at, name in _at(schema)]
+    found = rows.agg(*ends).first()
+    if found is None:
+        return ""
+    terms = []
+    for at, name in _at(schema):
+        low, high = _literal(found[f"min{at}"]), _literal(found[f"max{at}"])
+        if low and high:
+            terms.append(f"t.{_quote(name)} >= {low} AND t.{_quote(name)} <= {high}")
+    return " AND ".join(terms)
+
+
+def _at(schema: TableSchema) -> list[tuple[int, str]]:
+    return list(enumerate(schema.key))
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case bool():
+            return ""
+        case int():
+            return f"{value}L"
+        case Decimal():
+            return f"{value:f}BD"
+        case datetime():
+            return f"TIMESTAMP_NTZ '{value.isoformat(sep=' ')}'"
+        case date():
+            return f"DATE '{value.isoformat()}'"
+        case str() if len(value) <= BOUND_TEXT_LENGTH:
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+            return f"'{escaped}'"
+        case _:
+            return ""
+
+
+def _quote(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,201 @@
+"""The Delta tables of one source table, and the only code that writes them.
+
+Every write carries Delta's transaction pair: an appId of pipeline, table and step, and the batch number. A replay is
+skipped; a run that another one overtook meanwhile fails with ConcurrentTransactionException and leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+from uuid import uuid4
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.spark.changes import log_ddl, row_type
+
+OWNER_PROPERTY = "db2cdc.pipeline"
+REFUSED_IN_NAMES = set(" ,;{}()\n\t=.`")
+APP_ID, APP_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The tables of one source table in one pipeline's layout, on one session."""
+
+    spark: SparkSession
+    layout: Layout
+    pipeline: str
+    schema: TableSchema
+
+    @property
+    def table(self) -> TableId:
+        """The source table."""
+        return self.schema.table
+
+    def prepare(self) -> None:
+        """Create change log and state where they are missing, and check those that are there.
+
+        :raises TargetError: a table is another pipeline's, lacks a column of the source, or cannot be written.
+        """
+        keys = ", ".join(_quote(name) for name in (*self.schema.key, "__commit_lsn"))
+        log = {"delta.dataSkippingStatsColumns": "__batch,__commit_lsn"}
+        state = {"delta.dataSkippingStatsColumns": keys.replace(", ", ","), "delta.enableDeletionVectors": "true"}
+        self._ensure(self.layout.changes(self.table), log_ddl(self.schema), log)
+        self._ensure(self.layout.state(self.table), f"{self._row_columns()}, __commit_lsn string", state)
+
+    def append_changes(self, rows: DataFrame, batch: int, step: str) -> None:
+        """Append change log rows of one step of a batch; nothing happens when that step is already there."""
+        options = {"txnAppId": self._app(step), "txnVersion": str(batch)}
+        _save(rows.write.format("delta").mode("append").options(**options), self.layout.changes(self.table))
+
+    def batch(self, number: int) -> DataFrame:
+        """Return the change log's rows of one batch."""
+        return _load(self.spark, self.layout.changes(self.table)).where(F.col("__batch") == number)
+
+    def stage(self, rows: DataFrame) -> int:
+        """Replace the staged snapshot rows and return the staging table's version that holds just these."""
+        name = self.layout.staging(self.table)
+        self._ensure(name, f"row {row_type(self.schema)}", {"delta.dataSkippingNumIndexedCols": "0"})
+        tag = uuid4().hex
+        _save(rows.write.format("delta").mode("overwrite").option("userMetadata", tag), name)
+        history = _delta(self.spark, name).history(20).where(F.col("userMetadata") == tag).first()
+        if history is None:
+            raise TargetError(f"{self.table}: its staged rows vanished while they were written", "Run the tick again.")
+        return int(history["version"])
+
+    def staged(self, version: int) -> DataFrame:
+        """Return the rows that were staged as that version."""
+        name = self.layout.staging(self.table)
+        reader = self.spark.read.format("delta").option("versionAsOf", version)
+        return reader.load(name.name) if name.is_path else reader.table(name.name)
+
+    def fill(self, rows: DataFrame, batch: int) -> None:
+        """Append rows to the empty state."""
+        options = {"txnAppId": self._app("state"), "txnVersion": str(batch)}
+        _save(rows.write.format("delta").mode("append").options(**options), self.layout.state(self.table))
+
+    def merge(self, effects: DataFrame, batch: int, bounds: str) -> None:
+        """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read."""
+        keys = [f"t.{_quote(name)} <=> s.{_quote(name)}" for name in self.schema.key]
+        columns = {_quote(name): f"s.{_quote(name)}" for name in (*self.schema.names, "__commit_lsn")}
+        merge = (
+            _delta(self.spark, self.layout.state(self.table))
+            .alias("t")
+            .merge(effects.alias("s"), " AND ".join([*keys, *([bounds] if bounds else [])]))
+            .whenMatchedDelete("NOT s.__present")
+            .whenMatchedUpdate(set=dict(columns))
+            .whenNotMatchedInsert("s.__present", values=dict(columns))
+        )
+        with _transaction(self.spark, self._app("state"), batch):
+            merge.execute()
+
+    def is_empty(self) -> bool:
+        """Whether the state has no rows at all."""
+        return _load(self.spark, self.layout.state(self.table)).isEmpty()
+
+    def versions(self) -> tuple[int, int]:
+        """Return the newest versions of change log and state."""
+        names = (self.layout.changes(self.table), self.layout.state(self.table))
+        log, state = (_delta(self.spark, name).history(1).select("version").first() for name in names)
+        return int(log[0]), int(state[0])  # type: ignore[index]
+
+    def count(self) -> int:
+        """Return the state's rows, which Delta knows without reading any."""
+        return _load(self.spark, self.layout.state(self.table)).count()
+
+    def _row_columns(self) -> str:
+        return row_type(self.schema).removeprefix("struct<").removesuffix(">").replace("`: ", "` ")
+
+    def _app(self, step: str) -> str:
+        return f"db2cdc/{self.pipeline}/{self.table}/{step}"
+
+    def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
+        named = {OWNER_PROPERTY: self.pipeline, **properties}
+        if any(REFUSED_IN_NAMES & set(column) for column in self.schema.names):
+            named["delta.columnMapping.mode"] = "name"
+        if not table_exists(self.spark, name):
+            create_table(self.spark, name, ddl, named)
+        else:
+            self._check_columns(name, ddl)
+
+    def _check_columns(self, name: DeltaName, ddl: str) -> None:
+        have = {field.name: field.dataType for field in _load(self.spark, name).schema}
+        for field in cast(StructType, StructType.fromDDL(ddl)).fields:
+            if have.get(field.name) != field.dataType:
+                found = have[field.name].simpleString()[:200] if field.name in have else "no such column"
+                raise TargetError(
+                    f"{self.table}: {name.name} needs column {field.name} {field.dataType.simpleString()[:200]}, "
+                    f"it has {found}",
+                    "The source table's columns changed: add or widen the column in the target, or forget the table "
+                    "and let it be snapshotted anew.",
+                )
+
+
+def table_exists(spark: SparkSession, name: DeltaName) -> bool:
+    """Whether there is a Delta table of that name."""
+    return DeltaTable.isDeltaTable(spark, name.name) if name.is_path else spark.catalog.tableExists(name.name)
+
+
+def create_table(spark: SparkSession, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
+    """Create an empty Delta table; another run may do the same at the same time."""
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql_name(name)} ({ddl}) USING delta TBLPROPERTIES ({listed})")
+
+
+def check_owner(spark: SparkSession, name: DeltaName, pipeline: str) -> None:
+    """Refuse a table of another pipeline.
+
+    :raises TargetError: its owner property names another pipeline, or none.
+    """
+    rows = spark.sql(f"SHOW TBLPROPERTIES {sql_name(name)}").collect()
+    owner = {row[0]: row[1] for row in rows}.get(OWNER_PROPERTY)
+    if owner != pipeline:
+        raise TargetError(
+            f"{name.name} belongs to {f'pipeline {owner!r}' if owner else 'something else than this provider'}",
+            f"Give pipeline {pipeline!r} a target of its own.",
+        )
+
+
+def sql_name(name: DeltaName) -> str:
+    """Return the table's name in a statement."""
+    return f"delta.`{name.name}`" if name.is_path else name.name
+
+
+@contextmanager
+def _transaction(spark: SparkSession, app: str, version: int) -> Iterator[None]:
+    """Put the pair on the session for one statement: MERGE takes it from nowhere else."""
+    spark.conf.set(APP_ID, app)
+    spark.conf.set(APP_VERSION, str(version))
+    try:
+        yield
+    finally:
+        spark.conf.unset(APP_ID)
+        spark.conf.unset(APP_VERSION)
+
+
+def _delta(spark: SparkSession, name: DeltaName) -> DeltaTable:
+    return DeltaTable.forPath(spark, name.name) if name.is_path else DeltaTable.forName(spark, name.name)
+
+
+def _load(spark: SparkSession, name: DeltaName) -> DataFrame:
+    return spark.read.format("delta").load(name.name) if name.is_path else spark.table(name.name)
+
+
+def _save(writer: Any, name: DeltaName) -> None:
+    if name.is_path:
+        writer.save(name.name)
+    else:
+        writer.saveAsTable(name.name)
+
+
+def _quote(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

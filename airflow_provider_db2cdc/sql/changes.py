@@ -1,0 +1,67 @@
+"""Statements that read change tables: rows of a range of commits, commit times, where a range may be split."""
+
+from __future__ import annotations
+
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.types import map_type
+from airflow_provider_db2cdc.sql.quoting import lsn_literal, quote, quote_table
+
+COMMIT, INTENT, OPERATION = "IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION"
+
+
+def change_rows(schema: TableSchema, capture: CaptureInstance, span: LsnRange) -> str:
+    """Return the select of a range's change rows.
+
+    Columns: CC, CI, CO (commit, intent, operation), then C0..Cn, the captured columns in the schema's order, then
+    B0..Bn, their before images, when the registration has them for every column.
+    """
+    after = _aliased(schema, "C", "")
+    before = _aliased(schema, "B", capture.before_prefix or "") if has_before_images(schema, capture) else []
+    columns = ", ".join([f"{COMMIT} AS CC", f"{INTENT} AS CI", f"{OPERATION} AS CO", *after, *before])
+    return f"SELECT {columns} FROM {change_table(capture)} WHERE {within(span)}"
+
+
+def commit_times(asn_schema: str, span: LsnRange) -> str:
+    """Return the select of commit times: CC and LOGMARKER, the source's local time of each captured commit."""
+    uow = quote_table(TableId(asn_schema, "IBMSNAP_UOW"))
+    return f"SELECT {COMMIT} AS CC, IBMSNAP_LOGMARKER AS LOGMARKER FROM {uow} WHERE {within(span)}"
+
+
+def commit_at_row(capture: CaptureInstance, span: LsnRange, row: int) -> str:
+    """Return the select of the commit that row number `row` (from 0) of the range belongs to, in commit order."""
+    return (
+        f"SELECT {COMMIT} FROM {change_table(capture)} WHERE {within(span)} "
+        f"ORDER BY {COMMIT}, {INTENT} OFFSET {row} ROWS FETCH FIRST 1 ROW ONLY"
+    )
+
+
+def has_before_images(schema: TableSchema, capture: CaptureInstance) -> bool:
+    """Whether the change table holds a before image of every captured column."""
+    prefix = capture.before_prefix
+    return bool(prefix) and all(f"{prefix}{name}" in capture.cd_columns for name in schema.names)
+
+
+def change_table(capture: CaptureInstance) -> str:
+    """Return the change table's quoted name, as registered."""
+    return quote_table(TableId(capture.cd_owner, capture.cd_table))
+
+
+def within(span: LsnRange) -> str:
+    """Return the predicate of a half-open range on the bare column."""
+    return f"{COMMIT} > {lsn_literal(span.after)} AND {COMMIT} <= {lsn_literal(span.upto)}"
+
+
+def split(span: LsnRange, cuts: list[Lsn]) -> list[LsnRange]:
+    """Return the range cut behind each of the given commits, which ascend and lie in it."""
+    ends = [*(cut for cut in cuts if cut < span.upto), span.upto]
+    return [LsnRange(after, upto) for after, upto in zip([span.after, *ends], ends, strict=False)]
+
+
+def _aliased(schema: TableSchema, alias: str, prefix: str) -> list[str]:
+    selects = []
+    for at, column in enumerate(schema.columns):
+        expression = map_type(schema.table, column).select.format(c=quote(prefix + column.name))
+        selects.append(f"{expression} AS {alias}{at}")
+    return selects
