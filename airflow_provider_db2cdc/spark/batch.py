@@ -6,7 +6,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
-from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired, read_envelopes
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, net_effects
@@ -15,7 +14,7 @@ from airflow_provider_db2cdc.spark.ledger import Commit, Entry
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.snapshot import chunk_rows, surviving
 from airflow_provider_db2cdc.spark.state import effect_rows, key_bounds, staged_rows
-from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.spark.target import Place, Target
 from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
 
 INITIAL = "true"
@@ -24,7 +23,7 @@ INITIAL = "true"
 def apply_entry(
     spark: SparkSession,
     spec: JobSpec,
-    layout: Layout,
+    place: Place,
     source: JdbcSource,
     task: TableTask,
     entry: Entry,
@@ -37,20 +36,20 @@ def apply_entry(
     """
     if last is not None and task.rows == 0 and entry.staging_version is None and entry.after == task.believed:
         return _unmoved(entry, last)
-    target = Target(spark, layout, spec.pipeline, task.schema)
+    target = Target(spark, place, task.schema)
     target.prepare()
     if not entry.span.empty:
         target.append_changes(_changes(spark, spec, source, task, entry), entry.batch, "changes")
     staged = _publish_reads(target, spec, task, entry)
     counts = count_batch(target.batch(entry.batch))
     say(f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, {counts.reads} reads")
-    _into_state(target, task, entry, counts, staged)
-    return _committed(target, entry, counts)
+    grown = _into_state(target, task, entry, counts, staged, last)
+    return _committed(target, entry, counts, target.count() if grown is None or last is None else last.rows + grown)
 
 
-def stage_table(spark: SparkSession, spec: JobSpec, layout: Layout, source: JdbcSource, task: TableTask) -> int:
+def stage_table(spark: SparkSession, spec: JobSpec, place: Place, source: JdbcSource, task: TableTask) -> int:
     """Read a whole table in chunks into its staging table and return the version that holds just these rows."""
-    target = Target(spark, layout, spec.pipeline, task.schema)
+    target = Target(spark, place, task.schema)
     with driver_connection(spark, source) as connection:
         rows = chunk_rows(spark, source, connection, task.schema, spec.settings.snapshot_chunk_rows)
     say(f"table={task.table} snapshot: reading {rows.rdd.getNumPartitions()} chunks")
@@ -101,9 +100,12 @@ def _publish_reads(target: Target, spec: JobSpec, task: TableTask, entry: Entry)
     return staged
 
 
-def _into_state(target: Target, task: TableTask, entry: Entry, counts: BatchCounts, staged: DataFrame | None) -> None:
+def _into_state(
+    target: Target, task: TableTask, entry: Entry, counts: BatchCounts, staged: DataFrame | None, last: Commit | None
+) -> int | None:
+    """Bring the batch's effects into the state; return by how many rows it grew, None when that is not known."""
     if not counts.events and not counts.reads:
-        return
+        return 0
     rows = None
     if counts.events:
         rows = effect_rows(net_effects(target.batch(entry.batch), task.schema, counts), task.schema)
@@ -111,14 +113,14 @@ def _into_state(target: Target, task: TableTask, entry: Entry, counts: BatchCoun
         unchanged = staged_rows(staged, task.schema, entry.upto)
         rows = unchanged if rows is None else rows.unionByName(unchanged)
     assert rows is not None
-    if target.is_empty():
+    if target.is_empty() if last is None else last.rows == 0:
         target.fill(rows.where("__present").drop("__present"), entry.batch)
-        return
+        return None
     effects = rows.localCheckpoint()
-    target.merge(effects, entry.batch, key_bounds(effects, task.schema))
+    return target.merge(effects, entry.batch, key_bounds(effects, task.schema))
 
 
-def _committed(target: Target, entry: Entry, counts: BatchCounts) -> Commit:
+def _committed(target: Target, entry: Entry, counts: BatchCounts, rows: int) -> Commit:
     change_version, state_version = target.versions()
     return Commit(
         batch=entry.batch,
@@ -132,7 +134,7 @@ def _committed(target: Target, entry: Entry, counts: BatchCounts) -> Commit:
         commit_ts_ms=None if counts.last_commit_us is None else counts.last_commit_us // 1000,
         change_version=change_version,
         state_version=state_version,
-        rows=target.count(),
+        rows=rows,
     )
 
 

@@ -8,8 +8,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.cdc.types import map_type
 
 BROADCAST_KEYS = 200_000
+FLOATS = ("float", "double")
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,13 @@ def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> D
     A key with one event in the batch needs no counting: its event is its effect. Only the others are shuffled.
     """
     events = _events(batch, reads=False).select("commit", "intent", "op", "key", "before", "after")
-    single = events.select("key", "commit", F.col("after").alias("row"))
     if counts.hot_keys == 0:
-        return single
+        return _alone(events, schema)
     hot = events.groupBy("key").count().where("count > 1").select("key")
     if counts.hot_keys <= BROADCAST_KEYS:
         hot = F.broadcast(hot)
-    cold = events.join(hot, "key", "left_anti").select("key", "commit", F.col("after").alias("row"))
-    return cold.unionByName(_counted(events.join(hot, "key", "left_semi")))
+    cold = _alone(events.join(hot, "key", "left_anti"), schema)
+    return cold.unionByName(_counted(events.join(hot, "key", "left_semi"), schema))
 
 
 def _events(batch: DataFrame, reads: bool) -> DataFrame:
@@ -78,7 +79,13 @@ def _events(batch: DataFrame, reads: bool) -> DataFrame:
     )
 
 
-def _counted(events: DataFrame) -> DataFrame:
+def _alone(events: DataFrame, schema: TableSchema) -> DataFrame:
+    """Return the net effects of keys with one event each."""
+    changed = ~_exact("before", schema).eqNullSafe(_exact("after", schema))
+    return events.where(changed).select("key", "commit", F.col("after").alias("row"))
+
+
+def _counted(events: DataFrame, schema: TableSchema) -> DataFrame:
     """Return the net effects of keys with several events: images in minus images out, per commit."""
     plus = F.struct(F.lit(1).alias("sign"), F.col("after").alias("image"))
     minus = F.struct(F.lit(-1).alias("sign"), F.col("before").alias("image"))
@@ -86,7 +93,7 @@ def _counted(events: DataFrame) -> DataFrame:
     signed = events.select("key", "commit", "intent", _is_bare_update().alias("bare"), images.alias("i")).select(
         "key", "commit", "intent", "bare", "i.*"
     )
-    by_image = signed.groupBy("key", "commit", "image").agg(
+    by_image = signed.groupBy("key", "commit", "image", _exact("image", schema).alias("exact")).agg(
         F.sum("sign").alias("left"),
         F.max(F.struct("intent", "sign")).alias("last"),
         F.max("bare").alias("bare"),
@@ -104,6 +111,13 @@ def _counted(events: DataFrame) -> DataFrame:
         "key", F.struct("commit", F.when(sign == 1, image).alias("row")).alias("effect")
     )
     return effects.groupBy("key").agg(F.max_by("effect", F.col("effect.commit")).alias("e")).select("key", "e.*")
+
+
+def _exact(image: str, schema: TableSchema) -> Column:
+    """Return a row struct in a form whose equality is the bytes': Spark takes -0.0 for 0.0."""
+    row = F.col(image)
+    floats = [row.getField(c.name).cast("string") for c in schema.columns if map_type(schema.table, c).delta in FLOATS]
+    return F.when(row.isNotNull(), F.struct(row, *floats)) if floats else row
 
 
 def _is_bare_update() -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Commit, Entry, History, Ledger
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.session import open_session, table_session
+from airflow_provider_db2cdc.spark.target import Place
 
 T = TypeVar("T")
 
@@ -37,8 +39,8 @@ def run(spec: JobSpec) -> JobResult:
     spark = open_session(f"db2cdc {spec.pipeline}")
     layout = Layout(spec.target)
     ledger = Ledger(spark, layout, spec.pipeline)
-    ledger.prepare()
-    tick = Tick(spark, spec, layout, ledger, JdbcSource(spec.source), ledger.history())
+    place = Place(layout, ledger.prepare())
+    tick = Tick(spark, spec, place, ledger, JdbcSource(spec.source), ledger.history())
     tick.redo()
     tick.pull()
     tick.snapshot()
@@ -52,7 +54,7 @@ class Tick:
 
     spark: SparkSession
     spec: JobSpec
-    layout: Layout
+    place: Place
     ledger: Ledger
     source: JdbcSource
     history: History
@@ -130,8 +132,8 @@ class Tick:
         return after
 
     def _stage(self, task: TableTask) -> int:
-        session = table_session(self.spark)
-        return stage_table(session, self.spec, self.layout, self.source, task)
+        session = table_session(self.spark, sys.maxsize)
+        return stage_table(session, self.spec, self.place, self.source, task)
 
     def _high_mark(self, staged: Mapping[TableId, int]) -> Lsn | None:
         try:
@@ -165,8 +167,8 @@ class Tick:
 
     def _commit(self, entry: Entry) -> Commit:
         task = self.tasks[entry.table]
-        session = table_session(self.spark)
-        return apply_entry(session, self.spec, self.layout, self.source, task, entry, self.last.get(entry.table))
+        session = table_session(self.spark, sys.maxsize if entry.staging_version is not None else task.rows)
+        return apply_entry(session, self.spec, self.place, self.source, task, entry, self.last.get(entry.table))
 
     def _each(self, tasks: Iterable[TableTask], step: Callable[[TableTask], T]) -> dict[TableId, T]:
         """Do a step for several tables side by side; a table whose step fails is out for the rest of the tick."""

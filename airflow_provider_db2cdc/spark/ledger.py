@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,8 +20,8 @@ from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import TickLostError
-from airflow_provider_db2cdc.spark.target import OWNER_PROPERTY, check_owner, create_table, sql_name, table_exists
+from airflow_provider_db2cdc.errors import TargetError, TickLostError
+from airflow_provider_db2cdc.spark.target import Owner, create_table, read_owner, sql_name, table_exists
 
 BATCHES = (
     "batch bigint, run_id string, schema string, table string, after_lsn string, upto_lsn string, "
@@ -95,31 +96,44 @@ class Ledger:
             layout.internal(name) for name in ("batches", "commits", "manifest")
         )
 
-    def prepare(self) -> None:
-        """Create the tables where they are missing.
+    def prepare(self) -> Owner:
+        """Create the tables where they are missing and return whose target it is.
 
         :raises TargetError: the target belongs to another pipeline or cannot be written.
         """
+        fresh = Owner(self.pipeline, uuid4().hex)
         for name, ddl in ((self._batches, BATCHES), (self._commits, COMMITS), (self._manifest, MANIFEST)):
             if not table_exists(self.spark, name):
-                create_table(self.spark, name, ddl, {OWNER_PROPERTY: self.pipeline})
-        check_owner(self.spark, self._batches, self.pipeline)
+                create_table(self.spark, name, ddl, fresh.properties)
+        owner = read_owner(self.spark, self._batches)
+        if owner is None or owner.pipeline != self.pipeline:
+            raise TargetError(
+                f"the target belongs to pipeline {owner.pipeline!r}" if owner else "the target is somebody else's",
+                f"Give pipeline {self.pipeline!r} a target of its own.",
+            )
+        return owner
 
     def history(self) -> History:
         """Read what was planned and applied so far."""
-        commits, batches = self._read(self._commits), self._read(self._batches)
-        named = ["schema", "table"]
-        newest = F.max_by(F.struct(*commits.columns), "batch").alias("newest")
-        last = commits.groupBy(named).agg(newest, F.count_distinct("batch").alias("applied"))
-        done = commits.select("batch", *named)
-        pending = batches.join(done, ["batch", *named], "left_anti").orderBy("batch")
-        top = batches.agg(F.max("batch")).first()
-        found = [(_commit(row["newest"].asDict()), int(row["applied"])) for row in last.collect()]
+        keys = ["batch", "schema", "table"]
+        commits = self._read(self._commits).dropDuplicates(keys)
+        applied = commits.select(*keys, F.struct(*commits.columns).alias("applied"))
+        batches = self._read(self._batches)
+        entries = batches.select(*keys, F.struct(*batches.columns).alias("entry")).join(applied, keys, "left")
+        tables = entries.groupBy("schema", "table").agg(
+            F.max_by("applied", F.when(F.col("applied").isNotNull(), F.col("batch"))).alias("last"),
+            F.count("applied").alias("applied"),
+            F.collect_list(F.when(F.col("applied").isNull(), F.col("entry"))).alias("pending"),
+            F.max("batch").alias("batch"),
+        )
+        found = tables.collect()
+        last = [_commit(row["last"].asDict()) for row in found if row["last"] is not None]
+        pending = [_entry(entry.asDict()) for row in found for entry in row["pending"]]
         return History(
-            last={commit.table: commit for commit, _ in found},
-            applied={commit.table: count for commit, count in found},
-            pending=[_entry(row.asDict()) for row in pending.collect()],
-            batch=int(top[0]) if top is not None and top[0] is not None else 0,
+            last={commit.table: commit for commit in last},
+            applied={TableId(row["schema"], row["table"]): int(row["applied"]) for row in found},
+            pending=sorted(pending, key=lambda entry: entry.batch),
+            batch=max((int(row["batch"]) for row in found), default=0),
         )
 
     def plan(self, entries: Sequence[Entry]) -> None:

@@ -10,12 +10,16 @@ NEEDED_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-TABLE_CONF = {
+SESSION_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "false",
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }
+SMALL_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+"""For few rows: adaptive execution would submit a job of its own for each stage, and partitions would be empty."""
+
+SMALL_ROWS = 20_000
 
 
 def open_session(name: str) -> SparkSession:
@@ -34,12 +38,20 @@ def open_session(name: str) -> SparkSession:
     for key, value in NEEDED_CONF.items():
         if value not in spark.conf.get(key, "").split(","):  # type: ignore[union-attr]
             raise ConfigurationError(f"Spark runs without Delta: {key} lacks {value}", f"Set {key}={value}.")
+    _configure(spark, {**SESSION_CONF, **SMALL_CONF})
     return spark
 
 
-def table_session(spark: SparkSession) -> SparkSession:
-    """Return a session of its own on the same application: Delta's transaction pair is a session conf."""
+def table_session(spark: SparkSession, rows: int) -> SparkSession:
+    """Return a session of its own on the same application, set for about `rows` rows.
+
+    Delta takes a statement's transaction pair from the session, so each table needs one.
+    """
     session = spark.newSession()
-    for key, value in TABLE_CONF.items():
-        session.conf.set(key, value)
+    _configure(session, {**SESSION_CONF, **(SMALL_CONF if rows <= SMALL_ROWS else {})})
     return session
+
+
+def _configure(session: SparkSession, conf: dict[str, str]) -> None:
+    for key, value in conf.items():
+        session.conf.set(key, value)

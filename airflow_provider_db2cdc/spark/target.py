@@ -22,9 +22,33 @@ from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl, row_type
 
-OWNER_PROPERTY = "db2cdc.pipeline"
+OWNER_PROPERTY, LEDGER_PROPERTY = "db2cdc.pipeline", "db2cdc.ledger"
 REFUSED_IN_NAMES = set(" ,;{}()\n\t=.`")
 APP_ID, APP_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose tables they are: the pipeline, and the ledger whose batch numbers their transaction pairs count.
+
+    A table that outlived its ledger would take new batches for old ones and skip them, so it is refused.
+    """
+
+    pipeline: str
+    ledger: str
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table properties that say so."""
+        return {OWNER_PROPERTY: self.pipeline, LEDGER_PROPERTY: self.ledger}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pipeline's tables lie, and whose they are."""
+
+    layout: Layout
+    owner: Owner
 
 
 @dataclass(frozen=True)
@@ -32,9 +56,13 @@ class Target:
     """The tables of one source table in one pipeline's layout, on one session."""
 
     spark: SparkSession
-    layout: Layout
-    pipeline: str
+    place: Place
     schema: TableSchema
+
+    @property
+    def layout(self) -> Layout:
+        """Where the tables lie."""
+        return self.place.layout
 
     @property
     def table(self) -> TableId:
@@ -83,8 +111,11 @@ class Target:
         options = {"txnAppId": self._app("state"), "txnVersion": str(batch)}
         _save(rows.write.format("delta").mode("append").options(**options), self.layout.state(self.table))
 
-    def merge(self, effects: DataFrame, batch: int, bounds: str) -> None:
-        """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read."""
+    def merge(self, effects: DataFrame, batch: int, bounds: str) -> int | None:
+        """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
+
+        Returns by how many rows the state grew, None when the batch was already merged.
+        """
         keys = [f"t.{_quote(name)} <=> s.{_quote(name)}" for name in self.schema.key]
         columns = {_quote(name): f"s.{_quote(name)}" for name in (*self.schema.names, "__commit_lsn")}
         merge = (
@@ -96,7 +127,8 @@ class Target:
             .whenNotMatchedInsert("s.__present", values=dict(columns))
         )
         with _transaction(self.spark, self._app("state"), batch):
-            merge.execute()
+            done = merge.execute().first()
+        return None if done is None else int(done["num_inserted_rows"]) - int(done["num_deleted_rows"])
 
     def is_empty(self) -> bool:
         """Whether the state has no rows at all."""
@@ -116,16 +148,22 @@ class Target:
         return row_type(self.schema).removeprefix("struct<").removesuffix(">").replace("`: ", "` ")
 
     def _app(self, step: str) -> str:
-        return f"db2cdc/{self.pipeline}/{self.table}/{step}"
+        return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}"
 
     def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
-        named = {OWNER_PROPERTY: self.pipeline, **properties}
+        named = {**self.place.owner.properties, **properties}
         if any(REFUSED_IN_NAMES & set(column) for column in self.schema.names):
             named["delta.columnMapping.mode"] = "name"
         if not table_exists(self.spark, name):
             create_table(self.spark, name, ddl, named)
-        else:
-            self._check_columns(name, ddl)
+            return
+        owner = read_owner(self.spark, name)
+        if owner != self.place.owner:
+            raise TargetError(
+                f"{name.name} was written by {f'pipeline {owner.pipeline!r} under another ledger' if owner else 'others'}",
+                "Move it away, or give this pipeline a target of its own.",
+            )
+        self._check_columns(name, ddl)
 
     def _check_columns(self, name: DeltaName, ddl: str) -> None:
         have = {field.name: field.dataType for field in _load(self.spark, name).schema}
@@ -151,18 +189,13 @@ def create_table(spark: SparkSession, name: DeltaName, ddl: str, properties: dic
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql_name(name)} ({ddl}) USING delta TBLPROPERTIES ({listed})")
 
 
-def check_owner(spark: SparkSession, name: DeltaName, pipeline: str) -> None:
-    """Refuse a table of another pipeline.
-
-    :raises TargetError: its owner property names another pipeline, or none.
-    """
+def read_owner(spark: SparkSession, name: DeltaName) -> Owner | None:
+    """Return whose table it is, None when it is not this provider's."""
     rows = spark.sql(f"SHOW TBLPROPERTIES {sql_name(name)}").collect()
-    owner = {row[0]: row[1] for row in rows}.get(OWNER_PROPERTY)
-    if owner != pipeline:
-        raise TargetError(
-            f"{name.name} belongs to {f'pipeline {owner!r}' if owner else 'something else than this provider'}",
-            f"Give pipeline {pipeline!r} a target of its own.",
-        )
+    found = {row[0]: row[1] for row in rows}
+    if OWNER_PROPERTY not in found or LEDGER_PROPERTY not in found:
+        return None
+    return Owner(found[OWNER_PROPERTY], found[LEDGER_PROPERTY])
 
 
 def sql_name(name: DeltaName) -> str:

@@ -1,0 +1,69 @@
+"""Random histories as Spark frames: many at once, each under a number of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from airflow_provider_db2cdc.cdc.event import Event, RowChange
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+
+SEEDED = TableSchema(
+    TableId("S", "T"),
+    (
+        Column("SEED", "INTEGER", 4, 0, False),
+        Column("ID", "INTEGER", 4, 0, False),
+        Column("A", "INTEGER", 4),
+        Column("B", "VARCHAR", 10),
+    ),
+    ("SEED", "ID"),
+)
+"""A table that holds the rows of many histories of one key column, told apart by SEED."""
+
+CHANGE_DDL = "CC binary, CI binary, CO string, C0 int, C1 int, C2 int, C3 string"
+
+
+def seeded(seed: int, changes: Iterable[RowChange]) -> list[RowChange]:
+    """Return a history's changes with its number in front of commits, keys and images."""
+    return [
+        RowChange(_lsn(seed, c.commit), c.intent, c.op, (seed, *_tuple(c.key)), (seed, *_tuple(c.image)))
+        for c in changes
+    ]
+
+
+def change_frame(spark: SparkSession, changes: Iterable[RowChange]) -> DataFrame:
+    """Return change rows as JDBC delivers them, in one partition."""
+    rows = [(bytearray(c.commit.raw), bytearray(c.intent.raw), c.op, *_tuple(c.image)) for c in changes]
+    return spark.createDataFrame(rows, CHANGE_DDL).coalesce(1)
+
+
+def events_in(rows: Iterable[Row]) -> list[Event]:
+    """Return collected rows of `spark.changes.paired` as events."""
+    return [
+        Event(
+            Lsn.parse(row["commit"]), Lsn.parse(row["intent"]), row["op"], _plain(row["key"]), _plain(row["before"]),
+            _plain(row["after"]), _plain(row["newkey"]), _plain(row["oldkey"]),
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def effects_in(rows: Iterable[Row]) -> Mapping[Any, tuple[Lsn, Any]]:
+    """Return collected rows of `spark.effects.net_effects` by key."""
+    found = {_plain(row["key"]): (Lsn.parse(row["commit"]), _plain(row["row"])) for row in rows}
+    return found
+
+
+def _lsn(seed: int, lsn: Lsn) -> Lsn:
+    return Lsn(seed.to_bytes(4, "big") + lsn.raw[4:])
+
+
+def _plain(value: Any) -> Any:
+    return None if value is None else tuple(value)
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value)
