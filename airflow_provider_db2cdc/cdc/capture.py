@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Literal
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -28,6 +29,11 @@ class CaptureIdentity:
     change_table: str
     created: str
     cold_start: str
+
+    @property
+    def digest(self) -> str:
+        """A short text that changes when one of them does."""
+        return sha256(repr(self).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def from_data(kind: type[T], data: Any) -> T:
 def _read(kind: Any, data: Any, path: str) -> Any:
     origin = get_origin(kind)
     if kind is Lsn:
-        return Lsn.parse(data)
+        return _read_lsn(data, path)
     if is_dataclass(kind):
         return _read_object(kind, data, path)
     if origin in (Union, types.UnionType):
@@ -54,6 +54,13 @@ def _read(kind: Any, data: Any, path: str) -> Any:
             raise ConfigurationError(f"{path} is {data!r}, expected one of {', '.join(map(str, get_args(kind)))}")
         return data
     return _expect(data, kind, path)
+
+
+def _read_lsn(data: Any, path: str) -> Lsn:
+    try:
+        return Lsn.parse(_expect(data, str, path))
+    except OffsetError as error:
+        raise ConfigurationError(f"{path}: {error.problem}", error.remedy) from error
 
 
 def _read_object(kind: Any, data: Any, path: str) -> Any:

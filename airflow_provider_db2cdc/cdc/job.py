@@ -121,7 +121,8 @@ class TableResult:
     """What Delta holds of one table after the tick.
 
     `lsn` and `batch` are None only when nothing of the table was ever applied. Counts are events of this tick by op;
-    `commit_ts_ms` is the newest applied commit's time; `error` says why a failed table failed and what to do.
+    `commit_ts_ms` is the newest applied commit's time; `capture` the digest of the capture identity it stands under;
+    `error` says why a failed table failed and what to do.
     """
 
     table: TableId
@@ -137,6 +138,7 @@ class TableResult:
     commit_ts_ms: int | None = None
     change_version: int | None = None
     state_version: int | None = None
+    capture: str = ""
     duration_s: float = 0.0
     error: str = ""
 

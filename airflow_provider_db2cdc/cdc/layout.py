@@ -10,6 +10,8 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
+AMBIGUOUS_UNDERSCORE = re.compile(r"^_|__|_X[0-9A-F]+(_|$)|_$")
+"""Where a plain underscore could be taken for the separator of names or for an escape's first one."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,13 @@ class Layout:
 
 
 def _path_part(text: str) -> str:
+    """Encode what a path may refuse, and a first dot or underscore, which hides a folder from most readers."""
     encoded = quote(text, safe="$")
-    return encoded.replace(".", "%2E") if encoded.startswith(".") else encoded
+    return f"%{ord(encoded[0]):02X}{encoded[1:]}" if encoded.startswith((".", "_")) else encoded
 
 
 def _name_part(text: str) -> str:
-    """Encode what a catalog may refuse or fold, and underscores that could be taken for our separator."""
-    plain = text.strip("_") == text and "__" not in text
-    return "".join(c.lower() if _is_plain(c) or (c == "_" and plain) else f"_x{ord(c):x}_" for c in text)
-
-
-def _is_plain(character: str) -> bool:
-    return character.isascii() and (character.isupper() or character.isdigit())
+    """Encode what a catalog may refuse or fold; underscores stay in upper-case names where they cannot mislead."""
+    if re.fullmatch("[A-Z0-9_]+", text) and not AMBIGUOUS_UNDERSCORE.search(text):
+        return text.lower()
+    return "".join(c.lower() if re.match("[A-Z0-9]", c) else f"_x{ord(c):x}_" for c in text)

@@ -18,13 +18,15 @@ VERSION = 1
 class Offset:
     """Every change up to `lsn` of one table is in the target, the last of them by `batch`.
 
-    `commit_ts_ms` is the source's commit time of the newest change applied, None before the first one.
+    `commit_ts_ms` is the source's commit time of the newest change applied, None before the first one. `capture` is
+    the digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset.
     """
 
     table: TableId
     lsn: Lsn
     batch: int
     commit_ts_ms: int | None = None
+    capture: str = ""
     version: int = VERSION
 
     def to_json(self) -> str:
@@ -38,8 +40,11 @@ class Offset:
         :raises OffsetError: it is not one of ours; the text names the place and both ways out.
         """
         try:
-            return from_data(cls, json.loads(text))
-        except (ValueError, ConfigurationError, OffsetError) as error:
+            offset = from_data(cls, json.loads(text))
+            if offset.version != VERSION:
+                raise ConfigurationError(f"it has version {offset.version}, this side speaks {VERSION}")
+            return offset
+        except (ValueError, ConfigurationError) as error:
             raise OffsetError(
                 f"the offset kept in {where} cannot be read ({type(error).__name__}: {error})",
                 "Put back its last good text (the commit task's log has it), or delete it together with "

@@ -52,7 +52,6 @@ def stage_table(spark: SparkSession, spec: JobSpec, place: Place, source: JdbcSo
     target = Target(spark, place, task.schema)
     with driver_connection(spark, source) as connection:
         rows = chunk_rows(spark, source, connection, task.schema, spec.settings.snapshot_chunk_rows)
-    say(f"table={task.table} snapshot: reading {rows.rdd.getNumPartitions()} chunks")
     return target.stage(rows)
 
 

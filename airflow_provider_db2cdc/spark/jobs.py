@@ -210,7 +210,7 @@ class Tick:
         versions = (last.change_version, last.state_version)
         return replace(
             line, lsn=last.upto, batch=last.batch, rows=last.rows, commit_ts_ms=last.commit_ts_ms,
-            change_version=versions[0], state_version=versions[1],
+            change_version=versions[0], state_version=versions[1], capture=last.capture.digest,
         )  # fmt: skip
 
 

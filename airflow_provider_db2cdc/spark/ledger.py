@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
@@ -183,12 +183,23 @@ class Ledger:
     def _append(
         self, name: DeltaName, rows: Sequence[tuple[object, ...]], ddl: str, options: Mapping[str, str]
     ) -> None:
-        frame = self.spark.createDataFrame(list(rows), ddl).coalesce(1)
-        writer = frame.write.format("delta").mode("append").options(**options)
+        writer = _frame(self.spark, rows, ddl).write.format("delta").mode("append").options(**options)
         if name.is_path:
             writer.save(name.name)
         else:
             writer.saveAsTable(name.name)
+
+
+def _frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:
+    """Return few rows as a frame of literals: unlike createDataFrame it starts no Python worker."""
+    structs = [F.struct(*(_literal(value) for value in row)).cast(f"struct<{ddl}>") for row in rows]
+    return spark.range(1, numPartitions=1).select(F.explode(F.array(*structs)).alias("r")).select("r.*")
+
+
+def _literal(value: object) -> Column:
+    if isinstance(value, Mapping):
+        return F.create_map(*(F.lit(part) for item in value.items() for part in item))
+    return F.lit(value)
 
 
 def _identity_text(identity: CaptureIdentity) -> str:

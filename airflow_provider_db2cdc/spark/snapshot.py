@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource
+from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.sql.chunk import chunk_predicates, table_rows
 
 
@@ -16,6 +17,7 @@ def chunk_rows(
 ) -> DataFrame:
     """Return the table's rows as one struct column `row`, a partition a chunk of about `rows` rows, read committed."""
     bounds = connection.chunk_bounds(schema, rows)
+    say(f"table={schema.table} snapshot: reads {len(bounds) + 1} chunks")
     selects = [table_rows(schema, predicate) for predicate in chunk_predicates(schema, bounds)]
     return source.frames(spark, selects).select(row_struct(schema, "C").cast(row_type(schema)).alias("row"))
 

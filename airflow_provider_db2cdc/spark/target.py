@@ -159,8 +159,9 @@ class Target:
             return
         owner = read_owner(self.spark, name)
         if owner != self.place.owner:
+            by = f"pipeline {owner.pipeline!r} under another ledger" if owner else "somebody else"
             raise TargetError(
-                f"{name.name} was written by {f'pipeline {owner.pipeline!r} under another ledger' if owner else 'others'}",
+                f"{name.name} was written by {by}",
                 "Move it away, or give this pipeline a target of its own.",
             )
         self._check_columns(name, ddl)

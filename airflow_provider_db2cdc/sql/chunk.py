@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from airflow_provider_db2cdc.cdc.table import Column, TableSchema
-from airflow_provider_db2cdc.cdc.types import map_type
+from airflow_provider_db2cdc.cdc.types import MICROSECOND_DIGITS, map_type
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
 
 Bound = Sequence[str]
 """A key as SQL literals, one a key column."""
 
-CALL_LITERALS = {"DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP"}
-NUMBERS = {"SMALLINT", "INTEGER", "BIGINT", "DECIMAL", "NUMERIC", "DECFLOAT"}
+CALL_LITERALS = {"DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "DECFLOAT": "DECFLOAT"}
+NUMBERS = {"SMALLINT", "INTEGER", "BIGINT", "DECIMAL", "NUMERIC"}
 FLOATS = {"REAL", "DOUBLE", "FLOAT"}
 
 
@@ -41,9 +41,9 @@ def bound_after(schema: TableSchema, previous: Bound | None, rows: int) -> str:
 
 
 def chunk_predicates(schema: TableSchema, bounds: Sequence[Bound]) -> list[str]:
-    """Return one predicate a chunk; together they hold every row once, whatever the bounds are.
+    """Return one predicate a chunk; together they hold every row once, wherever the ascending bounds lie.
 
-    Each row is either beyond a bound or not, by the database's comparison alone.
+    Each row is either beyond a bound or not, by the database's comparison alone; null keys would be in no chunk.
     """
     if not bounds:
         return ["1 = 1"]
@@ -58,7 +58,11 @@ def key_literal(column: Column, text: str) -> str:
     if kind in NUMBERS:
         return text
     if kind in FLOATS:
-        return text if "E" in text.upper() else f"{text}E0"
+        number = text if "E" in text.upper() else f"{text}E0"
+        # A REAL's text read as a double is not the REAL: a walk over bounds would find the same row again and again.
+        return f"CAST({number} AS REAL)" if kind == "REAL" else number
+    if kind == "TIMESTAMP" and column.scale > MICROSECOND_DIGITS:
+        return f"CAST({text_literal(text)} AS TIMESTAMP({column.scale}))"
     if kind in CALL_LITERALS:
         return f"{CALL_LITERALS[kind]}({text_literal(text)})"
     return f"X'{text}'" if column.bit_data or kind in ("BINARY", "VARBINARY") else text_literal(text)

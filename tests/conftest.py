@@ -1,21 +1,25 @@
-"""One Spark session for all tests that need one, set up as a job's."""
+"""What all tests share: where they find each other's support, one sandbox, one Spark session."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A local session with Delta and IBM's driver."""
+    from pyspark.sql import SparkSession
+
     jars = sorted((ROOT / "build" / "jars" / "spark").glob("*.jar"))
     assert jars, "no jars in build/jars/spark: run `make setup`"
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -42,3 +46,31 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def captured_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A running sandbox whose agent captures five times a second."""
+    from airflow_provider_db2cdc.sandbox.service import Sandbox
+
+    jars = str(ROOT / "build" / "jars" / "sandbox")
+    with Sandbox.start(tmp_path_factory.mktemp("captured"), commit_interval_s=0.2, jars=jars) as running:
+        yield running
+
+
+@pytest.fixture
+def new_pipeline(captured_sandbox: Any, spark: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Make pipelines, each with a schema and a target of its own."""
+    from support.pipeline import Pipeline
+
+    made: list[Pipeline] = []
+
+    def make(**properties: Any) -> Pipeline:
+        folder = tmp_path / f"p{len(made)}"
+        folder.mkdir()
+        made.append(Pipeline(captured_sandbox, spark, folder, properties=properties))
+        return made[-1]
+
+    yield make
+    for pipeline in made:
+        pipeline.writer.close()

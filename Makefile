@@ -1,0 +1,62 @@
+# One environment, one folder of jars, and the commands that use them.
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+VENV := .venv
+PY := $(VENV)/bin/python
+UV := build/uv/bin/uv
+JARS := build/jars
+STAMP := build/environment.stamp
+
+export PYTHONPATH := $(CURDIR)
+export DB2CDC_JARS ?= $(CURDIR)/$(JARS)
+
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Install the locked environment and the jars (once)
+
+$(UV):
+	$(PYTHON) -m venv build/uv
+	build/uv/bin/pip install --quiet uv==$(UV_VERSION)
+
+$(STAMP): requirements.lock pyproject.toml | $(UV)
+	@command -v javac >/dev/null || { echo "A JDK of version 17 or newer is needed: no javac on PATH."; exit 1; }
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip sync --quiet --python $(PY) --require-hashes requirements.lock
+	$(UV) pip install --quiet --python $(PY) --no-deps --editable .
+	$(PY) -m airflow_provider_db2cdc.cli.main jars --into $(JARS) --sandbox
+	@touch $@
+
+demo: setup ## Run the whole way once: source, capture, DAG, Spark, Delta, and compare
+	$(PY) -m airflow_provider_db2cdc.cli.main demo
+
+ui: setup ## Start Airflow's own UI with the sandbox behind it
+	$(PY) -m airflow_provider_db2cdc.cli.main ui
+
+sandbox: setup ## Start the stand-in source in the foreground
+	$(PY) -m airflow_provider_db2cdc.cli.main sandbox up --foreground
+
+test: setup ## Run the whole suite
+	$(PY) -m pytest
+
+check: setup lint ## Lint, types and the fast tests
+	$(PY) -m pytest -m "not spark and not sandbox and not airflow and not slow" -n 2
+
+lint: setup ## Lint and types alone
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: setup ## Measure against the same work done barely; writes build/bench.json
+	$(PY) -m tests.bench
+
+lock: $(UV) ## Resolve the dependencies anew into requirements.lock
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --group pyproject.toml:dev --all-extras pyproject.toml -o requirements.lock
+
+clean: ## Remove what was built, the environment included
+	rm -rf build $(VENV)
+
+.PHONY: help setup demo ui sandbox test check lint bench lock clean

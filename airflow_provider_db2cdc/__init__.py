@@ -1,0 +1,63 @@
+"""Batch change data capture from IBM Db2 into Delta Lake, run by Apache Airflow.
+
+The flow of a tick, one DAG run of `Db2CdcTaskGroup`:
+
+1. Db2's capture agent writes each committed change into change tables and says how far it has come: the fence.
+2. `Db2CdcPlanOperator` reads fence, registrations and counts by ibm_db, and the offsets from Airflow Variables.
+3. Nothing new: the rest is skipped, Spark is not started. Else it fixes each table's range in a JobSpec (an XCom).
+4. `Db2CdcApplyOperator` hands the JobSpec to one spark-submit: `spark_jobs/apply.py`, with this package as a zip.
+5. `spark.jobs` writes the ranges into the batch log first: a batch, once planned, is only ever done as planned.
+6. The changes go over JDBC into the change log; from there their net effect is merged into the current state.
+7. New tables are snapshot meanwhile, with the changes captured during the read laid over it.
+8. The job prints a JobResult, a line a table: what Delta proves. A failed table never stops the others.
+9. `Db2CdcCommitOperator` moves the offsets there and emits an asset event for each table that changed.
+10. `Db2CdcOutcomeOperator` fails the run with the names of the tables that failed, when there are any.
+
+The Airflow classes are imported on first use: inside Spark this package is a zip beside which there is no Airflow.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_db2cdc.version import __version__
+
+if TYPE_CHECKING:
+    from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
+    from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
+    from airflow_provider_db2cdc.operators.asset import table_asset
+    from airflow_provider_db2cdc.operators.commit import Db2CdcCommitOperator
+    from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
+    from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
+    from airflow_provider_db2cdc.operators.task_group import Db2CdcTaskGroup
+    from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
+
+__all__ = [
+    "Db2CdcApplyOperator",
+    "Db2CdcChangeSensor",
+    "Db2CdcCommitOperator",
+    "Db2CdcHook",
+    "Db2CdcOutcomeOperator",
+    "Db2CdcPlanOperator",
+    "Db2CdcTaskGroup",
+    "__version__",
+    "table_asset",
+]
+
+_MODULES = {
+    "Db2CdcApplyOperator": "operators.apply",
+    "Db2CdcChangeSensor": "sensors.change",
+    "Db2CdcCommitOperator": "operators.commit",
+    "Db2CdcHook": "hooks.db2cdc",
+    "Db2CdcOutcomeOperator": "operators.outcome",
+    "Db2CdcPlanOperator": "operators.plan",
+    "Db2CdcTaskGroup": "operators.task_group",
+    "table_asset": "operators.asset",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

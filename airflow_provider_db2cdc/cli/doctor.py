@@ -1,0 +1,75 @@
+"""`db2cdc doctor`: every check that a tick depends on, and all failures together."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cli.pipeline import open_source, open_store
+from airflow_provider_db2cdc.cli.screen import note, print_json, screen, tell_ignored
+from airflow_provider_db2cdc.config import PipelineConfig, load_config
+from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
+from airflow_provider_db2cdc.jars import spark_classpath
+from airflow_provider_db2cdc.source.checks import Check, preflight
+from airflow_provider_db2cdc.submit.home import spark_binary
+
+MARKS = {"ok": "[green]ok[/]     ", "warning": "[yellow]warning[/]", "error": "[red]FAILED[/] "}
+
+
+def run(config: Path, as_json: bool) -> int:
+    """Run all checks, show those that fail with their remedies, and return 1 when an error is among them."""
+    pipeline = load_config(config)
+    checks = _local(pipeline)
+    with open_source(pipeline) as source:
+        checks += preflight(source, pipeline, open_store(pipeline))
+    failed = [check for check in checks if not check.ok]
+    if as_json:
+        print_json(to_data(checks))
+    else:
+        _show(checks)
+        tell_ignored(pipeline.ignored, whole=True)
+        note(f"{len(checks)} checks, {len(failed)} failed")
+    return 1 if any(check.level == "error" for check in failed) else 0
+
+
+def _local(config: PipelineConfig) -> list[Check]:
+    """Return the checks of this machine: what the command line needs beside the database."""
+    spark = config.spark
+    return [
+        _check("spark-submit", spark.binary or "pyspark", lambda: _executable(spark_binary(spark.binary))),
+        _check("java", "java", lambda: _executable("java")),
+        _check("jars", str(spark.jars or "default"), lambda: spark_classpath(spark.jars, spark.packages)),
+        _check("offsets", config.target, lambda: open_store(config).all()),
+    ]
+
+
+def _check(name: str, subject: str, attempt: Callable[[], Any]) -> Check:
+    try:
+        attempt()
+    except Db2CdcError as error:
+        return Check(name, subject, ok=False, problem=error.problem, remedy=error.remedy)
+    return Check(name, subject, ok=True)
+
+
+def _executable(name: str) -> None:
+    if shutil.which(name) is None:
+        raise ConfigurationError(f"{name} is not found or cannot be run", "Install it, put it on PATH or correct it.")
+
+
+def _show(checks: list[Check]) -> None:
+    """Print a line for each subject that holds, and what fails with its remedy."""
+    out = screen()
+    for subject, of_subject in groupby(checks, key=lambda check: check.subject):
+        group = list(of_subject)
+        if held := [check.name for check in group if check.ok]:
+            out.print(MARKS["ok"], escape(f"{subject}: {', '.join(held)}"))
+        for check in (check for check in group if not check.ok):
+            out.print(MARKS[check.level], escape(f"{subject}: {check.name}"))
+            out.print(f"        {check.problem}", markup=False, soft_wrap=True)
+            out.print(f"        -> {check.remedy}", markup=False, soft_wrap=True)

@@ -1,0 +1,134 @@
+"""`db2cdc`: the commands, and how their errors are told.
+
+Each command imports what it needs when it runs, so that `db2cdc --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from airflow_provider_db2cdc.errors import Db2CdcError
+
+INTERRUPTED = 130
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Batch change data capture from IBM Db2 into Delta Lake.",
+)
+offset_app = typer.Typer(no_args_is_help=True, help="Look at the offsets of a pipeline, or repair them.")
+app.add_typer(offset_app, name="offset")
+
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The pipeline's YAML or JSON file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to standard output and everything else to error.")]
+
+
+@app.callback()
+def _root(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
+    """Read by `main`, which tells errors."""
+
+
+@app.command()
+def tick(
+    config: ConfigFile,
+    as_json: AsJson = False,
+    progress: Annotated[bool, typer.Option("--progress", help="Show what Spark says while it runs.")] = False,
+) -> None:
+    """Carry everything that capture has written since the last tick into the target."""
+    _call("tick", config, as_json=as_json, progress=progress)
+
+
+@app.command()
+def status(config: ConfigFile, as_json: AsJson = False) -> None:
+    """Show each table's registration, offset and lag."""
+    _call("status", config, as_json=as_json)
+
+
+@app.command()
+def doctor(config: ConfigFile, as_json: AsJson = False) -> None:
+    """Check everything that a tick depends on and name all that fails, each with its remedy."""
+    _call("doctor", config, as_json=as_json)
+
+
+@app.command()
+def jars(
+    into: Annotated[Path | None, typer.Option("--into", help="Folder to fill; default is the user's cache.")] = None,
+    sandbox: Annotated[bool, typer.Option("--sandbox", help="The sandbox's database too.")] = False,
+    ivy_settings: Annotated[Path | None, typer.Option("--ivy-settings", help="Ivy's settings, for a mirror.")] = None,
+) -> None:
+    """Fetch the jars that Spark needs, once."""
+    _call("jars", into, sandbox=sandbox, ivy_settings=ivy_settings)
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def sandbox(context: typer.Context) -> None:
+    """Run a stand-in Db2 with a capture agent, for trying and testing."""
+    import_module("airflow_provider_db2cdc.sandbox.cli").app(context.args, prog_name="db2cdc sandbox")
+
+
+@offset_app.command("show")
+def offset_show(config: ConfigFile, as_json: AsJson = False) -> None:
+    """Print the stored offsets."""
+    _call("offset", config, as_json=as_json, function="show")
+
+
+@offset_app.command("set")
+def offset_set(
+    config: ConfigFile,
+    table: Annotated[str, typer.Argument(help="SCHEMA.TABLE, as the catalog spells it.")],
+    lsn: Annotated[str, typer.Argument(help="Every change up to this LSN is in the target.")],
+    batch: Annotated[int | None, typer.Option(help="Number of the last batch; default is the stored one.")] = None,
+) -> None:
+    """Store an offset, backwards too: the repair that an error message may ask for."""
+    _call("offset", config, table, lsn, batch, function="set_offset")
+
+
+@offset_app.command("remove")
+def offset_remove(config: ConfigFile, table: Annotated[str, typer.Argument(help="SCHEMA.TABLE.")]) -> None:
+    """Remove a table's offset, as when its target is removed to begin anew."""
+    _call("offset", config, table, function="remove")
+
+
+def main() -> None:
+    """Run the command line; an error is told in a sentence and its remedy, and exits with 1."""
+    debug = "--debug" in sys.argv
+    # Spark is a child in a session of its own: whatever ends this process must run through its `finally`.
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda number, frame: sys.exit(128 + number))
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(arguments)
+    except Db2CdcError as error:
+        if debug:
+            traceback.print_exc()
+        else:
+            _tell(error)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.secho("interrupted; running it again does what is missing", err=True, fg="yellow")
+        sys.exit(INTERRUPTED)
+
+
+def _call(module: str, *arguments: Any, function: str = "run", **options: Any) -> None:
+    command: Callable[..., int | None] = getattr(import_module(f"airflow_provider_db2cdc.cli.{module}"), function)
+    if code := command(*arguments, **options):
+        raise typer.Exit(code)
+
+
+def _tell(error: Db2CdcError) -> None:
+    typer.secho(f"error: {error.problem}", err=True, fg="red")
+    if error.remedy:
+        typer.secho(f"  -> {error.remedy}", err=True)

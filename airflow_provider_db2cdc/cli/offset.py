@@ -1,0 +1,68 @@
+"""`db2cdc offset`: the stored offsets, looked at and repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.table import Table
+
+from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cli.pipeline import open_store
+from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen
+from airflow_provider_db2cdc.config import load_config
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+
+def show(config: Path, as_json: bool) -> None:
+    """Print every table's stored offset."""
+    store = open_store(load_config(config))
+    offsets = store.all()
+    if as_json:
+        print_json([to_data(offsets[table]) for table in sorted(offsets)])
+    elif not offsets:
+        note(f"no offsets yet in {store.path}")
+    else:
+        screen().print(_table(offsets))
+
+
+def set_offset(config: Path, table: str, lsn: str, batch: int | None) -> None:
+    """Store an offset, backwards too."""
+    store = open_store(load_config(config))
+    name = parse_table(table)
+    old = store.get(name)
+    number = batch if batch is not None else (old.batch if old else 0)
+    store.reset(Offset(name, Lsn.parse(lsn), number, old.commit_ts_ms if old else None))
+    note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.path}")
+
+
+def remove(config: Path, table: str) -> None:
+    """Remove a table's offset."""
+    store = open_store(load_config(config))
+    name = parse_table(table)
+    old = store.remove(name)
+    note(f"{name}: its offset {old.lsn} is removed" if old else f"{name} has no offset in {store.path}")
+
+
+def parse_table(text: str) -> TableId:
+    """Return the table that SCHEMA.TABLE or "SCHEMA"."TABLE" names, exactly as spelt.
+
+    :raises ConfigurationError: it is not two names.
+    """
+    parts = text.strip('"').split('"."') if text.startswith('"') else text.split(".")
+    if len(parts) != 2 or not all(parts):
+        raise ConfigurationError(
+            f"{text!r} does not name a table", 'Write SCHEMA.TABLE, or "SCHEMA"."TABLE" where a name has a dot.'
+        )
+    return TableId(parts[0], parts[1])
+
+
+def _table(offsets: Mapping[TableId, Offset]) -> Table:
+    table = Table("table", "lsn", "batch", "newest commit (UTC)")
+    for name in sorted(offsets):
+        offset = offsets[name]
+        table.add_row(str(name), str(offset.lsn), str(offset.batch), clock(offset.commit_ts_ms))
+    return table

@@ -1,0 +1,58 @@
+"""What the commands write on, and how they write a moment or a span."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+PLAIN_WIDTH = 160
+SECONDS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def screen(error: bool = False) -> Console:
+    """Return standard output, or error, for tables and colours; a file or pipe gets lines wide enough for them."""
+    console = Console(stderr=error, highlight=False)
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    return console
+
+
+def note(text: str) -> None:
+    """Say something to the person, beside the command's result."""
+    screen(error=True).print(text, markup=False, soft_wrap=True)
+
+
+def print_json(data: Any) -> None:
+    """Write one JSON document to standard output."""
+    sys.stdout.write(json.dumps(data, indent=2) + "\n")
+
+
+def tell_ignored(ignored: Mapping[str, str], whole: bool = False) -> None:
+    """Name the properties that have no meaning here; with `whole` each with its reason."""
+    if not ignored:
+        return
+    if not whole:
+        note(f"without meaning here: {', '.join(sorted(ignored))} (`db2cdc doctor` says why)")
+        return
+    for name, reason in sorted(ignored.items()):
+        note(f"  {name} is ignored: {reason}")
+
+
+def clock(ts_ms: int | None) -> str:
+    """Return a moment as UTC text to the second, `-` for none."""
+    return "-" if ts_ms is None else datetime.fromtimestamp(ts_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def span(seconds: float | None) -> str:
+    """Return a span in its largest fitting unit, `-` for none."""
+    if seconds is None:
+        return "-"
+    for size, unit in SECONDS:
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,111 @@
+"""`db2cdc status`: what is captured, how far capture and the target are, and what lies between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.gap import find_gap
+from airflow_provider_db2cdc.cdc.lsn import LsnRange
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cli.pipeline import open_source, open_store
+from airflow_provider_db2cdc.cli.screen import clock, print_json, screen, span
+from airflow_provider_db2cdc.config import PipelineConfig, load_config
+from airflow_provider_db2cdc.source.catalog import read_capture
+from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.sql.asn import count_changes
+
+TABLES_PER_STATEMENT = 50
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where one table stands: `pending` change rows lie between offset and fence, None where that has no answer."""
+
+    table: TableId
+    state: str
+    update_as: str
+    offset: Offset | None
+    pending: int | None
+    verdict: str
+
+
+def run(config: Path, as_json: bool) -> None:
+    """Read and show where every chosen table stands; nothing is changed."""
+    pipeline = load_config(config)
+    with open_source(pipeline) as source:
+        captured = read_capture(source, pipeline.asn_schema)
+        chosen = pipeline.selection.tables(captured.instances)
+        instances = {table: captured.instances[table] for table in chosen}
+        standings = _standings(source, instances, captured.fence, open_store(pipeline).all())
+    if as_json:
+        fence = to_data(captured.fence)
+        print_json({"pipeline": pipeline.pipeline, "fence": fence, "tables": to_data(standings)})
+    else:
+        _show(pipeline, captured.fence, standings)
+
+
+def _standings(
+    source: Source, instances: Mapping[TableId, CaptureInstance], fence: Fence, offsets: Mapping[TableId, Offset]
+) -> list[Standing]:
+    gaps = {
+        table: find_gap(offsets[table].lsn, None, instance.identity, instance.floor, fence.lsn)
+        for table, instance in instances.items()
+        if table in offsets
+    }
+    countable = [table for table, gap in gaps.items() if gap is None and instances[table].cd_columns]
+    steps = [(instances[table], LsnRange(offsets[table].lsn, fence.lsn)) for table in countable]
+    pending = dict(zip(countable, _counts(source, steps), strict=True))
+    return [
+        Standing(
+            table,
+            instance.state,
+            instance.update_as,
+            offsets.get(table),
+            pending.get(table),
+            _verdict(instance, table in offsets, gaps.get(table), pending.get(table)),
+        )
+        for table, instance in instances.items()
+    ]
+
+
+def _counts(source: Source, steps: Sequence[tuple[CaptureInstance, LsnRange]]) -> list[int]:
+    counts: list[int] = []
+    for start in range(0, len(steps), TABLES_PER_STATEMENT):
+        group = steps[start : start + TABLES_PER_STATEMENT]
+        found = dict(source.rows(count_changes(group)))
+        counts += [int(found.get(place, 0)) for place in range(len(group))]
+    return counts
+
+
+def _verdict(instance: CaptureInstance, known: bool, gap: str | None, pending: int | None) -> str:
+    if instance.state != "A":
+        return f"not captured (state {instance.state})"
+    if gap:
+        return f"gap: {gap}"
+    if not known:
+        return "new: the next tick takes it up"
+    return f"{pending} change rows wait" if pending else "up to date"
+
+
+def _show(config: PipelineConfig, fence: Fence, standings: Sequence[Standing]) -> None:
+    title = f"{config.pipeline}: capture stands at {fence.lsn}, {span(fence.age_s)} behind the source"
+    table = Table("table", "state", "updates", "offset", "batch", "newest commit (UTC)", "standing", title=title)
+    for line in standings:
+        offset = line.offset
+        table.add_row(
+            str(line.table),
+            line.state,
+            line.update_as,
+            str(offset.lsn) if offset else "-",
+            str(offset.batch) if offset else "-",
+            clock(offset.commit_ts_ms if offset else None),
+            line.verdict,
+        )
+    screen().print(table)

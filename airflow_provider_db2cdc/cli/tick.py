@@ -1,0 +1,109 @@
+"""`db2cdc tick`: plan, apply, commit, as the DAG does it, in one process and a Spark of its own."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.table import Table
+
+from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult, JobSpec, TableResult
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cli.pipeline import need_database, open_source, open_store
+from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen, span, tell_ignored
+from airflow_provider_db2cdc.config import PipelineConfig, load_config
+from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.source.plan import plan_tick
+from airflow_provider_db2cdc.submit.child import OnLine
+from airflow_provider_db2cdc.submit.runner import run_job
+from airflow_provider_db2cdc.tick import commit_tick, raise_for_failures
+
+KEPT_LINES = 40
+COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
+
+
+def run(config: Path, as_json: bool, progress: bool) -> None:
+    """Do one tick and show what came of it.
+
+    :raises TickFailedError: some tables failed; the others are committed and shown.
+    """
+    pipeline = load_config(config)
+    tell_ignored(pipeline.ignored)
+    started = time.monotonic()
+    spec = _plan(pipeline)
+    if spec is None:
+        _tell_idle(as_json)
+        return
+    result = _apply(pipeline, spec, progress)
+    moved = commit_tick(result, open_store(pipeline))
+    if as_json:
+        print_json({"status": "failed" if result.failed else "applied", **to_data(result), "moved": to_data(moved)})
+    else:
+        _show(result, moved, time.monotonic() - started)
+    raise_for_failures(result)
+
+
+def _plan(config: PipelineConfig) -> JobSpec | None:
+    now = datetime.now(UTC)
+    with open_source(config) as source:
+        return plan_tick(source, config, open_store(config), f"cli__{now.isoformat()}", int(now.timestamp() * 1000))
+
+
+def _apply(config: PipelineConfig, spec: JobSpec, progress: bool) -> JobResult:
+    database = need_database(config)
+    kept: deque[str] = deque(maxlen=KEPT_LINES)
+    rows = sum(table.rows for table in spec.tables)
+    with _telling(f"{len(spec.tables)} tables, {rows} change rows", progress, kept) as on_line:
+        try:
+            return run_job(spec, config.spark, database.user, database.password.get_secret_value(), on_line)
+        except Db2CdcError:
+            if not progress:
+                note("\n".join(kept))
+            raise
+
+
+@contextmanager
+def _telling(what: str, progress: bool, kept: deque[str]) -> Iterator[OnLine]:
+    """Yield what Spark's lines go to: the screen, or a spinner that shows the job's own last one."""
+    if progress:
+        yield note
+        return
+    with screen(error=True).status(f"Spark starts: {what}") as spinner:
+
+        def on_line(line: str) -> None:
+            kept.append(line)
+            if line.startswith(PROGRESS_MARK):
+                spinner.update(line.removeprefix(PROGRESS_MARK).replace("[", "\\["))
+
+        yield on_line
+
+
+def _tell_idle(as_json: bool) -> None:
+    if as_json:
+        print_json({"status": "idle"})
+    else:
+        note("idle: the target holds everything that capture has written")
+
+
+def _show(result: JobResult, moved: Sequence[Offset], taken_s: float) -> None:
+    names = ("table", "", "created", "updated", "deleted", "read", "rows", "newest commit (UTC)")
+    table = Table(*names, title=f"{result.pipeline}: {len(moved)} offsets moved in {span(taken_s)}")
+    for line in result.tables:
+        table.add_row(*_row(line))
+    screen().print(table)
+
+
+def _row(line: TableResult) -> list[str]:
+    counts = (line.creates, line.updates, line.deletes, line.reads)
+    return [
+        str(line.table),
+        f"[{COLOURS[line.status]}]{line.status}[/]",
+        *(str(count) if count else "" for count in counts),
+        "" if line.rows is None else str(line.rows),
+        clock(line.commit_ts_ms),
+    ]

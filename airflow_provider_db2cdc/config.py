@@ -1,0 +1,272 @@
+"""A pipeline's configuration, in Debezium's own words.
+
+`load_config` reads a file, for the command line; `PipelineConfig.from_properties` takes a mapping.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
+from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, ApplySettings
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.properties import ALIASES, USED, Property, find_property, nearest_names
+
+CONNECTOR_CLASS = "io.debezium.connector.db2.Db2Connector"
+MAPPINGS = {
+    spelling for item in USED if item.form == "mapping" for spelling in (item.name, item.name.replace(".", "_"))
+}
+PLACEHOLDER = re.compile(r"\$\{env:(\w+)\}")
+
+SnapshotMode = Annotated[
+    Literal["initial", "no_data"], BeforeValidator(lambda value: "no_data" if value == "schema_only" else value)
+]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class DatabaseConfig(_Frozen):
+    """How the command line reaches Db2; Airflow takes a connection instead."""
+
+    hostname: str
+    dbname: str
+    user: str
+    password: SecretStr
+    port: int = Field(50000, gt=0, lt=65536)
+    ssl: bool = False
+    ssl_certificate: Path | None = None
+    options: Mapping[str, str] = Field(default_factory=dict)
+    jdbc_options: Mapping[str, str] = Field(default_factory=dict)
+
+
+class SparkConfig(_Frozen):
+    """How the command line starts Spark; Airflow takes a connection instead."""
+
+    master: str = "local[*]"
+    jars: Path | None = None
+    packages: tuple[str, ...] = ()
+    conf: Mapping[str, str] = Field(default_factory=dict)
+    binary: str = ""
+
+
+class PipelineConfig(_Frozen):
+    """What one pipeline carries, from where and how.
+
+    `server_name` is Debezium's topic.prefix. `ignored` names properties that have no meaning here, each with the
+    reason. `target` is a path or a catalog's schema (cdc.layout).
+    """
+
+    pipeline: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    target: str
+    server_name: str = ""
+    asn_schema: str = "ASNCDC"
+    selection: Selection = Field(default_factory=Selection)
+    snapshot_mode: SnapshotMode = "initial"
+    max_rows_per_batch: int = Field(1_000_000, gt=0)
+    capture_stale_after_s: float = Field(900.0, gt=0)
+    accept_update_rows: bool = False
+    tombstones: bool = True
+    key_change_detection: KeyChangeDetection = "adjacent"
+    parallel_tables: int = Field(4, gt=0)
+    parallel_reads: int = Field(8, gt=0)
+    rows_per_read: int = Field(50_000, gt=0)
+    snapshot_chunk_rows: int = Field(200_000, gt=0)
+    high_mark_timeout_s: float = Field(600.0, gt=0)
+    offsets_file: Path | None = None
+    database: DatabaseConfig | None = None
+    spark: SparkConfig = Field(default_factory=SparkConfig)
+    ignored: Mapping[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_server(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and not data.get("server_name"):
+            return {**data, "server_name": data.get("pipeline", "")}
+        return data
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Self:
+        Layout(self.target)
+        return self
+
+    @property
+    def settings(self) -> ApplySettings:
+        """What the Spark job is told of this configuration."""
+        return ApplySettings(
+            tombstones=self.tombstones,
+            key_change_detection=self.key_change_detection,
+            parallel_tables=self.parallel_tables,
+            parallel_reads=self.parallel_reads,
+            rows_per_read=self.rows_per_read,
+            snapshot_chunk_rows=self.snapshot_chunk_rows,
+            high_mark_timeout_s=self.high_mark_timeout_s,
+        )
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
+        """Return the configuration that dotted or snake_case names give; a connector's JSON may be given as it is.
+
+        :raises ConfigurationError: unknown, unsupported, contradicting or malformed properties, all named at once.
+        """
+        given, ignored, problems = _sort(dict(_flatten(_unwrap(properties))))
+        if problems:
+            raise ConfigurationError("; ".join(problems), "Correct or remove them.")
+        data: dict[str, Any] = {"ignored": ignored}
+        for name, (item, value) in given.items():
+            inside = [name.removeprefix(item.name[:-1])] if item.name.endswith("*") else []
+            _place(data, [*item.field.split("."), *inside], _read(item, value))
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise ConfigurationError(_explain(error), "Correct them.") from None
+
+
+def load_config(path: str | Path, environ: Mapping[str, str] | None = None) -> PipelineConfig:
+    """Read a YAML or JSON file; paths in it are relative to it, `${env:NAME}` stands for a variable's value.
+
+    User and password, where the file has none, come from DB2CDC_USER and DB2CDC_PASSWORD.
+
+    :raises ConfigurationError: the file cannot be read, or from_properties refuses what it says.
+    """
+    environ = os.environ if environ is None else environ
+    file = Path(path)
+    try:
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}", "Name the file with --config.") from error
+    except yaml.YAMLError as error:
+        place = getattr(error, "problem_mark", None)
+        where = f" at line {place.line + 1}" if place else ""
+        raise ConfigurationError(f"{file} is neither YAML nor JSON{where}", "Correct it.") from None
+    if not isinstance(data, Mapping):
+        raise ConfigurationError(f"{file} holds no properties", "Write one `name: value` a line.")
+    flat = {name: _substitute(name, value, environ) for name, value in _flatten(_unwrap(data))}
+    return PipelineConfig.from_properties(_complete(_anchor(flat, file.parent), environ))
+
+
+def split_list(text: str) -> list[str]:
+    r"""Split a comma-separated list of regexes; commas in `{n,m}`, `[,]`, `(a,b)` or after a backslash stay."""
+    parts, depth, in_class, escaped = [""], 0, False, False
+    for character in text:
+        opens = not escaped and not in_class and character in "({"
+        closes = not escaped and not in_class and character in ")}"
+        depth += opens - closes
+        if character == "," and not escaped and not in_class and depth <= 0:
+            parts.append("")
+            continue
+        in_class = in_class or (character == "[" and not escaped)
+        in_class = in_class and not (character == "]" and not escaped)
+        escaped = character == "\\" and not escaped
+        parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _unwrap(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the inside of a connector's `{"name": ..., "config": {...}}`."""
+    inner = properties.get("config")
+    if not isinstance(inner, Mapping):
+        return properties
+    return {**inner, **{name: value for name, value in properties.items() if name != "config"}}
+
+
+def _flatten(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in properties.items():
+        full = f"{prefix}{name}"
+        if isinstance(value, Mapping) and full not in MAPPINGS:
+            yield from _flatten(value, f"{full}.")
+        else:
+            yield full, value
+
+
+def _sort(properties: Mapping[str, Any]) -> tuple[dict[str, tuple[Property, Any]], dict[str, str], list[str]]:
+    """Return what is used, by its full dotted name, what is ignored and why, and what is wrong."""
+    used: dict[str, tuple[Property, Any]] = {}
+    ignored: dict[str, str] = {}
+    problems: list[str] = []
+    for name, value in properties.items():
+        item = find_property(name)
+        if item is None:
+            near = nearest_names(name)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            problems.append(f"{name} is not a property of this provider or of Debezium's Db2 connector{hint}")
+        elif name == "connector.class" and value != CONNECTOR_CLASS:
+            problems.append(f"connector.class is another connector's: only {CONNECTOR_CLASS} is understood")
+        elif item.kind == "ignored":
+            ignored[name] = item.text
+        elif item.kind == "refused" and str("" if value is None else value).strip().lower() not in item.accepts:
+            problems.append(f"{name} is not supported: {item.text}")
+        elif item.kind == "used" and not (name == "name" and "pipeline" in properties):
+            full = name if item.name.endswith("*") else item.name
+            if used.get(full, (item, value))[1] != value:
+                problems.append(f"{name} and another spelling of {full} contradict each other")
+            used[full] = (item, value)
+    return used, ignored, problems
+
+
+def _read(item: Property, value: Any) -> Any:
+    if item.form != "list":
+        return value
+    return tuple(split_list(value) if isinstance(value, str) else map(str, value or ()))
+
+
+def _place(data: dict[str, Any], path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        data = data.setdefault(part, {})
+    if value is not None:
+        data[path[-1]] = value
+
+
+def _explain(error: ValidationError) -> str:
+    names = {item.field: item.name for item in USED}
+    lines = []
+    for problem in error.errors(include_input=False, include_url=False):
+        field = ".".join(map(str, problem["loc"]))
+        lines.append(f"{names.get(field, field)}: {problem['msg']}")
+    return "; ".join(lines)
+
+
+def _substitute(name: str, value: Any, environ: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _substitute(f"{name}.{key}", inner, environ) for key, inner in value.items()}
+    if not isinstance(value, str):
+        return value
+
+    def replaced(match: re.Match[str]) -> str:
+        if match[1] not in environ:
+            raise ConfigurationError(f"{name} needs the environment variable {match[1]}, which is not set", "Set it.")
+        return environ[match[1]]
+
+    return PLACEHOLDER.sub(replaced, value)
+
+
+def _anchor(properties: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Make paths absolute: from the file's folder, not from wherever the command runs."""
+
+    def anchored(name: str, value: Any) -> Any:
+        item = find_property(name)
+        is_path = item is not None and item.form == "path" and isinstance(value, str) and ":" not in value
+        if not is_path or (item is not None and item.name == "target" and "/" not in value):
+            return value
+        return str((folder / Path(value).expanduser()).resolve())
+
+    return {name: anchored(name, value) for name, value in properties.items()}
+
+
+def _complete(properties: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    names = {ALIASES.get(name, name).replace("_", ".") for name in properties}
+    if any(name.startswith("database.") for name in names):
+        for name, variable in (("database.user", USER_ENV), ("database.password", PASSWORD_ENV)):
+            if name not in names and variable in environ:
+                properties[name] = environ[variable]
+    return properties

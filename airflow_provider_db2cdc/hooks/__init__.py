@@ -1,0 +1,1 @@
+"""Connections: the source, and Spark's job."""

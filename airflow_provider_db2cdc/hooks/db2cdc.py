@@ -1,0 +1,135 @@
+"""The source as Airflow's connection names it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
+from airflow.sdk import BaseHook, Connection
+
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.source.address import CLI_OPTIONS, DEFAULT_PORT, JDBC_OPTIONS, Db2Address, Tls
+
+if TYPE_CHECKING:
+    from airflow_provider_db2cdc.source.connection import Source
+
+CONNECTION_TYPE = "ibmdb2"
+TLS_EXTRAS = frozenset({"security", "sslservercertificate", "sslcertlocation"})
+
+
+class Db2CdcHook(BaseHook):
+    """Give what both drivers need to reach the Db2 of a connection of the official IBM Db2 provider.
+
+    The connection stays as it is (type ``ibmdb2``, database in ``schema``). Of its extras those are taken by name
+    that ``source.address`` lists, beside ``SECURITY`` = ``SSL`` with ``SSLServerCertificate``, which also makes the
+    JDBC connection one by TLS; ``sslCertLocation`` is the certificate's path on Spark's machines where that differs.
+
+    :param db2_conn_id: The connection's id.
+    """
+
+    conn_name_attr = "db2_conn_id"
+    default_conn_name = "db2_default"
+    conn_type = CONNECTION_TYPE
+    hook_name = "IBM Db2"
+
+    def __init__(self, db2_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.db2_conn_id = db2_conn_id
+
+    def address(self) -> Db2Address:
+        """Return the connection's address.
+
+        :raises ConfigurationError: the connection is missing, of another type, or cannot be meant as it stands.
+        """
+        try:
+            connection = self.get_connection(self.db2_conn_id)
+        except AirflowNotFoundException as error:
+            raise missing_connection(self.db2_conn_id) from error
+        address = read_address(connection)
+        if ignored := unknown_extras(connection):
+            self.log.warning("extras not used: connection=%s extras=%s", self.db2_conn_id, ", ".join(ignored))
+        return address
+
+    def source(self) -> Source:
+        """Return the source, not yet connected; close it, or use it as a context manager."""
+        # ibm_db has no wheel for every platform: what only needs the address must do without it.
+        from airflow_provider_db2cdc.source.connection import Source
+
+        return Source(self.address())
+
+    def jdbc_url(self) -> str:
+        """Return the URL for IBM's JDBC driver, without user and password."""
+        return self.address().jdbc_url()
+
+    def get_conn(self) -> Any:
+        """Return an `ibm_db_dbi` connection of the caller's own."""
+        import ibm_db_dbi
+
+        return ibm_db_dbi.connect(self.address().dsn(), "", "")
+
+
+def read_address(connection: Connection) -> Db2Address:
+    """Return what a connection says of host, database, login, TLS and the drivers' options.
+
+    :raises ConfigurationError: another type of connection, or values that cannot be meant.
+    """
+    conn_id = connection.conn_id
+    if connection.conn_type != CONNECTION_TYPE:
+        raise ConfigurationError(
+            f"connection {conn_id!r} has type {connection.conn_type!r}, expected {CONNECTION_TYPE!r}",
+            "Give a connection of the IBM Db2 provider.",
+        )
+    extras = _extras(connection)
+    try:
+        return Db2Address(
+            host=connection.host or "localhost",
+            database=connection.schema or "",
+            user=connection.login or "",
+            password=connection.password or "",
+            port=connection.port or DEFAULT_PORT,
+            tls=_tls(extras),
+            options=_chosen(extras, CLI_OPTIONS),
+            jdbc_options=_chosen(extras, JDBC_OPTIONS),
+        )
+    except ConfigurationError as error:
+        raise ConfigurationError(f"connection {conn_id!r}: {error.problem}", error.remedy) from error
+
+
+def unknown_extras(connection: Connection) -> list[str]:
+    """Return the names of a connection's extras that have no meaning here."""
+    known = TLS_EXTRAS | {name.lower() for name in CLI_OPTIONS | JDBC_OPTIONS}
+    return sorted(name for name in _extras(connection) if name.lower() not in known)
+
+
+def missing_connection(conn_id: str) -> ConfigurationError:
+    """Return the error for a connection that does not exist."""
+    return ConfigurationError(
+        f"there is no connection {conn_id!r}",
+        f"Create it under Admin > Connections, or with `airflow connections add {conn_id}`.",
+    )
+
+
+def _extras(connection: Connection) -> dict[str, str]:
+    """Return the extras that are set, as the drivers write values."""
+    given = connection.extra_dejson
+    text = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+    return {name: value for name, value in text.items() if given[name] is not None and value}
+
+
+def _chosen(extras: dict[str, str], names: frozenset[str]) -> dict[str, str]:
+    known = {name.lower() for name in names} - TLS_EXTRAS
+    return {name: value for name, value in extras.items() if name.lower() in known}
+
+
+def _tls(extras: dict[str, str]) -> Tls | None:
+    lower = {name.lower(): value for name, value in extras.items()}
+    certificate = lower.get("sslservercertificate", "")
+    match lower.get("security", "").upper():
+        case "SSL":
+            return Tls(certificate, lower.get("sslcertlocation", ""))
+        case "" if certificate:
+            raise ConfigurationError("SSLServerCertificate is set without SECURITY", "Set SECURITY to SSL.")
+        case "":
+            return None
+        case other:
+            raise ConfigurationError(f"SECURITY is {other!r}", "The one known value is SSL.")

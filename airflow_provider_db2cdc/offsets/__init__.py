@@ -1,0 +1,1 @@
+"""Where Airflow keeps offsets."""

@@ -1,0 +1,90 @@
+"""Offsets in Airflow Variables: one JSON document a table, to be seen and mended under Admin > Variables."""
+
+from __future__ import annotations
+
+import os
+import re
+from hashlib import sha256
+
+from airflow.sdk import Variable
+
+from airflow_provider_db2cdc.cdc.offset import Offset, check_forward
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import OffsetError
+
+MAX_KEY = 250
+"""Characters of a Variable's key (ID_LEN of Airflow's metadata database)."""
+
+FOLDED = re.compile(r"[^A-Z0-9_$]")
+"""What a database with a case-blind collation, a URL path or an environment variable does not keep apart."""
+
+DIGEST_CHARS = 16
+
+
+def variable_key(pipeline: str, table: TableId) -> str:
+    """Return the key `db2cdc.<pipeline>.<schema>.<table>`; two tables never share one.
+
+    Names of other than upper-case letters, digits, '_' and '$', and very long ones, end with a digest of the exact
+    name: MySQL compares keys without regard to case, AIRFLOW_VAR_* knows capitals only, '#' and '%' do not survive a
+    URL.
+    """
+    plain = f"db2cdc.{pipeline}.{_readable(table.schema)}.{_readable(table.name)}"
+    if len(plain) <= MAX_KEY and not FOLDED.search(table.schema + table.name):
+        return plain
+    digest = sha256(repr((pipeline, table.schema, table.name)).encode()).hexdigest()[:DIGEST_CHARS]
+    return f"{plain[: MAX_KEY - DIGEST_CHARS - 1]}~{digest}"
+
+
+class VariableOffsetStore:
+    """The offsets of one pipeline; an `OffsetStore` for use inside tasks.
+
+    A Variable has no compare-and-set: one DAG run at a time must write (max_active_tis_per_dag = 1).
+    """
+
+    def __init__(self, pipeline: str) -> None:
+        self.pipeline = pipeline
+
+    def get(self, table: TableId) -> Offset | None:
+        """Return the table's offset, None when its Variable does not exist.
+
+        :raises OffsetError: the Variable holds something else.
+        """
+        key = variable_key(self.pipeline, table)
+        text = Variable.get(key, default=None)
+        if text is None:
+            return None
+        offset = Offset.from_json(text, _where(key))
+        if offset.table != table:
+            raise OffsetError(f"{_where(key)} holds the offset of {offset.table}, not of {table}", "Put back its own.")
+        return offset
+
+    def put(self, offset: Offset) -> None:
+        """Keep `offset`; putting the same one again changes nothing.
+
+        :raises OffsetError: an older one would replace a newer one, or something else than was written is read back.
+        """
+        check_forward(self.get(offset.table), offset)
+        key, text = variable_key(self.pipeline, offset.table), offset.to_json()
+        Variable.set(key, text, description=self._description(offset.table))
+        if Variable.get(key, default=None) != text:
+            raise OffsetError(
+                f"{_where(key)} was written, but {_shadow(key)} gives another value instead, so the offset of "
+                f"{offset.table} would never move",
+                f"Remove it there: offsets can only be kept in Airflow's own database. Applied is {offset.lsn}.",
+            )
+
+    def _description(self, table: TableId) -> str:
+        return f"Pipeline {self.pipeline}: all changes of {table} up to this LSN are in the target. Kept by its DAG."
+
+
+def _readable(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_$]", "-", name)
+
+
+def _where(key: str) -> str:
+    return f"the Airflow Variable {key}"
+
+
+def _shadow(key: str) -> str:
+    variable = f"AIRFLOW_VAR_{key.upper()}"
+    return f"the environment's {variable}" if variable in os.environ else "a secrets backend"

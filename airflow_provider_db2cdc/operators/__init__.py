@@ -1,0 +1,1 @@
+"""The tasks of a tick, and the group that wires them."""

@@ -1,0 +1,141 @@
+"""The second task of a tick: one spark-submit for all its tables."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowNotFoundException
+from airflow.sdk import BaseHook, Connection, Context, XComArg
+
+from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, JobResult, JobSpec
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook, missing_connection
+from airflow_provider_db2cdc.hooks.spark_job import SparkJobHook
+from airflow_provider_db2cdc.jars import spark_classpath
+from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_once
+from airflow_provider_db2cdc.operators.summary import describe_table
+from airflow_provider_db2cdc.submit import LOG4J, application_path
+from airflow_provider_db2cdc.submit.bundle import build_bundle
+from airflow_provider_db2cdc.submit.command import application_args, spark_conf
+from airflow_provider_db2cdc.submit.home import spark_binary, spark_environment
+
+
+class Db2CdcApplyOperator(SparkSubmitOperator):
+    """Run a tick's plan in Spark and return what Delta holds after it, as JSON.
+
+    Everything that `SparkSubmitOperator` takes may be given (conf, jars, packages, driver_memory, env_vars,
+    spark_binary ...); what the job needs beneath it is filled in: entry script, the package as a zip, Delta's settings,
+    jars, and the installed pyspark's spark-submit with this very Python. The Db2 user and password reach the job in its
+    environment alone. The job runs in client mode, for its result is read from its output.
+
+    It succeeds when the job told its result, even of failed tables: those are for the commit task to report, after it
+    has kept the others. A retry runs the very same plan and finds what the try before it wrote.
+
+    :param spec: The JobSpec as JSON, from the plan task. (templated)
+    :param db2_conn_id: The connection whose user and password the job gets. (templated)
+    :param spark_conn_id: The Spark connection; it must exist.
+    :param jars_folder: A folder of jars on the worker, as `db2cdc jars` fills it. Without it, and without jars or
+        packages, the default folder is taken, or the Maven coordinates of the installed versions.
+    """
+
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "spec", "db2_conn_id", "jars_folder")
+    ui_color = "#fff1d6"
+
+    def __init__(
+        self,
+        *,
+        spec: str | XComArg,
+        db2_conn_id: str = Db2CdcHook.default_conn_name,
+        spark_conn_id: str = "spark_default",
+        jars_folder: str | None = None,
+        name: str = "db2cdc",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(conn_id=spark_conn_id, name=name, **kwargs)
+        self.spec = spec
+        self.db2_conn_id = db2_conn_id
+        self.spark_conn_id = spark_conn_id
+        self.jars_folder = jars_folder
+
+    def execute(self, context: Context) -> str:  # type: ignore[override]
+        """Run the job and return the JobResult as JSON.
+
+        :raises AirflowFailException: a connection is missing, or the job ended with an error that lasts.
+        :raises AirflowException: the job ended without a result; a retry does what is missing.
+        """
+        with fail_at_once():
+            spec = self._read_spec()
+            connection = self._spark_connection()
+            address = Db2CdcHook(self.db2_conn_id).address()
+            self._fill_in(connection)
+        with tempfile.TemporaryDirectory(prefix="db2cdc-") as folder:
+            path = Path(folder) / "spec.json"
+            path.write_text(spec.to_json(), encoding="utf-8")
+            self.application_args = application_args(path)
+            hook = self._job_hook({USER_ENV: address.user, PASSWORD_ENV: address.password})
+            self._hook = hook
+            result = self._run(hook, context)
+        if result.failed:
+            for table in result.tables:
+                self.log.warning("%s", describe_table(table, time.time_ns() // 1_000_000))
+        return result.to_json()
+
+    def _read_spec(self) -> JobSpec:
+        text = str(self.spec)
+        if text in ("", "None"):
+            raise ConfigurationError("there is no plan to apply", "Clear the plan task too: it returns the plan.")
+        return JobSpec.from_json(text)
+
+    def _spark_connection(self) -> Connection:
+        """Return the Spark connection; the base class would run on YARN without one."""
+        try:
+            connection = BaseHook.get_connection(self.spark_conn_id)
+        except AirflowNotFoundException as error:
+            raise missing_connection(self.spark_conn_id) from error
+        if (self._deploy_mode or connection.extra_dejson.get("deploy-mode")) == "cluster":
+            raise ConfigurationError(
+                f"connection {self.spark_conn_id!r} asks for deploy mode cluster, where the job's result and the "
+                "password cannot pass",
+                "Use client mode: the driver then runs on the Airflow worker, the work still on the cluster.",
+            )
+        return connection
+
+    def _fill_in(self, connection: Connection) -> None:
+        self.application = self.application or str(application_path())
+        self.py_files = ",".join(filter(None, (self.py_files, str(build_bundle()))))
+        conf = {str(name): str(value) for name, value in (self.conf or {}).items()}
+        jars, packages = self._classpath(conf)
+        self.conf = spark_conf(jars, packages, conf, LOG4J)
+        if not self._spark_binary and not connection.extra_dejson.get("spark-binary"):
+            home = {**os.environ, **(self.env_vars or {})}.get("SPARK_HOME")
+            self._spark_binary = f"{home}/bin/spark-submit" if home else spark_binary()
+
+    def _classpath(self, conf: dict[str, str]) -> tuple[list[Path], list[str]]:
+        """Return the jars and packages to add; none where the user names any (an empty text too)."""
+        named = self.jars is not None or self.packages is not None
+        if named or "spark.jars" in conf or "spark.jars.packages" in conf:
+            return [], []
+        return spark_classpath(Path(self.jars_folder) if self.jars_folder else None)
+
+    def _job_hook(self, secrets: dict[str, str]) -> SparkJobHook:
+        hook = SparkJobHook.adopt(self._get_hook())
+        given = {**os.environ, **(self.env_vars or {})}
+        environment = spark_environment(hook.spark_binary or "", hook.master, given)
+        hook.environment = {**environment, **secrets}
+        return hook
+
+    def _run(self, hook: SparkJobHook, context: Context) -> JobResult:
+        with contextlib.suppress(AirflowException):
+            super().execute(context)
+        if hook.result is not None:
+            return JobResult.from_json(hook.result)
+        kind = AirflowFailException if hook.error_name in LASTING_NAMES else AirflowException
+        tail = "\n".join(hook.tail)
+        raise kind(f"spark-submit ended with exit code {hook.exit_code} and without a result; its last lines:\n{tail}")

@@ -1,0 +1,26 @@
+"""The assets that a pipeline's tables are to Airflow: what other DAGs schedule on."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from airflow.sdk import Asset, AssetAlias
+
+from airflow_provider_db2cdc.cdc.table import TableId
+
+SCHEME = "db2cdc"
+
+
+def table_asset(pipeline: str, table: TableId | str) -> Asset:
+    """Return the asset of one table, `db2cdc://<pipeline>/<schema>/<table>`, to schedule a DAG on its changes.
+
+    `table` is a TableId, or `SCHEMA.TABLE` as the catalog spells it. The target's place is no part of it, so that
+    moving the lake does not cut DAGs off.
+    """
+    schema, name = (table.schema, table.name) if isinstance(table, TableId) else table.split(".", 1)
+    return Asset(f"{SCHEME}://{pipeline}/{quote(schema, safe='$')}/{quote(name, safe='$')}")
+
+
+def pipeline_alias(pipeline: str) -> AssetAlias:
+    """Return the alias under which the commit task emits the events of all tables of a pipeline."""
+    return AssetAlias(name=f"{SCHEME}.{pipeline}")

@@ -1,0 +1,77 @@
+"""The third task of a tick: what Delta proved becomes the offsets, and other DAGs hear of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Asset, AssetAlias, BaseOperator, Context, XComArg
+
+from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
+from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
+from airflow_provider_db2cdc.operators.asset import table_asset
+from airflow_provider_db2cdc.operators.failure import fail_at_once
+from airflow_provider_db2cdc.operators.summary import change_count, describe_table
+from airflow_provider_db2cdc.tick import commit_tick, raise_for_failures
+
+
+class Db2CdcCommitOperator(BaseOperator):
+    """Move each table's offset to where Delta proved it, and emit an asset event for each table that changed.
+
+    Events come through an `AssetAlias` among the outlets (`operators.asset.pipeline_alias`), for tables are known at
+    run time only; an outlet that is a table's own asset gets the event's extra too. Airflow emits the events of tasks
+    that succeed, so failed tables are better reported by a task behind this one (`Db2CdcOutcomeOperator`).
+
+    A retry moves nothing twice.
+
+    :param result: The JobResult as JSON, from the apply task. (templated)
+    :param fail_for_tables: Whether to fail, after everything else, when the result names failed tables.
+    """
+
+    template_fields: Sequence[str] = ("result",)
+    ui_color = "#e3f4e1"
+
+    def __init__(self, *, result: str | XComArg, fail_for_tables: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.result = result
+        self.fail_for_tables = fail_for_tables
+
+    def execute(self, context: Context) -> None:
+        """Commit, announce, and fail for failed tables.
+
+        :raises AirflowFailException: an offset cannot be kept, or (with `fail_for_tables`) tables failed.
+        """
+        with fail_at_once():
+            result = JobResult.from_json(str(self.result))
+            now_ms = time.time_ns() // 1_000_000
+            for table in result.tables:
+                self.log.info("%s", describe_table(table, now_ms))
+            commit_tick(result, VariableOffsetStore(result.pipeline))
+            self._announce(result, context)
+            if self.fail_for_tables:
+                raise_for_failures(result)
+
+    def _announce(self, result: JobResult, context: Context) -> None:
+        events: Any = context["outlet_events"]
+        declared = {outlet.uri: outlet for outlet in self.outlets if isinstance(outlet, Asset)}
+        aliases = [outlet for outlet in self.outlets if isinstance(outlet, AssetAlias)]
+        for table in result.tables:
+            if not change_count(table):
+                continue
+            asset = table_asset(result.pipeline, table.table)
+            if asset.uri in declared:
+                events[declared[asset.uri]].extra = event_extra(table)
+                continue
+            for alias in aliases:
+                events[alias].add(asset, extra=event_extra(table))
+
+
+def event_extra(table: TableResult) -> dict[str, str | int | None]:
+    """Return what an asset event tells of a table's step."""
+    return {
+        "from_lsn": str(table.after) if table.after else None,
+        "to_lsn": str(table.lsn) if table.lsn else None,
+        "rows": change_count(table),
+        "commit_ts_ms": table.commit_ts_ms,
+    }

@@ -1,0 +1,88 @@
+"""The first task of a tick: what is to be done, decided once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.sdk import BaseOperator, Context
+
+from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
+from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
+from airflow_provider_db2cdc.operators.failure import fail_at_once
+
+BACKFILL = "backfill"
+
+
+class Db2CdcPlanOperator(BaseOperator):
+    """Ask Db2 what is new and return the tick's plan as JSON; skip when there is nothing, so that the rest is too.
+
+    Only small statements are sent, by ibm_db; no rows pass through here. Scheduled, manual and asset-triggered runs
+    all take what capture has written up to now, whatever their interval. A retry plans anew.
+
+    :param config: The pipeline's properties, under Debezium's names or in snake_case. (templated)
+    :param db2_conn_id: A connection of the IBM Db2 provider.
+    """
+
+    template_fields: Sequence[str] = ("config", "db2_conn_id")
+    ui_color = "#dcebf7"
+
+    def __init__(
+        self,
+        *,
+        config: PipelineConfig | Mapping[str, Any],
+        db2_conn_id: str = Db2CdcHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        self.db2_conn_id = db2_conn_id
+
+    def execute(self, context: Context) -> str:
+        """Return the JobSpec as JSON; it holds no secrets and no row values.
+
+        :raises AirflowSkipException: there is nothing to do.
+        :raises AirflowFailException: a retry cannot help.
+        :raises SourceError: Db2 cannot be reached; a retry may.
+        """
+        run = context["dag_run"]
+        if run.run_type == BACKFILL:
+            raise AirflowFailException(
+                "a backfill run moves no offset and writes nothing yet: old intervals cannot be read anew once the "
+                "change tables are pruned. To catch up, trigger a plain run: it takes everything since the offset. "
+                "To load a table anew, remove its target and its offset (`db2cdc forget`) and trigger a plain run."
+            )
+        with fail_at_once():
+            spec = self._plan(f"{run.dag_id}/{run.run_id}")
+        if spec is None:
+            raise AirflowSkipException("idle: nothing new up to the fence, Spark is not started")
+        self.log.info(
+            "planned: pipeline=%s tables=%d rows=%d refused=%d upto=%s",
+            spec.pipeline,
+            len(spec.tables),
+            sum(task.rows for task in spec.tables),
+            len(spec.refused),
+            spec.fence.lsn,
+        )
+        return spec.to_json()
+
+    def _plan(self, run_id: str) -> JobSpec | None:
+        # The driver is only needed here, and is not to be had on every platform that parses DAGs.
+        from airflow_provider_db2cdc.source.plan import plan_tick
+
+        config = read_config(self.config)
+        offsets = VariableOffsetStore(config.pipeline)
+        with Db2CdcHook(self.db2_conn_id).source() as source:
+            return plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000)
+
+
+def read_config(config: PipelineConfig | Mapping[str, Any]) -> PipelineConfig:
+    """Return the configuration that an operator was given.
+
+    :raises ConfigurationError: properties that cannot be meant as they stand.
+    """
+    return config if isinstance(config, PipelineConfig) else PipelineConfig.from_properties(config)

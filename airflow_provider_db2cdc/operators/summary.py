@@ -1,0 +1,19 @@
+"""What a tick's log says of each table."""
+
+from __future__ import annotations
+
+from airflow_provider_db2cdc.cdc.job import TableResult
+
+
+def change_count(table: TableResult) -> int:
+    """Return how many events this tick wrote for a table."""
+    return table.creates + table.updates + table.deletes + table.reads
+
+
+def describe_table(table: TableResult, now_ms: int) -> str:
+    """Return a table's line of the tick's summary; the lag is the age of the newest commit that was applied."""
+    counts = f"+{table.creates} ~{table.updates} -{table.deletes} r{table.reads}"
+    rows = "" if table.rows is None else f" rows={table.rows}"
+    lag = "" if table.commit_ts_ms is None else f" lag={max(0, now_ms - table.commit_ts_ms) / 1000:.1f}s"
+    error = f" error: {table.error}" if table.error else ""
+    return f"table={table.table} {table.status} {counts}{rows} lsn={table.lsn or 'none'}{lag}{error}"

@@ -1,0 +1,110 @@
+"""A whole pipeline as one group of tasks: what a DAG's author writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import attrs
+from airflow.sdk import TaskGroup
+
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
+from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
+from airflow_provider_db2cdc.operators.asset import pipeline_alias
+from airflow_provider_db2cdc.operators.commit import Db2CdcCommitOperator
+from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
+from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
+from airflow_provider_db2cdc.properties import find_property
+
+RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
+"""Beneath the group's and the DAG's default_args."""
+
+ONE_AT_A_TIME: dict[str, Any] = {"max_active_tis_per_dag": 1}
+"""Counts all runs of a DAG: a backfill runs beside the scheduled runs that max_active_runs holds back."""
+
+GROUP_ARGUMENTS = frozenset(field.alias for field in attrs.fields(TaskGroup) if field.init) - {"group_id"}
+
+
+class Db2CdcTaskGroup(TaskGroup):
+    """Plan, apply, commit and tell the outcome of one pipeline: `plan >> apply >> commit >> outcome`.
+
+    An idle tick skips all but the plan. One run at a time does each task, backfills included. Properties are checked
+    while the DAG is parsed, without a database or a Variable; values with a template are checked when they are used.
+
+    :param group_id: The group's id; also the pipeline's name when no `pipeline` is given.
+    :param db2_conn_id: A connection of the IBM Db2 provider.
+    :param spark_conn_id: The Spark connection.
+    :param config: A whole configuration, as `config.load_config` reads it from a file; or give properties.
+    :param spark_submit: Further arguments of the apply task: whatever `SparkSubmitOperator` takes.
+    :param properties: The pipeline's properties in snake_case (`target`, `table_include_list` ...) or, with
+        ``**{"table.include.list": ...}``, under Debezium's own names. `database.*` is left to the connection.
+        Arguments of `TaskGroup` (tooltip, default_args ...) are passed on to it.
+    """
+
+    def __init__(
+        self,
+        group_id: str = "db2cdc",
+        *,
+        db2_conn_id: str = Db2CdcHook.default_conn_name,
+        spark_conn_id: str = "spark_default",
+        config: PipelineConfig | None = None,
+        spark_submit: Mapping[str, Any] | None = None,
+        **properties: Any,
+    ) -> None:
+        group = {name: properties.pop(name) for name in list(properties) if name in GROUP_ARGUMENTS}
+        super().__init__(group_id=group_id, **group)
+        self.default_args = {**RETRIES, **(self.dag.default_args if self.dag else {}), **self.default_args}
+        given = _complete(group_id, config, properties)
+        checked = given if isinstance(given, PipelineConfig) else PipelineConfig.from_properties(_literal(given))
+        spark = {"spark_conn_id": spark_conn_id, **_spark_arguments(checked), **(spark_submit or {})}
+        with self:
+            plan = Db2CdcPlanOperator(task_id="plan", config=given, db2_conn_id=db2_conn_id, **ONE_AT_A_TIME)
+            apply = Db2CdcApplyOperator(
+                task_id="apply", spec=plan.output, db2_conn_id=db2_conn_id, **{**ONE_AT_A_TIME, **spark}
+            )
+            commit = Db2CdcCommitOperator(
+                task_id="commit",
+                result=apply.output,
+                fail_for_tables=False,
+                outlets=[pipeline_alias(checked.pipeline)],
+                **ONE_AT_A_TIME,
+            )
+            commit >> Db2CdcOutcomeOperator(task_id="outcome", result=apply.output, **ONE_AT_A_TIME)
+
+
+def _complete(
+    group_id: str, config: PipelineConfig | None, properties: dict[str, Any]
+) -> PipelineConfig | dict[str, Any]:
+    if config is not None:
+        if properties:
+            raise ConfigurationError(
+                f"config and {', '.join(sorted(properties))} are both given", "Write the properties into the config."
+            )
+        return config
+    given = {name: value for name, value in properties.items() if not _is_address(name)}
+    return given if {"pipeline", "name"} & set(given) else {**given, "pipeline": group_id}
+
+
+def _is_address(name: str) -> bool:
+    item = find_property(name)
+    return item is not None and item.field.startswith("database.")
+
+
+def _literal(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties that can be checked now: a template has no value yet."""
+    literal = {name: value for name, value in properties.items() if "{{" not in str(value) and "{%" not in str(value)}
+    return {"target": "/templated", **literal} if "target" in properties else literal
+
+
+def _spark_arguments(config: PipelineConfig) -> dict[str, Any]:
+    """Return what the configuration's own `spark.*` says; the master is the connection's."""
+    spark = config.spark
+    return {
+        "conf": dict(spark.conf) or None,
+        "packages": ",".join(spark.packages) or None,
+        "jars_folder": str(spark.jars) if spark.jars else None,
+        "spark_binary": spark.binary or None,
+    }

@@ -1,0 +1,1 @@
+"""Waiting, from a task's side."""

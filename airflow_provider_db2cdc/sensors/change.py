@@ -1,0 +1,115 @@
+"""Waiting for changes, or for capture to pass a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSensorTimeout
+from airflow.sdk import BaseSensorOperator, Context
+
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
+from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
+from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_once
+from airflow_provider_db2cdc.operators.plan import read_config
+from airflow_provider_db2cdc.triggers.change import Awaited, Db2CdcChangeTrigger, SeenOffsets
+
+
+class Db2CdcChangeSensor(BaseSensorOperator):
+    """Wait until a tick of the pipeline would have work; or, with `upto_time`, until capture has passed that time.
+
+    Narrow the tables with `table.include.list`. While deferred the offsets are taken as the sensor first saw them.
+
+    :param config: The pipeline's properties, as for the plan task. (templated)
+    :param db2_conn_id: A connection of the IBM Db2 provider. (templated)
+    :param upto_time: A time that capture is to pass, as a datetime or ISO text such as
+        ``{{ data_interval_end }}``; without a zone it is the source's local time. (templated)
+    :param deferrable: Whether to wait in the triggerer, which holds no worker.
+    """
+
+    template_fields: Sequence[str] = ("config", "db2_conn_id", "upto_time")
+    ui_color = "#e6f1f2"
+
+    def __init__(
+        self,
+        *,
+        config: PipelineConfig | Mapping[str, Any],
+        db2_conn_id: str = Db2CdcHook.default_conn_name,
+        upto_time: datetime | str | None = None,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        self.db2_conn_id = db2_conn_id
+        self.upto_time = upto_time
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> None:
+        """Look once, then wait in the triggerer, or here."""
+        if not self.deferrable:
+            super().execute(context)
+            return
+        with fail_at_once():
+            config = read_config(self.config)
+            offsets = SeenOffsets(VariableOffsetStore(config.pipeline))
+            if self._look(offsets):
+                return
+            upto = self._upto()
+        self.defer(
+            trigger=Db2CdcChangeTrigger(
+                db2_conn_id=self.db2_conn_id,
+                config=config.model_dump(mode="json", exclude={"database"}),
+                offsets=dict(offsets.seen),
+                upto_time=upto.isoformat() if upto else None,
+                poll_s=self.poke_interval,
+                deadline=time.time() + self.timeout,
+            ),
+            # The trigger's own deadline comes first, and can say what was waited for.
+            timeout=timedelta(seconds=self.timeout + 2 * self.poke_interval + 60),
+            method_name=self.resume.__name__,
+        )
+
+    def poke(self, context: Context) -> bool:
+        """Look once."""
+        with fail_at_once():
+            return self._look(VariableOffsetStore(read_config(self.config).pipeline))
+
+    def resume(self, context: Context, event: Mapping[str, str]) -> None:
+        """End the wait as the trigger's event says.
+
+        :raises AirflowSensorTimeout: the time is over.
+        :raises AirflowException: the source cannot be waited for.
+        """
+        message = event["message"]
+        match event["status"]:
+            case "come":
+                self.log.info("%s", message)
+            case "timeout":
+                raise AirflowSensorTimeout(f"waited {self.timeout:g} s: {message}")
+            case _ if event.get("error") in LASTING_NAMES:
+                raise AirflowFailException(message)
+            case _:
+                raise AirflowException(message)
+
+    def _look(self, offsets: SeenOffsets | VariableOffsetStore) -> bool:
+        awaited = Awaited(read_config(self.config), self._upto())
+        with Db2CdcHook(self.db2_conn_id).source() as source:
+            found = awaited.look(source, offsets)
+        if found:
+            self.log.info("%s", found)
+        return found is not None
+
+    def _upto(self) -> datetime | None:
+        if self.upto_time is None or isinstance(self.upto_time, datetime):
+            return self.upto_time
+        try:
+            return datetime.fromisoformat(self.upto_time)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"upto_time is {self.upto_time!r}", "Give an ISO time; a run without a data interval has none."
+            ) from error

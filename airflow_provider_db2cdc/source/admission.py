@@ -1,0 +1,108 @@
+"""What a registered table must be like to be replicated; the plan and the preflight ask the same questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance, check_state
+from airflow_provider_db2cdc.cdc.table import TableSchema, check_names
+from airflow_provider_db2cdc.cdc.types import map_type
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, RegistrationError
+from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT, OPERATION
+
+Condition = Callable[[CaptureInstance, TableSchema, PipelineConfig], None]
+
+
+def problems(
+    instance: CaptureInstance, schema: TableSchema, config: PipelineConfig
+) -> list[tuple[str, Db2CdcError | None]]:
+    """Return each condition's name with the error it raised, or None where the table meets it.
+
+    A table without source or change table is asked nothing else.
+    """
+    found = [(name, _error(condition, instance, schema, config)) for name, condition in EXISTENCE.items()]
+    if any(error for _, error in found):
+        return found
+    return [*found, *((name, _error(condition, instance, schema, config)) for name, condition in CONDITIONS.items())]
+
+
+def admit(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    """Refuse a table that cannot be replicated, with everything that stands against it.
+
+    :raises RegistrationError: it is not captured as it must be.
+    :raises ConfigurationError: only the pipeline's configuration stands against it.
+    """
+    errors = [error for _, error in problems(instance, schema, config) if error is not None]
+    if errors:
+        kind = RegistrationError if any(isinstance(error, RegistrationError) for error in errors) else type(errors[0])
+        raise kind(" ".join(map(str, errors)))
+
+
+def _check_source_table(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    if not schema.columns and not schema.missing:
+        raise RegistrationError(
+            f"{instance.table} is registered, but the catalog has no such table (or none of its columns is chosen)",
+            f"Remove the registration ({config.asn_schema}.REMOVETABLE), or exclude it with table.exclude.list.",
+        )
+
+
+def _check_change_table(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    lacking = [name for name in (COMMIT, INTENT, OPERATION) if name not in instance.cd_columns]
+    if lacking:
+        name = f"{instance.cd_owner}.{instance.cd_table}" if instance.cd_table else "none"
+        raise RegistrationError(
+            f"the change table of {instance.table} ({name}) "
+            + (f"has no column {lacking[0]}" if instance.cd_columns else "does not exist"),
+            f"Register the table again ({config.asn_schema}.REMOVETABLE, ADDTABLE) and take a new snapshot of it.",
+        )
+
+
+def _check_state(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    check_state(instance, config.asn_schema)
+
+
+def _check_key(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    if not schema.key:
+        raise RegistrationError(
+            f"{instance.table} has no key: neither a primary key nor a unique index of captured, not nullable columns",
+            "Add one (with all its columns in the change table), or exclude the table with table.exclude.list.",
+        )
+
+
+def _check_updates(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    if instance.update_as == "U" and not config.accept_update_rows:
+        raise RegistrationError(
+            f"{instance.table} is registered with CHG_UPD_TO_DEL_INS = 'N', where an update of a key leaves no trace "
+            "of the old key",
+            "Register it with 'Y', or, if its keys are never updated, set accept.update.rows.",
+        )
+
+
+def _check_types(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    for column in schema.columns:
+        map_type(schema.table, column)
+
+
+def _check_names(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    check_names(schema)
+
+
+def _error(
+    condition: Condition, instance: CaptureInstance, schema: TableSchema, config: PipelineConfig
+) -> Db2CdcError | None:
+    try:
+        condition(instance, schema, config)
+    except (RegistrationError, ConfigurationError) as error:
+        return error
+    return None
+
+
+EXISTENCE: dict[str, Condition] = {"source table": _check_source_table, "change table": _check_change_table}
+CONDITIONS: dict[str, Condition] = {
+    "state": _check_state,
+    "key": _check_key,
+    "update rows": _check_updates,
+    "types": _check_types,
+    "column names": _check_names,
+}

@@ -1,0 +1,214 @@
+"""What the source's control tables and catalog say: registrations, the fence, columns and keys."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.cdc.types import CHARACTER_TYPES, UNCAPTURED_TYPES
+from airflow_provider_db2cdc.errors import CaptureStoppedError
+from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.sql import asn, catalog
+from airflow_provider_db2cdc.sql.query import Query
+
+TABLES_PER_STATEMENT = 100
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index of a table: its columns in order, and whether it is the primary key or unique."""
+
+    name: str
+    primary: bool
+    unique: bool
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the agent insists on before it captures a registered table; without it, it says nothing and skips it."""
+
+    option_flags: str
+    prune_controls: int
+    data_capture: str
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What is captured and how far; the fence was read before everything else."""
+
+    fence: Fence
+    instances: Mapping[TableId, CaptureInstance]
+
+
+def read_capture(source: Source, asn_schema: str) -> Captured:
+    """Read the fence, then the registrations, in five statements (two more a further hundred tables).
+
+    :raises CaptureStoppedError: the agent never ran.
+    :raises SourceError: the control tables cannot be read.
+    """
+    fence = read_fence(source, asn_schema)
+    return Captured(fence, read_instances(source, asn_schema))
+
+
+def read_fence(source: Source, asn_schema: str) -> Fence:
+    """Read how far capture has proven to have written everything.
+
+    :raises CaptureStoppedError: the agent never ran: there is no SYNCHPOINT or SYNCHTIME yet.
+    """
+    [(synchpoint, newest, synchtime, clock)] = source.rows(asn.fence(asn_schema))
+    proven = [lsn for lsn in map(_lsn, (synchpoint, newest)) if lsn is not None]
+    if not proven or synchtime is None:
+        raise CaptureStoppedError(
+            f"the capture agent of schema {asn_schema} never ran: {asn_schema}.IBMSNAP_REGISTER holds no "
+            "SYNCHPOINT and SYNCHTIME in its global row",
+            f"Start it: asncap capture_server={source.database} capture_schema={asn_schema}.",
+        )
+    age_s = (_timestamp(clock) - _timestamp(synchtime)).total_seconds()
+    return Fence(max(proven), _iso(synchtime), _iso(clock), age_s)
+
+
+def read_instances(source: Source, asn_schema: str) -> dict[TableId, CaptureInstance]:
+    """Read all registrations with the columns that their change tables really have.
+
+    Where views over a table are registered too, the table's own registration is taken.
+    """
+    registered = source.rows(asn.registrations(asn_schema))
+    cold_start = next((str(_lsn(first)) for (first,) in source.rows(asn.restart(asn_schema)) if first), "")
+    change_tables = sorted({_change_table(row) for row in registered if row[3]})
+    created = {table: _iso(time) for table, (time, _) in _read_tables(source, change_tables).items()}
+    columns = _read_columns(source, change_tables)
+    instances: dict[TableId, CaptureInstance] = {}
+    for row in registered:
+        instance = _instance(row, cold_start, created, columns)
+        instances.setdefault(instance.table, instance)
+    return instances
+
+
+def read_schemas(
+    source: Source, instances: Iterable[CaptureInstance], selection: Selection
+) -> dict[TableId, TableSchema]:
+    """Read each table's chosen columns that its change table carries, and its key, in two statements per 100 tables.
+
+    The key is the primary key, else the smallest unique index, of columns that are captured and not nullable. A table
+    that the catalog does not have comes out without columns.
+    """
+    captures = {instance.table: instance for instance in instances}
+    columns = _read_columns(source, list(captures))
+    indexes = read_indexes(source, list(captures))
+    return {
+        table: _schema(table, columns[table], indexes[table], frozenset(capture.cd_columns), selection)
+        for table, capture in captures.items()
+    }
+
+
+def read_indexes(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, list[Index]]:
+    """Read the indexes of tables; a table without one has an empty list."""
+    parts: dict[tuple[TableId, str, str], list[str]] = defaultdict(list)
+    for schema, name, index_schema, index, rule, column in _in_groups(source, tables, catalog.indexes):
+        parts[_table(schema, name), f"{index_schema.rstrip()}.{index.rstrip()}", rule].append(column)
+    found: dict[TableId, list[Index]] = defaultdict(list)
+    for (table, index, rule), names in parts.items():
+        found[table].append(Index(index, rule == "P", rule in ("P", "U"), tuple(names)))
+    return found
+
+
+def read_conditions(source: Source, asn_schema: str) -> dict[TableId, Conditions]:
+    """Read what the agent insists on, for every registered table (not for registered views)."""
+    registered = source.rows(asn.capture_conditions(asn_schema))
+    found = _read_tables(source, [_table(schema, name) for schema, name, *_ in registered])
+    return {
+        table: Conditions((flags or "").rstrip(), int(controls), (found[table][1] or "") if table in found else "")
+        for table, flags, controls in ((_table(schema, name), *rest) for schema, name, *rest in registered)
+    }
+
+
+def _read_tables(source: Source, tables: Sequence[TableId]) -> dict[TableId, Row]:
+    """Return CREATE_TIME and DATACAPTURE of those of the tables that exist."""
+    return {_table(schema, name): tuple(rest) for schema, name, *rest in _in_groups(source, tables, catalog.tables)}
+
+
+def _read_columns(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, list[Column]]:
+    found: dict[TableId, list[Column]] = defaultdict(list)
+    for schema, name, column, kind, length, scale, nulls, codepage in _in_groups(source, tables, catalog.columns):
+        bit_data = kind.rstrip() in CHARACTER_TYPES and codepage == 0
+        found[_table(schema, name)].append(
+            Column(column, kind.rstrip(), int(length), int(scale or 0), nulls != "N", bit_data)
+        )
+    return found
+
+
+def _in_groups(source: Source, tables: Sequence[TableId], query: Callable[[Sequence[TableId]], Query]) -> Iterable[Row]:
+    for start in range(0, len(tables), TABLES_PER_STATEMENT):
+        yield from source.rows(query(tables[start : start + TABLES_PER_STATEMENT]))
+
+
+def _schema(
+    table: TableId, columns: Sequence[Column], indexes: Iterable[Index], carried: frozenset[str], selection: Selection
+) -> TableSchema:
+    captured = [column for column in columns if column.name in carried and column.type not in UNCAPTURED_TYPES]
+    key = _key(indexes, frozenset(column.name for column in captured if not column.nullable))
+    chosen = frozenset(selection.columns(table, [column.name for column in columns], key))
+    return TableSchema(
+        table,
+        columns=tuple(column for column in captured if column.name in chosen),
+        key=key,
+        missing=tuple(column.name for column in columns if column.name in chosen and column not in captured),
+    )
+
+
+def _key(indexes: Iterable[Index], usable: frozenset[str]) -> tuple[str, ...]:
+    keys = [index for index in indexes if index.unique and usable.issuperset(index.columns)]
+    best = min(keys, key=lambda index: (not index.primary, len(index.columns), index.name), default=None)
+    return best.columns if best else ()
+
+
+def _instance(
+    row: Row, cold_start: str, created: Mapping[TableId, str], columns: Mapping[TableId, Sequence[Column]]
+) -> CaptureInstance:
+    owner, name, _, _, state, state_info, as_pair, prefix, floor, newest = row
+    change_table = _change_table(row)
+    return CaptureInstance(
+        table=_table(owner, name),
+        cd_owner=change_table.schema,
+        cd_table=change_table.name,
+        state=(state or "").strip(),
+        state_info=(state_info or "").strip(),
+        update_as="DI" if as_pair == "Y" else "U",
+        before_prefix=(prefix or "").strip() or None,
+        floor=_lsn(floor),
+        newest=_lsn(newest),
+        cd_columns=tuple(column.name for column in columns.get(change_table, ())),
+        identity=CaptureIdentity(str(change_table), created.get(change_table, ""), cold_start),
+    )
+
+
+def _change_table(row: Row) -> TableId:
+    """Return the change table that a row of the registrations names; an empty name where it names none."""
+    return _table(row[2] or "", row[3] or "")
+
+
+def _table(schema: str, name: str) -> TableId:
+    """Return the name without the blanks that Db2's catalog pads short schema names with."""
+    return TableId(schema.rstrip(), name.rstrip())
+
+
+def _lsn(raw: bytes | None) -> Lsn | None:
+    return Lsn(bytes(raw)) if raw else None
+
+
+def _timestamp(value: datetime | str) -> datetime:
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+
+
+def _iso(value: datetime | str) -> str:
+    return _timestamp(value).isoformat(timespec="microseconds")

@@ -1,0 +1,205 @@
+"""Preflight: everything about the source that must hold before a pipeline can run, told all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, GapError
+from airflow_provider_db2cdc.source.admission import problems
+from airflow_provider_db2cdc.source.catalog import (
+    Conditions,
+    Index,
+    read_conditions,
+    read_fence,
+    read_indexes,
+    read_instances,
+    read_schemas,
+)
+from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.plan import check_moving, nothing_chosen
+from airflow_provider_db2cdc.sql import asn
+from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT
+
+Level = Literal["error", "warning"]
+
+OPTION_FLAGS = "NNNN"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: of which subject, whether it holds, else what is wrong and what to do.
+
+    A failed check of level `warning` does not keep the pipeline from running.
+    """
+
+    name: str
+    subject: str
+    ok: bool
+    problem: str = ""
+    remedy: str = ""
+    level: Level = "error"
+
+
+def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | None = None) -> list[Check]:
+    """Run every check that can be run and return all of them, the passed ones too; nothing is written.
+
+    Only what stands on a failed check is left out: without a login nothing else, without control tables no table.
+    With `offsets` they are compared with what the change tables still hold.
+    """
+    asn_schema = config.asn_schema
+    checks = [_tried("connection", str(source.address), lambda: source.rows(asn.source_clock()))]
+    if checks[-1].ok:
+        checks.append(_tried("control tables", asn_schema, lambda: source.rows(asn.global_row(asn_schema))))
+    if not checks[-1].ok:
+        return checks
+    checks.append(_tried("capture agent", asn_schema, lambda: check_moving(read_fence(source, asn_schema), config)))
+    try:
+        instances = read_instances(source, asn_schema)
+        chosen, selected = _select(config.selection, instances, asn_schema)
+        return [*checks, *selected, *_check_tables(source, config, [instances[table] for table in chosen], offsets)]
+    except Db2CdcError as error:
+        return [*checks, _failed("catalog", str(source.address), error)]
+
+
+def _select(
+    selection: Selection, instances: Mapping[TableId, CaptureInstance], asn_schema: str
+) -> tuple[list[TableId], list[Check]]:
+    """Return the chosen tables, and a check a pattern: one that matches nothing does not hide the others' tables."""
+    if not selection.table_include:
+        chosen = selection.tables(instances)
+        return chosen, [] if chosen else [_failed("selection", "tables", nothing_chosen(asn_schema))]
+    checks: list[Check] = []
+    tables: set[TableId] = set()
+    for pattern in selection.table_include:
+        try:
+            tables.update(Selection(table_include=(pattern,)).tables(instances))
+            checks.append(Check("selection", pattern, True))
+        except ConfigurationError as error:
+            checks.append(_failed("selection", pattern, error))
+    return sorted(tables), checks
+
+
+def _check_tables(
+    source: Source, config: PipelineConfig, captures: Sequence[CaptureInstance], offsets: OffsetStore | None
+) -> Iterator[Check]:
+    schemas = read_schemas(source, captures, config.selection)
+    conditions = read_conditions(source, config.asn_schema)
+    indexes = read_indexes(source, [_change_table(capture) for capture in captures])
+    for capture in captures:
+        schema, subject = schemas[capture.table], str(capture.table)
+        found = problems(capture, schema, config)
+        yield from (_result(name, subject, error) for name, error in found)
+        yield from _check_conditions(subject, conditions.get(capture.table), config.asn_schema)
+        yield _check_started(capture, config.asn_schema)
+        if capture.cd_columns:
+            yield _check_missing(schema)
+            yield _check_index(capture, indexes.get(_change_table(capture), []))
+            yield _tried("change table readable", subject, partial(source.rows, asn.probe(_change_table(capture))))
+        if schema.columns and config.snapshot_mode == "initial":
+            yield _tried("source table readable", subject, partial(source.rows, asn.probe(capture.table)))
+        if offsets is not None:
+            yield _tried("offset", subject, partial(_check_offset, capture, offsets))
+
+
+def _check_conditions(subject: str, conditions: Conditions | None, asn_schema: str) -> Iterator[Check]:
+    if conditions is None:
+        return
+    again = f"Register the table again ({asn_schema}.REMOVETABLE, ADDTABLE), then reinit the capture agent."
+    yield _judged(
+        "prune control",
+        subject,
+        conditions.prune_controls > 0,
+        f"{subject} has no row in {asn_schema}.IBMSNAP_PRUNCNTL, and the agent silently does not capture such a table",
+        again,
+    )
+    yield _judged(
+        "option flags",
+        subject,
+        conditions.option_flags == OPTION_FLAGS,
+        f"{subject} is registered with OPTION_FLAGS {conditions.option_flags!r}, and the agent silently captures only "
+        f"{OPTION_FLAGS!r}",
+        again,
+    )
+    yield _judged(
+        "data capture",
+        subject,
+        conditions.data_capture in ("Y", "L"),
+        f"{subject} lacks DATA CAPTURE CHANGES, on which the capture agent stops",
+        f"ALTER TABLE {subject} DATA CAPTURE CHANGES, then take a new snapshot of it.",
+    )
+
+
+def _check_missing(schema: TableSchema) -> Check:
+    return _judged(
+        "columns",
+        str(schema.table),
+        not schema.missing,
+        f"{schema.table}: not replicated are {', '.join(schema.missing)}: the change table does not carry their values",
+        "LOB, XML and BOOLEAN columns never are. For others: register the table again after ALTER TABLE.",
+        "warning",
+    )
+
+
+def _check_started(capture: CaptureInstance, asn_schema: str) -> Check:
+    return _judged(
+        "capture started",
+        str(capture.table),
+        capture.state != "A" or capture.newest is not None or capture.floor is not None,
+        f"{capture.table} is active, but not one change of it was ever captured",
+        "This is well if it never changed since; else reinit the agent "
+        f"(VALUES {asn_schema}.ASNCDCSERVICES('reinit', '{asn_schema.lower()}')).",
+        "warning",
+    )
+
+
+def _check_index(capture: CaptureInstance, indexes: Sequence[Index]) -> Check:
+    table = _change_table(capture)
+    return _judged(
+        "change table index",
+        str(capture.table),
+        any(index.columns[:2] == (COMMIT, INTENT) for index in indexes),
+        f"the change table {table} has no index on ({COMMIT}, {INTENT}): every tick scans it whole",
+        f"CREATE UNIQUE INDEX ... ON {table} ({COMMIT}, {INTENT}).",
+        "warning",
+    )
+
+
+def _check_offset(capture: CaptureInstance, offsets: OffsetStore) -> None:
+    offset = offsets.get(capture.table)
+    if offset is not None and capture.floor is not None and offset.lsn < capture.floor:
+        raise GapError(
+            f"{capture.table}: changes up to {capture.floor} are pruned, and only those up to {offset.lsn} were read",
+            "Take a new snapshot of the table; raise RETENTION_LIMIT in IBMSNAP_CAPPARMS, or run the pipeline oftener.",
+        )
+
+
+def _change_table(capture: CaptureInstance) -> TableId:
+    return TableId(capture.cd_owner, capture.cd_table)
+
+
+def _judged(name: str, subject: str, ok: bool, problem: str, remedy: str, level: Level = "error") -> Check:
+    return Check(name, subject, True, level=level) if ok else Check(name, subject, False, problem, remedy, level)
+
+
+def _tried(name: str, subject: str, action: Callable[[], object]) -> Check:
+    try:
+        action()
+    except Db2CdcError as error:
+        return _failed(name, subject, error)
+    return Check(name, subject, True)
+
+
+def _failed(name: str, subject: str, error: Db2CdcError) -> Check:
+    return Check(name, subject, False, error.problem, error.remedy)
+
+
+def _result(name: str, subject: str, error: Db2CdcError | None) -> Check:
+    return _failed(name, subject, error) if error else Check(name, subject, True)

@@ -1,0 +1,85 @@
+"""A connection to Db2 that only reads: opened when first needed, autocommit, read committed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from types import TracebackType
+from typing import Any
+
+import ibm_db_dbi
+
+from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.source.address import Db2Address
+from airflow_provider_db2cdc.source.failure import explain
+from airflow_provider_db2cdc.sql.query import Query
+
+log = logging.getLogger(__name__)
+
+
+class Source:
+    """The source database. As a context manager it is closed at the end; a closed one opens itself again."""
+
+    def __init__(self, address: Db2Address) -> None:
+        self.address = address
+        self._connection: Any = None
+
+    @property
+    def jdbc_url(self) -> str:
+        """The URL for Spark, without user and password."""
+        return self.address.jdbc_url()
+
+    @property
+    def database(self) -> str:
+        """The database's name."""
+        return self.address.database
+
+    def rows(self, query: Query) -> list[tuple[Any, ...]]:
+        """Run the query in a transaction of its own and return all rows.
+
+        Bit data come as bytes, timestamps as naive datetimes. Not for LOB columns. After an error the next call opens
+        a new connection, so a retry is a plain repetition.
+
+        :raises ConfigurationError: the address or the login is wrong.
+        :raises SourceError: Db2 cannot be reached or refuses the statement; in operators' words, never with the DSN.
+        """
+        try:
+            cursor = self._open().cursor()
+            try:
+                cursor.execute(query.text, query.params or None)
+                return [tuple(row) for row in cursor.fetchall()]
+            finally:
+                _free(cursor)
+        except (ibm_db_dbi.Error, ibm_db_dbi.Warning) as error:
+            self.close()
+            raise explain(error, str(self.address)) from error
+
+    def close(self) -> None:
+        """Close the connection if it is open."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(ibm_db_dbi.Error):
+                connection.close()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self) -> Any:
+        if self._connection is None:
+            connection = ibm_db_dbi.connect(self.address.dsn(), "", "")
+            if not connection.set_autocommit(True):
+                raise SourceError(f"the driver refuses autocommit at {self.address}")
+            self._connection = connection
+            log.info("connected: source=%s", self.address)
+        return self._connection
+
+
+def _free(cursor: Any) -> None:
+    """Free the statement while its connection is open: freed later, ibm_db frees whatever has its handle by then."""
+    with contextlib.suppress(ibm_db_dbi.Error):
+        cursor.close()

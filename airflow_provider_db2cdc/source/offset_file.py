@@ -1,0 +1,120 @@
+"""Offsets in a file beside the target: the command line's store, as Airflow's Variables are the DAG's."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.offset import Offset, check_forward
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
+
+LOCK_TIMEOUT_S = 10.0
+LOCK_POLL_S = 0.05
+
+
+def offsets_path(target: str, chosen: Path | None = None) -> Path:
+    """Return the offsets' file: `chosen`, or `_db2cdc/offsets.json` in a target that is a local path.
+
+    :raises ConfigurationError: the target is elsewhere and no file is chosen.
+    """
+    if chosen is not None:
+        return chosen
+    local = target.removeprefix("file:")
+    if not Layout(target).is_path or ":" in local:
+        raise ConfigurationError(f"target {target!r} is no local folder to keep offsets in", "Set offsets.file.")
+    return Path("/" + local.lstrip("/") if local != target else local) / "_db2cdc" / "offsets.json"
+
+
+class FileOffsetStore:
+    """The offsets of one pipeline as one JSON file, replaced whole at each change.
+
+    A lock file beside it makes two processes take turns; a crash leaves the old text or the new one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def get(self, table: TableId) -> Offset | None:
+        """Return the table's offset, None when there is none."""
+        return self.all().get(table)
+
+    def all(self) -> Mapping[TableId, Offset]:
+        """Return every table's offset.
+
+        :raises OffsetError: the file is damaged.
+        """
+        where = str(self.path)
+        try:
+            documents = json.loads(self.path.read_text(encoding="utf-8"))["offsets"]
+            offsets = [Offset.from_json(json.dumps(document), where) for document in documents]
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise OffsetError(
+                f"the offsets in {where} cannot be read ({type(error).__name__})",
+                "Repair the file, or remove it and set each offset with `db2cdc offset set`.",
+            ) from error
+        return {offset.table: offset for offset in offsets}
+
+    def put(self, offset: Offset) -> None:
+        """Keep `offset`.
+
+        :raises OffsetError: an older one would replace a newer one, or the file cannot be written.
+        """
+        with self._locked():
+            kept = dict(self.all())
+            check_forward(kept.get(offset.table), offset)
+            self._write({**kept, offset.table: offset})
+
+    def reset(self, offset: Offset) -> None:
+        """Keep `offset` even where it moves back: the repair that a person asks for."""
+        with self._locked():
+            self._write({**self.all(), offset.table: offset})
+
+    def remove(self, table: TableId) -> Offset | None:
+        """Forget a table's offset and return it, None when there was none."""
+        with self._locked():
+            kept = dict(self.all())
+            old = kept.pop(table, None)
+            self._write(kept)
+            return old
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("a") as lock:
+            deadline = time.monotonic() + LOCK_TIMEOUT_S
+            while not _try_lock(lock.fileno()):
+                if time.monotonic() > deadline:
+                    raise OffsetError(f"{self.path} is locked by another process", "Let that one finish.")
+                time.sleep(LOCK_POLL_S)
+            yield
+
+    def _write(self, offsets: Mapping[TableId, Offset]) -> None:
+        documents = [to_data(offsets[table]) for table in sorted(offsets)]
+        handle, partial = tempfile.mkstemp(dir=self.path.parent, prefix=".offsets-", suffix=".part")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({"offsets": documents}, file, indent=2)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self.path)
+        finally:
+            Path(partial).unlink(missing_ok=True)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,245 @@
+"""The plan of a tick: which tables go how far, decided once and then only ever done as decided."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
+from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import (
+    CaptureStoppedError,
+    ConfigurationError,
+    Db2CdcError,
+    SourceError,
+    TickFailedError,
+)
+from airflow_provider_db2cdc.source.admission import admit
+from airflow_provider_db2cdc.source.catalog import read_capture, read_schemas
+from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.failure import UnreachableError
+from airflow_provider_db2cdc.sql import asn
+from airflow_provider_db2cdc.sql.changes import commit_at_row
+from airflow_provider_db2cdc.sql.query import Query
+
+log = logging.getLogger(__name__)
+
+COUNTS_PER_STATEMENT = 50
+
+
+class OfTable(Protocol):
+    """Whatever belongs to one table."""
+
+    @property
+    def table(self) -> TableId:
+        """The table's name."""
+
+
+S = TypeVar("S", bound=OfTable)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One table's part of the tick while it is being decided: `rows` is None until counted.
+
+    `due` says that Spark must look at the table even without a change: it is new, or changes may have been lost.
+    """
+
+    schema: TableSchema
+    capture: CaptureInstance
+    believed: Lsn | None
+    upto: Lsn
+    due: bool = False
+    rows: int | None = None
+
+    @property
+    def table(self) -> TableId:
+        """The table's name."""
+        return self.schema.table
+
+    @property
+    def span(self) -> LsnRange | None:
+        """The commits to read; None for a table without an offset, and where capture stands before it."""
+        return LsnRange(self.believed, self.upto) if self.believed and self.believed <= self.upto else None
+
+    def ending(self, upto: Lsn) -> Step:
+        """Return the step with this end, to be counted again if it is another one."""
+        return self if upto == self.upto else replace(self, upto=upto, rows=None)
+
+
+def plan_tick(
+    source: Source, config: PipelineConfig, offsets: OffsetStore, run_id: str, planned_at_ms: int
+) -> JobSpec | None:
+    """Return what the tick has to do, None when there is nothing; nothing is written anywhere.
+
+    With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
+    on becomes a refusal in the spec. Planning an idle pipeline costs eight statements (some more a further hundred
+    tables).
+
+    :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
+    :raises TickFailedError: there is nothing else to do, but tables are refused: it lists them.
+    :raises ConfigurationError: the selection names a table that is not registered or chooses none, the login is wrong.
+    :raises SourceError: Db2 cannot be reached or read.
+    """
+    captured = read_capture(source, config.asn_schema)
+    check_moving(captured.fence, config)
+    chosen = [captured.instances[table] for table in config.selection.tables(captured.instances)]
+    if not chosen:
+        raise nothing_chosen(config.asn_schema)
+    schemas = read_schemas(source, chosen, config.selection)
+    refused: list[Refusal] = []
+
+    def begin(capture: CaptureInstance) -> Step:
+        schema = schemas[capture.table]
+        admit(capture, schema, config)
+        return _begun(schema, capture, offsets.get(capture.table), captured.fence.lsn)
+
+    steps = _counted(source, _each(chosen, begin, refused), refused)
+    if not any(step.due or step.rows for step in steps):
+        _report_nothing(refused)
+        return None
+    steps = _each(steps, lambda step: _limited(source, step, config.max_rows_per_batch), refused)
+    steps = _counted(source, _aligned(steps), refused)
+    return _spec(source, config, run_id, planned_at_ms, captured.fence, steps, refused)
+
+
+def nothing_chosen(asn_schema: str) -> ConfigurationError:
+    """Return the error of a pipeline without a table: planned again and again it would look idle and healthy."""
+    return ConfigurationError(
+        f"no table that is registered in schema {asn_schema} is chosen",
+        f"Register tables for capture ({asn_schema}.ADDTABLE), or relax the include and exclude lists.",
+    )
+
+
+def check_moving(fence: Fence, config: PipelineConfig) -> None:
+    """Refuse to plan behind a capture agent that stands still: an idle pipeline would look like a healthy one.
+
+    :raises CaptureStoppedError: SYNCHTIME is older than `capture_stale_after_s`.
+    """
+    if fence.age_s > config.capture_stale_after_s:
+        raise CaptureStoppedError(
+            f"the capture agent of schema {config.asn_schema} stands still: SYNCHTIME is {fence.synchtime}, "
+            f"{fence.age_s:.0f} s behind the source's clock {fence.source_time} "
+            f"(allowed are {config.capture_stale_after_s:.0f} s)",
+            f"Start it (asncap capture_schema={config.asn_schema}); see its log and {config.asn_schema}.IBMSNAP_CAPMON "
+            "and IBMSNAP_CAPTRACE for why it stopped. A longer allowance is capture.stale.after.s.",
+        )
+
+
+def _begun(schema: TableSchema, capture: CaptureInstance, offset: Offset | None, fence: Lsn) -> Step:
+    if offset is None:
+        return Step(schema, capture, None, fence, due=True, rows=0)
+    if fence < offset.lsn:
+        return Step(schema, capture, offset.lsn, fence, due=True, rows=0)
+    return Step(schema, capture, offset.lsn, fence, due=_may_have_lost(capture, offset))
+
+
+def _may_have_lost(capture: CaptureInstance, offset: Offset) -> bool:
+    """Whether changes after the offset may be gone; Spark decides it with what the target proves."""
+    pruned = capture.floor is not None and offset.lsn < capture.floor
+    return pruned or offset.capture not in ("", capture.identity.digest)
+
+
+def _counted(source: Source, steps: Sequence[Step], refused: list[Refusal]) -> list[Step]:
+    """Return the steps with their rows, from one statement; where that fails, from one a table."""
+    try:
+        counts: dict[TableId, int] = {}
+        unknown = [step for step in steps if step.rows is None]
+        for start in range(0, len(unknown), COUNTS_PER_STATEMENT):
+            counts |= _counts(source, unknown[start : start + COUNTS_PER_STATEMENT])
+    except UnreachableError:
+        raise
+    except SourceError:
+        return _each(steps, lambda step: _with_rows(step, _counts(source, [step])), refused)
+    return [_with_rows(step, counts) for step in steps]
+
+
+def _counts(source: Source, steps: Iterable[Step]) -> dict[TableId, int]:
+    spans = [(step, step.span) for step in steps if step.rows is None]
+    counted = [(step, span) for step, span in spans if span is not None and not span.empty]
+    if not counted:
+        return {}
+    rows = source.rows(asn.count_changes([(step.capture, span) for step, span in counted]))
+    return {counted[place][0].table: int(count) for place, count in rows}
+
+
+def _with_rows(step: Step, counts: dict[TableId, int]) -> Step:
+    return step if step.rows is not None else replace(step, rows=counts.get(step.table, 0))
+
+
+def _limited(source: Source, step: Step, max_rows: int) -> Step:
+    """Return the step cut behind the last whole commit within the limit, or behind its first commit."""
+    if step.span is None or not step.rows or step.rows <= max_rows:
+        return step
+    behind = source.rows(Query(commit_at_row(step.capture, step.span, max_rows)))
+    if not behind:
+        return step
+    crossing = Lsn(bytes(behind[0][0]))
+    [(last,)] = source.rows(asn.last_commit_before(step.capture, LsnRange(step.span.after, crossing)))
+    limited = step.ending(Lsn(bytes(last)) if last else crossing)
+    log.info("limited: table=%s range=%s rows=%s max_rows=%s", step.table, limited.span, step.rows, max_rows)
+    return limited
+
+
+def _aligned(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps with the ends that cut no transaction between tables."""
+    spans = [(step.table, step.span) for step in steps]
+    ends = common_frontier(Reach(table, span.after, span.upto) for table, span in spans if span is not None)
+    return [step.ending(ends.get(step.table, step.upto)) for step in steps]
+
+
+def _spec(
+    source: Source,
+    config: PipelineConfig,
+    run_id: str,
+    planned_at_ms: int,
+    fence: Fence,
+    steps: Sequence[Step],
+    refused: Sequence[Refusal],
+) -> JobSpec:
+    for step in steps:
+        log.info("planned: table=%s range=(%s, %s] rows=%s", step.table, step.believed, step.upto, step.rows)
+    return JobSpec(
+        pipeline=config.pipeline,
+        run_id=run_id,
+        planned_at_ms=planned_at_ms,
+        target=config.target,
+        source=SourceSpec(source.jdbc_url, source.database, config.server_name, config.asn_schema),
+        fence=fence,
+        tables=tuple(_task(step, config.snapshot_mode == "initial") for step in steps),
+        settings=config.settings,
+        refused=tuple(refused),
+    )
+
+
+def _task(step: Step, snapshot: bool) -> TableTask:
+    return TableTask(step.schema, step.capture, step.believed, step.upto, step.rows or 0, snapshot)
+
+
+def _report_nothing(refused: Sequence[Refusal]) -> None:
+    if refused:
+        listed = "\n".join(f"- {refusal.table}: {refusal.error}" for refusal in refused)
+        raise TickFailedError(f"{len(refused)} table(s) cannot go on, and the others have no changes:\n{listed}")
+    log.info("nothing to do")
+
+
+def _each(items: Iterable[S], action: Callable[[S], T], refused: list[Refusal]) -> list[T]:
+    """Return the action's results; a table for which it fails is refused, the others go on."""
+    results: list[T] = []
+    for item in items:
+        try:
+            results.append(action(item))
+        except UnreachableError:
+            raise
+        except Db2CdcError as error:
+            log.warning("refused: table=%s error=%s", item.table, error)
+            refused.append(Refusal(item.table, str(error)))
+    return results

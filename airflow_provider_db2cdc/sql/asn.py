@@ -1,0 +1,98 @@
+"""Statements on the control tables of SQL Replication: registrations, fences, clocks, counts of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.lsn import LsnRange
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sql.changes import COMMIT, change_table, within
+from airflow_provider_db2cdc.sql.query import Query
+from airflow_provider_db2cdc.sql.quoting import lsn_literal, quote_table
+
+
+def registrations(asn_schema: str) -> Query:
+    """Return the select of every registered source, the base one (SOURCE_VIEW_QUAL 0) before its views.
+
+    Columns: SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, STATE, STATE_INFO, CHG_UPD_TO_DEL_INS, BEFORE_IMG_PREFIX,
+    CD_OLD_SYNCHPOINT, CD_NEW_SYNCHPOINT.
+    """
+    return Query(
+        "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, STATE, STATE_INFO, CHG_UPD_TO_DEL_INS, "
+        "BEFORE_IMG_PREFIX, CD_OLD_SYNCHPOINT, CD_NEW_SYNCHPOINT "
+        f"FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} WHERE GLOBAL_RECORD <> 'Y' "
+        "ORDER BY SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL"
+    )
+
+
+def capture_conditions(asn_schema: str) -> Query:
+    """Return the select of what the agent silently insists on before it captures a registered table.
+
+    Columns: SOURCE_OWNER, SOURCE_TABLE, OPTION_FLAGS, the number of its IBMSNAP_PRUNCNTL rows.
+    """
+    return Query(
+        "SELECT R.SOURCE_OWNER, R.SOURCE_TABLE, R.OPTION_FLAGS, COUNT(P.SOURCE_TABLE) "
+        f"FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} R "
+        f"LEFT JOIN {_control(asn_schema, 'IBMSNAP_PRUNCNTL')} P ON P.SOURCE_OWNER = R.SOURCE_OWNER "
+        "AND P.SOURCE_TABLE = R.SOURCE_TABLE AND P.SOURCE_VIEW_QUAL = R.SOURCE_VIEW_QUAL "
+        "WHERE R.GLOBAL_RECORD <> 'Y' AND R.SOURCE_VIEW_QUAL = 0 "
+        "GROUP BY R.SOURCE_OWNER, R.SOURCE_TABLE, R.OPTION_FLAGS"
+    )
+
+
+def restart(asn_schema: str) -> Query:
+    """Return the select of CAPTURE_FIRST_SEQ, which a cold start of the agent changes; it has no row before a start."""
+    return Query(f"SELECT CAPTURE_FIRST_SEQ FROM {_control(asn_schema, 'IBMSNAP_RESTART')}")
+
+
+def source_clock() -> Query:
+    """Return the select of the source's local time."""
+    return Query("SELECT CURRENT TIMESTAMP FROM SYSIBM.SYSDUMMY1")
+
+
+def global_row(asn_schema: str) -> Query:
+    """Return the select of the agent's own row: SYNCHPOINT and SYNCHTIME, the source's local time it has reached."""
+    return Query(
+        f"SELECT SYNCHPOINT, SYNCHTIME FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} WHERE GLOBAL_RECORD = 'Y'"
+    )
+
+
+def fence(asn_schema: str) -> Query:
+    """Return the select of one row that says how far everything is captured; never to be run uncommitted (UR).
+
+    Columns: SYNCHPOINT of the global row, the greatest CD_NEW_SYNCHPOINT of an active registration (a stopped one may
+    keep an old agent's), SYNCHTIME of the global row, the source's clock.
+    """
+    return Query(
+        "SELECT MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHPOINT END), "
+        "MAX(CASE WHEN GLOBAL_RECORD <> 'Y' AND STATE = 'A' THEN CD_NEW_SYNCHPOINT END), "
+        "MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHTIME END), CURRENT TIMESTAMP "
+        f"FROM {_control(asn_schema, 'IBMSNAP_REGISTER')}"
+    )
+
+
+def count_changes(steps: Sequence[tuple[CaptureInstance, LsnRange]]) -> Query:
+    """Return the select of how many change rows each range holds: the step's place in `steps`, then the count."""
+    counts = (
+        f"SELECT {place} AS PLACE, COUNT(*) AS CHANGES FROM {change_table(capture)} WHERE {within(span)}"
+        for place, (capture, span) in enumerate(steps)
+    )
+    return Query(" UNION ALL ".join(counts))
+
+
+def last_commit_before(capture: CaptureInstance, span: LsnRange) -> Query:
+    """Return the select of the last commit in the range that lies before its end; null when there is none."""
+    return Query(
+        f"SELECT MAX({COMMIT}) FROM {change_table(capture)} "
+        f"WHERE {COMMIT} > {lsn_literal(span.after)} AND {COMMIT} < {lsn_literal(span.upto)}"
+    )
+
+
+def probe(table: TableId) -> Query:
+    """Return a select that fails exactly when the table may not be read; it reads no row and waits for no lock."""
+    return Query(f"SELECT 1 FROM {quote_table(table)} WHERE 1 = 0")
+
+
+def _control(asn_schema: str, name: str) -> str:
+    return quote_table(TableId(asn_schema, name))

@@ -1,0 +1,51 @@
+"""Statements on SYSCAT: columns and indexes of many tables at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sql.query import Query
+
+
+def tables(tables: Sequence[TableId]) -> Query:
+    """Return the select of those of the tables that exist: TABSCHEMA, TABNAME, CREATE_TIME, DATACAPTURE."""
+    return Query(
+        "SELECT TABSCHEMA, TABNAME, CREATE_TIME, DATACAPTURE FROM SYSCAT.TABLES "
+        f"WHERE {_any_of(tables, 'TABSCHEMA', 'TABNAME')}",
+        _names(tables),
+    )
+
+
+def columns(tables: Sequence[TableId]) -> Query:
+    """Return the select of the tables' columns in catalog order.
+
+    Columns: TABSCHEMA, TABNAME, COLNAME, TYPENAME, LENGTH, SCALE, NULLS, CODEPAGE (0 is bit data for character types).
+    """
+    return Query(
+        "SELECT TABSCHEMA, TABNAME, COLNAME, TYPENAME, LENGTH, SCALE, NULLS, CODEPAGE FROM SYSCAT.COLUMNS "
+        f"WHERE {_any_of(tables, 'TABSCHEMA', 'TABNAME')} ORDER BY TABSCHEMA, TABNAME, COLNO",
+        _names(tables),
+    )
+
+
+def indexes(tables: Sequence[TableId]) -> Query:
+    """Return the select of the tables' indexes, a row a column, in the index's order; INCLUDE columns are left out.
+
+    Columns: TABSCHEMA, TABNAME, INDSCHEMA, INDNAME, UNIQUERULE (P primary key, U unique, D neither), COLNAME.
+    """
+    return Query(
+        "SELECT I.TABSCHEMA, I.TABNAME, I.INDSCHEMA, I.INDNAME, I.UNIQUERULE, U.COLNAME FROM SYSCAT.INDEXES I "
+        "JOIN SYSCAT.INDEXCOLUSE U ON U.INDSCHEMA = I.INDSCHEMA AND U.INDNAME = I.INDNAME "
+        f"WHERE U.COLORDER <> 'I' AND ({_any_of(tables, 'I.TABSCHEMA', 'I.TABNAME')}) "
+        "ORDER BY I.TABSCHEMA, I.TABNAME, I.INDSCHEMA, I.INDNAME, U.COLSEQ",
+        _names(tables),
+    )
+
+
+def _any_of(tables: Sequence[TableId], schema: str, name: str) -> str:
+    return " OR ".join([f"({schema} = ? AND {name} = ?)"] * len(tables))
+
+
+def _names(tables: Sequence[TableId]) -> tuple[str, ...]:
+    return tuple(part for table in tables for part in (table.schema, table.name))

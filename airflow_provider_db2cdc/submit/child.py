@@ -1,0 +1,55 @@
+"""A child process whose output is read line by line, and which never outlives its reader."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+END_TIMEOUT_S = 10.0
+
+OnLine = Callable[[str], None]
+
+
+def run_child(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine) -> int:
+    """Run a command, hand each line of its output and errors to `on_line`, and return its exit code.
+
+    An interrupt, or an error of `on_line`, first ends the command with all that it started.
+
+    :raises ConfigurationError: there is no such command.
+    """
+    try:
+        child = subprocess.Popen(
+            argv,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ConfigurationError(f"{argv[0]} cannot be run: {error.strerror}", "Correct spark.binary.") from error
+    try:
+        for line in child.stdout or ():
+            on_line(line.rstrip("\n"))
+        return child.wait()
+    finally:
+        _end(child)
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    if child.stdout:
+        child.stdout.close()
+    for way in (signal.SIGTERM, signal.SIGKILL):
+        if child.poll() is not None:
+            return
+        os.killpg(child.pid, way)
+        try:
+            child.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            continue

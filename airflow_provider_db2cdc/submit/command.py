@@ -1,0 +1,106 @@
+"""What spark-submit is told: settings and arguments. Pure; it starts nothing and reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+SESSION_ZONE = "spark.sql.session.timeZone"
+EXTENSIONS = "spark.sql.extensions"
+UTC = "-Duser.timezone=UTC"
+JVM_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+
+LOG4J_OPTION = "-Dlog4j2.configurationFile="
+FAST_START = "-XX:TieredStopAtLevel=1"
+SHORT_ROWS = 200_000
+
+DEFAULTS = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Settings that a user may override."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One call of spark-submit; secrets travel in its environment, never here."""
+
+    application: str
+    args: tuple[str, ...]
+    py_files: tuple[str, ...]
+    conf: Mapping[str, str] = field(default_factory=dict)
+    master: str = ""
+    name: str = "db2cdc"
+
+
+def spark_conf(
+    jars: Sequence[str | Path] = (),
+    packages: Sequence[str] = (),
+    extra: Mapping[str, str] | None = None,
+    log4j: str | Path | None = None,
+    short: bool = False,
+) -> dict[str, str]:
+    """Return the settings of an apply job: `extra`'s own, and beneath them what the job needs.
+
+    Driver and executors run in UTC, because a JVM elsewhere shifts Db2's zoneless timestamps. `log4j` is a file that
+    the driver can read; it gives way to one that `extra` names. `short` lets the driver's JVM compile quickly rather
+    than well, which halves the CPU time of a tick that is mostly start (see is_short). JVM options and SQL extensions
+    of `extra` are kept.
+
+    :raises ConfigurationError: `extra` asks for another time zone.
+    """
+    given = dict(extra or {})
+    if given.get(SESSION_ZONE, "UTC") != "UTC":
+        raise ConfigurationError(f"{SESSION_ZONE} is {given[SESSION_ZONE]!r}", "Leave it out: timestamps need UTC.")
+    conf = {**DEFAULTS, **given, SESSION_ZONE: "UTC"}
+    conf[EXTENSIONS] = _joined(given.get(EXTENSIONS, ""), DELTA_EXTENSION)
+    driver, executor = JVM_OPTIONS
+    given_driver = given.get(driver, "")
+    logging = f"{LOG4J_OPTION}{log4j}" if log4j and LOG4J_OPTION not in given_driver else ""
+    # Of two contradicting options the JVM takes the later.
+    conf[driver] = _spaced(FAST_START if short else "", given_driver, UTC, logging)
+    conf[executor] = _spaced(given.get(executor, ""), UTC)
+    if jars:
+        conf["spark.jars"] = _joined(given.get("spark.jars", ""), *map(str, jars))
+    if packages:
+        conf["spark.jars.packages"] = _joined(given.get("spark.jars.packages", ""), *packages)
+    return conf
+
+
+def is_short(spec: JobSpec) -> bool:
+    """Return whether a job is over before a well-compiled JVM would pay: few changes, and no snapshot to take."""
+    fresh = any(task.believed is None and task.snapshot for task in spec.tables)
+    return not fresh and sum(task.rows for task in spec.tables) <= SHORT_ROWS
+
+
+def application_args(spec: str | Path) -> list[str]:
+    """Return the entry script's arguments; `spec` is a path, or a name that came with --files."""
+    return ["--spec", str(spec)]
+
+
+def submit_argv(binary: str | Path, submission: Submission) -> list[str]:
+    """Return the command line of `submission`."""
+    argv = [str(binary), "--name", submission.name]
+    if submission.master:
+        argv += ["--master", submission.master]
+    for name, value in sorted(submission.conf.items()):
+        argv += ["--conf", f"{name}={value}"]
+    if submission.py_files:
+        argv += ["--py-files", ",".join(submission.py_files)]
+    return [*argv, submission.application, *submission.args]
+
+
+def _spaced(*options: str) -> str:
+    return " ".join(filter(None, options))
+
+
+def _joined(*lists: str) -> str:
+    items = (item.strip() for text in lists for item in text.split(","))
+    return ",".join(dict.fromkeys(filter(None, items)))

@@ -1,0 +1,58 @@
+"""The end of a tick, the same for Airflow and the command line: what Delta proved becomes the offsets."""
+
+from __future__ import annotations
+
+from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
+from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.errors import OffsetError, TickFailedError
+
+
+def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
+    """Move the offsets of all tables to where Delta proved them, and return those that moved.
+
+    A failed table's offset follows too when an earlier crash had left it behind. Doing it again moves nothing.
+
+    :raises OffsetError: some tables' stored offsets lie beyond what this tick applied, or cannot be read or kept;
+        all others have moved.
+    """
+    moved: list[Offset] = []
+    problems: list[OffsetError] = []
+    for table in result.tables:
+        try:
+            offset = _step(table, offsets)
+        except OffsetError as error:
+            if table.status != "failed":
+                problems.append(error)
+            continue
+        if offset is not None:
+            moved.append(offset)
+    if problems:
+        raise OffsetError("; ".join(error.problem for error in problems), problems[0].remedy) from problems[0]
+    return moved
+
+
+def raise_for_failures(result: JobResult) -> None:
+    """Say that a tick failed when a table of it did; called last, after everything that succeeded is kept.
+
+    :raises TickFailedError: with each failed table's name and error.
+    """
+    if not result.failed:
+        return
+    listed = "\n".join(f"  {table.table}: {table.error}" for table in result.failed)
+    raise TickFailedError(
+        f"{len(result.failed)} of {len(result.tables)} tables failed:\n{listed}\n",
+        "The other tables are committed; the next tick takes these up where they stand.",
+    )
+
+
+def _step(table: TableResult, offsets: OffsetStore) -> Offset | None:
+    if table.lsn is None or table.batch is None:
+        return None
+    old = offsets.get(table.table)
+    unmoved = old is not None and old.lsn == table.lsn
+    if old is not None and unmoved and old.capture == table.capture:
+        return None
+    commit_ts_ms = table.commit_ts_ms if table.commit_ts_ms is not None else (old.commit_ts_ms if old else None)
+    new = Offset(table.table, table.lsn, table.batch, commit_ts_ms, table.capture)
+    offsets.put(new)
+    return None if unmoved else new

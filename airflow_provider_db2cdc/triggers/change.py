@@ -1,0 +1,170 @@
+"""Waiting for the source without holding a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
+from airflow.sdk import Connection
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_provider_db2cdc.cdc.capture import Fence
+from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.hooks.db2cdc import missing_connection, read_address
+from airflow_provider_db2cdc.source.failure import UnreachableError
+
+if TYPE_CHECKING:
+    from airflow_provider_db2cdc.source.connection import Source
+
+log = logging.getLogger(__name__)
+
+RUN_ID = "sensor"
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """What is waited for: work for a tick of the pipeline, or that capture has passed a time."""
+
+    config: PipelineConfig
+    upto_time: datetime | None = None
+
+    def look(self, source: Source, offsets: OffsetStore) -> str | None:
+        """Return what has come, None while it has not.
+
+        :raises Db2CdcError: what plan_tick raises, capture's standing still too.
+        """
+        from airflow_provider_db2cdc.source.catalog import read_fence
+        from airflow_provider_db2cdc.source.plan import check_moving, plan_tick
+
+        if self.upto_time is not None:
+            fence = read_fence(source, self.config.asn_schema)
+            if passed(fence, self.upto_time, datetime.now(UTC)):
+                return f"capture has passed {self.upto_time}: it stands at {fence.synchtime} (the source's local time)"
+            check_moving(fence, self.config)
+            return None
+        spec = plan_tick(source, self.config, offsets, RUN_ID, time.time_ns() // 1_000_000)
+        if spec is None:
+            return None
+        return f"{sum(task.rows for task in spec.tables)} changes are waiting up to {spec.fence.lsn}"
+
+
+def passed(fence: Fence, upto: datetime, now: datetime) -> bool:
+    """Return whether all commits up to a time are captured.
+
+    A time with a zone is compared with the worker's clock less the age of capture's position; one without is the
+    source's local time.
+    """
+    if upto.tzinfo is None:
+        return datetime.fromisoformat(fence.synchtime) >= upto
+    return now - timedelta(seconds=fence.age_s) >= upto
+
+
+class SeenOffsets:
+    """Offsets as a first look found them; an OffsetStore that asks another one once a table and never writes."""
+
+    def __init__(self, store: OffsetStore | None = None, seen: Mapping[str, str | None] | None = None) -> None:
+        self._store = store
+        self._seen = dict(seen or {})
+
+    @property
+    def seen(self) -> Mapping[str, str | None]:
+        """The documents by table, as a trigger can be told them."""
+        return dict(self._seen)
+
+    def get(self, table: TableId) -> Offset | None:
+        """Return the table's offset as it was first seen."""
+        if str(table) not in self._seen:
+            offset = self._store.get(table) if self._store else None
+            self._seen[str(table)] = offset.to_json() if offset else None
+        text = self._seen[str(table)]
+        return Offset.from_json(text, f"the sensor's memory of {table}") if text else None
+
+    def put(self, offset: Offset) -> None:
+        """Refuse: waiting moves nothing."""
+        raise NotImplementedError(f"{offset.table}: a sensor moves no offset")
+
+
+class Db2CdcChangeTrigger(BaseTrigger):
+    """Look at the source every `poll_s` seconds, over one connection, in a thread of its own.
+
+    The event is {"status": "come" | "timeout" | "failed", "message": ..., "error": the error's class}. A source out of
+    reach is waited for like a change; every other error ends the wait.
+
+    :param db2_conn_id: A connection of the IBM Db2 provider.
+    :param config: The pipeline's configuration as `PipelineConfig.model_dump(mode="json")` gives it.
+    :param offsets: The offsets' documents by table, as the sensor saw them.
+    :param upto_time: ISO text of a time that capture is to pass; None waits for changes.
+    :param deadline: Seconds since the epoch after which the wait is over.
+    """
+
+    def __init__(
+        self,
+        db2_conn_id: str,
+        config: dict[str, Any],
+        offsets: dict[str, str | None],
+        upto_time: str | None,
+        poll_s: float,
+        deadline: float,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.db2_conn_id = db2_conn_id
+        self.config = config
+        self.offsets = offsets
+        self.upto_time = upto_time
+        self.poll_s = poll_s
+        self.deadline = deadline
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return class and arguments, none of them secret."""
+        names = ("db2_conn_id", "config", "offsets", "upto_time", "poll_s", "deadline")
+        kind = type(self)
+        return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait, and yield the one event."""
+        try:
+            source = await self._source()
+            try:
+                yield _event(await self._wait(source))
+            finally:
+                await asyncio.to_thread(source.close)
+        except Db2CdcError as error:
+            yield _event({"status": "failed", "message": str(error), "error": type(error).__name__})
+
+    async def _source(self) -> Source:
+        from airflow_provider_db2cdc.source.connection import Source
+
+        try:
+            connection = await Connection.async_get(self.db2_conn_id)
+        except AirflowNotFoundException as error:
+            raise missing_connection(self.db2_conn_id) from error
+        return Source(read_address(connection))
+
+    async def _wait(self, source: Source) -> dict[str, str]:
+        upto = datetime.fromisoformat(self.upto_time) if self.upto_time else None
+        awaited = Awaited(PipelineConfig.model_validate(self.config), upto)
+        offsets = SeenOffsets(seen=self.offsets)
+        last = "it has not come"
+        while True:
+            try:
+                if found := await asyncio.to_thread(awaited.look, source, offsets):
+                    return {"status": "come", "message": found}
+            except UnreachableError as error:
+                last = str(error)
+                log.warning("not yet: %s", last)
+            if time.time() + self.poll_s > self.deadline:
+                return {"status": "timeout", "message": last}
+            await asyncio.sleep(self.poll_s)
+
+
+def _event(payload: dict[str, str]) -> TriggerEvent:
+    return TriggerEvent(payload)  # type: ignore[no-untyped-call]

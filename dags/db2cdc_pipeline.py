@@ -1,0 +1,42 @@
+"""A pipeline from a configuration file: name it in DB2CDC_CONFIG, and this DAG runs it.
+
+The file is the one that the command line takes (`db2cdc tick --config ...`). Db2 and Spark are reached by Airflow's own
+connections, so its `database` and `spark.master` are not used here; its other `spark` settings are.
+
+- DB2CDC_CONFIG: path of the YAML or JSON file; without it there is no DAG.
+- DB2CDC_DAG_ID: the DAG's id, by default `db2cdc_<pipeline>`.
+- DB2CDC_SCHEDULE: a cron expression or preset, by default every ten minutes; `none` for manual runs only.
+- DB2CDC_DB2_CONN_ID, DB2CDC_SPARK_CONN_ID: the connections, by default `db2_default` and `spark_default`.
+
+The DAG processor and the workers need all of them, and the file.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG
+
+from airflow_provider_db2cdc import Db2CdcTaskGroup
+from airflow_provider_db2cdc.config import load_config
+
+if path := os.environ.get("DB2CDC_CONFIG"):
+    config = load_config(path)
+    schedule = os.environ.get("DB2CDC_SCHEDULE", "*/10 * * * *")
+
+    with DAG(
+        dag_id=os.environ.get("DB2CDC_DAG_ID", f"db2cdc_{config.pipeline}"),
+        schedule=None if schedule == "none" else schedule,
+        start_date=datetime(2025, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        tags=["db2cdc"],
+        doc_md=__doc__,
+    ):
+        Db2CdcTaskGroup(
+            group_id="tick",
+            config=config,
+            db2_conn_id=os.environ.get("DB2CDC_DB2_CONN_ID", "db2_default"),
+            spark_conn_id=os.environ.get("DB2CDC_SPARK_CONN_ID", "spark_default"),
+        )

@@ -1,0 +1,40 @@
+"""Entry script of one tick for spark-submit: reads the JobSpec, runs it, prints the JobResult on one marked line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from airflow_provider_db2cdc.cdc.job import RESULT_MARK, JobSpec
+from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.spark.jobs import run
+
+
+def read_spec(name: str) -> JobSpec:
+    """Return the spec in the file of that path, or of that name among those that came with --files."""
+    path = Path(name)
+    if not path.is_file():
+        from pyspark import SparkContext, SparkFiles
+
+        SparkContext.getOrCreate()
+        path = Path(SparkFiles.get(name))
+    return JobSpec.from_json(path.read_text(encoding="utf-8"))
+
+
+def main() -> int:
+    """Run the spec; the exit code is 1 when a table failed, and the result is printed all the same."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="path of the JobSpec, or its name among Spark's files")
+    try:
+        result = run(read_spec(parser.parse_args().spec))
+    except Db2CdcError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 1
+    sys.stdout.write(f"{RESULT_MARK}{result.to_json()}\n")
+    sys.stdout.flush()
+    return 1 if result.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+# ruff: noqa: T201
+"""A stand-in for spark-submit: reads the JobSpec as the real job does, touches no data, and prints a JobResult.
+
+Beside itself it leaves `call.json` (its arguments and environment, the spec) for the test to look at. What it does
+otherwise is told by the environment: FAKE_FAIL (names of tables that fail), FAKE_DEATH (a last line, without a
+result), FAKE_SLEEP_S (how long it takes).
+"""
+
+import json
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+
+
+def outcome(task, failing):
+    table = task["schema"]["table"]
+    line = {"table": table, "lsn": task["believed"], "batch": 1 if task["believed"] else None, "duration_s": 0.1}
+    if table["name"] in failing:
+        return {**line, "status": "failed", "error": "the target cannot be written. Grant write access to it."}
+    applied = {"lsn": task["upto"], "batch": 1, "after": task["believed"], "creates": task["rows"], "reads": 2}
+    return {**line, **applied, "status": "applied", "rows": 2, "commit_ts_ms": 1_700_000_000_000}
+
+
+def main():
+    path = Path(sys.argv[sys.argv.index("--spec") + 1])
+    spec = json.loads(path.read_text())
+    mode = stat.S_IMODE(path.parent.stat().st_mode)
+    call = {"argv": sys.argv[1:], "env": dict(os.environ), "spec": spec, "spec_folder_mode": mode}
+    Path(__file__).with_name("call.json").write_text(json.dumps(call))
+    time.sleep(float(os.environ.get("FAKE_SLEEP_S", "0")))
+    print("26/01/02 03:04:05 INFO SparkContext: Running Spark version 4.2.0")
+    print("03:04:05 WARN TaskSetManager: something to know")
+    print("DB2CDC table=S.T began", flush=True)
+    if death := os.environ.get("FAKE_DEATH"):
+        sys.exit(death)
+    failing = os.environ.get("FAKE_FAIL", "").split()
+    tables = [outcome(task, failing) for task in spec["tables"]]
+    result = {"pipeline": spec["pipeline"], "run_id": spec["run_id"], "version": 1, "tables": tables}
+    print("DB2CDC_RESULT " + json.dumps(result))
+    return 1 if any(table["status"] == "failed" for table in tables) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

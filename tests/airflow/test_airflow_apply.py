@@ -1,0 +1,183 @@
+import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from job_samples import job_spec
+
+from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
+
+PASSWORD = "s3cret-'}"
+
+
+def task(connect, fake_spark, spec=None, **arguments):
+    connect(password=PASSWORD)
+    usual = {"spark_conn_id": "spark_test", "spark_binary": str(fake_spark.binary), "jars": ""}
+    text = (spec or job_spec("ORDERS", "ITEMS")).to_json()
+    return Db2CdcApplyOperator(task_id="apply", spec=text, db2_conn_id="db2_test", **{**usual, **arguments})
+
+
+@pytest.fixture
+def apply(connect, fake_spark):
+    """Run the apply task on a spec and return its result; what spark-submit was told is in fake_spark.call()."""
+
+    def run(spec=None, **arguments):
+        return JobResult.from_json(task(connect, fake_spark, spec, **arguments).execute({}))
+
+    return run
+
+
+def options(call, name):
+    argv = call["argv"]
+    return [argv[place + 1] for place, word in enumerate(argv) if word == name]
+
+
+def conf(call):
+    return dict(each.split("=", 1) for each in options(call, "--conf"))
+
+
+def test_job_gets_the_spec_and_its_result_comes_back(apply, fake_spark):
+    spec = job_spec("ORDERS", "ITEMS")
+    result = apply(spec)
+    assert [(str(table.table), table.status) for table in result.tables] == [
+        ("SALES.ORDERS", "applied"),
+        ("SALES.ITEMS", "applied"),
+    ]
+    assert fake_spark.call()["spec"] == json.loads(spec.to_json())
+
+
+def test_login_reaches_the_job_in_its_environment_and_nowhere_else(apply, fake_spark, capfd):
+    apply()
+    call = fake_spark.call()
+    assert (call["env"]["DB2CDC_USER"], call["env"]["DB2CDC_PASSWORD"]) == ("ann", PASSWORD)
+    assert PASSWORD not in " ".join(call["argv"])
+    assert PASSWORD not in json.dumps(call["spec"])
+    shown = capfd.readouterr()
+    assert PASSWORD not in shown.out + shown.err
+
+
+def test_login_is_not_put_on_the_command_line_of_a_cluster_either(apply, fake_spark, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    apply(env_vars={"MINE": "1"})
+    call = fake_spark.call()
+    assert call["env"]["DB2CDC_PASSWORD"] == PASSWORD
+    assert PASSWORD not in " ".join(call["argv"])
+    assert options(call, "--master") == ["yarn"]
+
+
+def test_spec_is_in_a_folder_that_nobody_else_can_read_and_is_gone_afterwards(apply, fake_spark):
+    apply()
+    call = fake_spark.call()
+    assert call["spec_folder_mode"] == 0o700
+    assert not Path(call["argv"][-1]).parent.exists()
+
+
+def test_log_has_progress_and_warnings_but_neither_noise_nor_the_result(apply, capfd):
+    apply()
+    out = capfd.readouterr().out
+    assert "DB2CDC table=S.T began" in out
+    assert "WARN TaskSetManager" in out
+    assert "INFO SparkContext" not in out
+    assert "DB2CDC_RESULT" not in out
+
+
+def test_job_is_told_script_bundle_and_settings_beneath_the_users_own(apply, fake_spark):
+    apply(conf={"spark.ui.enabled": "true", "spark.sql.shuffle.partitions": 4}, py_files="/mine.zip")
+    call = fake_spark.call()
+    settings = conf(call)
+    assert settings["spark.ui.enabled"] == "true"
+    assert settings["spark.sql.shuffle.partitions"] == "4"
+    assert settings["spark.sql.session.timeZone"] == "UTC"
+    assert "DeltaSparkSessionExtension" in settings["spark.sql.extensions"]
+    mine, bundle = options(call, "--py-files")[0].split(",")
+    assert mine == "/mine.zip"
+    assert Path(bundle).is_file()
+    script, spec = call["argv"][-3], call["argv"][-2]
+    assert (Path(script).name, spec) == ("apply.py", "--spec")
+
+
+def test_python_of_the_job_is_this_one_unless_told_otherwise(apply, fake_spark):
+    apply()
+    assert fake_spark.call()["env"]["PYSPARK_PYTHON"] == sys.executable
+    apply(env_vars={"PYSPARK_PYTHON": "/other/python"})
+    assert fake_spark.call()["env"]["PYSPARK_PYTHON"] == "/other/python"
+
+
+def test_spark_of_spark_home_is_taken_when_one_is_set(apply, fake_spark):
+    home = fake_spark.binary.parent / "home"
+    (home / "bin").mkdir(parents=True)
+    there = type(fake_spark)(home / "bin")
+    apply(spark_binary=None, env_vars={"SPARK_HOME": str(home)})
+    assert there.call()["env"]["SPARK_HOME"] == str(home)
+
+
+def test_jars_of_a_folder_are_named_in_full(apply, fake_spark, tmp_path):
+    (tmp_path / "delta.jar").touch()
+    apply(jars=None, jars_folder=str(tmp_path))
+    assert conf(fake_spark.call())["spark.jars"] == str(tmp_path / "delta.jar")
+
+
+def test_users_own_packages_keep_ours_away(apply, fake_spark):
+    apply(jars=None, packages="io.example:mine:1")
+    call = fake_spark.call()
+    assert options(call, "--packages") == ["io.example:mine:1"]
+    assert not {"spark.jars", "spark.jars.packages"} & set(conf(call))
+
+
+def test_failed_table_is_told_and_the_result_still_returned(apply, monkeypatch, capfd):
+    monkeypatch.setenv("FAKE_FAIL", "ITEMS")
+    result = apply()
+    assert [str(table.table) for table in result.failed] == ["SALES.ITEMS"]
+    out = capfd.readouterr().out
+    assert "table=SALES.ITEMS failed" in out
+    assert "table=SALES.ORDERS applied +3 ~0 -0 r2" in out
+
+
+def test_job_without_a_result_fails_with_its_last_lines_and_may_be_retried(apply, monkeypatch):
+    monkeypatch.setenv("FAKE_DEATH", "java.lang.OutOfMemoryError: heap")
+    with pytest.raises(AirflowException, match=r"exit code 1 and without a result(?s:.*)OutOfMemoryError") as failed:
+        apply()
+    assert not isinstance(failed.value, AirflowFailException)
+    assert "INFO" not in str(failed.value)
+
+
+def test_error_of_the_job_that_lasts_is_not_retried(apply, monkeypatch):
+    monkeypatch.setenv("FAKE_DEATH", "TargetError: /lake belongs to the pipeline other. Choose another target.")
+    with pytest.raises(AirflowFailException, match="belongs to the pipeline other"):
+        apply()
+
+
+def test_missing_spark_connection_is_an_error_before_anything_runs(apply, fake_spark):
+    with pytest.raises(AirflowFailException, match=r"no connection 'spark_nowhere'\. Create it"):
+        apply(spark_conn_id="spark_nowhere")
+    assert not fake_spark.called
+
+
+def test_cluster_mode_is_refused_because_the_result_could_not_come_back(apply, fake_spark):
+    with pytest.raises(AirflowFailException, match="deploy mode cluster"):
+        apply(deploy_mode="cluster")
+    assert not fake_spark.called
+
+
+def test_missing_plan_is_named(connect, fake_spark):
+    operator = Db2CdcApplyOperator(task_id="apply", spec="None", spark_conn_id="spark_test")
+    with pytest.raises(AirflowFailException, match="no plan to apply"):
+        operator.execute({})
+
+
+def test_killing_the_task_ends_spark_submit(connect, fake_spark, monkeypatch):
+    monkeypatch.setenv("FAKE_SLEEP_S", "60")
+    operator = task(connect, fake_spark)
+    started = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(operator.execute, {})
+        while not fake_spark.called and time.monotonic() < started + 10:
+            time.sleep(0.02)
+        operator.on_kill()
+        with pytest.raises(AirflowException, match="without a result"):
+            running.result(timeout=10)
+    assert time.monotonic() < started + 20

@@ -1,0 +1,104 @@
+import pytest
+from airflow.sdk import Variable
+from job_samples import job_result, lsn, table_result
+
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.operators.asset import table_asset
+from airflow_provider_db2cdc.operators.summary import describe_table
+
+pytestmark = pytest.mark.airflow
+
+DAG = """
+from airflow.sdk import DAG
+from airflow_provider_db2cdc import Db2CdcCommitOperator, table_asset
+from airflow_provider_db2cdc.operators.asset import pipeline_alias
+
+with DAG("{dag_id}"):
+    Db2CdcCommitOperator(
+        task_id="commit",
+        result={result!r},
+        fail_for_tables={fail},
+        outlets=[pipeline_alias("{dag_id}"), table_asset("{dag_id}", "SALES.DECLARED")],
+    )
+"""
+
+
+@pytest.fixture
+def commit(run_dag, inside):
+    """Run the commit task on these results; return the run's state, the offsets and the asset events."""
+
+    def run(dag_id, *tables, fail=True):
+        result = job_result(*tables, pipeline=dag_id).to_json()
+        state, _ = run_dag(dag_id, DAG.format(dag_id=dag_id, result=result, fail=fail))
+        names = [table.table.name for table in tables]
+        texts = inside(lambda: {name: Variable.get(f"db2cdc.{dag_id}.SALES.{name}", default=None) for name in names})
+        offsets = {name: Offset.from_json(text, name).lsn for name, text in texts.items() if text}
+        return state, offsets, events(dag_id)
+
+    return run
+
+
+def events(dag_id):
+    """Return the asset events of a DAG: its extra by URI."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.query(AssetEvent).filter(AssetEvent.source_dag_id == dag_id).all()
+        return {event.asset.uri: event.extra for event in found}
+
+
+def test_offsets_move_and_each_changed_table_has_an_event(commit):
+    changed = table_result("ORDERS", creates=2, updates=1, upto=9)
+    quiet = table_result("QUIET", upto=9)
+    state, offsets, seen = commit("commit_moves", changed, quiet)
+    assert state == "success"
+    assert offsets == {"ORDERS": lsn(9), "QUIET": lsn(9)}
+    extra = {"from_lsn": str(lsn(1)), "to_lsn": str(lsn(9)), "rows": 3, "commit_ts_ms": 1_700_000_000_000}
+    assert seen["db2cdc://commit_moves/SALES/ORDERS"] == extra
+    assert "db2cdc://commit_moves/SALES/QUIET" not in seen
+
+
+def test_declared_outlet_of_a_table_gets_the_extra(commit):
+    _, _, seen = commit("commit_declared", table_result("DECLARED", deletes=4))
+    assert seen["db2cdc://commit_declared/SALES/DECLARED"]["rows"] == 4
+
+
+def test_failed_table_fails_the_task_after_the_others_offsets_are_kept(commit):
+    failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
+    state, offsets, seen = commit("commit_fails", table_result("ORDERS", creates=1), failed)
+    assert state == "failed"
+    assert offsets == {"ORDERS": lsn(9)}
+    assert seen == {}, "Airflow emits the events of failed tasks: the outcome task is no longer needed"
+
+
+def test_failed_table_does_not_take_the_events_of_the_others_along_when_another_task_reports_it(commit):
+    failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
+    state, _, seen = commit("commit_reports", table_result("ORDERS", creates=1), failed, fail=False)
+    assert state == "success"
+    assert "db2cdc://commit_reports/SALES/ORDERS" in seen
+
+
+def test_asset_of_a_table_is_the_same_for_who_writes_and_who_schedules():
+    name = 'A.b#1 "x"'
+    asset = table_asset("p", table_result(name).table)
+    assert asset == table_asset("p", f"SALES.{name}")
+    assert asset.uri == "db2cdc://p/SALES/A.b%231%20%22x%22"
+
+
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        (
+            table_result("T", creates=1, updates=2, deletes=3, reads=4, rows=5),
+            f"table=SALES.T applied +1 ~2 -3 r4 rows=5 lsn={lsn(9)} lag=1.5s",
+        ),
+        (
+            table_result("T", "failed", lsn=None, commit_ts_ms=None, error="no disk"),
+            "table=SALES.T failed +0 ~0 -0 r0 lsn=none error: no disk",
+        ),
+    ],
+    ids=["applied", "failed"],
+)
+def test_summary_tells_counts_position_and_lag(table, line):
+    assert describe_table(table, 1_700_000_001_500) == line

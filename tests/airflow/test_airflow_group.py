@@ -1,0 +1,146 @@
+import json
+from datetime import timedelta
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
+from airflow_provider_db2cdc.operators.task_group import Db2CdcTaskGroup
+
+pytestmark = pytest.mark.airflow
+
+
+def group(dag_arguments=None, **arguments):
+    with DAG("d", **(dag_arguments or {})) as dag:
+        Db2CdcTaskGroup("sales", **{"target": "/lake/sales", **arguments})
+    return {task.task_id: task for task in dag.tasks}
+
+
+def test_tasks_follow_one_another_and_one_run_at_a_time_does_each():
+    tasks = group()
+    assert list(tasks) == ["sales.plan", "sales.apply", "sales.commit", "sales.outcome"]
+    assert tasks["sales.apply"].upstream_task_ids == {"sales.plan"}
+    assert tasks["sales.commit"].upstream_task_ids == {"sales.apply"}
+    assert "sales.commit" in tasks["sales.outcome"].upstream_task_ids
+    assert {task.max_active_tis_per_dag for task in tasks.values()} == {1}
+
+
+def test_pipeline_is_named_after_the_group_unless_told_otherwise():
+    assert group()["sales.plan"].config["pipeline"] == "sales"
+    assert group(pipeline="other")["sales.plan"].config["pipeline"] == "other"
+    assert group(name="other")["sales.plan"].config == {"name": "other", "target": "/lake/sales"}
+
+
+def test_debeziums_own_names_are_taken():
+    assert group(**{"table.include.list": "A.B"})["sales.plan"].config["table.include.list"] == "A.B"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"tabel_include_list": "x"}, "tabel_include_list is not a property"),
+        ({"target": "not a path"}, "neither a path nor a catalog"),
+        ({"config": PipelineConfig(pipeline="p", target="/t")}, "config and target are both given"),
+        ({"max_rows_per_batch": 0}, "max.rows.per.batch"),
+    ],
+)
+def test_wrong_property_breaks_the_dag_while_it_is_parsed(arguments, problem):
+    with pytest.raises(ConfigurationError, match=problem):
+        group(**arguments)
+
+
+def test_template_is_checked_when_it_has_a_value():
+    tasks = group(target="{{ var.value.lake }}", max_rows_per_batch="{{ params.rows }}")
+    assert tasks["sales.plan"].config["max_rows_per_batch"] == "{{ params.rows }}"
+
+
+def test_address_and_password_of_a_pasted_connector_are_left_to_the_connection():
+    tasks = group(**{"database.hostname": "h", "database.password": "s3cret", "database.server.name": "srv"})
+    assert tasks["sales.plan"].config == {"target": "/lake/sales", "database.server.name": "srv", "pipeline": "sales"}
+
+
+def test_retries_give_way_to_the_dags_and_the_groups():
+    assert (group()["sales.plan"].retries, group()["sales.plan"].retry_delay) == (2, timedelta(seconds=30))
+    assert group({"default_args": {"retries": 5}})["sales.apply"].retries == 5
+    assert group({"default_args": {"retries": 5}}, default_args={"retries": 0})["sales.apply"].retries == 0
+
+
+def test_spark_settings_of_the_configuration_give_way_to_the_groups():
+    config = PipelineConfig.from_properties(
+        {"pipeline": "p", "target": "/t", "spark.conf": {"a": "1"}, "spark.packages": "x:y:1", "spark.binary": "/s"}
+    )
+    with DAG("d") as dag:
+        Db2CdcTaskGroup("g", config=config, spark_submit={"spark_binary": "/mine", "driver_memory": "1g"})
+    apply = dag.get_task("g.apply")
+    assert (apply.conf, apply.packages, apply._spark_binary, apply._driver_memory) == (
+        {"a": "1"},
+        "x:y:1",
+        "/mine",
+        "1g",
+    )
+
+
+DAG_FILE = """
+from airflow.sdk import DAG
+from airflow_provider_db2cdc import Db2CdcTaskGroup
+
+with DAG("{dag_id}"):
+    Db2CdcTaskGroup(
+        "tick",
+        pipeline="{dag_id}",
+        db2_conn_id="db2_sandbox",
+        spark_conn_id="spark_test",
+        target="/nowhere/{dag_id}",
+        table_include_list=[r"{schema}\\..*"],
+        default_args={{"retries": 0}},
+        spark_submit={{"spark_binary": {binary!r}, "jars": ""}},
+    )
+"""
+
+
+@pytest.mark.sandbox
+def test_ticks_from_the_first_snapshot_over_a_failing_table_to_idleness(
+    captured, run_dag, inside, fake_spark, monkeypatch
+):
+    """Plan and commit are real, Db2 is the sandbox, Spark is a script that says it has applied what it was told."""
+    dag_id = "ticks"
+    orders, items = captured.table("ORDERS"), captured.table("ITEMS")
+    text = DAG_FILE.format(dag_id=dag_id, schema=captured.schema, binary=str(fake_spark.binary))
+
+    def tick():
+        state, tasks = run_dag(dag_id, text)
+        return state, {task.split(".")[1]: state for task, state in tasks.items()}
+
+    def offset(table) -> Offset | None:
+        return inside(lambda: VariableOffsetStore(dag_id).get(table))
+
+    state, tasks = tick()
+    assert (state, set(tasks.values())) == ("success", {"success"})
+    first = offset(orders)
+    assert first is not None
+    assert first.lsn == offset(items).lsn
+
+    state, tasks = tick()
+    assert state == "success"
+    assert tasks == {"plan": "skipped", "apply": "skipped", "commit": "skipped", "outcome": "skipped"}
+
+    captured.insert(orders)
+    captured.insert(items)
+    monkeypatch.setenv("FAKE_FAIL", "ITEMS")
+    state, tasks = tick()
+    assert state == "failed"
+    assert tasks == {"plan": "success", "apply": "success", "commit": "success", "outcome": "failed"}
+    assert first.lsn < offset(orders).lsn
+    assert offset(items).lsn == first.lsn
+    call = fake_spark.call()
+    assert call["env"]["DB2CDC_PASSWORD"] == captured.password
+    assert call["spec"]["run_id"].startswith(f"{dag_id}/manual__")
+    assert json.dumps(call["spec"]).find(captured.password) < 0
+
+    monkeypatch.delenv("FAKE_FAIL")
+    state, _ = tick()
+    assert state == "success"
+    assert offset(items).lsn == offset(orders).lsn

@@ -1,0 +1,97 @@
+import pytest
+
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
+
+
+def address(connect, **fields):
+    return Db2CdcHook(connect(**fields)).address()
+
+
+def test_connection_of_the_official_provider_becomes_an_address(connect):
+    found = address(connect, port=50001, password="pw")
+    assert (found.host, found.port, found.database, found.user, found.password) == (
+        "db2.example",
+        50001,
+        "SALES",
+        "ann",
+        "pw",
+    )
+    assert "PWD=pw;" in found.dsn()
+    assert found.jdbc_url() == "jdbc:db2://db2.example:50001/SALES"
+
+
+@pytest.mark.parametrize("password", ["a=b", "it's", "{x}", "}{y", 'q"q', "ä€", "p%40", "a b"])
+def test_password_arrives_as_it_is(connect, password):
+    found = address(connect, password=password)
+    assert found.password == password
+    assert f"PWD={password};" in found.dsn()
+    assert password not in found.jdbc_url()
+    assert password not in repr(found)
+
+
+def test_semicolon_in_the_password_is_refused_and_injects_nothing(connect):
+    found = address(connect, password="p;SECURITY=SSL")
+    with pytest.raises(ConfigurationError, match="the password holds ';'") as refused:
+        found.dsn()
+    assert "SECURITY=SSL" not in str(refused.value)
+
+
+def test_tls_of_the_connection_goes_for_both_drivers(connect):
+    found = address(connect, extra={"SECURITY": "SSL", "SSLServerCertificate": "/etc/db2.crt"})
+    assert "Security=SSL;SSLServerCertificate=/etc/db2.crt;" in found.dsn()
+    assert found.jdbc_url().endswith(":sslConnection=true;sslCertLocation=/etc/db2.crt;")
+
+
+def test_certificate_may_lie_elsewhere_on_sparks_machines(connect):
+    extra = {"SECURITY": "SSL", "SSLServerCertificate": "/etc/db2.crt", "sslCertLocation": "/spark/db2.crt"}
+    found = address(connect, extra=extra)
+    assert "SSLServerCertificate=/etc/db2.crt;" in found.dsn()
+    assert "sslCertLocation=/spark/db2.crt;" in found.jdbc_url()
+
+
+def test_tls_without_a_certificate_is_tls(connect):
+    found = address(connect, extra={"security": "ssl", "SSLServerCertificate": ""})
+    assert "Security=SSL;" in found.dsn()
+    assert "sslConnection=true;" in found.jdbc_url()
+
+
+@pytest.mark.parametrize(
+    ("extra", "problem"),
+    [({"SSLServerCertificate": "/etc/db2.crt"}, "without SECURITY"), ({"SECURITY": "TLS"}, "SECURITY is 'TLS'")],
+)
+def test_half_a_tls_setting_never_means_plain_text(connect, extra, problem):
+    with pytest.raises(ConfigurationError, match=f"'db2_test': .*{problem}"):
+        address(connect, extra=extra)
+
+
+def test_extras_are_taken_by_name_and_go_where_they_belong(connect):
+    found = address(
+        connect, extra={"CurrentSchema": "ANN", "CONNECTTIMEOUT": 7, "ArrayInputChain": 0, "LockTimeout": None}
+    )
+    assert "CurrentSchema=ANN;" in found.dsn()
+    assert "ConnectTimeout=7;" in found.dsn()
+    assert "ArrayInputChain=0;" in found.dsn()
+    assert "LockTimeout" not in found.dsn()
+    assert found.jdbc_url() == "jdbc:db2://db2.example:50000/SALES:currentSchema=ANN;"
+
+
+def test_other_extras_are_left_out_and_named(connect, capsys):
+    found = address(connect, extra={"PWD": "other", "asn_schema": "X", "PROTOCOL": "IPC"})
+    assert "other" not in found.dsn()
+    assert "IPC" not in found.dsn()
+    assert "extras=PROTOCOL, PWD, asn_schema" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [({"conn_type": "postgres"}, "has type 'postgres'"), ({"schema": None}, "database ''")],
+)
+def test_connection_that_cannot_be_meant_is_named(connect, fields, problem):
+    with pytest.raises(ConfigurationError, match=f"'db2_test'.*{problem}"):
+        address(connect, **fields)
+
+
+def test_missing_connection_is_named_with_the_remedy():
+    with pytest.raises(ConfigurationError, match=r"no connection 'nowhere'\. Create it"):
+        Db2CdcHook("nowhere").address()

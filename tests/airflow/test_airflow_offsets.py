@@ -1,0 +1,111 @@
+import json
+
+import pytest
+from airflow.sdk import Variable
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import OffsetError
+from airflow_provider_db2cdc.offsets.variable import MAX_KEY, VariableOffsetStore, variable_key
+
+pytestmark = pytest.mark.airflow
+
+ORDERS = TableId("SALES", "ORDERS")
+
+
+def offset(number, table=ORDERS, batch=1):
+    return Offset(table, Lsn(number.to_bytes(16, "big")), batch, 1_700_000_000_000)
+
+
+def test_plain_name_has_a_readable_key():
+    assert variable_key("sales", ORDERS) == "db2cdc.sales.SALES.ORDERS"
+    assert variable_key("sales", TableId("S$1", "T_2")) == "db2cdc.sales.S$1.T_2"
+
+
+TABLES = [
+    TableId("SALES", "ORDERS"),
+    TableId("SALES", "orders"),
+    TableId("SALES", "Orders"),
+    TableId("SALES.ORDERS", "X"),
+    TableId("SALES", "ORDERS.X"),
+    TableId("SALES", "ORDERS#X"),
+    TableId("SALES", "ORDERS@X"),
+    TableId("SALES", "ORDERS X"),
+    TableId("SALES", "ORDERS-X"),
+    TableId("SALES", "ORDERS%2EX"),
+    TableId("SALES", "ORDÉRS"),
+    TableId("S" * 128, "T" * 128),
+    TableId("S" * 128, "T" * 127 + "U"),
+]
+
+
+def test_tables_never_share_a_key_even_where_case_is_folded():
+    keys = [variable_key("p", table) for table in TABLES]
+    assert len({key.upper() for key in keys}) == len(TABLES)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=str)
+def test_key_survives_the_database_a_url_and_the_environment(table):
+    key = variable_key("p" * 40, table)
+    assert len(key) <= MAX_KEY
+    assert key.isascii()
+    assert not set(key) & set("#%@/? ")
+
+
+def test_offset_is_kept_and_read_back_with_a_description(inside):
+    def steps():
+        store = VariableOffsetStore("kept")
+        before = store.get(ORDERS)
+        store.put(offset(5))
+        store.put(offset(7, batch=2))
+        store.put(offset(7, batch=2))
+        return before, store.get(ORDERS), Variable.get("db2cdc.kept.SALES.ORDERS")
+
+    before, after, text = inside(steps)
+    assert before is None
+    assert after == offset(7, batch=2)
+    assert json.loads(text)["lsn"] == str(offset(7).lsn)
+
+    from airflow.models.variable import Variable as Row
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        row = session.query(Row).filter(Row.key == "db2cdc.kept.SALES.ORDERS").one()
+    assert "SALES.ORDERS" in row.description
+
+
+def test_offset_never_moves_back(inside):
+    def steps():
+        store = VariableOffsetStore("back")
+        store.put(offset(7))
+        with pytest.raises(OffsetError, match="would move back"):
+            store.put(offset(6))
+        return store.get(ORDERS)
+
+    assert inside(steps) == offset(7)
+
+
+def test_environment_that_shadows_the_offset_is_named(inside, monkeypatch):
+    variable = "AIRFLOW_VAR_DB2CDC.SHADOW.SALES.ORDERS"
+    monkeypatch.setenv(variable, offset(3).to_json())
+    with pytest.raises(OffsetError, match=f"the environment's {variable} gives another value.*Remove it there"):
+        inside(lambda: VariableOffsetStore("shadow").put(offset(5)))
+
+
+def test_variable_that_is_no_offset_is_named(inside):
+    def steps():
+        Variable.set("db2cdc.broken.SALES.ORDERS", "{oops")
+        VariableOffsetStore("broken").get(ORDERS)
+
+    with pytest.raises(OffsetError, match=r"Variable db2cdc\.broken\.SALES\.ORDERS cannot be read"):
+        inside(steps)
+
+
+def test_variable_of_another_table_is_refused(inside):
+    def steps():
+        Variable.set("db2cdc.mixed.SALES.ORDERS", offset(5, TableId("SALES", "ITEMS")).to_json())
+        VariableOffsetStore("mixed").get(ORDERS)
+
+    with pytest.raises(OffsetError, match=r"holds the offset of SALES\.ITEMS, not of SALES\.ORDERS"):
+        inside(steps)

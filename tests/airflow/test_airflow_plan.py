@@ -1,0 +1,88 @@
+from types import SimpleNamespace
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import (
+    CaptureStoppedError,
+    ConfigurationError,
+    GapError,
+    OffsetError,
+    RegistrationError,
+    SourceError,
+)
+from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
+from airflow_provider_db2cdc.operators.commit import Db2CdcCommitOperator
+from airflow_provider_db2cdc.operators.failure import fail_at_once
+from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
+from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
+from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
+
+PROPERTIES = {"pipeline": "sales", "target": "{{ var.value.lake }}/sales"}
+
+
+def context(run_type="scheduled"):
+    return {"dag_run": SimpleNamespace(run_type=run_type, dag_id="d", run_id="r")}
+
+
+def test_backfill_is_refused_at_once_with_what_to_do_instead():
+    operator = Db2CdcPlanOperator(task_id="plan", config=PROPERTIES)
+    with pytest.raises(AirflowFailException, match=r"moves no offset and writes nothing.*trigger a plain run"):
+        operator.execute(context("backfill"))
+
+
+def test_wrong_property_is_named_and_not_retried():
+    operator = Db2CdcPlanOperator(task_id="plan", config={"pipeline": "p", "target": "/t", "tabel.include.list": "x"})
+    with pytest.raises(AirflowFailException, match=r"tabel\.include\.list.*did you mean"):
+        operator.execute(context())
+
+
+def test_missing_connection_is_named_and_not_retried():
+    operator = Db2CdcPlanOperator(task_id="plan", config={"pipeline": "p", "target": "/t"}, db2_conn_id="nowhere")
+    with pytest.raises(AirflowFailException, match="no connection 'nowhere'"):
+        operator.execute(context())
+
+
+def test_source_out_of_reach_may_be_retried(connect):
+    connect(host="127.0.0.1", port=1, extra={"ConnectTimeout": 2})
+    operator = Db2CdcPlanOperator(task_id="plan", config={"pipeline": "p", "target": "/t"}, db2_conn_id="db2_test")
+    with pytest.raises(SourceError, match="cannot be reached"):
+        operator.execute(context())
+
+
+@pytest.mark.parametrize("kind", [ConfigurationError, OffsetError, GapError, RegistrationError])
+def test_error_that_lasts_is_not_retried_and_keeps_its_remedy(kind):
+    with pytest.raises(AirflowFailException, match=r"what happened\. What to do\."), fail_at_once():
+        raise kind("what happened", "What to do.")
+
+
+@pytest.mark.parametrize("kind", [SourceError, CaptureStoppedError])
+def test_error_of_a_source_that_may_come_back_is_retried(kind):
+    with pytest.raises(kind), fail_at_once():
+        raise kind("what happened")
+
+
+TASKS = [
+    (Db2CdcPlanOperator, {"config": PROPERTIES, "db2_conn_id": "{{ conn }}"}),
+    (
+        Db2CdcApplyOperator,
+        {"spec": "{{ spec }}", "db2_conn_id": "{{ conn }}", "jars_folder": "{{ jars }}", "conf": {"a": "{{ b }}"}},
+    ),
+    (Db2CdcCommitOperator, {"result": "{{ result }}"}),
+    (Db2CdcOutcomeOperator, {"result": "{{ result }}"}),
+    (Db2CdcChangeSensor, {"config": PROPERTIES, "db2_conn_id": "{{ conn }}", "upto_time": "{{ data_interval_end }}"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "arguments"), TASKS, ids=[kind.__name__ for kind, _ in TASKS])
+def test_init_only_assigns(kind, arguments):
+    task = kind(task_id="t", **arguments)
+    for name, value in arguments.items():
+        assert getattr(task, name) is value
+    assert set(arguments) <= set(kind.template_fields)
+
+
+def test_whole_configuration_is_taken_as_it_is():
+    config = PipelineConfig(pipeline="p", target="/t")
+    assert Db2CdcPlanOperator(task_id="plan", config=config).config is config

@@ -1,0 +1,156 @@
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSensorTimeout
+from job_samples import lsn
+
+from airflow_provider_db2cdc.cdc.capture import Fence
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
+from airflow_provider_db2cdc.triggers.change import Db2CdcChangeTrigger, SeenOffsets, passed
+
+FENCE = Fence(lsn(9), "2026-03-01T11:59:50", "2026-03-01T12:00:00", 10.0)
+NOW = datetime(2026, 3, 1, 17, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("upto", "expected"),
+    [
+        (datetime(2026, 3, 1, 11, 59, 50), True),
+        (datetime(2026, 3, 1, 11, 59, 51), False),
+        (NOW - timedelta(seconds=10), True),
+        (NOW - timedelta(seconds=9), False),
+    ],
+    ids=["source's time", "after it", "zoned", "after it, zoned"],
+)
+def test_time_is_passed_when_capture_stands_behind_it(upto, expected):
+    assert passed(FENCE, upto, NOW) is expected
+
+
+def test_offsets_are_remembered_as_they_were_first_seen():
+    class Store:
+        asked = 0
+
+        def get(self, table):
+            self.asked += 1
+            return Offset(table, lsn(self.asked), 1) if table.name == "A" else None
+
+    store, table = Store(), TableId("S", "A")
+    first = SeenOffsets(store)
+    assert [first.get(table), first.get(table), first.get(TableId("S", "B"))] == [
+        Offset(table, lsn(1), 1),
+        Offset(table, lsn(1), 1),
+        None,
+    ]
+    assert store.asked == 2
+    assert SeenOffsets(seen=first.seen).get(table) == Offset(table, lsn(1), 1)
+
+
+def sensor(**arguments):
+    return Db2CdcChangeSensor(
+        task_id="wait", config={"pipeline": "p", "target": "/t"}, db2_conn_id="db2_test", **arguments
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        ({"status": "timeout", "message": "it has not come"}, AirflowSensorTimeout),
+        ({"status": "failed", "message": "m", "error": "RegistrationError"}, AirflowFailException),
+        ({"status": "failed", "message": "m", "error": "CaptureStoppedError"}, AirflowException),
+    ],
+)
+def test_event_ends_the_wait_as_it_says(event, error):
+    with pytest.raises(error, match=event["message"]) as raised:
+        sensor().resume({}, event)
+    assert type(raised.value) is error
+
+
+def test_change_that_has_come_lets_the_task_go_on():
+    assert sensor().resume({}, {"status": "come", "message": "3 changes"}) is None
+
+
+def trigger(deadline_s=5.0, db2_conn_id="db2_test", **arguments):
+    chosen = PipelineConfig(pipeline="p", target="/t", **arguments.pop("config", {}))
+    config = chosen.model_dump(mode="json", exclude={"database"})
+    usual = {"offsets": {}, "upto_time": None, "poll_s": 0.1, "deadline": time.time() + deadline_s}
+    return Db2CdcChangeTrigger(db2_conn_id, config, **{**usual, **arguments})
+
+
+def event_of(waiting):
+    """Return the trigger's event, after a way through what Airflow stores of it."""
+    name, arguments = waiting.serialize()
+    assert name == "airflow_provider_db2cdc.triggers.change.Db2CdcChangeTrigger"
+
+    async def payloads():
+        return [event.payload async for event in Db2CdcChangeTrigger(**arguments).run()]
+
+    [payload] = asyncio.run(asyncio.wait_for(payloads(), 60))
+    return payload
+
+
+def test_source_out_of_reach_is_waited_for_until_the_time_is_over(connect):
+    connect(host="127.0.0.1", port=1, extra={"ConnectTimeout": 1})
+    event = event_of(trigger(deadline_s=1.0))
+    assert event["status"] == "timeout"
+    assert "127.0.0.1:1/SALES cannot be reached" in event["message"]
+
+
+def test_missing_connection_ends_the_wait():
+    event = event_of(trigger(db2_conn_id="nowhere"))
+    assert (event["status"], event["error"]) == ("failed", "ConfigurationError")
+    assert "no connection 'nowhere'" in event["message"]
+
+
+@pytest.mark.sandbox
+def test_trigger_fires_when_a_change_is_captured(captured):
+    orders = captured.table("ORDERS")
+    settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
+    at_rest = {str(orders): Offset(orders, captured.synchpoint(), 1).to_json()}
+
+    def wait(deadline_s):
+        return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets=at_rest))
+
+    assert wait(0.5) == {"status": "timeout", "message": "it has not come"}
+    captured.insert(orders)
+    event = wait(20)
+    assert event["status"] == "come"
+    assert event["message"].startswith("1 changes are waiting")
+
+
+@pytest.mark.sandbox
+def test_trigger_fires_when_capture_passes_a_time(captured):
+    soon = datetime.now(UTC) + timedelta(seconds=2)
+    event = event_of(trigger(20, "db2_sandbox", upto_time=soon.isoformat()))
+    assert event["status"] == "come"
+    assert datetime.now(UTC) >= soon
+
+
+DEFERRED = """
+from airflow.sdk import DAG
+from airflow_provider_db2cdc import Db2CdcChangeSensor
+
+with DAG("waits"):
+    Db2CdcChangeSensor(
+        task_id="wait",
+        config={{"pipeline": "waits", "target": "/t", "table_include_list": [r"{schema}\\.ORDERS"]}},
+        db2_conn_id="db2_sandbox",
+        deferrable={deferrable},
+        upto_time={upto!r},
+        poke_interval=0.2,
+        timeout=20,
+    )
+"""
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("deferrable", [True, False], ids=["deferred", "poking"])
+def test_sensor_waits_in_a_dag(captured, run_dag, deferrable):
+    soon = datetime.now(UTC) + timedelta(seconds=2)
+    text = DEFERRED.format(schema=captured.schema, deferrable=deferrable, upto=soon.isoformat())
+    assert run_dag("waits", text)[0] == "success"
+    assert datetime.now(UTC) >= soon

@@ -1,0 +1,1 @@
+"""The pure words and rules of change data capture."""

@@ -1,0 +1,53 @@
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
+from airflow_provider_db2cdc.cdc.gap import find_gap
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.errors import OffsetError
+
+NOW = CaptureIdentity("ASNCDC.CD", "2024-01-01T00:00:00.000000", "00000000:00000001:0000000000000001")
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(16, "big"))
+
+
+@pytest.mark.parametrize("floor", [None, 0, 4, 5])
+@pytest.mark.parametrize("then", [None, NOW])
+def test_nothing_is_missing_at_or_behind_the_floor_of_the_same_capture(then, floor):
+    assert find_gap(lsn(5), then, NOW, None if floor is None else lsn(floor), lsn(5)) is None
+
+
+@pytest.mark.parametrize(
+    ("then", "floor", "fence", "reason"),
+    [
+        (replace(NOW, change_table="ASNCDC.OLD"), None, 9, "registered anew.*ASNCDC.OLD, now in ASNCDC.CD"),
+        (replace(NOW, created="2023"), None, 9, "created anew at 2024.*it was of 2023"),
+        (replace(NOW, cold_start="00"), None, 9, "started cold at 00000000:00000001"),
+        (NOW, 6, 9, "pruned"),
+        (None, 6, 9, "pruned"),
+        (NOW, None, 4, "capture stands at .*0004, before the offset"),
+        (None, None, 4, "capture stands at"),
+    ],
+    ids=["registered", "created", "cold start", "pruned", "pruned, unknown before", "restored", "restored, unknown"],
+)
+def test_each_gap_is_found_with_its_reason(then, floor, fence, reason):
+    found = find_gap(lsn(5), then, NOW, None if floor is None else lsn(floor), lsn(fence))
+    assert found is not None
+    assert re.search(reason, found)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+def test_a_gap_is_found_exactly_when_the_floor_passed_the_offset_or_the_fence_fell_behind_it(after, floor, fence):
+    found = find_gap(lsn(after), NOW, NOW, lsn(floor), lsn(fence))
+    assert (found is not None) == (after < floor or fence < after)
+
+
+def test_positions_of_another_width_are_refused():
+    with pytest.raises(OffsetError, match="cannot be compared"):
+        find_gap(lsn(5), NOW, NOW, Lsn(bytes(10)), lsn(9))

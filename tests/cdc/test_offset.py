@@ -1,0 +1,125 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import VERSION, Offset, check_forward, reconcile
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import OffsetError
+
+TABLE = TableId("S", "T")
+L1, L2, L3 = (Lsn(bytes(15) + bytes([at])) for at in (1, 2, 3))
+SHORT = Lsn(bytes(10))
+OFFSET = Offset(TABLE, L2, 7, 1_700_000_000_000, "digest")
+
+lsns = st.binary(min_size=16, max_size=16).map(Lsn)
+numbers = st.none() | st.integers()
+offsets = st.builds(Offset, st.builds(TableId, st.text(), st.text()), lsns, st.integers(), numbers, st.text())
+
+
+@given(offsets)
+def test_an_offset_reads_back_from_its_document(offset):
+    assert Offset.from_json(offset.to_json(), "here") == offset
+
+
+def test_the_document_is_readable_and_stable():
+    assert json.loads(OFFSET.to_json()) == {
+        "table": {"schema": "S", "name": "T"},
+        "lsn": "00000000:00000000:0000000000000002",
+        "batch": 7,
+        "commit_ts_ms": 1_700_000_000_000,
+        "capture": "digest",
+        "version": VERSION,
+    }
+    assert OFFSET.to_json() == Offset.from_json(OFFSET.to_json(), "here").to_json()
+
+
+def test_a_document_that_a_person_wrote_needs_the_table_the_lsn_and_the_batch_only():
+    text = json.dumps({"table": {"schema": "S", "name": "T"}, "lsn": str(L2), "batch": 7})
+    assert Offset.from_json(text, "here") == Offset(TABLE, L2, 7)
+
+
+def document(**changes):
+    return json.dumps(json.loads(OFFSET.to_json()) | changes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not json",
+        "null",
+        "[]",
+        "{}",
+        '"00000000:00000000:0000000000000002"',
+        document(lsn="zz"),
+        document(lsn=5),
+        document(lsn=None),
+        document(batch="7"),
+        document(batch=True),
+        document(surprise=1),
+        document(table="S.T"),
+        document(version=2),
+        document(version="1"),
+    ],
+)
+def test_a_damaged_or_foreign_document_is_refused_with_its_place_and_both_ways_out(text):
+    with pytest.raises(OffsetError) as raised:
+        Offset.from_json(text, "Variable db2cdc.sales.S.T")
+    assert "Variable db2cdc.sales.S.T cannot be read" in raised.value.problem
+    assert "Put back" in raised.value.remedy
+    assert "delete it" in raised.value.remedy
+
+
+@pytest.mark.parametrize("old", [None, Offset(TABLE, L1, 1), Offset(TABLE, L2, 1)], ids=["none", "before", "same"])
+def test_an_offset_moves_forward_or_stays(old):
+    check_forward(old, OFFSET)
+
+
+def test_an_offset_never_moves_back():
+    with pytest.raises(OffsetError, match=rf"S\.T: the offset would move back from {L3} to {L2}"):
+        check_forward(Offset(TABLE, L3, 1), OFFSET)
+
+
+MISSING, AHEAD, EMPTY = "its offset is missing", "is ahead of the target", "holds nothing of this table"
+CASES = {
+    "new to both": (None, None, 0, None),
+    "equal": (L2, L2, 5, L2),
+    "store behind by a crash": (L1, L2, 5, L2),
+    "store empty, first batch applied": (None, L2, 1, L2),
+    "store empty, proven without a count": (None, L2, 0, L2),
+    "store empty, several batches applied": (None, L2, 2, MISSING),
+    "store ahead": (L3, L2, 5, AHEAD),
+    "store ahead of one batch": (L3, L2, 1, AHEAD),
+    "target gone": (L2, None, 0, EMPTY),
+    "another width": (SHORT, L2, 5, "cannot be compared"),
+}
+
+
+@pytest.mark.parametrize(("believed", "proven", "applied", "outcome"), CASES.values(), ids=CASES.keys())
+def test_where_a_table_stands_is_what_delta_proves_or_an_error_with_a_remedy(believed, proven, applied, outcome):
+    if not isinstance(outcome, str):
+        assert reconcile(TABLE, believed, proven, applied) == outcome
+        return
+    with pytest.raises(OffsetError, match=outcome) as raised:
+        reconcile(TABLE, believed, proven, applied)
+    assert raised.value.remedy
+
+
+def test_the_remedy_of_an_offset_ahead_is_the_command_that_sets_it_back():
+    with pytest.raises(OffsetError) as raised:
+        reconcile(TABLE, L3, L2, 5)
+    assert f"db2cdc offset set S.T {L2}" in raised.value.remedy
+    with pytest.raises(OffsetError) as raised:
+        reconcile(TABLE, L3, None, 0)
+    assert "offset set" not in raised.value.remedy
+
+
+@given(st.none() | lsns, st.none() | lsns, st.integers(0, 3))
+def test_reconciling_never_answers_anything_but_the_proven_position(believed, proven, applied):
+    try:
+        assert reconcile(TABLE, believed, proven, applied) == proven
+    except OffsetError:
+        assert believed is None or proven is None or proven < believed

@@ -1,0 +1,91 @@
+import pytest
+
+from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+A, AB, B, OTHER = TableId("S", "A"), TableId("S", "AB"), TableId("S", "B"), TableId("OTHER", "A")
+REGISTERED = [B, A, AB, OTHER]
+
+
+def test_without_lists_every_registered_table_is_taken_once_and_sorted():
+    assert Selection().tables([*REGISTERED, A]) == [OTHER, A, AB, B]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "chosen"),
+    [
+        ((r"S\.A",), [A]),
+        (("s.a",), [A]),
+        (("A",), None),
+        (("S",), None),
+        ((r"S\.A|S\.B",), [A, B]),
+        ((r"S\..*",), [A, AB, B]),
+        ((r".*\.a",), [OTHER, A]),
+        ((r"S\.A", r"S\.AB"), [A, AB]),
+        ((r"S\.A", r"S\.A.*"), [A, AB]),
+    ],
+)
+def test_table_patterns_are_anchored_and_ignore_case(patterns, chosen):
+    selection = Selection(table_include=patterns)
+    if chosen is None:
+        with pytest.raises(ConfigurationError, match="matches no registered table"):
+            selection.tables(REGISTERED)
+    else:
+        assert selection.tables(REGISTERED) == chosen
+
+
+def test_an_alternative_is_anchored_at_both_of_its_ends():
+    assert Selection(table_exclude=(r"S\.A|B",)).tables(REGISTERED) == [OTHER, AB, B]
+
+
+def test_excluded_tables_are_left_out_and_a_pattern_without_a_match_is_no_error():
+    assert Selection(table_exclude=(r"s\.a.*", "NOT.THERE")).tables(REGISTERED) == [OTHER, B]
+
+
+def test_each_include_pattern_must_match_a_registered_table():
+    with pytest.raises(ConfigurationError) as raised:
+        Selection(table_include=(r"S\.A", r"S\.GONE")).tables(REGISTERED)
+    assert r"'S\\.GONE' matches no registered table" in str(raised.value)
+    assert "OTHER.A, S.A, S.AB, S.B" in str(raised.value)
+
+
+def test_an_include_list_on_an_empty_registration_says_that_there_is_none():
+    with pytest.raises(ConfigurationError, match="Registered are: none"):
+        Selection(table_include=(".*",)).tables([])
+
+
+@pytest.mark.parametrize("kind", ["table", "column"])
+def test_both_lists_of_a_kind_are_refused(kind):
+    with pytest.raises(ConfigurationError, match=rf"{kind}\.include\.list and {kind}\.exclude\.list are both given"):
+        Selection(**{f"{kind}_include": ("a",), f"{kind}_exclude": ("b",)})
+
+
+def test_lists_of_different_kinds_go_together():
+    Selection(table_include=("a",), column_exclude=("b",))
+    Selection(table_exclude=("a",), column_include=("b",))
+
+
+@pytest.mark.parametrize("field", ["table_include", "table_exclude", "column_include", "column_exclude"])
+def test_a_pattern_that_is_no_regular_expression_is_refused_and_named(field):
+    with pytest.raises(ConfigurationError, match=r"'\(' is not a regular expression"):
+        Selection(**{field: ("ok", "(")})
+
+
+@pytest.mark.parametrize(
+    ("selection", "chosen"),
+    [
+        (Selection(), ["ID", "NAME", "note"]),
+        (Selection(column_include=(r"S\.A\.name",)), ["ID", "NAME"]),
+        (Selection(column_include=(r"S\.B\..*",)), ["ID"]),
+        (Selection(column_exclude=(r"s\.a\.(id|note)",)), ["ID", "NAME"]),
+        (Selection(column_exclude=("NAME",)), ["ID", "NAME", "note"]),
+        (Selection(column_exclude=(r"S\.A\.NAM",)), ["ID", "NAME", "note"]),
+    ],
+)
+def test_column_patterns_match_the_full_name_and_the_key_always_stays(selection, chosen):
+    assert selection.columns(A, ["ID", "NAME", "note"], ("ID",)) == chosen
+
+
+def test_a_key_column_is_known_by_its_exact_name():
+    assert Selection(column_exclude=(".*",)).columns(A, ["ID", "id"], ("ID",)) == ["ID"]

@@ -1,0 +1,63 @@
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema, check_names
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+ID, NAME = Column("ID", "INTEGER", 4, nullable=False), Column("NAME", "VARCHAR", 10)
+SCHEMA = TableSchema(TableId("S", "T"), (ID, NAME), ("ID",))
+
+
+def named(*names):
+    return replace(SCHEMA, columns=tuple(Column(name, "INTEGER") for name in names))
+
+
+def test_a_table_reads_as_schema_and_name():
+    assert str(TableId("S", "T")) == "S.T"
+
+
+def test_columns_are_found_by_their_exact_name():
+    assert SCHEMA.names == ("ID", "NAME")
+    assert SCHEMA.column("NAME") is NAME
+    with pytest.raises(KeyError):
+        SCHEMA.column("name")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(SCHEMA, key=("NAME",)),
+        replace(SCHEMA, columns=(NAME, ID)),
+        replace(SCHEMA, columns=(ID,)),
+        replace(SCHEMA, columns=(ID, replace(NAME, length=11))),
+        replace(SCHEMA, columns=(ID, replace(NAME, bit_data=True))),
+        replace(SCHEMA, columns=(ID, replace(NAME, nullable=False))),
+        replace(SCHEMA, columns=(ID, replace(NAME, scale=1))),
+        replace(SCHEMA, columns=(ID, replace(NAME, type="CHARACTER"))),
+        replace(SCHEMA, columns=(ID, replace(NAME, name="NAMES"))),
+    ],
+)
+def test_the_fingerprint_changes_with_columns_types_and_key(changed):
+    assert changed.fingerprint != SCHEMA.fingerprint
+
+
+def test_the_fingerprint_does_not_depend_on_what_is_not_replicated_or_on_the_tables_name():
+    other = replace(SCHEMA, table=TableId("S", "U"), missing=("PHOTO",))
+    assert other.fingerprint == SCHEMA.fingerprint
+
+
+@pytest.mark.parametrize("names", [("ID", "NAME"), ("a b", "select", 'q"'), ("_X", "X_")])
+def test_names_that_delta_can_hold_beside_each_other_pass(names):
+    check_names(named(*names))
+
+
+@pytest.mark.parametrize("names", [("Name", "ID", "NAME"), ("ä", "Ä")])
+def test_names_that_differ_by_case_alone_are_refused(names):
+    with pytest.raises(ConfigurationError, match=f"'{names[0]}' and '{names[-1]}' differ by case alone"):
+        check_names(named(*names))
+
+
+def test_names_that_start_as_ours_do_are_refused():
+    with pytest.raises(ConfigurationError, match="'__commit_lsn' starts with '__'"):
+        check_names(named("ID", "__commit_lsn"))

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
+HEAVY = {"airflow", "pyspark", "ibm_db", "pydantic", "airflow_provider_db2cdc.config"}
+
+
+def db2cdc(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", MAIN, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("pipeline: p\ntarget: ./lake\n")
+    return str(path)
+
+
+def test_help_names_every_command_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom airflow_provider_db2cdc.cli.main import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        f"print('HEAVY', sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert all(name in done.stdout for name in ("tick", "status", "doctor", "offset", "jars", "sandbox"))
+    assert "HEAVY []" in done.stdout
+
+
+def test_error_is_a_sentence_and_a_remedy_without_a_traceback(config: str) -> None:
+    done = db2cdc("tick", "--config", config)
+    assert done.returncode == 1
+    assert "error: the configuration names no database" in done.stderr
+    assert "DB2CDC_PASSWORD" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(config: str) -> None:
+    assert "Traceback" in db2cdc("--debug", "status", "--config", config).stderr
+    assert "Traceback" in db2cdc("status", "--config", config, "--debug").stderr
+
+
+def test_missing_file_is_an_error_not_a_crash(tmp_path: Path) -> None:
+    done = db2cdc("doctor", "--config", str(tmp_path / "none.yaml"))
+    assert (done.returncode, "cannot be read" in done.stderr) == (1, True)
+
+
+def test_offsets_are_set_shown_and_removed(config: str) -> None:
+    lsn = "00000000:0000150f:0000000000048fca"
+    assert "no offsets yet" in db2cdc("offset", "show", "--config", config).stderr
+    assert db2cdc("offset", "set", "-c", config, "S.T", lsn, "--batch", "4").returncode == 0
+    assert db2cdc("offset", "set", "-c", config, '"A.B"."c d"', lsn).returncode == 0
+    shown = json.loads(db2cdc("offset", "show", "-c", config, "--json").stdout)
+    assert [(entry["table"], entry["lsn"], entry["batch"]) for entry in shown] == [
+        ({"schema": "A.B", "name": "c d"}, lsn, 0),
+        ({"schema": "S", "name": "T"}, lsn, 4),
+    ]
+    assert lsn in db2cdc("offset", "show", "-c", config).stdout
+    assert db2cdc("offset", "remove", "-c", config, "S.T").returncode == 0
+    assert len(json.loads(db2cdc("offset", "show", "-c", config, "--json").stdout)) == 1
+
+
+@pytest.mark.parametrize(("table", "lsn"), [("T", "00" * 16), ("S.T", "zz")])
+def test_wrong_table_or_lsn_is_refused(config: str, table: str, lsn: str) -> None:
+    done = db2cdc("offset", "set", "-c", config, table, lsn)
+    assert done.returncode == 1
+    assert "error:" in done.stderr

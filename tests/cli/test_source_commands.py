@@ -1,0 +1,117 @@
+"""The commands that read the source, against the sandbox; none of them starts Spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airflow_provider_db2cdc.sandbox.service import Sandbox
+
+pytestmark = pytest.mark.sandbox
+
+ROOT = Path(__file__).parents[2]
+MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
+
+
+def db2cdc(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", MAIN, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    folder = tmp_path_factory.mktemp("sandbox")
+    with Sandbox.start(folder) as running:
+        connection = running.connect()
+        cursor = connection.cursor()
+        for statement in (
+            "CREATE SCHEMA SALES",
+            "CREATE TABLE SALES.T (ID INTEGER NOT NULL PRIMARY KEY, NAME VARCHAR(9))",
+            "INSERT INTO SALES.T VALUES (1, 'a')",
+        ):
+            cursor.execute(statement)
+        connection.commit()
+        connection.close()
+        assert db2cdc("sandbox", "addtable", "--dir", str(folder), "SALES.T").returncode == 0
+        yield running
+
+
+def write_config(folder: Path, sandbox: Sandbox, **changed: str) -> str:
+    database = {
+        "hostname": "127.0.0.1",
+        "port": sandbox.port,
+        "dbname": sandbox.database,
+        "user": sandbox.user,
+        "password": sandbox.password,
+        "options": {"Authentication": "SERVER", "ArrayInputChain": "0"},
+    }
+    pipeline = {"pipeline": "p", "target": "./lake", "table.include.list": "SALES\\..*", "poll.interval.ms": 500}
+    path = folder / "pipeline.yaml"
+    path.write_text(yaml.safe_dump({**pipeline, "database": {**database, **changed}, "spark.packages": "g:a:1"}))
+    return str(path)
+
+
+@pytest.fixture
+def config(tmp_path: Path, sandbox: Sandbox) -> str:
+    return write_config(tmp_path, sandbox)
+
+
+def test_doctor_passes_and_says_why_a_property_is_ignored(config: str) -> None:
+    done = db2cdc("doctor", "--config", config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SALES.T" in done.stdout
+    assert "poll.interval.ms is ignored" in done.stderr
+
+
+def test_doctor_names_every_failure_and_exits_with_an_error(tmp_path: Path, sandbox: Sandbox) -> None:
+    config = write_config(tmp_path, sandbox, password="wrong")
+    offsets = tmp_path / "lake" / "_db2cdc" / "offsets.json"
+    offsets.parent.mkdir(parents=True)
+    offsets.write_text("damaged")
+    done = db2cdc("doctor", "--config", config, "--json")
+    assert done.returncode == 1
+    assert {check["name"] for check in json.loads(done.stdout) if not check["ok"]} == {"offsets", "connection"}
+    assert "wrong" not in done.stdout + done.stderr
+
+
+def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sandbox) -> None:
+    assert standing(config)["verdict"] == "new: the next tick takes it up"
+    db2cdc("offset", "set", "-c", config, "SALES.T", fence(config))
+    assert standing(config)["verdict"] == "up to date"
+    connection = sandbox.connect()
+    connection.cursor().execute("UPDATE SALES.T SET NAME = 'b'")
+    connection.commit()
+    connection.close()
+    deadline = time.monotonic() + 60
+    while standing(config)["pending"] == 0 and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert standing(config)["verdict"] == "2 change rows wait"
+    assert "SALES.T" in db2cdc("status", "-c", config).stdout
+
+
+def test_a_tick_without_changes_is_idle_and_starts_no_spark(config: str) -> None:
+    db2cdc("offset", "set", "-c", config, "SALES.T", fence(config))
+    done = db2cdc("tick", "-c", config, "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"status": "idle"}), done.stderr
+    assert "poll.interval.ms" in done.stderr
+
+
+def status(config: str) -> Any:
+    return json.loads(db2cdc("status", "--config", config, "--json").stdout)
+
+
+def standing(config: str) -> Any:
+    [table] = status(config)["tables"]
+    return table
+
+
+def fence(config: str) -> str:
+    return str(status(config)["fence"]["lsn"])

@@ -1,0 +1,36 @@
+"""Random histories go the whole way, with ticks in between, and the target is the source after each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from support.history import HistoryOptions, random_history
+from support.pipeline import Pipeline, Replay
+
+from airflow_provider_db2cdc.cdc.table import TableId
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_target_equals_source_after_each_tick(new_pipeline: Callable[..., Pipeline], seed: int) -> None:
+    rng = random.Random(seed)
+    pipeline = new_pipeline(**{"max.rows.per.batch": rng.choice([1_000_000, 20])})
+    history = random_history(seed, HistoryOptions(tables=2, transactions=40, lanes=1, width=10))
+    replay = Replay(pipeline, history)
+    replay.prepare()
+    pipeline.captured()
+    while True:
+        captured = pipeline.captured()
+        while (result := pipeline.tick()) is not None:
+            assert not result.failed, [table.error for table in result.failed]
+            if all(table.lsn is not None and table.lsn >= captured for table in result.tables):
+                break
+        for shape in history.tables:
+            table = TableId(pipeline.schema, shape.name)
+            assert pipeline.rows(table) == replay.expected(shape.name) == pipeline.source_rows(table)
+        if replay.ended:
+            return
+        replay.play(rng.randint(5, 20))

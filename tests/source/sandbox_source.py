@@ -1,0 +1,30 @@
+"""The sandbox as the tests of this folder reach it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.source.address import Db2Address
+from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.sql.query import Query
+
+JARS = os.environ.get("DB2CDC_SANDBOX_JARS") or str(Path(__file__).parents[2] / "build" / "jars" / "sandbox")
+
+
+class CountingSource(Source):
+    """A source that knows how many statements it was asked for."""
+
+    statements = 0
+
+    def rows(self, query: Query) -> list[tuple[Any, ...]]:
+        self.statements += 1
+        return super().rows(query)
+
+
+def address_of(sandbox: Sandbox) -> Db2Address:
+    """Return where a running sandbox is."""
+    options = {"Authentication": "SERVER", "ArrayInputChain": "0"}
+    return Db2Address("127.0.0.1", sandbox.database, sandbox.user, sandbox.password, sandbox.port, options=options)

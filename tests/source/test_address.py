@@ -1,0 +1,93 @@
+import pytest
+
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.source.address import Db2Address, Tls
+
+ADDRESS = Db2Address("db2.example", "SALES", "reader", "secret")
+
+
+def test_dsn_names_everything_and_reads_committed():
+    assert ADDRESS.dsn() == (
+        "DATABASE=SALES;HOSTNAME=db2.example;PORT=50000;PROTOCOL=TCPIP;UID=reader;PWD=secret;"
+        "TxnIsolation=2;ConnectTimeout=30;"
+    )
+
+
+def test_password_shows_in_no_text_but_the_dsn():
+    assert "secret" not in repr(ADDRESS)
+    assert "secret" not in str(ADDRESS)
+    assert "secret" not in ADDRESS.jdbc_url()
+    assert "reader" not in ADDRESS.jdbc_url()
+
+
+@pytest.mark.parametrize("password", ["a=b", "a'b", 'a"b', "{a}", "a}b{c", "'a'", "inner blank", "pä€ö"])
+def test_password_goes_into_the_dsn_as_it_is(password):
+    assert f"PWD={password};" in Db2Address("h", "D", "u", password).dsn()
+
+
+@pytest.mark.parametrize("password", ["hush;x", " hush", "hush ", "hush\nx", "hush\0x"])
+def test_password_that_the_driver_cannot_carry_is_refused_without_being_shown(password):
+    with pytest.raises(ConfigurationError, match="the password holds") as caught:
+        Db2Address("h", "D", "u", password).dsn()
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("part", [{"user": "u;PWD=x"}, {"options": {"ProgramName": "a;HOSTNAME=b"}}])
+def test_no_value_can_smuggle_in_another_keyword(part):
+    with pytest.raises(ConfigurationError, match="cannot carry"):
+        Db2Address(**{"host": "h", "database": "D", **part}).dsn()
+
+
+@pytest.mark.parametrize(
+    ("host", "database"),
+    [("", "D"), ("h", ""), ("h:50000", "D"), ("h/x", "D"), ("h;x", "D"), ("::1;x", "D"), ("h", "D:x=y;"), ("h", "D/x")],
+)
+def test_host_and_database_are_names(host, database):
+    with pytest.raises(ConfigurationError, match="are not a host's and a database's name"):
+        Db2Address(host, database)
+
+
+@pytest.mark.parametrize("kind", ["options", "jdbc_options"])
+@pytest.mark.parametrize("name", ["PWD", "password", "traceFile", "sslTrustStorePassword"])
+def test_unknown_option_is_refused_by_name(kind, name):
+    with pytest.raises(ConfigurationError, match=name):
+        Db2Address("h", "D", **{kind: {name: "x"}})
+
+
+def test_options_are_spelled_as_the_drivers_spell_them():
+    address = Db2Address("h", "D", options={"connecttimeout": "5"}, jdbc_options={"SSLVERSION": "TLSv1.2"})
+    assert "ConnectTimeout=5;" in address.dsn()
+    assert address.jdbc_url() == "jdbc:db2://h:50000/D:sslVersion=TLSv1.2;"
+
+
+def test_jdbc_url_without_properties_ends_with_the_database():
+    assert ADDRESS.jdbc_url() == "jdbc:db2://db2.example:50000/SALES"
+
+
+def test_server_authentication_is_asked_of_both_drivers():
+    address = Db2Address("h", "D", options={"AUTHENTICATION": "server"})
+    assert "Authentication=server;" in address.dsn()
+    assert address.jdbc_url() == "jdbc:db2://h:50000/D:securityMechanism=3;"
+
+
+def test_own_security_mechanism_wins():
+    address = Db2Address("h", "D", options={"Authentication": "SERVER"}, jdbc_options={"securityMechanism": "7"})
+    assert address.jdbc_url() == "jdbc:db2://h:50000/D:securityMechanism=7;"
+
+
+def test_tls_is_asked_of_both_drivers_each_with_its_own_path():
+    address = Db2Address("h", "D", tls=Tls("/worker/db2.arm", "/executor/db2.arm"))
+    assert address.dsn().endswith("Security=SSL;SSLServerCertificate=/worker/db2.arm;")
+    assert address.jdbc_url() == "jdbc:db2://h:50000/D:sslConnection=true;sslCertLocation=/executor/db2.arm;"
+
+
+def test_tls_without_a_certificate_trusts_what_the_drivers_trust():
+    address = Db2Address("h", "D", tls=Tls())
+    assert address.dsn().endswith("Security=SSL;")
+    assert address.jdbc_url() == "jdbc:db2://h:50000/D:sslConnection=true;"
+
+
+def test_ipv6_host_is_bracketed_in_the_url_only():
+    address = Db2Address("::1", "D")
+    assert "HOSTNAME=::1;" in address.dsn()
+    assert address.jdbc_url() == "jdbc:db2://[::1]:50000/D"

@@ -1,0 +1,127 @@
+from dataclasses import replace
+
+import pytest
+from control_tables import lsn
+
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.source.checks import preflight
+from airflow_provider_db2cdc.source.connection import Source
+
+pytestmark = pytest.mark.sandbox
+
+
+class OneOffset:
+    """Every table stands at the same position."""
+
+    def __init__(self, number):
+        self._number = number
+
+    def get(self, table):
+        return Offset(table, lsn(self._number), 1)
+
+    def put(self, offset):
+        raise AssertionError("a check writes nothing")
+
+
+def failed(source, config, **more):
+    return [check for check in preflight(source, config, **more) if not check.ok]
+
+
+@pytest.fixture
+def captured(control):
+    """A table with which everything is well."""
+    control.add("T")
+    control.capture("T", 50)
+    return control
+
+
+def test_healthy_source_passes_every_check(source, config, captured):
+    checks = preflight(source, config, OneOffset(50))
+    assert [check.name for check in checks if not check.ok] == []
+    assert {check.name for check in checks} == {
+        "connection", "control tables", "capture agent", "source table", "change table", "state", "key", "update rows",
+        "types", "column names", "prune control", "option flags", "data capture", "columns", "capture started",
+        "change table index", "change table readable", "source table readable", "offset",
+    }  # fmt: skip
+    assert all(not check.problem and not check.remedy for check in checks)
+
+
+INDEXES = "DELETE FROM SANDBOX_SYSCAT.INDEXES WHERE TABSCHEMA"
+FAULTS = {
+    "state": (lambda c: c.set("T", STATE="I"), "error"),
+    "update rows": (lambda c: c.set("T", CHG_UPD_TO_DEL_INS="N"), "error"),
+    "option flags": (lambda c: c.set("T", OPTION_FLAGS="NNNY"), "error"),
+    "prune control": (lambda c: c.run(f"DELETE FROM {c.asn}.IBMSNAP_PRUNCNTL"), "error"),
+    "data capture": (
+        lambda c: c.run(f"UPDATE SANDBOX_SYSCAT.TABLES SET DATACAPTURE = 'N' WHERE TABSCHEMA = '{c.schema}'"),
+        "error",
+    ),
+    "key": (lambda c: c.run(f"DELETE FROM SANDBOX_SYSCAT.INDEXES WHERE TABSCHEMA = '{c.schema}'"), "error"),
+    "change table index": (
+        lambda c: c.run(f"DELETE FROM SANDBOX_SYSCAT.INDEXES WHERE TABSCHEMA = '{c.asn}'"),
+        "warning",
+    ),
+    "change table readable": (lambda c: c.run(f'DROP TABLE {c.asn}."CD_T"'), "error"),
+    "source table readable": (lambda c: c.run(f'DROP TABLE {c.schema}."T"'), "error"),
+    "change table": (lambda c: c.set("T", CD_TABLE="GONE"), "error"),
+    "capture agent": (lambda c: c.synch(100, age_s=5000), "error"),
+    "offset": (lambda c: c.set("T", CD_OLD_SYNCHPOINT=lsn(51).raw), "error"),
+    "capture started": (lambda c: c.run(f"UPDATE {c.asn}.IBMSNAP_REGISTER SET CD_NEW_SYNCHPOINT = NULL"), "warning"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_fails_its_own_check_and_no_other(source, config, captured, name):
+    spoil, level = FAULTS[name]
+    spoil(captured)
+    [check] = failed(source, config, offsets=OneOffset(50))
+    assert (check.name, check.level) == (name, level)
+    assert check.problem
+    assert check.remedy
+
+
+def test_columns_that_are_not_replicated_are_a_warning(source, config, control):
+    control.add("T", (("ID", "INTEGER", 4, "N"), ("DOC", "CLOB", 9, "Y")))
+    control.capture("T", 50)
+    [check] = failed(source, config)
+    assert (check.name, check.level) == ("columns", "warning")
+    assert "DOC" in check.problem
+
+
+def test_all_failures_of_all_tables_are_told_together(source, config, captured):
+    captured.add("BAD", STATE="S", CHG_UPD_TO_DEL_INS="N", OPTION_FLAGS="YNNN", key=())
+    captured.synch(100, age_s=5000)
+    found = {check.name for check in failed(source, config) if check.level == "error"}
+    assert found == {"capture agent", "state", "key", "update rows", "option flags"}
+
+
+def test_agent_that_never_ran_does_not_hide_the_tables(source, config, captured):
+    captured.run(f"UPDATE {captured.asn}.IBMSNAP_REGISTER SET SYNCHPOINT = NULL, CD_NEW_SYNCHPOINT = NULL")
+    captured.set("T", STATE="I")
+    assert {check.name for check in failed(source, config)} == {"capture agent", "state"}
+
+
+def test_pattern_that_matches_nothing_does_not_hide_the_other_tables(source, config, captured):
+    captured.set("T", STATE="I")
+    chosen = Selection(table_include=("NO.TABLE", rf"{captured.schema}\.T"))
+    found = failed(source, config.model_copy(update={"selection": chosen}))
+    subjects = [(check.name, check.subject) for check in found]
+    assert subjects == [("selection", "NO.TABLE"), ("state", f"{captured.schema}.T")]
+
+
+def test_nothing_registered_is_a_failure(source, config):
+    [check] = failed(source, config)
+    assert check.name == "selection"
+
+
+def test_refused_login_is_the_only_check(address, config):
+    [check] = preflight(Source(replace(address, password="hush")), config)
+    assert (check.name, check.ok) == ("connection", False)
+    assert "refuses the login" in check.problem
+    assert "hush" not in repr(check)
+
+
+def test_missing_control_tables_end_the_checks(source, config):
+    checks = preflight(source, config.model_copy(update={"asn_schema": "NOWHERE"}))
+    assert [(check.name, check.ok) for check in checks] == [("connection", True), ("control tables", False)]

@@ -1,0 +1,102 @@
+import pytest
+
+from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
+from airflow_provider_db2cdc.source.failure import UnreachableError, explain, sqlcode
+
+WHERE = "db2.example:50000/SALES"
+DRIVER = "ibm_db_dbi::ProgrammingError: Statement Execute Failed: [IBM][CLI Driver]"
+
+CASES = {
+    "login": (
+        f'{DRIVER} SQL30082N  Security processing failed with reason "24" ("USERNAME AND/OR PASSWORD INVALID").  '
+        "SQLSTATE=08001 SQLCODE=-30082",
+        ConfigurationError,
+        "refuses the login: username and/or password invalid. Check user and password",
+    ),
+    "unreachable": (
+        f'{DRIVER} SQL30081N  A communication error has been detected. Communication protocol being used: "TCP/IP".  '
+        'Protocol specific error code(s): "111", "*", "*".  SQLSTATE=08001 SQLCODE=-30081',
+        UnreachableError,
+        "cannot be reached",
+    ),
+    "unknown host": (
+        f'{DRIVER} SQL1336N  The remote host "nowhere" was not found.  SQLSTATE=08001 SQLCODE=-1336',
+        UnreachableError,
+        "cannot be reached",
+    ),
+    "tls": (
+        f'{DRIVER} SQL30081N  A communication error has been detected. Communication protocol being used: "SSL".  '
+        'Protocol specific error code(s): "414", "*", "*".  SQLSTATE=08001 SQLCODE=-30081',
+        UnreachableError,
+        "the TLS handshake",
+    ),
+    "certificate": (
+        "ibm_db_dbi::DatabaseError: [IBM][CLI Driver] CLI0157E  Error opening a file. SQLSTATE=HY507 SQLCODE=-99999",
+        ConfigurationError,
+        "certificate .* cannot be opened",
+    ),
+    "database": (
+        f'{DRIVER} SQL30061N  The database alias or database name "NOPE    " was not found at the remote node.  '
+        "SQLSTATE=08004 SQLCODE=-30061",
+        ConfigurationError,
+        "no database of that name",
+    ),
+    "control tables": (
+        f'{DRIVER}[DB2/LINUXX8664] SQL0204N  "ASNX.IBMSNAP_REGISTER" is an undefined name.  '
+        "SQLSTATE=42704 SQLCODE=-204",
+        SourceError,
+        "no SQL Replication control tables in schema ASNX .*cdc.control.schema",
+    ),
+    "dropped table": (
+        f'{DRIVER}[DB2/LINUXX8664] SQL0204N  "ASNCDC.CDC_A_B" is an undefined name.  SQLSTATE=42704 SQLCODE=-204',
+        SourceError,
+        "a table is gone .*CDC_A_B",
+    ),
+    "privilege": (
+        f"{DRIVER}[DB2/LINUXX8664] SQL0551N  The statement failed because the authorization ID does not have the "
+        'required authorization or privilege to perform the operation.  Authorization ID: "READER".  Operation: '
+        '"SELECT". Object: "ASNCDC.CDC_A_B".  SQLSTATE=42501 SQLCODE=-551',
+        SourceError,
+        "a privilege is missing .*CDC_A_B.* GRANT SELECT",
+    ),
+    "lock": (
+        f"{DRIVER}[DB2/LINUXX8664] SQL0911N  The current transaction has been rolled back because of a deadlock or "
+        'timeout.  Reason code "68".  SQLSTATE=40001 SQLCODE=-911',
+        SourceError,
+        "waited too long for a lock",
+    ),
+    "broken link": (
+        "ibm_db_dbi::ProgrammingError: [IBM][CLI Driver] CLI0108E  Communication link failure. "
+        "SQLSTATE=40003 SQLCODE=-99999",
+        UnreachableError,
+        "broke off",
+    ),
+    "instance went down": (
+        f"{DRIVER} SQL1224N  The database manager is not able to accept new requests.  SQLSTATE=55032 SQLCODE=-1224",
+        UnreachableError,
+        "broke off",
+    ),
+    "anything else": (
+        f"{DRIVER}[DB2/LINUXX8664] SQL0290N  Table space access is not allowed.  SQLSTATE=55039 SQLCODE=-290",
+        SourceError,
+        r"answered: \[DB2/LINUXX8664\] SQL0290N",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "kind", "words"), CASES.values(), ids=CASES)
+def test_driver_error_becomes_operators_words(text, kind, words):
+    error = explain(Exception(text), WHERE)
+    assert type(error) is kind
+    assert WHERE in str(error)
+    with pytest.raises(kind, match=words):
+        raise error
+
+
+def test_sqlcode_is_read_from_the_message_number_when_the_driver_cut_its_text():
+    assert sqlcode("[IBM][CLI Driver] SQL0204N  X is an undefined name.") == -204
+    assert sqlcode("no number at all") is None
+
+
+def test_long_driver_text_is_cut():
+    assert len(str(explain(Exception("SQL0901N " + "x" * 5000), WHERE))) < 600

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import fcntl
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
+from airflow_provider_db2cdc.source import offset_file
+from airflow_provider_db2cdc.source.offset_file import FileOffsetStore, offsets_path
+
+T = TableId("S", "T")
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(16, "big"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileOffsetStore:
+    return FileOffsetStore(tmp_path / "_db2cdc" / "offsets.json")
+
+
+def test_offset_comes_back(store: FileOffsetStore) -> None:
+    assert store.get(T) is None
+    store.put(Offset(T, lsn(5), 3, 1_700_000_000_000))
+    assert FileOffsetStore(store.path).get(T) == Offset(T, lsn(5), 3, 1_700_000_000_000)
+
+
+def test_names_with_dots_do_not_meet(store: FileOffsetStore) -> None:
+    store.put(Offset(TableId("A.B", "C"), lsn(1), 1))
+    store.put(Offset(TableId("A", "B.C"), lsn(2), 2))
+    assert store.get(TableId("A.B", "C")) == Offset(TableId("A.B", "C"), lsn(1), 1)
+
+
+def test_offset_never_moves_back(store: FileOffsetStore) -> None:
+    store.put(Offset(T, lsn(5), 3))
+    with pytest.raises(OffsetError, match="would move back"):
+        store.put(Offset(T, lsn(4), 4))
+    assert store.get(T) == Offset(T, lsn(5), 3)
+
+
+def test_a_person_may_set_it_back_or_remove_it(store: FileOffsetStore) -> None:
+    store.put(Offset(T, lsn(5), 3))
+    store.reset(Offset(T, lsn(4), 3))
+    assert store.get(T) == Offset(T, lsn(4), 3)
+    assert store.remove(T) == Offset(T, lsn(4), 3)
+    assert store.get(T) is None
+    assert store.remove(T) is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"offsets": 3}', '{"offsets": [{"lsn": "00"}]}'])
+def test_damaged_file_is_named_and_not_overwritten(store: FileOffsetStore, text: str) -> None:
+    store.path.parent.mkdir()
+    store.path.write_text(text)
+    with pytest.raises(OffsetError, match=r"offsets\.json"):
+        store.get(T)
+    with pytest.raises(OffsetError):
+        store.put(Offset(T, lsn(5), 3))
+    assert store.path.read_text() == text
+
+
+def test_nothing_but_the_file_and_its_lock_remains(store: FileOffsetStore) -> None:
+    store.put(Offset(T, lsn(5), 3))
+    assert {path.name for path in store.path.parent.iterdir()} == {"offsets.json", "offsets.lock"}
+    assert json.loads(store.path.read_text())["offsets"][0]["lsn"] == str(lsn(5))
+
+
+def test_a_held_lock_ends_in_an_error(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_file, "LOCK_TIMEOUT_S", 0.2)
+    store.path.parent.mkdir()
+    with store.path.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(OffsetError, match="locked"):
+            store.put(Offset(T, lsn(5), 3))
+
+
+def _put_tables(path: Path, start: int) -> None:
+    for number in range(start, start + 10):
+        FileOffsetStore(path).put(Offset(TableId("S", f"T{number}"), lsn(number + 1), 1))
+
+
+def test_processes_do_not_lose_each_others_offsets(store: FileOffsetStore) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=_put_tables, args=(store.path, start)) for start in (0, 10)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert len(store.all()) == 20
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("/lake/sales", "/lake/sales/_db2cdc/offsets.json"),
+        ("file:/lake/sales", "/lake/sales/_db2cdc/offsets.json"),
+        ("file:///lake/sales/", "/lake/sales/_db2cdc/offsets.json"),
+    ],
+)
+def test_offsets_lie_beside_a_local_target(target: str, path: str) -> None:
+    assert offsets_path(target) == Path(path)
+
+
+@pytest.mark.parametrize("target", ["s3a://lake/sales", "main.sales", "hdfs:/x"])
+def test_elsewhere_a_file_must_be_chosen(target: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"offsets\.file"):
+        offsets_path(target)
+    assert offsets_path(target, Path("/o.json")) == Path("/o.json")

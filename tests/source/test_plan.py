@@ -1,0 +1,254 @@
+import pytest
+from control_tables import lsn
+
+from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
+from airflow_provider_db2cdc.source.plan import plan_tick
+
+pytestmark = pytest.mark.sandbox
+
+
+class MemoryOffsets:
+    """Offsets of a test, by table name; an exception stands for a document that cannot be read."""
+
+    def __init__(self, control, **numbers):
+        self._known = {control.table(name): number for name, number in numbers.items()}
+
+    def get(self, table):
+        number = self._known.get(table)
+        if isinstance(number, Exception):
+            raise number
+        if number is None:
+            return None
+        return Offset(table, number if isinstance(number, Lsn) else lsn(number), 1)
+
+    def put(self, offset):
+        raise AssertionError("a plan writes nothing")
+
+
+@pytest.fixture
+def plan(source, config, control):
+    """Plan a tick with these offsets."""
+
+    def planned(settings=None, **offsets):
+        chosen = config.model_copy(update=settings or {})
+        return plan_tick(source, chosen, MemoryOffsets(control, **offsets), "run-1", 1234)
+
+    return planned
+
+
+def ends(spec):
+    return {task.table.name: (task.upto, task.rows) for task in spec.tables}
+
+
+def test_idle_pipeline_plans_nothing_in_eight_statements(plan, source, control):
+    for name in ("A", "B", "C"):
+        control.add(name)
+        control.capture(name, 50)
+    assert plan(A=60, B=100, C=50) is None
+    assert source.statements == 8
+
+
+def test_tables_that_stand_at_the_fence_are_not_even_counted(plan, source, control):
+    control.add("A")
+    assert plan(A=100) is None
+    assert source.statements == 7
+
+
+def test_changes_up_to_the_fence_are_planned_and_idle_tables_go_along(plan, control):
+    control.add("A")
+    control.add("B")
+    control.capture("A", 70, rows=3)
+    control.capture("A", 101)
+    control.synch(100)
+    control.set("A", CD_NEW_SYNCHPOINT=lsn(100).raw)
+    spec = plan(A=60, B=90)
+    assert ends(spec) == {"A": (lsn(100), 3), "B": (lsn(100), 0)}
+    assert [task.believed for task in spec.tables] == [lsn(60), lsn(90)]
+
+
+def test_spec_carries_what_the_job_needs_and_survives_json(plan, source, config, control):
+    control.add("A")
+    spec = plan()
+    assert (spec.pipeline, spec.run_id, spec.planned_at_ms, spec.target) == ("p", "run-1", 1234, "/lake/p")
+    assert (spec.source.jdbc_url, spec.source.database) == (source.jdbc_url, "SANDBOX")
+    assert (spec.source.server_name, spec.source.asn_schema) == ("p", control.asn)
+    assert spec.settings == config.settings
+    assert JobSpec.from_json(spec.to_json()) == spec
+
+
+def test_new_table_begins_at_the_fence_uncounted(plan, control):
+    control.add("A")
+    control.capture("A", 70)
+    [task] = plan().tables
+    assert (task.believed, task.upto, task.rows, task.snapshot) == (None, lsn(100), 0, True)
+
+
+def test_no_data_asks_for_no_snapshot(plan, control):
+    control.add("A")
+    [task] = plan({"snapshot_mode": "no_data"}).tables
+    assert task.snapshot is False
+
+
+@pytest.mark.parametrize(
+    ("commits", "end", "rows"),
+    [
+        ([(10, 4), (20, 4), (30, 4)], 20, 8),
+        ([(10, 10), (20, 1)], 10, 10),
+        ([(10, 4), (20, 6), (30, 1)], 20, 10),
+        ([(10, 25), (20, 1)], 10, 25),
+        ([(10, 1), (20, 25)], 10, 1),
+        ([(10, 5), (20, 5)], 100, 10),
+    ],
+    ids=["whole commits", "ends at a commit", "two that fit", "first is too large", "large one waits", "all fit"],
+)
+def test_limit_of_rows_cuts_between_commits(plan, control, commits, end, rows):
+    control.add("A")
+    for commit, count in commits:
+        control.capture("A", commit, count)
+    control.synch(100)
+    assert ends(plan(A=5)) == {"A": (lsn(end), rows)}
+
+
+def test_tables_stop_at_one_frontier_and_rows_are_counted_up_to_it(plan, control):
+    for name in ("A", "B"):
+        control.add(name)
+    for commit in range(10, 30):
+        control.capture("A", commit)
+        control.capture("B", commit + 4)
+    assert ends(plan(A=9, B=12)) == {"A": (lsn(19), 10), "B": (lsn(19), 6)}
+
+
+def test_table_far_behind_does_not_hold_the_others_back(plan, control):
+    for name in ("A", "B"):
+        control.add(name)
+    for commit in range(10, 40):
+        control.capture("A", commit)
+    control.capture("B", 60)
+    assert ends(plan(A=9, B=50)) == {"A": (lsn(19), 10), "B": (lsn(100), 1)}
+
+
+def test_pruned_past_the_offset_is_never_idle(plan, control):
+    control.add("A")
+    control.set("A", CD_OLD_SYNCHPOINT=lsn(61).raw)
+    assert ends(plan(A=60)) == {"A": (lsn(100), 0)}
+    control.set("A", CD_OLD_SYNCHPOINT=lsn(60).raw)
+    assert plan(A=60) is None
+
+
+def test_cold_start_past_the_offset_is_never_idle(plan, control):
+    control.add("A")
+    control.insert("IBMSNAP_RESTART", CAPTURE_FIRST_SEQ=lsn(61).raw)
+    assert ends(plan(A=60)) == {"A": (lsn(100), 0)}
+    assert plan(A=61) is None
+
+
+def test_capture_before_the_offset_is_never_idle(plan, control):
+    control.add("A")
+    control.add("B")
+    assert ends(plan(A=170, B=100)) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}
+
+
+def test_capture_that_stands_still_stops_the_tick(plan, control):
+    control.add("A")
+    control.synch(100, age_s=1000)
+    with pytest.raises(CaptureStoppedError, match=r"stands still: SYNCHTIME is 20.*10\d\d s behind.*asncap.*CAPMON"):
+        plan(A=100)
+
+
+REFUSED = {
+    "inactive": ({"STATE": "I"}, "state 'I'.*STATE = 'A'"),
+    "stopped": ({"STATE": "S", "STATE_INFO": "ASN0069E"}, "state 'S'.*ASN0069E"),
+    "no key": ({"key": ()}, "has no key"),
+    "update rows": ({"CHG_UPD_TO_DEL_INS": "N"}, "CHG_UPD_TO_DEL_INS = 'N'"),
+    "no change table": ({"CD_TABLE": "GONE"}, "does not exist"),
+    "unmappable type": ({"columns": (("ID", "INTEGER", 4, "N"), ("M", "MONEY", 4, "Y"))}, "'M' has type MONEY"),
+    "reserved name": ({"columns": (("ID", "INTEGER", 4, "N"), ("__X", "INTEGER", 4, "Y"))}, "'__X'"),
+}
+
+
+@pytest.mark.parametrize(("made", "words"), REFUSED.values(), ids=REFUSED)
+def test_table_that_cannot_be_carried_is_refused_and_the_others_go_on(plan, control, made, words):
+    control.add("BAD", **made)
+    control.add("GOOD")
+    control.capture("GOOD", 70)
+    spec = plan(BAD=60, GOOD=60)
+    assert ends(spec) == {"GOOD": (lsn(100), 1)}
+    [refusal] = spec.refused
+    assert refusal.table == control.table("BAD")
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(refusal.error)
+
+
+def test_refusal_names_everything_that_stands_against_the_table(plan, control):
+    control.add("BAD", STATE="I", key=())
+    control.add("GOOD")
+    [refusal] = plan().refused
+    assert "state 'I'" in refusal.error
+    assert "has no key" in refusal.error
+
+
+def test_accepted_update_rows_are_planned(plan, control):
+    control.add("A", CHG_UPD_TO_DEL_INS="N")
+    assert len(plan({"accept_update_rows": True}).tables) == 1
+
+
+def test_dropped_source_table_is_refused(plan, control):
+    control.register("GHOST")
+    with pytest.raises(TickFailedError, match="GHOST is registered, but the catalog has no such table"):
+        plan()
+
+
+def test_unreadable_offset_refuses_only_its_table(plan, control):
+    control.add("A")
+    control.add("B")
+    spec = plan(A=OffsetError("the offset kept in X cannot be read", "Put it back."))
+    assert [task.table.name for task in spec.tables] == ["B"]
+    assert "cannot be read" in spec.refused[0].error
+
+
+def test_offset_of_another_width_refuses_only_its_table(plan, control):
+    control.add("A")
+    control.add("B")
+    spec = plan(A=Lsn(bytes(10)))
+    assert [task.table.name for task in spec.tables] == ["B"]
+    assert "10 bytes cannot be compared" in spec.refused[0].error
+
+
+def test_change_table_that_cannot_be_read_refuses_only_its_table(plan, control):
+    control.add("A")
+    control.add("B")
+    control.capture("B", 70)
+    control.run(f'DROP TABLE {control.asn}."CD_A"')  # SYSCAT still has it, as it has one without a privilege
+    spec = plan(A=60, B=60)
+    assert ends(spec) == {"B": (lsn(100), 1)}
+    assert [refusal.table.name for refusal in spec.refused] == ["A"]
+
+
+def test_refusals_without_other_work_fail_the_tick_by_name(plan, control):
+    control.add("BAD", STATE="I")
+    control.add("WORSE", key=())
+    control.add("IDLE")
+    with pytest.raises(TickFailedError, match=r"(?s)2 table.*BAD: .*state 'I'.*WORSE: .*no key"):
+        plan(IDLE=100)
+
+
+def test_pipeline_without_a_table_is_not_taken_for_an_idle_one(plan, control):
+    with pytest.raises(ConfigurationError, match=f"no table that is registered in schema {control.asn} is chosen"):
+        plan()
+
+
+def test_only_chosen_tables_are_planned(plan, control):
+    control.add("A")
+    control.add("B")
+    chosen = Selection(table_include=(rf"{control.schema}\.B",))
+    assert list(ends(plan({"selection": chosen}))) == ["B"]
+
+
+def test_pattern_without_a_registered_table_fails_the_tick(plan, control):
+    control.add("A")
+    with pytest.raises(ConfigurationError, match="matches no registered table"):
+        plan({"selection": Selection(table_include=("X.Y",))})

@@ -1,0 +1,1 @@
+"""Statements as text, and what a database makes of them."""

@@ -1,0 +1,51 @@
+import pytest
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sql import asn, catalog
+
+LOW, HIGH = Lsn(bytes(16)), Lsn(bytes(15) + b"\x0f")
+SPAN = LsnRange(LOW, HIGH)
+LOW_LITERAL, HIGH_LITERAL = "X'00000000000000000000000000000000'", "X'0000000000000000000000000000000F'"
+
+
+def capture(name):
+    identity = CaptureIdentity(f"ASN.{name}", "", "")
+    return CaptureInstance(TableId("S", "T"), "ASN", name, "A", "", "DI", None, None, None, (), identity)
+
+
+def test_count_is_one_statement_for_all_ranges_with_the_bare_column_compared():
+    query = asn.count_changes([(capture("CD_A"), SPAN), (capture('CD"B'), SPAN)])
+    where = f"WHERE IBMSNAP_COMMITSEQ > {LOW_LITERAL} AND IBMSNAP_COMMITSEQ <= {HIGH_LITERAL}"
+    assert query.text == (
+        f'SELECT 0 AS PLACE, COUNT(*) AS CHANGES FROM "ASN"."CD_A" {where} UNION ALL '
+        f'SELECT 1 AS PLACE, COUNT(*) AS CHANGES FROM "ASN"."CD""B" {where}'
+    )
+    assert query.params == ()
+
+
+def test_last_commit_before_excludes_both_ends():
+    assert asn.last_commit_before(capture("CD"), SPAN).text == (
+        f'SELECT MAX(IBMSNAP_COMMITSEQ) FROM "ASN"."CD" '
+        f"WHERE IBMSNAP_COMMITSEQ > {LOW_LITERAL} AND IBMSNAP_COMMITSEQ < {HIGH_LITERAL}"
+    )
+
+
+@pytest.mark.parametrize("query", [asn.registrations, asn.capture_conditions, asn.restart, asn.global_row, asn.fence])
+def test_control_schema_is_quoted(query):
+    text = query('as"n').text
+    assert '"as""n"."IBMSNAP_' in text
+    assert text.count('as"n') == 0
+
+
+def test_nothing_is_read_uncommitted():
+    texts = [asn.fence("A").text, asn.registrations("A").text, asn.global_row("A").text, asn.source_clock().text]
+    assert not [text for text in texts if "WITH UR" in text.upper()]
+
+
+def test_catalog_asks_for_many_tables_at_once_by_parameters():
+    tables = [TableId("S", "A"), TableId("s'x", "B")]
+    for query in (catalog.tables(tables), catalog.columns(tables), catalog.indexes(tables)):
+        assert query.text.count("?") == 4
+        assert query.params == ("S", "A", "s'x", "B")

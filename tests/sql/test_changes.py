@@ -1,0 +1,178 @@
+"""Reads of change tables, run by SQLite on what capture would have written of random histories."""
+
+import random
+import re
+import sqlite3
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.history import History, HistoryOptions, random_history
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.errors import OffsetError
+from airflow_provider_db2cdc.sql.changes import (
+    change_rows,
+    change_table,
+    commit_at_row,
+    commit_times,
+    has_before_images,
+    split,
+    within,
+)
+from airflow_provider_db2cdc.sql.quoting import lsn_literal
+
+META = ("IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION")
+SCHEMA = TableSchema(
+    TableId("S", "T"), (Column("ID", "INTEGER", 4), Column("A", "INTEGER", 4), Column("B", "VARCHAR", 10)), ("ID",)
+)
+CAPTURE = CaptureInstance(
+    table=SCHEMA.table, cd_owner="ASN odd", cd_table='CD"T', state="A", state_info="", update_as="DI",
+    before_prefix=None, floor=None, newest=None, cd_columns=(*META, "ID", "A", "B"),
+    identity=CaptureIdentity("", "", ""),
+)  # fmt: skip
+PREFIXED = replace(CAPTURE, before_prefix="X", cd_columns=(*CAPTURE.cd_columns, "XID", "XA", "XB"))
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(16, "big"))
+
+
+A, B = lsn(0x0A), lsn(0xFF00)
+
+
+def change_database(drawn: History) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("ATTACH ':memory:' AS \"ASN odd\"")
+    connection.execute(f"CREATE TABLE {change_table(CAPTURE)} ({', '.join((*META, 'ID', 'A', 'B'))})")
+    rows = [(row.commit.raw, row.intent.raw, row.op, *row.image) for row in drawn.changes["T0"]]
+    random.Random(1).shuffle(rows)
+    connection.executemany(f"INSERT INTO {change_table(CAPTURE)} VALUES (?, ?, ?, ?, ?, ?)", rows)
+    return connection
+
+
+def fetched(connection: sqlite3.Connection, select: str) -> list[tuple]:
+    return connection.execute(
+        re.sub(r"OFFSET (\d+) ROWS FETCH FIRST 1 ROW ONLY$", r"LIMIT 1 OFFSET \1", select)
+    ).fetchall()
+
+
+def expected(drawn: History, span: LsnRange) -> list[tuple]:
+    return [(row.commit.raw, row.intent.raw, row.op, *row.image) for row in drawn.changes["T0"] if row.commit in span]
+
+
+def histories():
+    return [random_history(seed, HistoryOptions(composite=False, lsn_bytes=(16, 10)[seed % 2])) for seed in range(30)]
+
+
+def test_a_range_reads_the_rows_of_its_commits_and_no_others():
+    for drawn in histories():
+        connection = change_database(drawn)
+        for at, after in enumerate(drawn.positions):
+            for upto in drawn.positions[at:]:
+                span = LsnRange(after, upto)
+                assert sorted(fetched(connection, change_rows(SCHEMA, CAPTURE, span))) == expected(drawn, span)
+
+
+def test_the_commit_at_a_row_is_that_rows_in_commit_order_and_none_behind_the_last():
+    for drawn in histories():
+        connection = change_database(drawn)
+        span = LsnRange(drawn.positions[1], drawn.positions[-1])
+        rows = expected(drawn, span)
+        for at in range(len(rows)):
+            assert fetched(connection, commit_at_row(CAPTURE, span, at)) == [(rows[at][0],)]
+        assert fetched(connection, commit_at_row(CAPTURE, span, len(rows))) == []
+
+
+@pytest.mark.parametrize("rows_per_read", [1, 3, 10])
+def test_ranges_split_at_such_commits_read_every_row_once_and_cut_no_commit(rows_per_read):
+    for drawn in histories():
+        connection = change_database(drawn)
+        whole = LsnRange(drawn.positions[0], drawn.positions[-1])
+        cuts: list[Lsn] = []
+        while found := fetched(
+            connection,
+            commit_at_row(CAPTURE, LsnRange(cuts[-1] if cuts else whole.after, whole.upto), rows_per_read - 1),
+        ):
+            cuts.append(Lsn(found[0][0]))
+        parts = [fetched(connection, change_rows(SCHEMA, CAPTURE, span)) for span in split(whole, cuts)]
+        assert sorted(row for part in parts for row in part) == expected(drawn, whole)
+        commits = [{row[0] for row in part} for part in parts]
+        assert sum(map(len, commits)) == len(set().union(*commits))
+
+
+@settings(deadline=None, database=None)
+@given(st.integers(0, 20), st.integers(1, 20), st.sets(st.integers(1, 40)))
+def test_split_ranges_meet_and_end_where_the_whole_does(after, length, offsets):
+    span = LsnRange(lsn(after), lsn(after + length))
+    cuts = [lsn(after + offset) for offset in sorted(offsets) if offset <= length]
+    parts = split(span, cuts)
+    assert parts[0].after == span.after
+    assert parts[-1].upto == span.upto
+    assert all(one.upto == other.after for one, other in pairwise(parts))
+    assert {part.upto for part in parts} == {*cuts, span.upto}
+    assert not any(part.empty for part in parts)
+
+
+def test_a_range_without_cuts_or_cut_at_its_end_is_itself():
+    assert split(LsnRange(A, B), []) == split(LsnRange(A, B), [B]) == [LsnRange(A, B)]
+
+
+def test_cuts_that_do_not_ascend_are_refused():
+    with pytest.raises(OffsetError, match="ends before it starts"):
+        split(LsnRange(A, B), [lsn(0x20), lsn(0x10)])
+
+
+def test_a_range_compares_the_bare_column_with_bit_literals():
+    assert within(LsnRange(A, B)) == (
+        "IBMSNAP_COMMITSEQ > X'0000000000000000000000000000000A' "
+        "AND IBMSNAP_COMMITSEQ <= X'0000000000000000000000000000FF00'"
+    )
+
+
+@settings(deadline=None, database=None)
+@given(st.sampled_from((10, 16)).flatmap(lambda width: st.binary(min_size=width, max_size=width)))
+def test_any_lsn_reads_back_from_its_literal(raw):
+    assert sqlite3.connect(":memory:").execute(f"SELECT {lsn_literal(Lsn(raw))}").fetchone() == (raw,)
+
+
+def test_columns_are_selected_by_name_in_the_schemas_order_each_as_its_type_travels():
+    schema = replace(SCHEMA, columns=(Column('T"', "TIME"), Column("ID", "INTEGER", 4)))
+    select = change_rows(schema, CAPTURE, LsnRange(A, B))
+    assert select == (
+        "SELECT IBMSNAP_COMMITSEQ AS CC, IBMSNAP_INTENTSEQ AS CI, IBMSNAP_OPERATION AS CO, "
+        'CAST("T""" AS CHAR(8)) AS C0, "ID" AS C1 FROM "ASN odd"."CD""T" WHERE ' + within(LsnRange(A, B))
+    )
+
+
+def test_before_images_are_selected_under_their_prefix_when_every_column_has_one():
+    assert has_before_images(SCHEMA, PREFIXED)
+    select = change_rows(SCHEMA, PREFIXED, LsnRange(A, B))
+    assert '"ID" AS C0, "A" AS C1, "B" AS C2, "XID" AS B0, "XA" AS B1, "XB" AS B2 FROM' in select
+
+
+@pytest.mark.parametrize(
+    "capture",
+    [
+        CAPTURE,
+        replace(PREFIXED, before_prefix=None),
+        replace(PREFIXED, before_prefix=""),
+        replace(PREFIXED, before_prefix="Y"),
+        replace(PREFIXED, cd_columns=PREFIXED.cd_columns[:-1]),
+    ],
+    ids=["not registered", "no prefix", "empty prefix", "another prefix", "a column lacks one"],
+)
+def test_before_images_are_left_out_where_a_column_has_none(capture):
+    assert not has_before_images(SCHEMA, capture)
+    assert "AS B0" not in change_rows(SCHEMA, capture, LsnRange(A, B))
+
+
+def test_commit_times_come_from_the_control_schemas_units_of_work():
+    assert commit_times('my "asn"', LsnRange(A, B)) == (
+        "SELECT IBMSNAP_COMMITSEQ AS CC, IBMSNAP_LOGMARKER AS LOGMARKER "
+        'FROM "my ""asn"""."IBMSNAP_UOW" WHERE ' + within(LsnRange(A, B))
+    )

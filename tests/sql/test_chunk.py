@@ -1,0 +1,266 @@
+"""Chunk bounds and predicates, evaluated by SQLite: it has the comparisons, `table_database` lends it the rest."""
+
+import re
+import sqlite3
+import struct
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.sql.chunk import bound_after, chunk_predicates, key_literal, table_rows
+from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
+
+NUMBER, TEXT = Column("K", "INTEGER", 4), Column("K", "VARCHAR", 20)
+
+
+def float32(value: float) -> float:
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+def keyed(*columns: Column) -> TableSchema:
+    named = [Column(f"K{at}", c.type, c.length, c.scale, False, c.bit_data) for at, c in enumerate(columns)]
+    return TableSchema(TableId("S", "T"), (*named, Column("V", "INTEGER", 4)), tuple(column.name for column in named))
+
+
+def table_database(schema: TableSchema, rows) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    for name in ("TIMESTAMP", "DATE", "TIME"):
+        connection.create_function(name, 1, lambda text: text, deterministic=True)
+    connection.create_function("FLOAT32", 1, float32, deterministic=True)
+    connection.execute(f"ATTACH ':memory:' AS {quote(schema.table.schema)}")
+    names = ", ".join(quote(name) for name in schema.names)
+    connection.execute(f"CREATE TABLE {quote_table(schema.table)} ({names})")
+    marks = ", ".join("?" * len(schema.columns))
+    connection.executemany(f"INSERT INTO {quote_table(schema.table)} VALUES ({marks})", rows)
+    return connection
+
+
+def in_sqlite(select: str) -> str:
+    """Say a Db2 select in SQLite's words; its CAST AS REAL keeps a double, Db2's rounds."""
+    select = re.sub(r"OFFSET (\d+) ROWS FETCH FIRST 1 ROW ONLY$", r"LIMIT 1 OFFSET \1", select)
+    return re.sub(r"CAST\((\S+) AS REAL\)", r"FLOAT32(\1)", select)
+
+
+def literals(schema: TableSchema, key) -> list[str]:
+    return [key_literal(schema.column(name), as_text(value)) for name, value in zip(schema.key, key, strict=True)]
+
+
+def as_text(value) -> str:
+    return value.hex().upper() if isinstance(value, bytes) else str(value)
+
+
+def walk(connection, schema: TableSchema, rows: int, text=as_text, most: int = 1000) -> list[list[str]]:
+    """Walk the bounds as a snapshot does."""
+    bounds: list[list[str]] = []
+    while len(bounds) < most:
+        found = connection.execute(in_sqlite(bound_after(schema, bounds[-1] if bounds else None, rows))).fetchone()
+        if found is None:
+            return bounds
+        texts = [text(value) for value in found]
+        bounds.append([key_literal(schema.column(n), t) for n, t in zip(schema.key, texts, strict=True)])
+    raise AssertionError("the walk does not end")
+
+
+def chunks(connection, schema: TableSchema, bounds) -> list[list[tuple]]:
+    selects = [table_rows(schema, predicate) for predicate in chunk_predicates(schema, bounds)]
+    return [connection.execute(in_sqlite(select)).fetchall() for select in selects]
+
+
+VALUES = {
+    "number": (NUMBER, st.integers(-3, 3)),
+    "text": (TEXT, st.text("aB'\"é ", max_size=2)),
+    "bits": (Column("K", "CHARACTER", 2, bit_data=True), st.binary(max_size=2)),
+    "big": (Column("K", "BIGINT", 8), st.sampled_from([-(2**63), -1, 0, 2**53 + 1, 2**63 - 1])),
+}
+
+
+@st.composite
+def keyed_tables(draw):
+    """Draw a table with a key of one to three columns, its rows, and some ascending bounds among or between them."""
+    kinds = draw(st.lists(st.sampled_from([*VALUES]), min_size=1, max_size=3))
+    keys = st.tuples(*(VALUES[kind][1] for kind in kinds))
+    return (
+        keyed(*(VALUES[kind][0] for kind in kinds)),
+        [(*key, at) for at, key in enumerate(draw(st.lists(keys, unique=True, max_size=25)))],
+        sorted(draw(st.lists(keys, max_size=5))),
+    )
+
+
+@settings(deadline=None, database=None)
+@given(keyed_tables())
+def test_every_row_is_in_exactly_one_chunk_wherever_the_bounds_lie(drawn):
+    schema, rows, bounds = drawn
+    connection = table_database(schema, rows)
+    parts = chunks(connection, schema, [literals(schema, bound) for bound in bounds])
+    assert len(parts) == len(bounds) + 1
+    assert sorted(row for part in parts for row in part) == sorted(rows)
+
+
+@settings(deadline=None, database=None)
+@given(keyed_tables())
+def test_a_chunk_holds_the_rows_behind_its_low_bound_up_to_its_high_one(drawn):
+    schema, rows, bounds = drawn
+    connection = table_database(schema, rows)
+    parts = chunks(connection, schema, [literals(schema, bound) for bound in bounds])
+    width = len(schema.key)
+    for part, low, high in zip(parts, [None, *bounds], [*bounds, None], strict=True):
+        inside = [row for row in rows if (low is None or row[:width] > low) and (high is None or row[:width] <= high)]
+        assert sorted(part) == sorted(inside)
+
+
+@settings(deadline=None, database=None)
+@given(keyed_tables(), st.integers(1, 6))
+def test_the_walk_over_the_bounds_visits_each_row_once(drawn, rows_per_chunk):
+    schema, rows, _ = drawn
+    connection = table_database(schema, rows)
+    bounds = walk(connection, schema, rows_per_chunk)
+    parts = chunks(connection, schema, bounds)
+    assert len(bounds) == len(rows) // rows_per_chunk
+    assert [len(part) for part in parts[:-1]] == [rows_per_chunk] * len(bounds)
+    assert sorted(row for part in parts for row in part) == sorted(rows)
+    ends = [max(part)[: len(schema.key)] for part in parts if part]
+    assert ends == sorted(ends)
+
+
+def test_a_walk_over_real_keys_goes_on_where_their_texts_round():
+    """The text of a REAL read as a double lies beside it: without a cast the walk would meet the same row again."""
+    column = Column("K", "REAL", 4)
+    schema = keyed(column, NUMBER)
+    reals = [float32(value) for value in (0.1, 0.3, 0.7, 16777216.0, 1e-7, -0.1)]
+    rows = [(real, number, 0) for real in reals for number in range(5)]
+    connection = table_database(schema, rows)
+
+    def driver_text(value):
+        texts = (f"{value:.{digits}g}" for digits in range(1, 10)) if isinstance(value, float) else [str(value)]
+        return next(text for text in texts if float32(float(text)) == value)
+
+    assert any(float(driver_text(real)) != real for real in reals)
+    bounds = walk(connection, schema, 2, driver_text)
+    assert [len(part) for part in chunks(connection, schema, bounds)] == [2] * 15 + [0]
+
+
+def test_without_bounds_there_is_one_chunk_of_everything():
+    assert chunk_predicates(keyed(NUMBER), []) == ["1 = 1"]
+
+
+def test_predicates_of_a_single_key():
+    assert chunk_predicates(keyed(NUMBER), [["1"], ["5"]]) == [
+        'NOT ("K0" > 1)',
+        '("K0" > 1) AND NOT ("K0" > 5)',
+        '"K0" > 5',
+    ]
+
+
+def test_a_composite_predicate_is_led_by_a_comparison_that_an_index_range_can_use():
+    assert chunk_predicates(keyed(NUMBER, NUMBER, TEXT), [["1", "2", "'x'"]])[1] == (
+        '"K0" >= 1 AND (("K0" > 1) OR ("K0" = 1 AND "K1" > 2) OR ("K0" = 1 AND "K1" = 2 AND "K2" > \'x\'))'
+    )
+
+
+def test_bound_selects():
+    assert bound_after(keyed(NUMBER), None, 100) == (
+        'SELECT "K0" FROM "S"."T" ORDER BY "K0" OFFSET 99 ROWS FETCH FIRST 1 ROW ONLY'
+    )
+    assert bound_after(keyed(NUMBER, NUMBER), ["1", "2"], 100) == (
+        'SELECT "K0", "K1" FROM "S"."T" WHERE "K0" >= 1 AND (("K0" > 1) OR ("K0" = 1 AND "K1" > 2)) '
+        'ORDER BY "K0", "K1" OFFSET 99 ROWS FETCH FIRST 1 ROW ONLY'
+    )
+
+
+def test_a_bound_of_another_width_than_the_key_is_refused():
+    with pytest.raises(ValueError, match="zip"):
+        bound_after(keyed(NUMBER, NUMBER), ["1"], 100)
+
+
+def test_rows_are_selected_in_the_schemas_order_each_as_its_type_travels():
+    columns = (Column("V", "XML"), Column("K", "INTEGER", 4), Column("T", "TIME"))
+    schema = TableSchema(TableId("S", "T"), columns, ("K",))
+    select = 'SELECT XMLSERIALIZE("V" AS CLOB) AS C0, "K" AS C1, CAST("T" AS CHAR(8)) AS C2 FROM "S"."T"'
+    assert table_rows(schema) == select
+    assert table_rows(schema, "1 = 1") == f"{select} WHERE 1 = 1"
+
+
+ODD = ["select", "a b", 'quo"te', '""', "it's", "ä€", "{c}", "{0}", "%s", "a.b", "semi;colon", "--", "?", "lower", "\\"]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_identifiers_survive_in_every_statement(name):
+    columns = (Column(name, "INTEGER", 4), Column(name + "2", "INTEGER", 4))
+    schema = TableSchema(TableId(name, name), columns, (name, name + "2"))
+    rows = [(one, two) for one in range(3) for two in range(3)]
+    connection = table_database(schema, rows)
+    bounds = walk(connection, schema, 4)
+    assert len(bounds) == 2
+    assert sorted(row for part in chunks(connection, schema, bounds) for row in part) == rows
+
+
+LITERALS = [
+    (Column("K", "SMALLINT"), "-5", "-5"),
+    (Column("K", "INTEGER"), "7", "7"),
+    (Column("K", "BIGINT"), "-9223372036854775808", "-9223372036854775808"),
+    (Column("K", "DECIMAL", 5, 2), "-1.50", "-1.50"),
+    (Column("K", "NUMERIC", 5, 0), "12", "12"),
+    (Column("K", "DOUBLE"), "1.5", "1.5E0"),
+    (Column("K", "DOUBLE"), "-1.0E10", "-1.0E10"),
+    (Column("K", "FLOAT"), "2e-3", "2e-3"),
+    (Column("K", "REAL"), "0.1", "CAST(0.1E0 AS REAL)"),
+    (Column("K", "REAL"), "1.0E-7", "CAST(1.0E-7 AS REAL)"),
+    (Column("K", "CHARACTER"), "it's  ", "'it''s  '"),
+    (Column("K", "VARCHAR"), "", "''"),
+    (Column("K", "CHARACTER", bit_data=True), "00FF", "X'00FF'"),
+    (Column("K", "VARCHAR", bit_data=True), "", "X''"),
+    (Column("K", "DATE"), "9999-12-31", "DATE('9999-12-31')"),
+    (Column("K", "TIME"), "24:00:00", "TIME('24:00:00')"),
+    (Column("K", "TIMESTAMP", 10, 6), "2024-01-01 00:00:00.123456", "TIMESTAMP('2024-01-01 00:00:00.123456')"),
+    (Column("K", "integer"), "7", "7"),
+]
+NOT_RUN_ON_DB2 = [
+    (Column("K", "BINARY"), "00FF", "X'00FF'"),
+    (Column("K", "VARBINARY"), "00FF", "X'00FF'"),
+    (Column("K", "GRAPHIC"), "é", "'é'"),
+    (Column("K", "VARGRAPHIC"), "é", "'é'"),
+    (Column("K", "DECFLOAT"), "1E+40", "DECFLOAT('1E+40')"),
+    (Column("K", "DECFLOAT"), "NaN", "DECFLOAT('NaN')"),
+    (
+        Column("K", "TIMESTAMP", 13, 12),
+        "2024-01-01 00:00:00.123456789012",
+        "CAST('2024-01-01 00:00:00.123456789012' AS TIMESTAMP(12))",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "literal"),
+    [
+        *(pytest.param(*case, id=f"{case[0].type} {case[1]}") for case in LITERALS),
+        *(pytest.param(*case, id=f"{case[0].type} {case[1]} not run on Db2") for case in NOT_RUN_ON_DB2),
+    ],
+)
+def test_literal_of_each_key_type(column, text, literal):
+    assert key_literal(column, text) == literal
+
+
+@settings(deadline=None, database=None)
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+def test_any_text_reads_back_from_its_literal(text):
+    assert sqlite3.connect(":memory:").execute(f"SELECT {text_literal(text)}").fetchone() == (text,)
+
+
+@settings(deadline=None, database=None)
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), st.integers())
+def test_any_identifier_is_quoted_as_one_name(name, value):
+    cursor = sqlite3.connect(":memory:").execute(f"SELECT * FROM (SELECT '{value}' AS {quote(name)})")
+    assert [column[0] for column in cursor.description] == [name]
+    assert quote(name)[1:-1].replace('""', "").count('"') == 0
+
+
+@settings(deadline=None, database=None)
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2, unique=True).map(sorted))
+def test_doubles_keep_their_order_as_literals(pair):
+    column = Column("K", "DOUBLE")
+    texts = [key_literal(column, repr(value)) for value in pair]
+    assert all(low < high for low, high in pairwise(float(text) for text in texts))
+    assert sqlite3.connect(":memory:").execute(f"SELECT typeof({texts[0]})").fetchone() == ("real",)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.job import JobSpec, SourceSpec, TableTask
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.submit.command import Submission, application_args, is_short, spark_conf, submit_argv
+
+LSN = Lsn(bytes(16))
+DRIVER, EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
+
+
+def test_both_jvms_run_in_utc_whatever_else_they_are_told() -> None:
+    conf = spark_conf(extra={DRIVER: "-Duser.timezone=America/New_York --add-opens a --add-opens b"})
+    assert conf[DRIVER] == "-Duser.timezone=America/New_York --add-opens a --add-opens b -Duser.timezone=UTC"
+    assert conf[EXECUTOR] == "-Duser.timezone=UTC"
+
+
+def test_logging_is_told_to_the_driver_alone() -> None:
+    conf = spark_conf(log4j="/x/log4j2.properties")
+    assert "-Dlog4j2.configurationFile=/x/log4j2.properties" in conf[DRIVER]
+    assert "log4j" not in conf[EXECUTOR]
+
+
+def test_a_users_own_logging_stays() -> None:
+    own = spark_conf(extra={DRIVER: "-Dlog4j2.configurationFile=/mine"}, log4j="/ours")[DRIVER]
+    assert "/mine" in own
+    assert "/ours" not in own
+
+
+def test_a_short_job_starts_fast_unless_the_user_says_otherwise() -> None:
+    assert spark_conf(extra={DRIVER: "-XX:TieredStopAtLevel=4"}, short=True)[DRIVER].split()[:2] == [
+        "-XX:TieredStopAtLevel=1",
+        "-XX:TieredStopAtLevel=4",
+    ]
+    assert "Tiered" not in spark_conf()[DRIVER]
+
+
+@pytest.mark.parametrize(
+    ("believed", "snapshot", "rows", "short"),
+    [
+        (LSN, True, 10, True),
+        (LSN, True, 200_000, True),
+        (LSN, True, 200_001, False),
+        (None, True, 0, False),
+        (None, False, 0, True),
+    ],
+)
+def test_a_job_is_short_with_few_changes_and_no_snapshot(
+    believed: Lsn | None, snapshot: bool, rows: int, short: bool
+) -> None:
+    table = TableId("S", "T")
+    identity = CaptureIdentity("ASNCDC.CDT", "", "")
+    capture = CaptureInstance(table, "ASNCDC", "CDT", "A", "", "DI", None, None, None, (), identity)
+    task = TableTask(TableSchema(table, (), ()), capture, believed, LSN, rows, snapshot)
+    source = SourceSpec("jdbc:db2://h:1/D", "D", "p", "ASNCDC")
+    assert is_short(JobSpec("p", "r", 0, "/lake", source, Fence(LSN, "", "", 0.0), (task,))) is short
+
+
+def test_delta_is_set_up_beside_other_extensions() -> None:
+    conf = spark_conf(extra={"spark.sql.extensions": "a.B"})
+    assert conf["spark.sql.extensions"] == "a.B,io.delta.sql.DeltaSparkSessionExtension"
+    assert conf["spark.sql.catalog.spark_catalog"] == "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+
+def test_delta_is_not_named_twice() -> None:
+    once = spark_conf()
+    assert spark_conf(extra=once) | {DRIVER: "", EXECUTOR: ""} == once | {DRIVER: "", EXECUTOR: ""}
+
+
+def test_a_user_overrides_defaults() -> None:
+    assert spark_conf(extra={"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
+
+
+def test_another_session_zone_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="Europe/Berlin"):
+        spark_conf(extra={"spark.sql.session.timeZone": "Europe/Berlin"})
+
+
+def test_jars_or_packages_join_those_of_the_user() -> None:
+    conf = spark_conf(jars=[Path("/j/a.jar")], extra={"spark.jars": "/u/b.jar"})
+    assert conf["spark.jars"] == "/u/b.jar,/j/a.jar"
+    assert "spark.jars.packages" not in conf
+    assert spark_conf(packages=["g:a:1", "g:b:2"])["spark.jars.packages"] == "g:a:1,g:b:2"
+
+
+def test_command_line_in_the_order_that_spark_submit_reads() -> None:
+    submission = Submission(
+        "/app.py", tuple(application_args("/s.json")), ("/b.zip",), {"b": "2", "a": "x y"}, "local[2]", "n"
+    )
+    assert submit_argv("/bin/spark-submit", submission) == [
+        *("/bin/spark-submit", "--name", "n", "--master", "local[2]"),
+        *("--conf", "a=x y", "--conf", "b=2", "--py-files", "/b.zip", "/app.py", "--spec", "/s.json"),
+    ]
+
+
+def test_without_master_spark_decides() -> None:
+    assert "--master" not in submit_argv("s", Submission("/app.py", (), ()))

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.capture import Fence
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, SourceSpec, TableResult
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.config import SparkConfig
+from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
+from airflow_provider_db2cdc.submit.home import spark_environment, spark_home
+from airflow_provider_db2cdc.submit.runner import run_job
+
+ZERO = Lsn(bytes(16))
+SPEC = JobSpec(
+    "sales",
+    "run",
+    0,
+    "/lake",
+    SourceSpec("jdbc:db2://h:1/D", "D", "sales", "ASNCDC"),
+    Fence(ZERO, "", "", 0.0),
+    (),
+)
+RESULT = JobResult("sales", "run", (TableResult(TableId("S", "T"), "failed", error="x"),))
+
+FAKE = """#!{python}
+import json, os, sys
+spec = json.load(open(sys.argv[sys.argv.index("--spec") + 1]))
+print("warning of the JVM", flush=True)
+print("argv", *sys.argv, flush=True)
+print("login", os.environ["DB2CDC_USER"], len(os.environ["DB2CDC_PASSWORD"]), spec["pipeline"], flush=True)
+{body}
+"""
+
+
+def fake_spark(folder: Path, body: str) -> SparkConfig:
+    """A spark-submit that reads the spec as the real job does and then does what `body` says."""
+    binary = folder / "spark-submit"
+    binary.write_text(FAKE.format(python=sys.executable, body=body))
+    binary.chmod(0o755)
+    return SparkConfig(binary=str(binary), packages=("g:a:1",))
+
+
+def test_result_line_is_read_and_all_others_pass_through(tmp_path: Path) -> None:
+    spark = fake_spark(tmp_path, f"print('DB2CDC_RESULT ' + {RESULT.to_json()!r}); sys.exit(1)")
+    lines: list[str] = []
+    assert run_job(SPEC, spark, "cdc", "s3cret", lines.append) == RESULT
+    assert lines[0] == "warning of the JVM"
+    assert "login cdc 6 sales" in lines
+    assert not any("DB2CDC_RESULT" in line for line in lines)
+
+
+def test_secrets_are_not_on_the_command_line(tmp_path: Path) -> None:
+    spark = fake_spark(tmp_path, f"print('DB2CDC_RESULT ' + {RESULT.to_json()!r})")
+    lines: list[str] = []
+    run_job(SPEC, spark, "cdc", "s3cret", lines.append)
+    [argv] = [line for line in lines if line.startswith("argv")]
+    assert "--py-files" in argv
+    assert "s3cret" not in argv
+
+
+def test_no_result_is_an_error_with_the_exit_code(tmp_path: Path) -> None:
+    with pytest.raises(TickFailedError, match="exit code 3"):
+        run_job(SPEC, fake_spark(tmp_path, "sys.exit(3)"), "cdc", "p", lambda line: None)
+
+
+def test_missing_binary_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="/nowhere/spark-submit"):
+        run_job(SPEC, SparkConfig(binary="/nowhere/spark-submit", packages=("a:b:1",)), "u", "p", lambda line: None)
+
+
+INTERRUPTED = """
+import sys
+from airflow_provider_db2cdc.submit.child import run_child
+def on_line(line): print(line, flush=True)
+run_child(["/bin/sh", "-c", "sleep 300 & echo $!; wait"], {"PATH": "/usr/bin:/bin"}, on_line)
+"""
+
+
+def test_interrupt_ends_the_child_and_what_it_started() -> None:
+    root = str(Path(__file__).parents[2])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=root
+    )
+    with parent:
+        assert parent.stdout is not None
+        grandchild = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGINT)
+        assert parent.wait(30) != 0
+    deadline = time.monotonic() + 10
+    while _alive(grandchild) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _alive(grandchild)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_spark_finds_its_home_and_this_python() -> None:
+    env = spark_environment(environ={})
+    assert env["SPARK_HOME"] == str(spark_home())
+    assert env["PYSPARK_PYTHON"] == env["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+def test_a_named_spark_and_a_chosen_python_are_left_alone() -> None:
+    env = spark_environment("/opt/spark/bin/spark-submit", "yarn", {"PYSPARK_PYTHON": "/p"})
+    assert env["PYSPARK_PYTHON"] == "/p"
+    assert not {"SPARK_HOME", "SPARK_LOCAL_IP"} & set(env)

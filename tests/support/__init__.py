@@ -1,0 +1,1 @@
+"""Instruments that several tests share."""

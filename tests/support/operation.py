@@ -1,0 +1,121 @@
+"""Tables and the statements on them, as data: a history is drawn from these, a database can execute them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from airflow_provider_db2cdc.cdc.capture import UpdateAs
+
+Value: TypeAlias = int | str | None
+Row: TypeAlias = tuple[Value, ...]
+Key: TypeAlias = tuple[int, ...]
+Ranges: TypeAlias = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """A table of integer key columns and two value columns (an integer, a nullable text); keys come first in rows."""
+
+    name: str
+    key: tuple[str, ...]
+    update_as: UpdateAs = "DI"
+    values: tuple[str, str] = ("A", "B")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns in order."""
+        return self.key + self.values
+
+    def key_of(self, row: Row) -> Key:
+        """Return the key of a row."""
+        return tuple(value for value in row[: len(self.key)] if isinstance(value, int))
+
+
+@dataclass(frozen=True)
+class Insert:
+    """Insert one row."""
+
+    table: str
+    row: Row
+
+
+@dataclass(frozen=True)
+class Update:
+    """Set every column of the row with that key, perhaps its key, perhaps to what it is already."""
+
+    table: str
+    key: Key
+    row: Row
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete the row with that key."""
+
+    table: str
+    key: Key
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Add `delta` to a key column of each row whose key columns all lie in their ranges, ends included."""
+
+    table: str
+    column: str
+    delta: int
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Mirror a key column: each value v becomes `total - v`, so low and high trade places."""
+
+    table: str
+    column: str
+    total: int
+    ranges: Ranges
+
+
+Operation: TypeAlias = Insert | Update | Delete | Shift | Swap
+
+
+def statement(shape: TableShape, operation: Operation, schema: str) -> tuple[str, tuple[Value, ...]]:
+    """Return an operation as SQL with `?` markers and their values."""
+    table = f'"{schema}"."{shape.name}"'
+    by_key = " AND ".join(f'"{name}" = ?' for name in shape.key)
+    match operation:
+        case Insert(row=row):
+            names = ", ".join(f'"{name}"' for name in shape.columns)
+            return f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", row
+        case Update(key=key, row=row):
+            sets = ", ".join(f'"{name}" = ?' for name in shape.columns)
+            return f"UPDATE {table} SET {sets} WHERE {by_key}", (*row, *key)
+        case Delete(key=key):
+            return f"DELETE FROM {table} WHERE {by_key}", key
+        case Shift(column=column, delta=number, ranges=ranges):
+            new_value = f'"{column}" + ?'
+        case Swap(column=column, total=number, ranges=ranges):
+            new_value = f'? - "{column}"'
+    within = " AND ".join(f'"{name}" BETWEEN ? AND ?' for name, _, _ in ranges)
+    ends = [end for _, low, high in ranges for end in (low, high)]
+    return f'UPDATE {table} SET "{column}" = {new_value} WHERE {within}', (number, *ends)
+
+
+def create_table(shape: TableShape, schema: str, keyed: bool = True) -> str:
+    """Return the table's DDL, without its primary key where a database checks keys row by row."""
+    keys = [f'"{name}" INTEGER NOT NULL' for name in shape.key]
+    columns = [*keys, f'"{shape.values[0]}" INTEGER', f'"{shape.values[1]}" VARCHAR(10)']
+    primary = f'PRIMARY KEY ({", ".join(chr(34) + name + chr(34) for name in shape.key)})'
+    return f'CREATE TABLE "{schema}"."{shape.name}" ({", ".join([*columns, *([primary] if keyed else [])])})'
+
+
+def lies_in(key: Key, ranges: Ranges) -> bool:
+    """Return whether each column of the key lies in its range."""
+    return all(low <= value <= high for value, (_, low, high) in zip(key, ranges, strict=True))
+
+
+def moved(key: Key, at: int, operation: Shift | Swap) -> Key:
+    """Return the key as a shift or swap leaves it; `at` is the place of the column that it changes."""
+    value = key[at] + operation.delta if isinstance(operation, Shift) else operation.total - key[at]
+    return (*key[:at], value, *key[at + 1 :])

@@ -1,0 +1,181 @@
+"""A pipeline of real parts in one process: sandbox, ibm_db, plan, the Spark job, Delta, offsets in a file."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, JobResult, JobSpec
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.sandbox import asn
+from airflow_provider_db2cdc.sandbox.agent import await_captured
+from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.source.address import Db2Address
+from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
+from airflow_provider_db2cdc.source.plan import plan_tick
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.tick import commit_tick
+from support.history import Commit, History, Rollback
+from support.operation import Row, create_table, statement
+
+numbers = itertools.count(1)
+
+
+@dataclass
+class Pipeline:
+    """One schema of the sandbox and one target of its own."""
+
+    sandbox: Sandbox
+    spark: SparkSession
+    folder: Path
+    schema: str = field(default_factory=lambda: f"S{next(numbers)}")
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.target = str(self.folder / "lake")
+        self.offsets = FileOffsetStore(self.folder / "offsets.json")
+        self.writer = self.sandbox.connect()
+        self.execute(f'CREATE SCHEMA "{self.schema}"')
+        self.writer.commit()
+        os.environ[USER_ENV], os.environ[PASSWORD_ENV] = self.sandbox.user, self.sandbox.password
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The pipeline's configuration: all tables of its schema, small reads so that they split."""
+        own = {"pipeline": "test", "target": self.target, "table.include.list": f"{self.schema}\\..*"}
+        return PipelineConfig.from_properties({**own, **self.properties})
+
+    def source(self) -> Source:
+        """A connection of the plan's own."""
+        box = self.sandbox
+        options = {"Authentication": "SERVER", "ArrayInputChain": "0"}
+        address = Db2Address("127.0.0.1", box.database, box.user, box.password, box.port, options=options)
+        return Source(address)
+
+    def execute(self, text: str, *values: Any) -> None:
+        """Run a statement on the writer's connection, without a commit."""
+        cursor = self.writer.cursor()
+        cursor.execute(text, values or None)
+        cursor.close()
+
+    def many(self, text: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Run a statement for many rows, and commit."""
+        cursor = self.writer.cursor()
+        cursor.executemany(text, tuple(rows))
+        cursor.close()
+        self.writer.commit()
+
+    def query(self, text: str) -> list[tuple[Any, ...]]:
+        """Return a query's rows, read committed."""
+        cursor = self.writer.cursor()
+        cursor.execute(text)
+        rows = [tuple(row) for row in cursor.fetchall()]
+        cursor.close()
+        self.writer.commit()
+        return rows
+
+    def create(self, ddl: str, name: str, **registration: Any) -> TableId:
+        """Create a table and register it."""
+        self.execute(ddl)
+        self.writer.commit()
+        asn.addtable(self.writer, self.schema, name, **registration)
+        return TableId(self.schema, name)
+
+    def captured(self) -> Lsn:
+        """Wait until capture has everything; return the synchpoint."""
+        return Lsn(await_captured(self.writer, 30.0))
+
+    def plan(self, run_id: str = "") -> JobSpec | None:
+        """Plan a tick as a run of its own, or as the run named."""
+        with self.source() as source:
+            at = int(time.time() * 1000)
+            return plan_tick(source, self.config, self.offsets, run_id or f"run{next(numbers)}", at)
+
+    def tick(self) -> JobResult | None:
+        """Plan, apply, commit; None for an idle tick."""
+        spec = self.plan()
+        if spec is None:
+            return None
+        result = jobs.run(spec)
+        commit_tick(result, self.offsets)
+        return result
+
+    def state(self, table: TableId) -> DataFrame:
+        """The current state of a table."""
+        return self.spark.read.format("delta").load(Layout(self.target).state(table).name)
+
+    def changes(self, table: TableId) -> DataFrame:
+        """The change log of a table, in order."""
+        frame = self.spark.read.format("delta").load(Layout(self.target).changes(table).name)
+        return frame.orderBy("__batch", "__commit_lsn", "__intent_lsn", "__ordinal")
+
+    def rows(self, table: TableId) -> set[Row]:
+        """The current state's rows without our own columns."""
+        frame = self.state(table)
+        kept = [name for name in frame.columns if not name.startswith("__")]
+        found = [tuple(row) for row in frame.select(*(f"`{name}`" for name in kept)).collect()]
+        assert len(found) == len(set(found))
+        return set(found)
+
+    def source_rows(self, table: TableId) -> set[Row]:
+        """The source's rows."""
+        return set(self.query(f'SELECT * FROM "{table.schema}"."{table.name}"'))
+
+
+@dataclass
+class Replay:
+    """A random history being played into a pipeline's source, step by step."""
+
+    pipeline: Pipeline
+    history: History
+    at: int = 0
+    commits: list[Lsn] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        """Create the history's tables with their first rows, and register them."""
+        pipeline = self.pipeline
+        for shape in self.history.tables:
+            pipeline.create(create_table(shape, pipeline.schema), shape.name, update_as=shape.update_as)
+            for row in self.history.initial[shape.name]:
+                marks = ", ".join("?" * len(row))
+                pipeline.execute(f'INSERT INTO "{pipeline.schema}"."{shape.name}" VALUES ({marks})', *row)
+        pipeline.writer.commit()
+
+    def play(self, steps: int) -> None:
+        """Do the next steps; a transaction that is open at their end stays so only within this call."""
+        taken = 0
+        while self.at < len(self.history.steps) and taken < steps:
+            action = self.history.steps[self.at].action
+            self.at += 1
+            match action:
+                case Commit(lsn=lsn):
+                    self.pipeline.writer.commit()
+                    self.commits.append(lsn)
+                    taken += 1
+                case Rollback():
+                    self.pipeline.writer.rollback()
+                    taken += 1
+                case _:
+                    text, values = statement(self.history.shape(action.table), action, self.pipeline.schema)
+                    self.pipeline.execute(text, *values)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all is played."""
+        return self.at >= len(self.history.steps)
+
+    def expected(self, table: str) -> set[Row]:
+        """The oracle's rows after the last commit played."""
+        at = self.commits[-1] if self.commits else self.history.start
+        return set(self.history.state(table, at).values())

@@ -1,0 +1,205 @@
+"""The arrows between the parts: errors <- cdc <- sql <- {source, spark, airflow edge}; nothing points back.
+
+Each is proven twice: by what every module's source imports, even inside functions, and by importing the modules in a
+process where everything they must not need cannot be imported.
+"""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NAME = "airflow_provider_db2cdc"
+PACKAGE = ROOT / NAME
+
+WITHIN = {
+    "errors": set(),
+    "version": set(),
+    "cdc": {"errors", "cdc"},
+    "sql": {"errors", "cdc", "sql"},
+    "source": {"errors", "cdc", "sql", "config", "source"},
+    "spark": {"errors", "cdc", "sql", "version", "spark"},
+    "properties": {"errors"},
+    "config": {"errors", "cdc", "properties"},
+    "tick": {"errors", "cdc"},
+    "get_provider_info": {"version"},
+}
+"""What these parts may import of the package."""
+
+PURE = {"errors", "version", "cdc", "sql", "properties", "tick", "get_provider_info"}
+WITHOUT_AIRFLOW = {*WITHIN, "submit", "jars", "cli", "sandbox"}
+ONLY_IN = {
+    "pyspark": {"spark", "submit"},
+    "delta": {"spark"},
+    "ibm_db": {"source", "sandbox", "hooks"},
+    "ibm_db_dbi": {"source", "sandbox", "hooks"},
+    f"{NAME}.spark": {"spark"},
+    f"{NAME}.sandbox": {"sandbox", "cli"},
+}
+"""What none but these parts may import."""
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """Return the top folder or module that a file belongs to; the package's own __init__ is one of its own."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(source: str) -> Iterator[str]:
+    """Yield the dotted names that a source imports, wherever it does."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=0):
+                yield from (f"{module}.{alias.name}" for alias in names)
+            case ast.ImportFrom():
+                yield "." * node.level + (node.module or "")
+            case ast.Call(func=ast.Name(id="__import__" | "import_module"), args=[ast.Constant(value=str(name)), *_]):
+                yield name
+            case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
+                yield name
+
+
+@cache
+def imports() -> list[tuple[Path, str, str]]:
+    """Return file, part and imported name of every import of the package."""
+    return [(path, part_of(path), name) for path in sources() for name in imported(path.read_text("utf-8"))]
+
+
+def is_in(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def test_imports_are_found_wherever_they_stand():
+    source = """
+import a.b, c as d
+from e import f as g, h
+from . import k
+def late():
+    from i.j import l
+    return importlib.import_module("m.n"), __import__("o"), import_module("p")
+"""
+    assert {*imported(source)} == {"a.b", "c", "e.f", "e.h", ".", "i.j.l", "m.n", "o", "p"}
+
+
+def test_there_is_something_to_look_at():
+    assert {"cdc", "sql", "source", "spark", "submit"} <= {part_of(path) for path in sources()}
+    assert len(imports()) > 200
+
+
+def test_imports_are_absolute():
+    assert [(str(path), name) for path, _, name in imports() if name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("part", WITHIN)
+def test_a_part_imports_only_the_parts_before_it(part):
+    wrong = [
+        (str(path.relative_to(ROOT)), name)
+        for path, own, name in imports()
+        if own == part and is_in(name, NAME) and name.split(".")[1] not in WITHIN[part]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("part", sorted(PURE))
+def test_a_pure_part_imports_only_the_standard_library_and_the_package(part):
+    known = sys.stdlib_module_names | {NAME}
+    wrong = [
+        (path.name, name) for path, own, name in imports() if own == part and name.split(".")[0] not in known
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", ONLY_IN)
+def test_only_its_own_parts_import(package):
+    wrong = [
+        (str(path.relative_to(ROOT)), name)
+        for path, own, name in imports()
+        if is_in(name, package) and own not in ONLY_IN[package]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("part", sorted(WITHOUT_AIRFLOW))
+def test_the_part_does_not_import_airflow(part):
+    wrong = [(path.name, name) for path, own, name in imports() if own == part and is_in(name, "airflow")]
+    assert wrong == []
+
+
+GATE = """
+import sys
+sys.path.insert(0, {root!r})
+class Gate:
+    def find_spec(self, name, path=None, target=None):
+        top = name.split(".")[0]
+        if {closed}:
+            raise ImportError("closed for this test: " + name)
+sys.meta_path.insert(0, Gate())
+import importlib
+for module in {modules!r}:
+    importlib.import_module(module)
+print("LOADED", *sorted(name for name in sys.modules if name.split(".")[0] == {package!r}))
+"""
+
+
+def modules_of(*parts: str) -> list[str]:
+    """Return the dotted names of the modules of some parts, but for `__main__`, which runs when it is imported."""
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in sources()
+        if part_of(path) in parts and path.name != "__main__.py"
+    ]
+    assert names
+    return names
+
+
+def import_behind_gate(modules: Iterable[str], closed: str, *options: str, home: Path | None = None) -> set[str]:
+    """Import modules where `closed`, a condition on `top`, holds for nothing; return the package's parts that came."""
+    code = GATE.format(root=str(ROOT), closed=closed, modules=[*modules], package=NAME)
+    environ = {**os.environ, **({"AIRFLOW_HOME": str(home)} if home else {})}
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=120, env=environ, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    loaded = next(line for line in done.stdout.splitlines() if line.startswith("LOADED")).split()[1:]
+    return {name.split(".")[1] for name in loaded if "." in name}
+
+
+def test_the_gate_closes():
+    with pytest.raises(AssertionError, match="closed for this test: pyspark"):
+        import_behind_gate([f"{NAME}.spark.effects"], "top == 'pyspark'")
+
+
+@pytest.mark.parametrize("part", sorted(PURE))
+def test_a_pure_part_loads_with_the_standard_library_alone(part):
+    closed = f"top != {NAME!r} and top not in sys.stdlib_module_names"
+    came = import_behind_gate(modules_of(part), closed, "-I", "-S")
+    assert came - {"version"} <= WITHIN[part] | {part}, "the package itself loads its version and nothing else"
+
+
+def test_the_spark_side_loads_where_neither_airflow_nor_ibm_db_nor_pydantic_is_installed():
+    closed = "top in ('airflow', 'ibm_db', 'ibm_db_dbi', 'pydantic', 'yaml', 'typer', 'rich', 'pendulum', 'attrs')"
+    assert import_behind_gate(modules_of("spark"), closed) <= WITHIN["spark"]
+
+
+def test_all_but_the_spark_side_and_the_airflow_edge_load_where_neither_spark_nor_airflow_is_installed():
+    parts = {part_of(path) for path in sources()} & (WITHOUT_AIRFLOW - {"spark"})
+    came = import_behind_gate(modules_of(*parts), "top in ('pyspark', 'delta', 'airflow')")
+    assert "spark" not in came
+
+
+@pytest.mark.airflow
+def test_the_airflow_edge_loads_where_spark_is_not_installed(tmp_path):
+    parts = {part_of(path) for path in sources()} - WITHOUT_AIRFLOW
+    came = import_behind_gate(modules_of(*parts), "top in ('pyspark', 'delta')", home=tmp_path)
+    assert "spark" not in came

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.job import ApplySettings
+from airflow_provider_db2cdc.config import PipelineConfig, load_config, split_list
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.properties import ALIASES, PROPERTIES, USED, find_property
+
+BASE = {"pipeline": "sales", "target": "/lake/sales"}
+CONNECTOR = {
+    "name": "sales-connector",
+    "config": {
+        "connector.class": "io.debezium.connector.db2.Db2Connector",
+        "tasks.max": "1",
+        "database.hostname": "db2.example",
+        "database.port": "50001",
+        "database.user": "cdc",
+        "database.password": "not-for-eyes",
+        "database.dbname": "SALES",
+        "topic.prefix": "prod",
+        "table.include.list": "SALES\\..*,HR\\.EMP",
+        "snapshot.mode": "schema_only",
+        "tombstones.on.delete": "false",
+        "poll.interval.ms": "500",
+        "schema.history.internal.kafka.bootstrap.servers": "kafka:9092",
+        "skipped.operations": "t",
+        "driver.currentSchema": "X",
+        "incremental.snapshot.chunk.size": "4096",
+    },
+}
+
+
+def config(**properties: object) -> PipelineConfig:
+    return PipelineConfig.from_properties({**BASE, **properties})
+
+
+def refusal(**properties: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        config(**properties)
+    return str(caught.value)
+
+
+class TestConnectorJson:
+    def test_is_understood_as_it_is(self) -> None:
+        made = PipelineConfig.from_properties({**CONNECTOR, "target": "/lake/sales"})
+        assert made.pipeline == "sales-connector"
+        assert made.server_name == "prod"
+        assert made.selection.table_include == ("SALES\\..*", "HR\\.EMP")
+        assert made.snapshot_mode == "no_data"
+        assert made.settings == ApplySettings(tombstones=False, snapshot_chunk_rows=4096)
+        assert made.database is not None
+        assert (made.database.port, made.database.user, made.database.dbname) == (50001, "cdc", "SALES")
+        assert made.database.jdbc_options == {"currentSchema": "X"}
+
+    def test_what_has_no_meaning_is_named_with_a_reason(self) -> None:
+        ignored = PipelineConfig.from_properties({**CONNECTOR, "target": "/lake/sales"}).ignored
+        assert set(ignored) == {
+            "connector.class",
+            "tasks.max",
+            "poll.interval.ms",
+            "schema.history.internal.kafka.bootstrap.servers",
+        }
+        assert all(ignored.values())
+
+    def test_of_another_database_is_refused(self) -> None:
+        assert "another connector's" in refusal(**{"connector.class": "io.debezium.connector.mysql.MySqlConnector"})
+
+
+def test_python_names_mean_the_same() -> None:
+    dotted = config(**{"table.include.list": "A\\.B", "max.rows.per.batch": "5", "cdc.control.schema": "ASN2"})
+    snake = config(table_include_list="A\\.B", max_rows_per_batch=5, cdc_control_schema="ASN2")
+    assert dotted == snake
+    assert snake.asn_schema == "ASN2"
+    assert snake.max_rows_per_batch == 5
+
+
+def test_defaults() -> None:
+    made = config()
+    assert made.settings == ApplySettings()
+    assert (made.server_name, made.asn_schema, made.snapshot_mode) == ("sales", "ASNCDC", "initial")
+    assert (made.max_rows_per_batch, made.capture_stale_after_s, made.accept_update_rows) == (1_000_000, 900, False)
+    assert made.spark.master == "local[*]"
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("A\\.B,C\\.D", ["A\\.B", "C\\.D"]),
+        (" A.B , C.D ", ["A.B", "C.D"]),
+        ("S\\.T{1,3},S\\.U", ["S\\.T{1,3}", "S\\.U"]),
+        ("S\\.A\\,B,S\\.U", ["S\\.A\\,B", "S\\.U"]),
+        ("S\\.[,(],S\\.U", ["S\\.[,(]", "S\\.U"]),
+        ("S\\.(A,B|C),S\\.U", ["S\\.(A,B|C)", "S\\.U"]),
+        ("S\\.A\\{,S\\.U", ["S\\.A\\{", "S\\.U"]),
+        ("S\\\\,T", ["S\\\\", "T"]),
+        ("", []),
+        ("A,,B,", ["A", "B"]),
+    ],
+)
+def test_commas_split_only_between_expressions(text: str, items: list[str]) -> None:
+    assert split_list(text) == items
+
+
+def test_yaml_list_is_taken_as_it_is() -> None:
+    assert config(table_include_list=["A,B", "C"]).selection.table_include == ("A,B", "C")
+
+
+class TestRefusal:
+    def test_unknown_property_names_the_nearest(self) -> None:
+        text = refusal(**{"table.includ.list": "x"})
+        assert "table.includ.list" in text
+        assert "did you mean table.include.list" in text
+
+    def test_unsupported_property_says_so(self) -> None:
+        assert "column.mask.with.3.chars is not supported" in refusal(**{"column.mask.with.3.chars": "A.B.C"})
+
+    def test_all_wrong_properties_are_named_at_once(self) -> None:
+        text = refusal(transforms="unwrap", nonsense="1", **{"signal.data.collection": "A.B"})
+        assert all(name in text for name in ("transforms", "nonsense", "signal.data.collection"))
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("snapshot.mode", "always"),
+            ("max.rows.per.batch", "many"),
+            ("max.rows.per.batch", 0),
+            ("pipeline", "a b"),
+            ("target", ""),
+            ("key.change.detection", "guess"),
+            ("tombstones.on.delete", "perhaps"),
+        ],
+    )
+    def test_wrong_value_is_refused_by_the_propertys_name(self, name: str, value: object) -> None:
+        assert name.split(".")[0] in refusal(**{name: value})
+
+    def test_two_spellings_that_contradict(self) -> None:
+        assert "contradict" in refusal(**{"topic.prefix": "a", "database.server.name": "b"})
+
+    def test_value_that_asks_for_what_is_done_anyway_passes(self) -> None:
+        config(**{"provide.transaction.metadata": False, "db2.platform": "LUW", "message.key.columns": ""})
+        assert "provide.transaction.metadata" in refusal(**{"provide.transaction.metadata": True})
+
+    def test_secrets_are_not_shown(self) -> None:
+        bad = {"database.hostname": "h", "database.password": "s3cret", "database.port": "s3cret"}
+        assert "s3cret" not in refusal(**bad)
+
+    def test_unknown_python_argument(self) -> None:
+        assert "table_includes" in refusal(table_includes="x")
+
+
+def test_password_is_not_in_the_repr() -> None:
+    made = PipelineConfig.from_properties({**CONNECTOR, "target": "/lake/sales"})
+    assert "not-for-eyes" not in repr(made)
+    assert "not-for-eyes" not in str(made.model_dump())
+
+
+class TestFile:
+    def write(self, folder: Path, text: str, name: str = "pipeline.yaml") -> Path:
+        path = folder / name
+        path.write_text(text)
+        return path
+
+    def test_nested_and_dotted_names_mix(self, tmp_path: Path) -> None:
+        path = self.write(
+            tmp_path,
+            "pipeline: sales\ntarget: lake/sales\ndatabase:\n  hostname: h\n  dbname: D\n"
+            "table.include.list: [S\\.A, S\\.B]\nspark:\n  conf:\n    spark.driver.memory: 2g\n",
+        )
+        made = load_config(path, {"DB2CDC_USER": "u", "DB2CDC_PASSWORD": "p"})
+        assert made.selection.table_include == ("S\\.A", "S\\.B")
+        assert made.spark.conf == {"spark.driver.memory": "2g"}
+        assert made.database is not None
+        assert made.database.password.get_secret_value() == "p"
+
+    def test_paths_are_relative_to_the_file(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "pipeline: p\ntarget: ./lake\nspark.jars: jars\noffsets.file: o.json\n")
+        made = load_config(path, {})
+        assert made.target == str(tmp_path / "lake")
+        assert made.spark.jars == tmp_path / "jars"
+        assert made.offsets_file == tmp_path / "o.json"
+
+    @pytest.mark.parametrize("target", ["s3a://lake/sales", "main.sales", "/lake/x"])
+    def test_other_targets_stay(self, tmp_path: Path, target: str) -> None:
+        assert load_config(self.write(tmp_path, f"pipeline: p\ntarget: {target}\n"), {}).target == target
+
+    def test_placeholder_takes_the_variable(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "pipeline: p\ntarget: /x\ntopic.prefix: a-${env:STAGE}\n")
+        assert load_config(path, {"STAGE": "test"}).server_name == "a-test"
+        with pytest.raises(ConfigurationError, match=r"topic\.prefix needs the environment variable STAGE"):
+            load_config(path, {})
+
+    def test_variables_do_not_override_the_file(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, json.dumps({**CONNECTOR, "target": "/x"}), "connector.json")
+        made = load_config(path, {"DB2CDC_PASSWORD": "other", "DB2CDC_USER": "other"})
+        assert made.database is not None
+        assert made.database.user == "cdc"
+        assert made.database.password.get_secret_value() == "not-for-eyes"
+
+    def test_without_database_the_variables_alone_make_none(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "pipeline: p\ntarget: /x\n")
+        assert load_config(path, {"DB2CDC_PASSWORD": "p", "DB2CDC_USER": "u"}).database is None
+
+    @pytest.mark.parametrize("text", ["- a\n- b\n", "", "a: [1\n"])
+    def test_what_is_no_mapping_is_refused_with_the_files_name(self, tmp_path: Path, text: str) -> None:
+        with pytest.raises(ConfigurationError, match=r"pipeline\.yaml"):
+            load_config(self.write(tmp_path, text), {})
+
+    def test_missing_file(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigurationError, match="cannot be read"):
+            load_config(tmp_path / "none.yaml", {})
+
+    def test_example_is_complete(self) -> None:
+        example = Path(__file__).parents[1] / "docs" / "examples" / "pipeline.yaml"
+        made = load_config(example, {"DB2CDC_PASSWORD": "p"})
+        assert made.database is not None
+        assert made.ignored == {}
+
+
+class TestTable:
+    def test_every_used_property_fills_a_field_that_exists(self) -> None:
+        fields = PipelineConfig.model_fields
+        assert {item.field.split(".")[0] for item in USED} <= set(fields)
+
+    def test_every_setting_of_the_job_is_a_property(self) -> None:
+        filled = {item.field for item in USED}
+        names = {
+            "tombstones",
+            "key_change_detection",
+            "parallel_tables",
+            "parallel_reads",
+            "rows_per_read",
+            "snapshot_chunk_rows",
+            "high_mark_timeout_s",
+        }
+        assert names == set(ApplySettings.__dataclass_fields__)
+        assert names <= filled
+
+    def test_names_are_given_once(self) -> None:
+        assert not set(ALIASES) & set(PROPERTIES)
+        assert set(ALIASES.values()) <= set(PROPERTIES)
+
+    def test_every_property_says_something(self) -> None:
+        assert all(item.text for item in PROPERTIES.values())
+
+    @pytest.mark.parametrize("name", ["column.mask.*", "driver.*", "nothing"])
+    def test_wildcards_are_no_names(self, name: str) -> None:
+        item = find_property(name)
+        assert item is None or item.name.endswith("*")

@@ -1,0 +1,157 @@
+"""The project's habits, as far as a program can tell."""
+
+import ast
+import dataclasses
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import airflow_provider_db2cdc as package
+from airflow_provider_db2cdc import errors
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "airflow_provider_db2cdc"
+MODULE_LINES, FUNCTION_LINES = 300, 40
+SCRIPT_LINES, DAG_LINES = 60, 100
+BANNED_NAMES = {"util", "utils", "common", "commons", "helper", "helpers", "manager", "misc", "data", "process"}
+
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+SCRIPTS = sorted((ROOT / "spark_jobs").glob("*.py"))
+DAGS = sorted((ROOT / "dags").rglob("*.py"))
+SUPPORT = sorted((ROOT / "tests" / "support").glob("*.py"))
+ALL = [*MODULES, *SCRIPTS, *DAGS]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def nodes_of(path: Path, kind: type) -> list:
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, kind)]
+
+
+def test_there_is_something_to_look_at():
+    assert len(MODULES) > 40
+    assert SCRIPTS
+
+
+@pytest.mark.parametrize("path", [*ALL, *SUPPORT], ids=name_of)
+def test_a_module_has_at_most_300_lines(path):
+    assert len(path.read_text("utf-8").splitlines()) <= MODULE_LINES
+
+
+@pytest.mark.parametrize("path", [*ALL, *SUPPORT], ids=name_of)
+def test_a_function_has_at_most_40_lines(path):
+    lines = {node.name: node.end_lineno - node.lineno + 1 for node in nodes_of(path, FUNCTION)}
+    assert {name: count for name, count in lines.items() if count > FUNCTION_LINES} == {}
+
+
+@pytest.mark.parametrize("path", [*ALL, *SUPPORT], ids=name_of)
+def test_a_module_is_named_by_its_noun(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    assert not BANNED_NAMES & {word for part in parts for word in part.lower().split("_")}
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=name_of)
+def test_an_entry_script_is_thin(path):
+    assert len(path.read_text("utf-8").splitlines()) <= SCRIPT_LINES
+
+
+def test_a_dag_is_wiring_only():
+    assert {name_of(path) for path in DAGS if len(path.read_text("utf-8").splitlines()) > DAG_LINES} == set()
+
+
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_a_module_with_code_says_in_its_docstring_what_it_is(path):
+    assert ast.get_docstring(tree_of(path)) or not tree_of(path).body
+
+
+@pytest.mark.parametrize("path", [path for path in (*MODULES, *SCRIPTS) if path.parent.name != "cli"], ids=name_of)
+def test_no_module_prints(path):
+    assert [call.lineno for call in nodes_of(path, ast.Call) if ast.unparse(call.func) == "print"] == []
+
+
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_no_error_is_swallowed_in_silence(path):
+    handlers = nodes_of(path, ast.ExceptHandler)
+    broad = [h for h in handlers if h.type is None or ast.unparse(h.type) in ("Exception", "BaseException")]
+    assert [h.lineno for h in broad if all(isinstance(step, ast.Pass) for step in h.body)] == []
+    assert [h.lineno for h in handlers if h.type is None] == []
+
+
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_nothing_is_left_to_do_and_no_machine_is_named(path):
+    text = path.read_text("utf-8")
+    assert re.findall(r"\b(?:TODO|FIXME|XXX)\b", text) == []
+    assert re.findall(r"(?<![\w.])/(?:work|home|root|Users)/\w+", text) == []
+
+
+def modules_of(part: str) -> list:
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in MODULES]
+    inside = [name for name in names if name.split(".")[1] == part and not name.endswith("__init__")]
+    return [importlib.import_module(name) for name in inside]
+
+
+@pytest.mark.parametrize("part", ["cdc", "sql"])
+def test_the_pure_parts_values_never_change(part):
+    found = {
+        value
+        for module in modules_of(part)
+        for value in vars(module).values()
+        if isinstance(value, type) and dataclasses.is_dataclass(value)
+    }
+    assert found
+    assert [kind.__name__ for kind in found if not kind.__dataclass_params__.frozen] == []
+
+
+ERRORS = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+
+
+def test_every_public_name_of_errors_is_exported_and_exists():
+    assert sorted(errors.__all__) == sorted(kind.__name__ for kind in ERRORS)
+    assert list(errors.__all__) == sorted(errors.__all__)
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_an_error_hangs_in_the_tree_as_the_modules_docstring_draws_it(kind):
+    drawn = {match[2]: len(match[1]) for match in re.finditer(r"^([ │├└─]*)(\w+Error)\b", errors.__doc__, re.M)}
+    assert issubclass(kind, errors.Db2CdcError)
+    depth = kind.__mro__.index(errors.Db2CdcError)
+    assert drawn[kind.__name__] - drawn["Db2CdcError"] == 4 * depth
+    above = [name for name in list(drawn)[: list(drawn).index(kind.__name__)] if drawn[name] < drawn[kind.__name__]]
+    assert depth == 0 or above[-1] == kind.__mro__[1].__name__
+    assert depth == 0 or kind.__doc__.startswith("Raised when ") or kind.__doc__.startswith("Raised at ")
+
+
+def test_an_errors_text_ends_with_what_to_do():
+    error = errors.Db2CdcError("it broke", "Mend it.")
+    assert str(error) == "it broke. Mend it."
+    assert (error.problem, error.remedy) == ("it broke", "Mend it.")
+    assert str(errors.Db2CdcError("it broke")) == "it broke"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.name != "errors.py"], ids=name_of)
+def test_an_error_class_elsewhere_refines_one_that_users_know(path):
+    """The sandbox is a stand-in for Db2: its errors are not the provider's."""
+    classes = [node for node in nodes_of(path, ast.ClassDef) if node.name.endswith("Error")]
+    foreign = [node.name for node in classes if ast.unparse(node.bases[0]) not in errors.__all__]
+    assert foreign == [] or path.parent.name == "sandbox"
+
+
+def test_the_package_exports_what_exists():
+    assert sorted(package.__all__) == sorted([*package._MODULES, "__version__"])
+    for name, module in package._MODULES.items():
+        body = tree_of(PACKAGE / f"{module.replace('.', '/')}.py").body
+        assert name in {getattr(node, "name", None) for node in body}
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = package.Nothing

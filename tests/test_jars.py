@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc import jars
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.jars import JARS, Jar, ensure_jars, spark_classpath, spark_packages
+
+CONTENT = {"a.jar": b"first", "b.jar": b"second"}
+SMALL = tuple(Jar("spark", name, sha256(content).hexdigest()) for name, content in CONTENT.items())
+
+
+class FakeIvy:
+    """Resolves to files of known content and counts how often it is asked."""
+
+    def __init__(self, content: dict[str, bytes]) -> None:
+        self.content = content
+        self.asked: list[Sequence[str]] = []
+
+    def __call__(self, coordinates: Sequence[str], scratch: Path) -> Iterable[Path]:
+        self.asked.append(coordinates)
+        for name, content in {**self.content, "spark-ships-it.jar": b"x"}.items():
+            (scratch / name).write_bytes(content)
+            yield scratch / name
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "JARS", SMALL)
+
+
+def test_folder_is_filled_once_with_what_spark_lacks(tmp_path: Path) -> None:
+    ivy = FakeIvy(CONTENT)
+    assert {path.name for path in ensure_jars(tmp_path, ["spark"], ivy)} == {"a.jar", "b.jar"}
+    assert {path.name for path in (tmp_path / "spark").iterdir()} == {"a.jar", "b.jar"}
+    assert ensure_jars(tmp_path, ["spark"], ivy) == []
+    assert len(ivy.asked) == 1
+
+
+def test_damaged_file_is_replaced(tmp_path: Path) -> None:
+    ensure_jars(tmp_path, ["spark"], FakeIvy(CONTENT))
+    (tmp_path / "spark" / "a.jar").write_bytes(b"half")
+    assert [path.name for path in ensure_jars(tmp_path, ["spark"], FakeIvy(CONTENT))] == ["a.jar"]
+    assert (tmp_path / "spark" / "a.jar").read_bytes() == b"first"
+
+
+def test_file_that_was_not_tested_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"a\.jar is not the file"):
+        ensure_jars(tmp_path, ["spark"], FakeIvy({**CONTENT, "a.jar": b"other"}))
+    assert not (tmp_path / "spark" / "a.jar").exists()
+
+
+def test_file_that_did_not_come_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"b\.jar"):
+        ensure_jars(tmp_path, ["spark"], FakeIvy({"a.jar": b"first"}))
+
+
+def test_table_covers_driver_delta_and_derby() -> None:
+    names = [jar.name for jar in JARS]
+    for part in ("com.ibm.db2_jcc-", "io.delta_delta-spark_4.2_2.13-4.4.0", "io.delta_delta-storage", "derbynet"):
+        assert any(part in name for name in names), part
+
+
+@pytest.mark.parametrize(
+    ("spark", "delta", "coordinate"),
+    [
+        ("4.2.0", "4.4.0", "io.delta:delta-spark_4.2_2.13:4.4.0"),
+        ("4.1.1", "4.1.0", "io.delta:delta-spark_4.1_2.13:4.1.0"),
+        ("4.0.1", "4.0.0", "io.delta:delta-spark_2.13:4.0.0"),
+    ],
+)
+def test_delta_is_named_after_the_spark_line(spark: str, delta: str, coordinate: str) -> None:
+    assert spark_packages(spark, delta)[0] == coordinate
+
+
+def test_another_delta_has_no_tested_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "DELTA_VERSION", "9.9.9")
+    with pytest.raises(ConfigurationError, match=r"spark\.packages"):
+        ensure_jars(tmp_path, ["spark"], FakeIvy(CONTENT))
+
+
+class TestClasspath:
+    def test_folder_or_its_spark_part(self, tmp_path: Path) -> None:
+        ensure_jars(tmp_path, ["spark"], FakeIvy(CONTENT))
+        for folder in (tmp_path, tmp_path / "spark"):
+            found, packages = spark_classpath(folder)
+            assert [path.name for path in found] == ["a.jar", "b.jar"]
+            assert packages == []
+
+    def test_empty_folder_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigurationError, match="db2cdc jars --into"):
+            spark_classpath(tmp_path)
+
+    def test_packages_are_taken_as_they_are(self) -> None:
+        assert spark_classpath(None, ["g:a:1"]) == ([], ["g:a:1"])
+
+    def test_without_any_the_installed_versions_are_fetched(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DB2CDC_JARS", str(tmp_path))
+        assert spark_classpath(None) == ([], list(spark_packages()))

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.job import JobResult, Status, TableResult
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import OffsetError, TickFailedError
+from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
+from airflow_provider_db2cdc.tick import commit_tick, raise_for_failures
+
+A, B = TableId("S", "A"), TableId("S", "B")
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(16, "big"))
+
+
+def line(table: TableId, at: int | None, status: Status = "applied", **more: object) -> TableResult:
+    return TableResult(table, status, lsn(at) if at is not None else None, 7 if at is not None else None, **more)  # type: ignore[arg-type]
+
+
+def outcome(*lines: TableResult) -> JobResult:
+    return JobResult("p", "run", lines)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileOffsetStore:
+    return FileOffsetStore(tmp_path / "offsets.json")
+
+
+def test_offsets_move_to_what_delta_proved(store: FileOffsetStore) -> None:
+    moved = commit_tick(outcome(line(A, 5, commit_ts_ms=99), line(B, 5)), store)
+    assert moved == [Offset(A, lsn(5), 7, 99), Offset(B, lsn(5), 7)]
+    assert store.get(A) == moved[0]
+
+
+def test_doing_it_again_moves_nothing(store: FileOffsetStore) -> None:
+    commit_tick(outcome(line(A, 5)), store)
+    assert commit_tick(outcome(line(A, 5)), store) == []
+
+
+def test_commit_time_stays_when_a_tick_had_no_commit(store: FileOffsetStore) -> None:
+    commit_tick(outcome(line(A, 5, commit_ts_ms=99)), store)
+    assert commit_tick(outcome(line(A, 6)), store) == [Offset(A, lsn(6), 7, 99)]
+
+
+def test_capture_identity_is_completed_where_a_person_set_the_offset(store: FileOffsetStore) -> None:
+    store.put(Offset(A, lsn(5), 7))
+    assert commit_tick(outcome(line(A, 5, capture="abc")), store) == []
+    assert store.get(A) == Offset(A, lsn(5), 7, capture="abc")
+
+
+def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStore) -> None:
+    store.put(Offset(A, lsn(9), 8))
+    with pytest.raises(OffsetError, match=r"S\.A"):
+        commit_tick(outcome(line(A, 5), line(B, 5)), store)
+    assert store.get(A) == Offset(A, lsn(9), 8)
+    assert store.get(B) == Offset(B, lsn(5), 7)
+
+
+def test_failed_table_that_never_was_applied_has_no_offset(store: FileOffsetStore) -> None:
+    assert commit_tick(outcome(line(A, None, "failed", error="x")), store) == []
+    assert store.get(A) is None
+
+
+def test_failed_tables_offset_catches_up_but_is_no_second_error(store: FileOffsetStore) -> None:
+    store.put(Offset(B, lsn(9), 8))
+    moved = commit_tick(outcome(line(A, 5, "failed", error="x"), line(B, 5, "failed", error="ahead")), store)
+    assert [offset.table for offset in moved] == [A]
+
+
+def test_failures_are_told_with_names_and_errors() -> None:
+    with pytest.raises(TickFailedError) as caught:
+        raise_for_failures(outcome(line(A, 5), line(B, None, "failed", error="no key. Add one.")))
+    assert "1 of 2 tables failed" in str(caught.value)
+    assert "S.B: no key. Add one." in str(caught.value)
+
+
+def test_without_failures_nothing_is_raised() -> None:
+    raise_for_failures(outcome(line(A, 5), line(B, 5, "unchanged")))
