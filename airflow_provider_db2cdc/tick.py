@@ -38,10 +38,10 @@ def raise_for_failures(result: JobResult) -> None:
     """
     if not result.failed:
         return
-    listed = "\n".join(f"  {table.table}: {table.error}" for table in result.failed)
+    listed = "\n".join(f"  {table.table}: {table.error.removeprefix(f'{table.table}: ')}" for table in result.failed)
     raise TickFailedError(
-        f"{len(result.failed)} of {len(result.tables)} tables failed:\n{listed}\n",
-        "The other tables are committed; the next tick takes these up where they stand.",
+        f"{len(result.failed)} of {len(result.tables)} tables failed (the others are committed, the next tick takes "
+        f"these up where they stand):\n{listed}"
     )
 
 
@@ -50,7 +50,9 @@ def _step(table: TableResult, offsets: OffsetStore) -> Offset | None:
         return None
     old = offsets.get(table.table)
     unmoved = old is not None and old.lsn == table.lsn
-    if old is not None and unmoved and old.capture == table.capture:
+    if old is not None and unmoved and old.capture == table.capture and not old.restart:
+        return None
+    if old is not None and old.restart and table.status == "failed":
         return None
     commit_ts_ms = table.commit_ts_ms if table.commit_ts_ms is not None else (old.commit_ts_ms if old else None)
     new = Offset(table.table, table.lsn, table.batch, commit_ts_ms, table.capture)

@@ -28,7 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.jars": ",".join(map(str, jars)),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -XX:+UseSerialGC -Dderby.system.home={folder}",
         "spark.driver.memory": "1500m",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -50,11 +50,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def captured_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A running sandbox whose agent captures five times a second."""
+    """A running sandbox whose agent captures a few times a second."""
     from airflow_provider_db2cdc.sandbox.service import Sandbox
 
     jars = str(ROOT / "build" / "jars" / "sandbox")
-    with Sandbox.start(tmp_path_factory.mktemp("captured"), commit_interval_s=0.2, jars=jars) as running:
+    with Sandbox.start(tmp_path_factory.mktemp("captured"), commit_interval_s=0.4, jars=jars) as running:
         yield running
 
 

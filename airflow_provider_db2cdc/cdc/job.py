@@ -57,7 +57,7 @@ class TableTask:
 
     `believed` is the offset store's LSN, None when it has none. Changes go up to `upto`, of which `rows` were counted.
     A table that neither the store nor Delta knows is new: `upto` then is the low mark of its initial snapshot,
-    or, with `snapshot` False (snapshot.mode no_data), simply where it begins.
+    or, with `snapshot` False (snapshot.mode no_data), simply where it begins. `restart` treats a known table as new.
     """
 
     schema: TableSchema
@@ -66,6 +66,7 @@ class TableTask:
     upto: Lsn
     rows: int
     snapshot: bool = True
+    restart: bool = False
 
     @property
     def table(self) -> TableId:

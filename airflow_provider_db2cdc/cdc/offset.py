@@ -19,7 +19,8 @@ class Offset:
     """Every change up to `lsn` of one table is in the target, the last of them by `batch`.
 
     `commit_ts_ms` is the source's commit time of the newest change applied, None before the first one. `capture` is
-    the digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset.
+    the digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset. `restart`
+    is what a person sets to have the table snapshotted anew, its state replaced.
     """
 
     table: TableId
@@ -27,6 +28,7 @@ class Offset:
     batch: int
     commit_ts_ms: int | None = None
     capture: str = ""
+    restart: bool = False
     version: int = VERSION
 
     def to_json(self) -> str:
@@ -44,11 +46,10 @@ class Offset:
             if offset.version != VERSION:
                 raise ConfigurationError(f"it has version {offset.version}, this side speaks {VERSION}")
             return offset
-        except (ValueError, ConfigurationError) as error:
+        except (ValueError, ConfigurationError, OffsetError) as error:
             raise OffsetError(
                 f"the offset kept in {where} cannot be read ({type(error).__name__}: {error})",
-                "Put back its last good text (the commit task's log has it), or delete it together with "
-                "the table's target to start with a new snapshot.",
+                "Put back its last good text: the commit task's log has the LSN, the batch log has all.",
             ) from error
 
 
@@ -69,9 +70,9 @@ class OffsetStore(Protocol):
 def check_forward(old: Offset | None, new: Offset) -> None:
     """Refuse to move an offset backwards.
 
-    :raises OffsetError: `new` lies before `old`.
+    :raises OffsetError: `new` lies before `old`, and nobody asked for a restart.
     """
-    if old is not None and new.lsn < old.lsn:
+    if old is not None and not old.restart and new.lsn < old.lsn:
         raise OffsetError(
             f"{new.table}: the offset would move back from {old.lsn} to {new.lsn}",
             "Another run moved it meanwhile: let that one go on.",
@@ -92,14 +93,15 @@ def reconcile(table: TableId, believed: Lsn | None, proven: Lsn | None, applied:
     if believed is None and applied <= 1:
         return proven
     if believed is None:
+        document = Offset(table, proven, 0).to_json() if proven else ""
         raise OffsetError(
             f"{table}: its offset is missing, but the target holds its changes up to {proven}",
-            f"Restore the offset with `db2cdc offset set {table} {proven}`; "
-            "or, to begin anew, remove the table's target and its rows in the batch log with `db2cdc forget`.",
+            f"Put it back, as `db2cdc offset set {table} {proven}` or as the Airflow Variable's text {document}; "
+            'with "restart": true in it the table is snapshotted anew.',
         )
     holds = f"only holds changes up to {proven}" if proven else "holds nothing of this table"
+    back = f"Set it back to {proven}" if proven else "Delete it, so that the table starts with a snapshot"
     raise OffsetError(
         f"{table}: its offset {believed} is ahead of the target, which {holds}",
-        "Was it edited, or does the pipeline point to another target? "
-        + (f"Set it back with `db2cdc offset set {table} {proven}`." if proven else "Delete the offset to begin anew."),
+        f"Was it edited, or does the pipeline point to another target? {back} (by `db2cdc offset` or in its Variable).",
     )

@@ -79,6 +79,29 @@ def sandbox(context: typer.Context) -> None:
     import_module("airflow_provider_db2cdc.sandbox.cli").app(context.args, prog_name="db2cdc sandbox")
 
 
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Folder for everything; emptied first.")] = Path("build", "demo"),
+    ticks: Annotated[int, typer.Option(min=1, help="DAG runs while the writers go on, after the snapshot.")] = 3,
+    seconds_per_tick: Annotated[float, typer.Option(min=0, help="Seconds of writing before each.")] = 5.0,
+    rows: Annotated[int, typer.Option(min=50, help="Rows that the shop begins with.")] = 4000,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox running.")] = False,
+) -> None:
+    """Go the whole way on this machine: source, capture, the shipped DAG, Spark, Delta, and compare row by row."""
+    _call("demo", folder, ticks, seconds_per_tick, rows, keep)
+
+
+@app.command()
+def ui(
+    folder: Annotated[Path, typer.Option(help="Folder for everything; emptied first.")] = Path("build", "ui"),
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    rows: Annotated[int, typer.Option(min=50, help="Rows that the shop begins with.")] = 4000,
+    schedule: Annotated[str, typer.Option(help="When the DAG runs: cron, or `none`.")] = "*/2 * * * *",
+) -> None:
+    """Run Airflow's own UI with the sandbox, a changing shop and the shipped DAG behind it, until Ctrl-C."""
+    _call("demo", folder, port, rows, schedule, function="ui")
+
+
 @offset_app.command("show")
 def offset_show(config: ConfigFile, as_json: AsJson = False) -> None:
     """Print the stored offsets."""
@@ -94,6 +117,12 @@ def offset_set(
 ) -> None:
     """Store an offset, backwards too: the repair that an error message may ask for."""
     _call("offset", config, table, lsn, batch, function="set_offset")
+
+
+@offset_app.command("restart")
+def offset_restart(config: ConfigFile, table: Annotated[str, typer.Argument(help="SCHEMA.TABLE.")]) -> None:
+    """Have a table snapshotted anew by the next tick, its state replaced: the way out of a gap."""
+    _call("offset", config, table, function="restart")
 
 
 @offset_app.command("remove")
@@ -132,3 +161,7 @@ def _tell(error: Db2CdcError) -> None:
     typer.secho(f"error: {error.problem}", err=True, fg="red")
     if error.remedy:
         typer.secho(f"  -> {error.remedy}", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
@@ -37,6 +38,19 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None) -> None:
     number = batch if batch is not None else (old.batch if old else 0)
     store.reset(Offset(name, Lsn.parse(lsn), number, old.commit_ts_ms if old else None))
     note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.path}")
+
+
+def restart(config: Path, table: str) -> None:
+    """Mark a table to be snapshotted anew by the next tick."""
+    store = open_store(load_config(config))
+    name = parse_table(table)
+    old = store.get(name)
+    if old is None:
+        raise ConfigurationError(
+            f"{name} has no offset in {store.path}", "Without one it starts with a snapshot anyway."
+        )
+    store.reset(replace(old, restart=True))
+    note(f"{name}: the next tick snapshots it anew and replaces its state")
 
 
 def remove(config: Path, table: str) -> None:

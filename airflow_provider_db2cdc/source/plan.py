@@ -58,6 +58,7 @@ class Step:
     believed: Lsn | None
     upto: Lsn
     due: bool = False
+    restart: bool = False
     rows: int | None = None
 
     @property
@@ -135,8 +136,8 @@ def check_moving(fence: Fence, config: PipelineConfig) -> None:
 
 
 def _begun(schema: TableSchema, capture: CaptureInstance, offset: Offset | None, fence: Lsn) -> Step:
-    if offset is None:
-        return Step(schema, capture, None, fence, due=True, rows=0)
+    if offset is None or offset.restart:
+        return Step(schema, capture, None, fence, due=True, restart=offset is not None, rows=0)
     if fence < offset.lsn:
         return Step(schema, capture, offset.lsn, fence, due=True, rows=0)
     return Step(schema, capture, offset.lsn, fence, due=_may_have_lost(capture, offset))
@@ -221,7 +222,7 @@ def _spec(
 
 
 def _task(step: Step, snapshot: bool) -> TableTask:
-    return TableTask(step.schema, step.capture, step.believed, step.upto, step.rows or 0, snapshot)
+    return TableTask(step.schema, step.capture, step.believed, step.upto, step.rows or 0, snapshot, step.restart)
 
 
 def _report_nothing(refused: Sequence[Refusal]) -> None:

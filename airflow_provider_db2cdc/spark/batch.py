@@ -5,8 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import GapError
 from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired, read_envelopes
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, net_effects
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
@@ -34,7 +37,7 @@ def apply_entry(
     Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
     from the change log, so after a crash between the two nothing is read from the source again.
     """
-    if last is not None and task.rows == 0 and entry.staging_version is None and entry.after == task.believed:
+    if last is not None and _known_empty(task, entry):
         return _unmoved(entry, last)
     target = Target(spark, place, task.schema)
     target.prepare()
@@ -47,12 +50,40 @@ def apply_entry(
     return _committed(target, entry, counts, target.count() if grown is None or last is None else last.rows + grown)
 
 
+def check_readable(spark: SparkSession, spec: JobSpec, place: Place, task: TableTask, entry: Entry) -> None:
+    """Refuse to redo a batch whose changes may be gone from the source and are not in the change log either.
+
+    :raises GapError: that is so.
+    """
+    gap = find_gap(entry.after, entry.capture, task.capture.identity, task.capture.floor, spec.fence.lsn)
+    if gap is None or entry.span.empty:
+        return
+    target = Target(spark, place, task.schema)
+    if not target.has_changes() or target.batch(entry.batch).where("op IN ('c', 'u', 'd')").isEmpty():
+        raise gap_error(task.table, gap)
+
+
+def gap_error(table: TableId, gap: str) -> GapError:
+    """Return the error of a gap, with the way out."""
+    return GapError(
+        f"{table}: {gap}",
+        "Changes were lost before they were read: have the table snapshotted anew with "
+        f'`db2cdc offset restart {table}`, or by "restart": true in its Airflow Variable.',
+    )
+
+
 def stage_table(spark: SparkSession, spec: JobSpec, place: Place, source: JdbcSource, task: TableTask) -> int:
     """Read a whole table in chunks into its staging table and return the version that holds just these rows."""
     target = Target(spark, place, task.schema)
     with driver_connection(spark, source) as connection:
         rows = chunk_rows(spark, source, connection, task.schema, spec.settings.snapshot_chunk_rows)
     return target.stage(rows)
+
+
+def _known_empty(task: TableTask, entry: Entry) -> bool:
+    """Whether the plan has counted no change in all of the entry's range."""
+    counted = task.rows == 0 and not task.restart and entry.after == task.believed and entry.upto <= task.upto
+    return counted and entry.staging_version is None
 
 
 def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
@@ -92,8 +123,9 @@ def _publish_reads(target: Target, spec: JobSpec, task: TableTask, entry: Entry)
         return None
     window = target.batch(entry.batch)
     counts = count_batch(window)
-    effects = net_effects(window, task.schema, counts) if counts.events else None
-    staged = surviving(target.staged(entry.staging_version), task.schema, effects)
+    staged = target.staged(entry.staging_version)
+    if counts.events:
+        staged = surviving(staged, task.schema, window, net_effects(window, task.schema, counts))
     reads = read_envelopes(staged, task.schema, spec, entry.batch, entry.upto, INITIAL, entry.planned_at_ms)
     target.append_changes(reads, entry.batch, "reads")
     return staged
@@ -112,6 +144,9 @@ def _into_state(
         unchanged = staged_rows(staged, task.schema, entry.upto)
         rows = unchanged if rows is None else rows.unionByName(unchanged)
     assert rows is not None
+    if entry.staging_version is not None and last is not None:
+        target.replace(rows.where("__present").drop("__present"), entry.batch)
+        return None
     if target.is_empty() if last is None else last.rows == 0:
         target.fill(rows.where("__present").drop("__present"), entry.batch)
         return None

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, SourceSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableSchema
-from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError
+from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, SourceError
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.chunk import Bound, bound_after, key_literal
 
@@ -80,7 +80,13 @@ class DriverConnection:
         columns = [schema.column(name) for name in schema.key]
         bounds: list[Bound] = []
         while found := self.text_rows(bound_after(schema, bounds[-1] if bounds else None, rows)):
-            bounds.append([key_literal(c, text or "") for c, text in zip(columns, found[0], strict=True)])
+            bound = [key_literal(c, text or "") for c, text in zip(columns, found[0], strict=True)]
+            if bounds and bound == bounds[-1]:
+                raise SourceError(
+                    f"{schema.table}: the chunk after a key ends at that same key",
+                    "Its key's values do not come back from a literal as they are: please report the key's types.",
+                )
+            bounds.append(bound)
         return bounds
 
     def await_capture(self, asn_schema: str, timeout_s: float) -> Lsn:

@@ -18,8 +18,8 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import reconcile
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import GapError, TickLostError
-from airflow_provider_db2cdc.spark.batch import apply_entry, stage_table
+from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, gap_error, stage_table
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Commit, Entry, History, Ledger
 from airflow_provider_db2cdc.spark.progress import describe, say
@@ -71,24 +71,25 @@ class Tick:
 
     def redo(self) -> None:
         """Finish, as they were planned, the batches that a tick before this one did not."""
-        pending = [entry for entry in self.history.pending if entry.table in self.tasks]
+        restarted = {task.table for task in self.spec.tables if task.restart}
+        pending = [entry for entry in self.history.pending if entry.table in self.tasks.keys() - restarted]
         for number in sorted({entry.batch for entry in pending}):
             say(f"batch={number} redo: it was planned but not finished")
-            self._apply([entry for entry in pending if entry.batch == number])
+            self._redo({entry.table: entry for entry in pending if entry.batch == number})
 
     def pull(self) -> None:
         """Pull each known table's changes up to the frontier, as one batch."""
-        standing = self._each(self._open_tasks(), self._standing)
+        standing = self._each([task for task in self._open_tasks() if not self._is_new(task)], self._standing)
         entries = [
             self._entry(task, after)
             for task in self._open_tasks()
-            if (after := standing.get(task.table)) is not None and after < task.upto
+            if not self._is_new(task) and (after := standing.get(task.table)) is not None and after < task.upto
         ]
         self._plan_and_apply(entries)
 
     def snapshot(self) -> None:
         """Snapshot the tables that nothing is known of, all up to one high mark."""
-        fresh = [task for task in self._open_tasks() if task.table not in self.last]
+        fresh = [task for task in self._open_tasks() if self._is_new(task)]
         self._plan_and_apply([self._entry(task, task.upto) for task in fresh if not task.snapshot])
         staged = self._each([task for task in fresh if task.snapshot], self._stage)
         if not staged:
@@ -116,6 +117,17 @@ class Tick:
     def _open_tasks(self) -> list[TableTask]:
         return [task for task in self.spec.tables if task.table not in self.errors]
 
+    def _redo(self, entries: Mapping[TableId, Entry]) -> None:
+        def check(task: TableTask) -> None:
+            check_readable(table_session(self.spark, 0), self.spec, self.place, task, entries[task.table])
+
+        readable = self._each([task for task in self._open_tasks() if task.table in entries], check)
+        self._apply([entries[table] for table in readable])
+
+    def _is_new(self, task: TableTask) -> bool:
+        """Whether the table begins with a snapshot: nothing is known of it, or a person asked for a restart."""
+        return (task.restart and task.table not in self.done) or (task.table not in self.last and task.believed is None)
+
     def _standing(self, task: TableTask) -> Lsn | None:
         last = self.last.get(task.table)
         applied = self.history.applied.get(task.table, 0)
@@ -124,11 +136,7 @@ class Tick:
             return None
         gap = find_gap(after, last.capture, task.capture.identity, task.capture.floor, self.spec.fence.lsn)
         if gap:
-            raise GapError(
-                f"{task.table}: {gap}",
-                "Changes were lost before they were read: take a new snapshot of the table "
-                f"(`db2cdc forget {task.table}`, then the next tick snapshots it).",
-            )
+            raise gap_error(task.table, gap)
         return after
 
     def _stage(self, task: TableTask) -> int:

@@ -78,7 +78,10 @@ class Commit:
 
 @dataclass(frozen=True)
 class History:
-    """What the ledger says: each table's last commit and number of batches, what is pending, the greatest batch."""
+    """What the ledger says: each table's last commit and number of batches, what is pending, the greatest batch.
+
+    An entry without a commit is pending, but for one that a restart of its table has overtaken.
+    """
 
     last: Mapping[TableId, Commit]
     applied: Mapping[TableId, int]
@@ -128,7 +131,9 @@ class Ledger:
         )
         found = tables.collect()
         last = [_commit(row["last"].asDict()) for row in found if row["last"] is not None]
-        pending = [_entry(entry.asDict()) for row in found for entry in row["pending"]]
+        behind = {commit.table: commit.batch for commit in last}
+        planned = [_entry(entry.asDict()) for row in found for entry in row["pending"]]
+        pending = [entry for entry in planned if entry.batch > behind.get(entry.table, 0)]
         return History(
             last={commit.table: commit for commit in last},
             applied={TableId(row["schema"], row["table"]): int(row["applied"]) for row in found},

@@ -16,7 +16,10 @@ SESSION_CONF = {
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }
-SMALL_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+SMALL_CONF = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
 """For few rows: adaptive execution would submit a job of its own for each stage, and partitions would be empty."""
 
 SMALL_ROWS = 20_000

@@ -22,13 +22,14 @@ def chunk_rows(
     return source.frames(spark, selects).select(row_struct(schema, "C").cast(row_type(schema)).alias("row"))
 
 
-def surviving(staged: DataFrame, schema: TableSchema, effects: DataFrame | None) -> DataFrame:
-    """Return the staged rows whose key has no net effect in the window; `effects` None says the window is empty.
+def surviving(staged: DataFrame, schema: TableSchema, window: DataFrame, effects: DataFrame) -> DataFrame:
+    """Return the staged rows whose key has no net effect in the window, one a key.
 
-    A key whose events cancel out keeps its staged row: the log says "unchanged", so that row alone knows its state.
+    A key whose events cancel out keeps its staged row: the log says "unchanged", so that row alone knows its state. A
+    scan may meet such a row twice, where it was deleted and inserted again as it was; both copies are equal.
     """
-    if effects is None:
-        return staged
-    touched = effects.select("key")
     keyed = staged.withColumn("key", key_struct(schema, "row"))
-    return keyed.join(touched, "key", "left_anti").select(F.col("row"))
+    touched = window.where(F.col("op").isNotNull()).select("key").distinct()
+    calm = keyed.join(touched, "key", "left_anti")
+    cancelled = keyed.join(touched, "key", "left_semi").join(effects.select("key"), "key", "left_anti")
+    return calm.unionByName(cancelled.dropDuplicates(["key"])).select(F.col("row"))

@@ -95,10 +95,13 @@ class Target:
         self._ensure(name, f"row {row_type(self.schema)}", {"delta.dataSkippingNumIndexedCols": "0"})
         tag = uuid4().hex
         _save(rows.write.format("delta").mode("overwrite").option("userMetadata", tag), name)
-        history = _delta(self.spark, name).history(20).where(F.col("userMetadata") == tag).first()
-        if history is None:
+        history = _delta(self.spark, name).history(20)
+        own = history.where(F.col("userMetadata") == tag).first()
+        # Without rows before and after, Delta has nothing to commit: then the newest version is as empty.
+        found = own or history.first()
+        if found is None or (own is None and not self.staged(int(found["version"])).isEmpty()):
             raise TargetError(f"{self.table}: its staged rows vanished while they were written", "Run the tick again.")
-        return int(history["version"])
+        return int(found["version"])
 
     def staged(self, version: int) -> DataFrame:
         """Return the rows that were staged as that version."""
@@ -108,8 +111,11 @@ class Target:
 
     def fill(self, rows: DataFrame, batch: int) -> None:
         """Append rows to the empty state."""
-        options = {"txnAppId": self._app("state"), "txnVersion": str(batch)}
-        _save(rows.write.format("delta").mode("append").options(**options), self.layout.state(self.table))
+        self._write_state(rows, "append", batch)
+
+    def replace(self, rows: DataFrame, batch: int) -> None:
+        """Put rows in the place of the whole state."""
+        self._write_state(rows, "overwrite", batch)
 
     def merge(self, effects: DataFrame, batch: int, bounds: str) -> int | None:
         """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
@@ -140,9 +146,17 @@ class Target:
         log, state = (_delta(self.spark, name).history(1).select("version").first() for name in names)
         return int(log[0]), int(state[0])  # type: ignore[index]
 
+    def has_changes(self) -> bool:
+        """Whether there is a change log yet."""
+        return table_exists(self.spark, self.layout.changes(self.table))
+
     def count(self) -> int:
         """Return the state's rows, which Delta knows without reading any."""
         return _load(self.spark, self.layout.state(self.table)).count()
+
+    def _write_state(self, rows: DataFrame, mode: str, batch: int) -> None:
+        options = {"txnAppId": self._app("state"), "txnVersion": str(batch)}
+        _save(rows.write.format("delta").mode(mode).options(**options), self.layout.state(self.table))
 
     def _row_columns(self) -> str:
         return row_type(self.schema).removeprefix("struct<").removesuffix(">").replace("`: ", "` ")

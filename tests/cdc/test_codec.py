@@ -43,7 +43,7 @@ SPEC = JobSpec(
     target="/lake/sales",
     source=SourceSpec("jdbc:db2://h:1/D:", "D", "sales", "ASNCDC", "some.Driver"),
     fence=Fence(HIGH, "2024-01-01T00:00:00.000000", "2024-01-01T00:00:01.500000", 1.5),
-    tables=(TableTask(SCHEMA, CAPTURE, LOW, HIGH, 7, False),),
+    tables=(TableTask(SCHEMA, CAPTURE, LOW, HIGH, 7, snapshot=False, restart=True),),
     settings=ApplySettings(False, "none", 1, 2, 3, 4, 5.5),
     refused=(Refusal(TableId("S", "T"), "why"),),
 )
@@ -98,6 +98,9 @@ def test_the_document_is_one_line(document):
 def test_the_examples_leave_no_field_at_its_default():
     settings = dataclasses.asdict(SPEC.settings)
     assert not settings.items() & dataclasses.asdict(ApplySettings()).items()
+    [task] = SPEC.tables
+    assert [field.name for field in dataclasses.fields(task) if getattr(task, field.name) == field.default] == []
+    assert task.table == TABLE
     defaults = {field.name: field.default for field in dataclasses.fields(TableResult)}
     assert [name for name, value in vars(RESULT.tables[0]).items() if value == defaults[name]] == []
 

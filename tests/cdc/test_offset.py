@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -12,11 +13,12 @@ from airflow_provider_db2cdc.errors import OffsetError
 TABLE = TableId("S", "T")
 L1, L2, L3 = (Lsn(bytes(15) + bytes([at])) for at in (1, 2, 3))
 SHORT = Lsn(bytes(10))
-OFFSET = Offset(TABLE, L2, 7, 1_700_000_000_000, "digest")
+OFFSET = Offset(TABLE, L2, 7, 1_700_000_000_000, "digest", restart=True)
 
 lsns = st.binary(min_size=16, max_size=16).map(Lsn)
 numbers = st.none() | st.integers()
-offsets = st.builds(Offset, st.builds(TableId, st.text(), st.text()), lsns, st.integers(), numbers, st.text())
+tables = st.builds(TableId, st.text(), st.text())
+offsets = st.builds(Offset, tables, lsns, st.integers(), numbers, st.text(), st.booleans())
 
 
 @given(offsets)
@@ -31,6 +33,7 @@ def test_the_document_is_readable_and_stable():
         "batch": 7,
         "commit_ts_ms": 1_700_000_000_000,
         "capture": "digest",
+        "restart": True,
         "version": VERSION,
     }
     assert OFFSET.to_json() == Offset.from_json(OFFSET.to_json(), "here").to_json()
@@ -65,17 +68,20 @@ def document(**changes):
         document(version="1"),
     ],
 )
-def test_a_damaged_or_foreign_document_is_refused_with_its_place_and_both_ways_out(text):
+def test_a_damaged_or_foreign_document_is_refused_with_its_place_and_the_way_out(text):
     with pytest.raises(OffsetError) as raised:
         Offset.from_json(text, "Variable db2cdc.sales.S.T")
     assert "Variable db2cdc.sales.S.T cannot be read" in raised.value.problem
     assert "Put back" in raised.value.remedy
-    assert "delete it" in raised.value.remedy
 
 
 @pytest.mark.parametrize("old", [None, Offset(TABLE, L1, 1), Offset(TABLE, L2, 1)], ids=["none", "before", "same"])
 def test_an_offset_moves_forward_or_stays(old):
     check_forward(old, OFFSET)
+
+
+def test_an_offset_moves_back_only_where_a_person_asked_for_a_restart():
+    check_forward(Offset(TABLE, L3, 1, restart=True), OFFSET)
 
 
 def test_an_offset_never_moves_back():
@@ -108,13 +114,21 @@ def test_where_a_table_stands_is_what_delta_proves_or_an_error_with_a_remedy(bel
     assert raised.value.remedy
 
 
-def test_the_remedy_of_an_offset_ahead_is_the_command_that_sets_it_back():
+@pytest.mark.parametrize(
+    ("believed", "proven", "remedy"),
+    [(None, L2, f"db2cdc offset set S.T {L2}"), (L3, L2, f"Set it back to {L2}"), (L3, None, "Delete it")],
+)
+def test_the_remedy_names_the_position_to_put_back(believed, proven, remedy):
     with pytest.raises(OffsetError) as raised:
-        reconcile(TABLE, L3, L2, 5)
-    assert f"db2cdc offset set S.T {L2}" in raised.value.remedy
+        reconcile(TABLE, believed, proven, 5)
+    assert remedy in raised.value.remedy
+
+
+def test_the_document_that_the_remedy_of_a_lost_offset_shows_can_be_put_back_as_it_is():
     with pytest.raises(OffsetError) as raised:
-        reconcile(TABLE, L3, None, 0)
-    assert "offset set" not in raised.value.remedy
+        reconcile(TABLE, None, L2, 5)
+    [shown] = re.findall(r"\{.*?\}.*?\}", raised.value.remedy)
+    assert Offset.from_json(shown, "here") == Offset(TABLE, L2, 0)
 
 
 @given(st.none() | lsns, st.none() | lsns, st.integers(0, 3))

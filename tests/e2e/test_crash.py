@@ -1,0 +1,105 @@
+"""The process is killed at each step of the way; whoever comes next leaves each change there once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.crash import killed
+from support.history import HistoryOptions, random_history
+from support.log import captured_events, logged_events, reads, tombstones
+from support.pipeline import Pipeline, Replay
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.tick import commit_tick
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+SNAPSHOT_STEPS = [(Target, "stage"), (Ledger, "plan"), (Target, "append_changes"), (Target, "fill"), (Ledger, "commit")]
+CHANGE_STEPS = [
+    (Ledger, "plan"),
+    (Target, "append_changes"),
+    (Target, "merge"),
+    (Ledger, "commit"),
+    (Ledger, "publish"),
+    (FileOffsetStore, "put"),
+]
+
+
+def deaths(steps: list[tuple[Any, str]]) -> list[tuple[Any, str, str]]:
+    return [(owner, step, when) for owner, step in steps for when in ("before", "after")]
+
+
+def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    history = random_history(7, HistoryOptions(transactions=150, lanes=1, width=10, rollback_rate=0))
+    replay = Replay(pipeline, history)
+    replay.prepare()
+    pipeline.captured()
+    first = pipeline.tick()
+    assert first is not None
+    start = first.tables[0].lsn
+    assert start is not None
+    table, shape = first.tables[0].table, history.tables[0]
+
+    for number, (owner, step, when) in enumerate(deaths(CHANGE_STEPS)):
+        replay.play(8)
+        pipeline.captured()
+        spec = pipeline.plan()
+        assert spec is not None
+        with killed(owner, step, when):
+            commit_tick(jobs.run(spec), pipeline.offsets)
+        if number % 3:  # as Airflow retries the task; else a later run comes with a plan of its own
+            commit_tick(jobs.run(spec), pipeline.offsets)
+        else:
+            replay.play(4)
+            pipeline.captured()
+            pipeline.tick()
+        assert pipeline.rows(table) == replay.expected(shape.name), (owner, step, when)
+
+    pipeline.captured()
+    pipeline.tick()
+    logged = logged_events(pipeline, table)
+    assert logged == captured_events(pipeline, table, shape.key, start)
+    assert tombstones(pipeline, table) == {
+        (str(event.commit), str(event.intent), event.key): 1 for event in logged if event.op == "d"
+    }
+
+
+def test_a_snapshot_survives_a_kill_at_each_step(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    starts: dict[TableId, Lsn] = {}
+    for number, (owner, step, when) in enumerate(deaths(SNAPSHOT_STEPS)):
+        name = f"T{number}"
+        ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))'
+        table = pipeline.create(ddl, name)
+        pipeline.many(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?)', [(at, "a") for at in range(50)])
+        pipeline.captured()
+        spec = pipeline.plan()
+        assert spec is not None
+        with killed(owner, step, when):
+            commit_tick(jobs.run(spec), pipeline.offsets)
+        pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET ID = ID + 1, A = \'b\' WHERE ID < 20')
+        pipeline.execute(f'DELETE FROM "{pipeline.schema}"."{name}" WHERE ID = 30')
+        pipeline.writer.commit()
+        pipeline.captured()
+        if number % 2:
+            commit_tick(jobs.run(spec), pipeline.offsets)
+            pipeline.captured()
+        result = pipeline.tick()
+        assert result is None or not result.failed, (owner, step, when)
+        assert pipeline.rows(table) == pipeline.source_rows(table), (owner, step, when)
+        assert set(reads(pipeline, table).values()) == {1}
+        starts[table] = spec.fence.lsn
+
+    for table, start in starts.items():
+        logged = logged_events(pipeline, table)
+        everything = captured_events(pipeline, table, ("ID",), start)
+        assert set(logged.values()) <= {1}
+        assert set(logged) <= set(everything)

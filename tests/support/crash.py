@@ -1,0 +1,32 @@
+"""A process that dies before or after one step of the way, as a kill would: nothing catches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+
+class Killed(BaseException):
+    """Not an Exception: what handles errors of tables must not handle the death of the process."""
+
+
+@contextmanager
+def killed(owner: Any, step: str, when: str) -> Iterator[None]:
+    """Let the block die at the first call of `owner.step`, `before` it or `after` it is done for real."""
+    real = getattr(owner, step)
+    calls: list[str] = []
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        calls.append(step)
+        if when == "after":
+            real(*arguments, **named)
+        raise Killed(f"{when} {step}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, step, dying)
+        with pytest.raises(Killed):
+            yield
+    assert calls, f"the way never came to {step}"

@@ -1,0 +1,48 @@
+"""What a change log must hold: every event of the change table once, by the plain rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
+from support.pipeline import Pipeline
+
+
+def captured_events(pipeline: Pipeline, table: TableId, key: tuple[str, ...], after: Lsn) -> Counter[Event]:
+    """Return the events of the table's change rows behind `after`, read from the change table itself."""
+    rows = pipeline.query(f'SELECT * FROM ASNCDC."CDC_{table.schema}_{table.name}"')
+    changes = [_change(row, len(key)) for row in rows]
+    return Counter(events_of(change for change in changes if change.commit > after))
+
+
+def logged_events(pipeline: Pipeline, table: TableId) -> Counter[Event]:
+    """Return the change log's events, without the snapshot's reads and the tombstones."""
+    rows = pipeline.changes(table).where("op <> 'r'").collect()
+    return Counter(_event(row) for row in rows)
+
+
+def reads(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
+    """Return the keys of the change log's `r` events."""
+    return Counter(tuple(row["key"]) for row in pipeline.changes(table).where("op = 'r'").collect())
+
+
+def tombstones(pipeline: Pipeline, table: TableId) -> Counter[tuple[str, ...]]:
+    """Return commit, intent and key of the change log's tombstones."""
+    rows = pipeline.changes(table).where("op IS NULL").collect()
+    return Counter((row["__commit_lsn"], row["__intent_lsn"], tuple(row["key"])) for row in rows)
+
+
+def _change(row: tuple[Any, ...], keys: int) -> RowChange:
+    commit, intent, op, *image = row
+    return RowChange(Lsn(bytes(commit)), Lsn(bytes(intent)), op, tuple(image[:keys]), tuple(image))
+
+
+def _event(row: Any) -> Event:
+    headers = row["headers"] or {"newkey": None, "oldkey": None}
+    positions = (Lsn.parse(row["__commit_lsn"]), Lsn.parse(row["__intent_lsn"]))
+    parts = [row["key"], row["before"], row["after"], headers["newkey"], headers["oldkey"]]
+    key, before, after, newkey, oldkey = (None if part is None else tuple(part) for part in parts)
+    return Event(*positions, row["op"], key, before, after, newkey, oldkey)
