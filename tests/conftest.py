@@ -28,7 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.jars": ",".join(map(str, jars)),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -XX:+UseSerialGC -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dderby.system.home={folder}",
         "spark.driver.memory": "1500m",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_onc
 from airflow_provider_db2cdc.operators.summary import describe_table
 from airflow_provider_db2cdc.submit import LOG4J, application_path
 from airflow_provider_db2cdc.submit.bundle import build_bundle
-from airflow_provider_db2cdc.submit.command import application_args, spark_conf
+from airflow_provider_db2cdc.submit.command import application_args, is_short, spark_conf
 from airflow_provider_db2cdc.submit.home import spark_binary, spark_environment
 
 
@@ -74,7 +74,7 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
             spec = self._read_spec()
             connection = self._spark_connection()
             address = Db2CdcHook(self.db2_conn_id).address()
-            self._fill_in(connection)
+            self._fill_in(connection, is_short(spec))
         with tempfile.TemporaryDirectory(prefix="db2cdc-") as folder:
             path = Path(folder) / "spec.json"
             path.write_text(spec.to_json(), encoding="utf-8")
@@ -107,12 +107,12 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
             )
         return connection
 
-    def _fill_in(self, connection: Connection) -> None:
+    def _fill_in(self, connection: Connection, short: bool) -> None:
         self.application = self.application or str(application_path())
         self.py_files = ",".join(filter(None, (self.py_files, str(build_bundle()))))
         conf = {str(name): str(value) for name, value in (self.conf or {}).items()}
         jars, packages = self._classpath(conf)
-        self.conf = spark_conf(jars, packages, conf, LOG4J)
+        self.conf = spark_conf(jars, packages, conf, LOG4J, short)
         if not self._spark_binary and not connection.extra_dejson.get("spark-binary"):
             home = {**os.environ, **(self.env_vars or {})}.get("SPARK_HOME")
             self._spark_binary = f"{home}/bin/spark-submit" if home else spark_binary()

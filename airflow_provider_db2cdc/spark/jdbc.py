@@ -48,7 +48,6 @@ class JdbcSource:
             "driver": self.spec.driver,
             "user": os.environ[USER_ENV],
             "password": os.environ[PASSWORD_ENV],
-            "preferTimestampNTZ": "true",
             "fetchsize": "10000",
             "defaultIsolationLevel": "2",
         }

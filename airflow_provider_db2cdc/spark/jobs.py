@@ -37,6 +37,7 @@ def run(spec: JobSpec) -> JobResult:
     :raises Db2CdcError: nothing could be done for any table (no target, no session, another tick's batch).
     """
     spark = open_session(f"db2cdc {spec.pipeline}")
+    say(f"session: pipeline={spec.pipeline} tables={len(spec.tables)}")
     layout = Layout(spec.target)
     ledger = Ledger(spark, layout, spec.pipeline)
     place = Place(layout, ledger.prepare())

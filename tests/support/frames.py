@@ -53,8 +53,7 @@ def events_in(rows: Iterable[Row]) -> list[Event]:
 
 def effects_in(rows: Iterable[Row]) -> Mapping[Any, tuple[Lsn, Any]]:
     """Return collected rows of `spark.effects.net_effects` by key."""
-    found = {_plain(row["key"]): (Lsn.parse(row["commit"]), _plain(row["row"])) for row in rows}
-    return found
+    return {_plain(row["key"]): (Lsn.parse(row["commit"]), _plain(row["row"])) for row in rows}
 
 
 def _lsn(seed: int, lsn: Lsn) -> Lsn:

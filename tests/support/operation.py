@@ -106,7 +106,7 @@ def create_table(shape: TableShape, schema: str, keyed: bool = True) -> str:
     """Return the table's DDL, without its primary key where a database checks keys row by row."""
     keys = [f'"{name}" INTEGER NOT NULL' for name in shape.key]
     columns = [*keys, f'"{shape.values[0]}" INTEGER', f'"{shape.values[1]}" VARCHAR(10)']
-    primary = f'PRIMARY KEY ({", ".join(chr(34) + name + chr(34) for name in shape.key)})'
+    primary = f"PRIMARY KEY ({', '.join(chr(34) + name + chr(34) for name in shape.key)})"
     return f'CREATE TABLE "{schema}"."{shape.name}" ({", ".join([*columns, *([primary] if keyed else [])])})'
 
 

@@ -1,0 +1,173 @@
+"""What goes wrong is said, about the table it concerns, with the way out; the others go on and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import TargetError, TickLostError
+from airflow_provider_db2cdc.sandbox import faults
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.tick import commit_tick
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
+
+
+@pytest.fixture
+def pair(new_pipeline: Callable[..., Pipeline]) -> tuple[Pipeline, TableId, TableId]:
+    """A pipeline of two tables with one row each, snapshotted."""
+    pipeline = new_pipeline()
+    tables = []
+    for name in ("GOOD", "BAD"):
+        ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))'
+        tables.append(pipeline.create(ddl, name))
+    insert(pipeline, 1)
+    pipeline.captured()
+    result = pipeline.tick()
+    assert result is not None
+    assert not result.failed
+    return pipeline, tables[0], tables[1]
+
+
+def insert(pipeline: Pipeline, number: int) -> None:
+    for name in ("GOOD", "BAD"):
+        pipeline.execute(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?)', number, "a")
+    pipeline.writer.commit()
+    pipeline.captured()
+
+
+def test_a_gap_stops_its_table_until_it_is_restarted(pair: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, good, bad = pair
+    insert(pipeline, 2)
+    pipeline.execute(f'DELETE FROM "{pipeline.schema}"."BAD" WHERE ID = 1')
+    pipeline.writer.commit()
+    fence = pipeline.captured()
+    faults.reregister(pipeline.writer, pipeline.schema, "BAD")
+    insert(pipeline, 3)
+
+    result = pipeline.tick()
+
+    assert result is not None
+    assert [line.table for line in result.failed] == [bad]
+    assert "created anew" in result.failed[0].error
+    assert "offset restart" in result.failed[0].error
+    assert pipeline.rows(good) == pipeline.source_rows(good)
+    offset = pipeline.offsets.get(bad)
+    assert offset is not None
+    assert offset.lsn < fence
+    pipeline.offsets.reset(replace(offset, restart=True))
+    insert(pipeline, 4)
+    again = pipeline.tick()
+    assert again is not None
+    assert not again.failed, again.failed
+    assert pipeline.rows(bad) == pipeline.source_rows(bad) == {(2, "a"), (3, "a"), (4, "a")}
+    insert(pipeline, 5)
+    pipeline.tick()
+    assert pipeline.rows(bad) == pipeline.source_rows(bad)
+
+
+def test_an_edited_offset_is_refused_by_name(pair: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, good, bad = pair
+    offset = pipeline.offsets.get(bad)
+    assert offset is not None
+    ahead = Lsn((int.from_bytes(offset.lsn.raw, "big") + 2**20).to_bytes(16, "big"))
+    pipeline.offsets.reset(replace(offset, lsn=ahead))
+    insert(pipeline, 2)
+
+    result = pipeline.tick()
+
+    assert result is not None
+    assert [line.table for line in result.failed] == [bad]
+    assert "ahead of the target" in result.failed[0].error or "before the offset" in result.failed[0].error
+    assert pipeline.rows(good) == pipeline.source_rows(good)
+    pipeline.offsets.reset(offset)
+    pipeline.tick()
+    assert pipeline.rows(bad) == pipeline.source_rows(bad)
+
+
+def test_a_deleted_offset_is_asked_for_and_a_stale_one_follows(pair: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, good, bad = pair
+    stale = pipeline.offsets.get(good)
+    assert stale is not None
+    insert(pipeline, 2)
+    pipeline.tick()
+    kept = pipeline.offsets.get(bad)
+    assert kept is not None
+    pipeline.offsets.remove(bad)
+    pipeline.offsets.reset(stale)
+    insert(pipeline, 3)
+
+    result = pipeline.tick()
+
+    assert result is not None
+    assert [line.table for line in result.failed] == [bad]
+    assert f"db2cdc offset set {bad} {kept.lsn}" in result.failed[0].error
+    document = result.failed[0].error.split("text ", 1)[1].split("; with", 1)[0]
+    assert json.loads(document)["lsn"] == str(kept.lsn)
+    assert pipeline.rows(good) == pipeline.source_rows(good)
+    pipeline.offsets.reset(Offset.from_json(document, "the error"))
+    pipeline.tick()
+    assert pipeline.rows(bad) == pipeline.source_rows(bad)
+
+
+def test_of_two_ticks_at_once_the_second_loses(
+    pair: tuple[Pipeline, TableId, TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, good, _ = pair
+    insert(pipeline, 2)
+    first, second = pipeline.plan("first"), pipeline.plan("second")
+    assert first is not None
+    assert second is not None
+    real, seen = Ledger.history, []
+
+    def slow(ledger: Ledger) -> object:
+        """Let the first run do its whole tick between the second's reading and planning."""
+        found = real(ledger)
+        if not seen:
+            seen.append(found)
+            commit_tick(jobs.run(first), pipeline.offsets)
+        return found
+
+    monkeypatch.setattr(Ledger, "history", slow)
+
+    with pytest.raises(TickLostError, match="run first planned batch"):
+        jobs.run(second)
+
+    assert pipeline.rows(good) == pipeline.source_rows(good)
+    assert pipeline.changes(good).where("op = 'c'").count() == 1
+
+
+def test_a_target_of_another_pipeline_is_refused(pair: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, good, _ = pair
+    insert(pipeline, 2)
+    spec = pipeline.plan()
+    assert spec is not None
+
+    with pytest.raises(TargetError, match="belongs to pipeline 'test'"):
+        jobs.run(replace(spec, pipeline="other"))
+
+    assert pipeline.state(good).count() == 1
+
+
+def test_a_target_that_outlived_its_ledger_is_refused(pair: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, good, _ = pair
+    ledger = Layout(pipeline.target).internal("batches").name
+    import shutil
+
+    shutil.rmtree(ledger.removesuffix("/batches"))
+    insert(pipeline, 2)
+    pipeline.offsets.remove(good)
+
+    result = pipeline.tick()
+
+    assert result is not None
+    assert "under another ledger" in next(line.error for line in result.failed if line.table == good)
