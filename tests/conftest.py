@@ -13,6 +13,24 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 ROOT = Path(__file__).parents[1]
+JAVA_OPTIONS = (
+    "-Duser.timezone=UTC", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"
+)  # fmt: skip
+
+
+FOLDER_MARKS = {"airflow": "airflow", "demo": "slow"}
+FIXTURE_MARKS = {"spark": "spark", "sandbox": "sandbox", "silent_sandbox": "sandbox", "captured_sandbox": "sandbox"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test by what it starts, so that `make check` can leave out what takes long."""
+    for item in items:
+        marks = {FIXTURE_MARKS[name] for name in getattr(item, "fixturenames", ()) if name in FIXTURE_MARKS}
+        marks |= {
+            mark for folder, mark in FOLDER_MARKS.items() if folder in item.path.relative_to(ROOT / "tests").parts
+        }
+        for mark in marks:
+            item.add_marker(mark)
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +46,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.jars": ",".join(map(str, jars)),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
         "spark.driver.memory": "1500m",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

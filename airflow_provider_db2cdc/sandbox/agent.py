@@ -8,11 +8,10 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 
-import ibm_db_dbi
-
 from airflow_provider_db2cdc.errors import CaptureStoppedError
 from airflow_provider_db2cdc.sandbox import asn, capture, control
 from airflow_provider_db2cdc.sandbox.journal import UpdateAs, load_journals
+from airflow_provider_db2cdc.sandbox.prepared import PreparedConnection
 from airflow_provider_db2cdc.sandbox.statement import Connection, execute, fetch
 
 log = logging.getLogger(__name__)
@@ -54,14 +53,13 @@ class CaptureAgent:
         Raises:
             ConfigurationError: the database was made by another version of the sandbox.
         """
-        connection = self._connected()
+        connection = self._connection = self._connection or _connect(self._dsn)
         asn.install(connection)
         with asn.changing_capture(connection):
             control.write(connection, "update_as", self.options.update_as)
             control.write(connection, "before_images", "on" if self.options.before_images else None)
             _ensure_start(connection, self.options.lsn_bytes)
-            _raise_tick(connection)
-        asn.compile_triggers(connection)
+        _prepare_server(connection)
 
     def round(self, max_rows: int = capture.MAX_ROWS) -> int:
         """Capture once and return how many rows went to change tables; `faults.pause` does not hold this back."""
@@ -116,10 +114,8 @@ class CaptureAgent:
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            connection: Connection = ibm_db_dbi.connect(self._dsn, "", "")
-            execute(connection, "SET CURRENT ISOLATION = UR")
-            connection.commit()
-            self._connection = connection
+            self._connection = _connect(self._dsn)
+            _prepare_server(self._connection)
         return self._connection
 
 
@@ -176,7 +172,15 @@ def _ensure_start(connection: Connection, lsn_bytes: int) -> None:
     )
 
 
-def _raise_tick(connection: Connection) -> None:
+def _connect(dsn: str) -> Connection:
+    connection = PreparedConnection(dsn)
+    execute(connection, "SET CURRENT ISOLATION = UR")
+    connection.commit()
+    return connection
+
+
+def _prepare_server(connection: Connection) -> None:
+    """Do what has to be done since Derby was started, and commit; a new connection may mean a new server."""
     sources = [
         "SELECT MAX(SANDBOX.LSN_TICK(MAX_COMMITSEQ)) FROM ASNCDC.IBMSNAP_RESTART",
         "SELECT MAX(SINCE) FROM SANDBOX.JOURNAL",
@@ -184,3 +188,5 @@ def _raise_tick(connection: Connection) -> None:
     ]
     seen = [row[0] for source in sources for row in fetch(connection, source) if row[0] is not None]
     execute(connection, f"CALL SANDBOX.RAISE_TICK({max(map(int, seen))})")
+    execute(connection, "CALL SANDBOX.PREPARE_SERVER()")
+    asn.compile_triggers(connection)

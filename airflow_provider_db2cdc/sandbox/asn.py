@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -17,6 +16,8 @@ from airflow_provider_db2cdc.sandbox.journal import (
     drop_trigger_statements,
     find_journal,
     image_ddl,
+    insert_column,
+    insert_journal,
     trigger_statements,
 )
 from airflow_provider_db2cdc.sandbox.statement import Connection, execute, fetch, quoted, run_script, script_text
@@ -72,8 +73,8 @@ def addtable(
         captured = _captured_columns(connection, schema, table, columns)
         change_table = (cd_owner, cd_table or change_table_name(schema, table))
         _create_change_table(connection, change_table, captured, prefix, index=_limited(f"IXCDC_{schema}_{table}"))
-        number = _insert_journal(connection, (schema, table), change_table, captured)
         names = tuple(column.name for column in captured)
+        number = insert_journal(connection, (schema, table), change_table, names)
         journal = Journal(number, (schema, table), change_table, names, prefix, pairs)
         for statement in create_statements(journal, captured):
             execute(connection, statement)
@@ -117,12 +118,7 @@ def addcolumn(connection: Connection, schema: str, table: str, column: str) -> N
         for target in (quoted(*journal.change_table), journal.name):
             for name in [column, *([journal.prefix + column] if journal.prefix else [])]:
                 execute(connection, f"ALTER TABLE {target} ADD COLUMN {quoted(name)} {added.nullable_type}")
-        execute(
-            connection,
-            "UPDATE SANDBOX.JOURNAL SET COLUMNS = ? WHERE ID = ?",
-            json.dumps([*journal.columns, column]),
-            journal.id,
-        )
+        insert_column(connection, journal.id, len(journal.columns), column)
         drop_triggers(connection, journal)
         for statement in trigger_statements(journal, [*known, added]):
             execute(connection, statement)
@@ -232,22 +228,6 @@ def _create_change_table(
         connection,
         f"CREATE UNIQUE INDEX {quoted(owner, index)} ON {quoted(*name)} (IBMSNAP_COMMITSEQ, IBMSNAP_INTENTSEQ)",
     )
-
-
-def _insert_journal(
-    connection: Connection, source: tuple[str, str], change_table: tuple[str, str], columns: Sequence[Column]
-) -> int:
-    execute(
-        connection,
-        "INSERT INTO SANDBOX.JOURNAL (SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, SINCE, COLUMNS) "
-        "VALUES (?, ?, ?, ?, SANDBOX.TICK(), ?)",
-        *source,
-        *change_table,
-        json.dumps([column.name for column in columns]),
-    )
-    journal = find_journal(connection, *source)
-    assert journal is not None, "inserted above"
-    return journal.id
 
 
 def _insert_registration(connection: Connection, journal: Journal, state: str) -> None:

@@ -4,7 +4,7 @@ How a round knows, without a lock on anything of the writers', what has committe
 
 1. It reads the clock: t0.
 2. ENDED gets every transaction that has rows in a journal, read uncommitted.
-3. Those that are writing are taken out of it. Derby clears the mark that `WRITERS()` reads when a transaction's end is
+3. Those that are writing are taken out of it. Derby clears the mark that `EXCLUDE_WRITERS` reads when a transaction's end is
    logged, after all undo and before its locks go: what is left has ended. One that began after step 2 is not in it.
 4. The journals are read again for those transactions: one that rolled back has no rows by now, the others all theirs.
 
@@ -26,7 +26,7 @@ MAX_ROWS = 50_000
 """A round takes no further transaction once it has this many rows; the first it takes whatever its size."""
 
 _TICKS_PER_S = 1_000_000
-_WORK_TABLES = ("ENDED", "WRITER", "PART", "UOW")
+_WORK_TABLES = ("ENDED", "PART", "UOW")
 
 
 @dataclass(frozen=True)
@@ -109,41 +109,34 @@ def _read_start(connection: Connection) -> _Start:
 def _collect_ended(connection: Connection, journals: Sequence[Journal]) -> bool:
     if not journals:
         return False
-    written = " UNION ALL ".join(
-        f"SELECT DISTINCT {journal.id}, IBMSNAP_TXN, CAST({journal.first_tick} AS BIGINT) FROM {journal.name}"
-        for journal in journals
-    )
+    written = " UNION ".join(f"SELECT IBMSNAP_TXN FROM {journal.name}" for journal in journals)
     if not execute(connection, f"INSERT INTO SANDBOX.ENDED {written}"):
         return False
-    execute(connection, "INSERT INTO SANDBOX.WRITER SELECT TXN FROM TABLE (SANDBOX.WRITERS()) W")
-    execute(connection, "DELETE FROM SANDBOX.ENDED WHERE TXN IN (SELECT TXN FROM SANDBOX.WRITER)")
+    execute(connection, "CALL SANDBOX.EXCLUDE_WRITERS()")
     return True
 
 
 def _choose(connection: Connection, journals: Sequence[Journal], start: _Start, max_rows: int, upto: int) -> _Choice:
-    for journal in _touched(connection, journals, "SELECT DISTINCT JOURNAL FROM SANDBOX.ENDED"):
-        execute(
-            connection,
-            "INSERT INTO SANDBOX.PART SELECT E.JOURNAL, E.TXN, MAX(J.IBMSNAP_SEQ), COUNT(*) "
-            f"{_from_journal('SANDBOX.ENDED E', journal)} AND J.IBMSNAP_TXN = E.TXN AND J.IBMSNAP_SEQ > E.SINCE "
-            "WHERE E.JOURNAL = ? GROUP BY E.JOURNAL, E.TXN",
-            journal.id,
-        )
+    # all journals, whichever it was seen in: it may have written to others between the two looks
+    parts = " UNION ALL ".join(
+        f"SELECT {journal.id}, E.TXN, MAX(J.IBMSNAP_SEQ), "
+        f"SUM(CASE WHEN J.IBMSNAP_SEQ > {journal.first_tick} THEN 1 ELSE 0 END) "
+        f"{_from_journal('SANDBOX.ENDED E', journal)} AND J.IBMSNAP_TXN = E.TXN GROUP BY E.TXN"
+        for journal in journals
+    )
+    execute(connection, f"INSERT INTO SANDBOX.PART {parts}")
     execute(
         connection,
         "INSERT INTO SANDBOX.UOW SELECT TXN, MAX(LAST_TICK), SUM(ROW_COUNT), SANDBOX.LSN(?, MAX(LAST_TICK), ?) "
-        "FROM SANDBOX.PART GROUP BY TXN",
+        "FROM SANDBOX.PART WHERE ROW_COUNT > 0 GROUP BY TXN",
         start.round + 1,
         start.lsn_bytes,
     )
     cut = _cut(connection, max_rows, upto)
     if cut is not None:
+        left = "SELECT TXN FROM SANDBOX.UOW WHERE LAST_TICK > ?"
+        execute(connection, f"DELETE FROM SANDBOX.PART WHERE TXN IN ({left})", cut)
         execute(connection, "DELETE FROM SANDBOX.UOW WHERE LAST_TICK > ?", cut)
-        execute(
-            connection,
-            "DELETE FROM SANDBOX.ENDED WHERE TXN IN (SELECT TXN FROM SANDBOX.PART) "
-            "AND TXN NOT IN (SELECT TXN FROM SANDBOX.UOW)",
-        )
     return _Choice(*_totals(connection), cut)
 
 
@@ -194,7 +187,7 @@ def _write_uow(connection: Connection, start: _Start) -> None:
 
 
 def _forget(connection: Connection, journals: Sequence[Journal]) -> None:
-    for journal in _touched(connection, journals, "SELECT DISTINCT JOURNAL FROM SANDBOX.ENDED"):
+    for journal in _touched(connection, journals, "SELECT DISTINCT JOURNAL FROM SANDBOX.PART"):
         execute(connection, f"CALL SANDBOX.FORGET({journal.id})")
 
 
@@ -203,7 +196,7 @@ def _write_synchpoints(connection: Connection, journals: Sequence[Journal]) -> N
         execute(
             connection,
             "UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_NEW_SYNCHPOINT = (SELECT MAX(U.COMMITSEQ) FROM SANDBOX.PART P "
-            "JOIN SANDBOX.UOW U ON U.TXN = P.TXN WHERE P.JOURNAL = ?) "
+            "JOIN SANDBOX.UOW U ON U.TXN = P.TXN WHERE P.JOURNAL = ? AND P.ROW_COUNT > 0) "
             "WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ? AND SOURCE_VIEW_QUAL = 0",
             journal.id,
             *journal.source,
@@ -249,4 +242,4 @@ def _from_journal(transactions: str, journal: Journal) -> str:
 
 
 _SYNCHPOINT = "(SELECT SYNCHPOINT FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'Y')"
-_CHOSEN_JOURNALS = "SELECT DISTINCT P.JOURNAL FROM SANDBOX.PART P JOIN SANDBOX.UOW U ON U.TXN = P.TXN"
+_CHOSEN_JOURNALS = "SELECT DISTINCT JOURNAL FROM SANDBOX.PART WHERE ROW_COUNT > 0"

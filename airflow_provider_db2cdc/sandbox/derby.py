@@ -112,7 +112,7 @@ class DerbyServer:
             stream.seek(self._log_seen)
             new = stream.read()
         self._log_seen += len(new)
-        return "internal NullPointerException, see derby.log" if b"NullPointerException" in new else None
+        return "internal NullPointerException, see derby-broken.log" if b"NullPointerException" in new else None
 
     def _await_listening(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_db2cdc.sandbox.statement import Connection, fetch, quoted
+from airflow_provider_db2cdc.sandbox.statement import Connection, execute, fetch, quoted
 
 UpdateAs = Literal["DI", "U"]
 """What an update becomes: a D row (old image) and an I row (new one), or one U row."""
@@ -99,35 +98,66 @@ def drop_trigger_statements(journal: Journal) -> list[str]:
 
 def load_journals(connection: Connection) -> list[Journal]:
     """Return all captured tables, with their registrations' present state."""
-    return [_journal(row) for row in fetch(connection, _SELECT)]
+    return _journals(connection, "WHERE 1 = 1")
 
 
 def find_journal(connection: Connection, schema: str, table: str) -> Journal | None:
     """Return the journal of one source table, or None if it is not captured."""
-    rows = fetch(connection, f"{_SELECT} WHERE J.SOURCE_OWNER = ? AND J.SOURCE_TABLE = ?", schema, table)
-    return _journal(rows[0]) if rows else None
+    found = _journals(connection, "WHERE J.SOURCE_OWNER = ? AND J.SOURCE_TABLE = ?", schema, table)
+    return found[0] if found else None
+
+
+def insert_journal(
+    connection: Connection, source: tuple[str, str], change_table: tuple[str, str], columns: Sequence[str]
+) -> int:
+    """Enter a table into the directory of journals, captured from this moment on, and return its number."""
+    execute(
+        connection,
+        "INSERT INTO SANDBOX.JOURNAL (SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, SINCE) "
+        "VALUES (?, ?, ?, ?, SANDBOX.TICK())",
+        *source,
+        *change_table,
+    )
+    rows = fetch(connection, "SELECT ID FROM SANDBOX.JOURNAL WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?", *source)
+    journal_id = int(rows[0][0])
+    for number, column in enumerate(columns):
+        insert_column(connection, journal_id, number, column)
+    return journal_id
+
+
+def insert_column(connection: Connection, journal_id: int, number: int, column: str) -> None:
+    """Enter a column, numbered from 0, into the directory of journals."""
+    execute(connection, "INSERT INTO SANDBOX.JOURNAL_COLUMN VALUES (?, ?, ?)", journal_id, number, column)
 
 
 _ALIASES = {"INSERT": "NEW AS N", "DELETE": "OLD AS O", "UPDATE": "OLD AS O NEW AS N"}
 
-_SELECT = """SELECT J.ID, J.SOURCE_OWNER, J.SOURCE_TABLE, J.CD_OWNER, J.CD_TABLE, J.COLUMNS, J.SINCE,
+_SELECT = """SELECT J.ID, J.SOURCE_OWNER, J.SOURCE_TABLE, J.CD_OWNER, J.CD_TABLE, J.SINCE,
     R.BEFORE_IMG_PREFIX, R.CHG_UPD_TO_DEL_INS, R.STATE
 FROM SANDBOX.JOURNAL J LEFT JOIN ASNCDC.IBMSNAP_REGISTER R
     ON R.SOURCE_OWNER = J.SOURCE_OWNER AND R.SOURCE_TABLE = J.SOURCE_TABLE AND R.SOURCE_VIEW_QUAL = 0"""
 
 
-def _journal(row: tuple[object, ...]) -> Journal:
-    number, owner, table, cd_owner, cd_table, columns, since, prefix, pairs, state = row
-    return Journal(
-        id=int(str(number)),
-        source=(str(owner), str(table)),
-        change_table=(str(cd_owner), str(cd_table)),
-        columns=tuple(json.loads(str(columns))),
-        prefix=str(prefix or ""),
-        update_as="DI" if pairs == "Y" else "U",
-        since=int(str(since)),
-        active=state == "A",
-    )
+def _journals(connection: Connection, where: str, *parameters: object) -> list[Journal]:
+    columns: dict[int, list[str]] = {}
+    for journal_id, name in fetch(
+        connection, "SELECT JOURNAL, NAME FROM SANDBOX.JOURNAL_COLUMN ORDER BY JOURNAL, NUMBER"
+    ):
+        columns.setdefault(journal_id, []).append(name)
+    rows = fetch(connection, f"{_SELECT} {where}", *parameters)
+    return [
+        Journal(
+            id=journal_id,
+            source=(owner, table),
+            change_table=(cd_owner, cd_table),
+            columns=tuple(columns[journal_id]),
+            prefix=prefix or "",
+            update_as="DI" if pairs == "Y" else "U",
+            since=since,
+            active=state == "A",
+        )
+        for journal_id, owner, table, cd_owner, cd_table, since, prefix, pairs, state in rows
+    ]
 
 
 def _row(journal: Journal, columns: Sequence[Column], operation: str, after: str, before: str | None) -> str:

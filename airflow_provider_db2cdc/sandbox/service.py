@@ -76,7 +76,12 @@ class Sandbox:
             return cls(folder, running)._await_ready(timeout_s)
         chosen = options or SandboxOptions(**option_values)
         request_start(folder, chosen)
-        return cls(folder, SandboxState(chosen), _spawn(folder))._await_ready(timeout_s)
+        started = cls(folder, SandboxState(chosen), _spawn(folder))
+        try:
+            return started._await_ready(timeout_s)
+        except BaseException:  # an interrupt: nobody has a handle yet to stop it by
+            started.stop(5)
+            raise
 
     @classmethod
     def find(cls, folder: Path | str = DEFAULT_FOLDER) -> Sandbox:

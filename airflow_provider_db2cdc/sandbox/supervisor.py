@@ -119,6 +119,8 @@ class Supervisor:
         self._doubtful = False
         self._publish(ready=False)
         self._derby.stop()
+        if (derby_log := self._settings.home / "derby.log").exists():
+            derby_log.replace(derby_log.with_name("derby-broken.log"))  # Derby begins a new one when it starts
         if self._shim:
             self._shim.drop_connections()
         self._start_derby()

@@ -59,7 +59,7 @@ class Soak:
 class _Tables:
     counter: Table
     ledger: Table
-    item: Table
+    items: tuple[Table, ...]
 
 
 class _Run:
@@ -119,20 +119,20 @@ class _Run:
         self.soak.parts[ticket] = parts
 
     def _change_items(self, connection: Connection, chance: random.Random, number: int, steps: int) -> None:
-        """Change rows of this writer's own key range; keys move within it."""
-        low, item = number * 1_000, self.tables.item
+        """Change rows of this writer's own table: with a shared one the writers would soon wait for each other in a ring."""
+        item = self.tables.items[number]
         for _ in range(steps):
-            at = low + chance.randint(0, 30)
-            free = fetch(connection, f"SELECT COALESCE(MAX(ID), {low}) + 1 FROM {item} WHERE ID BETWEEN ? AND ?", low, low + 999)
+            at = chance.randint(0, 30)
+            ((free,),) = fetch(connection, f"SELECT COALESCE(MAX(ID), 0) + 1 FROM {item}")
             match chance.choice(["insert", "insert", "update", "key", "shift", "delete"]):
-                case "insert" if free[0][0] < low + 990:
-                    execute(connection, f"INSERT INTO {item} VALUES (?, ?)", free[0][0], f"v{chance.random()}")
+                case "insert":
+                    execute(connection, f"INSERT INTO {item} VALUES (?, ?)", free, f"v{chance.random()}")
                 case "update":
                     execute(connection, f"UPDATE {item} SET V = ? WHERE ID = ?", f"v{chance.random()}", at)
-                case "key" if free[0][0] < low + 990:
-                    execute(connection, f"UPDATE {item} SET ID = ? WHERE ID = ?", free[0][0], at)
-                case "shift" if free[0][0] < low + 990:
-                    execute(connection, f"UPDATE {item} SET ID = ID + 1 WHERE ID BETWEEN ? AND ?", at, low + 999)
+                case "key":
+                    execute(connection, f"UPDATE {item} SET ID = ? WHERE ID = ?", free, at)
+                case "shift":
+                    execute(connection, f"UPDATE {item} SET ID = ID + 1 WHERE ID >= ?", at)
                 case "delete":
                     execute(connection, f"DELETE FROM {item} WHERE ID = ?", at)
 
@@ -167,7 +167,7 @@ def soak(sandbox: Sandbox) -> Iterator[Soak]:
         tables = _prepare(source)
         run = _Run(sandbox, tables, result)
         capture = run.thread(run.capture)
-        threads = [run.thread(run.read), *(run.thread(run.write, number) for number in range(1, _WRITERS + 1))]
+        threads = [run.thread(run.read), *(run.thread(run.write, number) for number in range(_WRITERS))]
         for thread in threads:
             thread.join(_SOAK_S + 60)
         await_captured(source.connection, 60)
@@ -175,8 +175,8 @@ def soak(sandbox: Sandbox) -> Iterator[Soak]:
         capture.join(60)
         assert result.errors == []
         assert not any(thread.is_alive() for thread in [*threads, capture])
-        for name in ("counter", "ledger", "item"):
-            table: Table = getattr(tables, name)
+        named = {"counter": tables.counter, "ledger": tables.ledger}
+        for name, table in {**named, **{str(table): table for table in tables.items}}.items():
             result.changes[name], result.rows[name] = table.changes(), table.rows()
         result.uow = source.fetch(
             "SELECT IBMSNAP_COMMITSEQ, IBMSNAP_LOGMARKER FROM ASNCDC.IBMSNAP_UOW WHERE IBMSNAP_COMMITSEQ >= ? ORDER BY 1",
@@ -197,7 +197,7 @@ def _prepare(source: Source) -> _Tables:
     tables = _Tables(
         source.table("N INTEGER NOT NULL"),
         source.table("N INTEGER NOT NULL, P INTEGER NOT NULL, PARTS INTEGER NOT NULL, PRIMARY KEY (N, P)"),
-        source.table("ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(40)"),
+        tuple(source.table("ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(40)") for _ in range(_WRITERS)),
     )
     source.run(f"INSERT INTO {tables.counter} VALUES 0")
     source.commit()

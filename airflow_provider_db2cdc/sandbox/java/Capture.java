@@ -2,7 +2,6 @@ package db2cdc;
 
 import java.lang.reflect.Field;
 import java.math.BigInteger;
-import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Timestamp;
 import java.time.Instant;
@@ -77,19 +76,19 @@ public final class Capture {
     }
 
     /**
-     * The transactions that have written and not ended, as a table of one column.
+     * The transactions that have written and not ended.
      *
      * <p>SYSCS_DIAG.TRANSACTION_TABLE will not do: there a transaction stays active until after its locks are gone, so one that waited
      * for them could be seen ended before the one it waited for. Derby's own mark goes out when the end is logged, before the locks.
      * Looks until two looks agree: whatever had to end before one of the ended has then ended too.
      */
-    public static ResultSet writers() throws SQLException {
+    static Set<Long> writers() throws SQLException {
         Set<Long> writers = look();
         for (Set<Long> before = null; !writers.equals(before); ) {
             before = new HashSet<>(writers);
             writers.retainAll(look());
         }
-        return new LongRows(writers);
+        return writers;
     }
 
     /** Debezium's control function for the agent: whatever is asked, the sandbox's agent is at work. */

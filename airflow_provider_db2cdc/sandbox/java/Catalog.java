@@ -106,7 +106,11 @@ public final class Catalog {
 
     /** The start of the server that made the object of this id: Derby keeps no better time of creation. */
     public static Timestamp createTime(String id) {
-        return new Timestamp(Long.parseLong(id.substring(9, 23).replace("-", ""), 16));
+        // Derby's ids of one start share its time; their number, as microseconds, tells tables of one name apart.
+        long micros = Long.parseLong(id.substring(0, 8), 16);
+        Timestamp time = new Timestamp(Long.parseLong(id.substring(9, 23).replace("-", ""), 16) + micros / 1000);
+        time.setNanos(time.getNanos() + (int) (micros % 1000) * 1000);
+        return time;
     }
 
     private static List<String> columns(String tableId) throws SQLException {

@@ -1,0 +1,73 @@
+"""A connection that keeps its statements prepared: a round is a few dozen statements, the same ones each time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ibm_db
+
+_MOST_STATEMENTS = 300
+
+
+class PreparedConnection:
+    """An ibm_db connection, autocommit off, as far as `statement` needs one.
+
+    Derby's own statement cache does not do: writers whose SQL has literals in it push everything else out.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._handle = ibm_db.connect(dsn, "", "", {ibm_db.SQL_ATTR_AUTOCOMMIT: ibm_db.SQL_AUTOCOMMIT_OFF})
+        self._statements: dict[str, Any] = {}
+
+    def cursor(self) -> _Cursor:
+        """Return a new cursor; one at a time may be in use for one text of SQL."""
+        return _Cursor(self)
+
+    def commit(self) -> None:
+        """Commit."""
+        ibm_db.commit(self._handle)
+
+    def rollback(self) -> None:
+        """Roll back."""
+        ibm_db.rollback(self._handle)
+
+    def close(self) -> None:
+        """Close the connection, its statements first."""
+        self._free()
+        ibm_db.close(self._handle)
+
+    def prepared(self, sql: str) -> Any:
+        """Return the statement of this text, prepared now or earlier."""
+        if sql not in self._statements:
+            if len(self._statements) >= _MOST_STATEMENTS:
+                self._free()
+            self._statements[sql] = ibm_db.prepare(self._handle, sql)
+        return self._statements[sql]
+
+    def _free(self) -> None:
+        for statement in self._statements.values():
+            ibm_db.free_stmt(statement)
+        self._statements.clear()
+
+
+class _Cursor:
+    """What `statement` needs of a DB-API cursor."""
+
+    def __init__(self, connection: PreparedConnection) -> None:
+        self._connection = connection
+        self._statement: Any = None
+
+    @property
+    def rowcount(self) -> int:
+        return int(ibm_db.num_rows(self._statement))
+
+    def execute(self, sql: str, parameters: tuple[object, ...] | None = None) -> None:
+        self._statement = self._connection.prepared(sql)
+        ibm_db.execute(self._statement, *([parameters] if parameters else []))
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return list(ibm_db.fetchall(self._statement))
+
+    def close(self) -> None:
+        if self._statement is not None:
+            ibm_db.free_result(self._statement)
