@@ -1,0 +1,196 @@
+"""An Airflow of the demo's own: a home, the shipped DAG in its DAGs folder, connections in the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.demo.child import Child
+from airflow_provider_db2cdc.demo.runs import RUN_MARK
+from airflow_provider_db2cdc.demo.shop import SCHEMA
+from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
+from airflow_provider_db2cdc.jars import default_folder
+from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.submit import LOG4J
+from airflow_provider_db2cdc.submit.command import spark_conf
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED_DAG = ROOT / "dags" / "db2cdc_pipeline.py"
+PIPELINE = "shop"
+DAG_ID = f"db2cdc_{PIPELINE}"
+OWN_PREFIXES = ("AIRFLOW", "DB2CDC_", "_AIRFLOW")
+RUN_TIMEOUT_S = 900.0
+LOG_TAIL = re.compile(r"\s+\[[\w.]+\].*$")
+"""What Airflow's log puts behind a task's own line."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A DAG run that ended: its tasks' states, what the job told (None for an idle one), and the offsets after it."""
+
+    run_id: str
+    state: str
+    tasks: Mapping[str, str]
+    result: JobResult | None
+    offsets: tuple[Offset, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all went well with all tables; what did not is taken up by the next run."""
+        return self.state == "success"
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Run:
+        """Read what demo.runs reports."""
+        result = JobResult.from_json(data["result"]) if data["result"] else None
+        offsets = tuple(Offset.from_json(text, "an Airflow Variable") for text in data["offsets"])
+        return cls(data["run_id"], data["state"], data["tasks"], result, offsets)
+
+
+class AirflowHome:
+    """A folder that is AIRFLOW_HOME, and what lies beside it: the pipeline's configuration, the lake and the logs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "airflow"
+        self.lake = folder / "lake"
+        self.logs = folder / "logs"
+        self.config = folder / "pipeline.yaml"
+        self.spark = folder / "spark.conf"
+
+    def lay_out(self) -> None:
+        """Create the folders, put the shipped DAG where Airflow looks for it, and write the pipeline's configuration.
+
+        Raises:
+            ConfigurationError: this is no checkout: the DAG is not there, or the jars are not.
+        """
+        if not SHIPPED_DAG.is_file():
+            raise ConfigurationError(f"{SHIPPED_DAG} is not there", "Run the demo from a checkout: `make demo`.")
+        for folder in (self.home / "dags", self.logs):
+            folder.mkdir(parents=True)
+        shutil.copy(SHIPPED_DAG, self.home / "dags")
+        properties = {
+            "pipeline": PIPELINE,
+            "target": str(self.lake),
+            "table.include.list": rf"{SCHEMA}\..*",
+            "spark": {"jars": str(spark_jars()), "conf": {"spark.driver.memory": "1g"}},
+        }
+        self.config.write_text(yaml.safe_dump(properties, sort_keys=False), encoding="utf-8")
+        settings = {"spark.master": "local[2]", **self.spark_settings()}
+        self.spark.write_text("".join(f"{name} {value}\n" for name, value in settings.items()), encoding="utf-8")
+
+    def spark_settings(self) -> dict[str, str]:
+        """Return what a Spark of one's own needs to read the target."""
+        own = {"spark.driver.memory": "1g", "spark.sql.warehouse.dir": str(self.home / "spark-warehouse")}
+        return spark_conf(sorted(spark_jars().glob("*.jar")), (), own, LOG4J, short=True)
+
+    def environment(self, sandbox: Sandbox | None = None, schedule: str = "none") -> dict[str, str]:
+        """Return the environment of its processes; Airflow's settings of whoever runs the demo do not count in it."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith(OWN_PREFIXES)}
+        env |= {
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.home / "dags"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db",
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            "DB2CDC_CONFIG": str(self.config),
+            "DB2CDC_SCHEDULE": schedule,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        }
+        if sandbox:
+            env["AIRFLOW_CONN_DB2_DEFAULT"] = json.dumps(_connection(sandbox))
+        return env
+
+    def migrate(self) -> Child:
+        """Start `airflow db migrate`."""
+        argv = [sys.executable, "-m", "airflow", "db", "migrate"]
+        return Child(argv, self.environment(), self.home, self.logs / "migrate.log")
+
+    def runs(self, sandbox: Sandbox) -> DagRuns:
+        """Start the process that runs the DAG when it is told to."""
+        argv = [sys.executable, "-m", "airflow_provider_db2cdc.demo.runs", DAG_ID]
+        return DagRuns(Child(argv, self.environment(sandbox), self.home), self.logs / "runs.log")
+
+
+class DagRuns:
+    """The process that runs the DAG, one whole DAG run a call. As a context manager it is ended at the end."""
+
+    def __init__(self, child: Child, log: Path) -> None:
+        self._child = child
+        self._log = log
+
+    def run(self, on_progress: Callable[[str], None] = lambda line: None) -> Run:
+        """Do one DAG run; the job's progress lines go to `on_progress`, everything to the log.
+
+        Raises:
+            TickFailedError: the run failed without a result of the job's, or took too long.
+        """
+        self._child.tell("run")
+        limit = threading.Timer(RUN_TIMEOUT_S, self._child.end)
+        limit.start()
+        try:
+            run = self._await_run(on_progress)
+        finally:
+            limit.cancel()
+        if run.result is None and not run.whole:
+            states = ", ".join(f"{task} {state}" for task, state in run.tasks.items())
+            raise TickFailedError(f"DAG run {run.run_id} ended as {run.state}: {states}", f"Read {self._log}.")
+        return run
+
+    def __enter__(self) -> DagRuns:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.end()
+
+    def _await_run(self, on_progress: Callable[[str], None]) -> Run:
+        with self._log.open("ab") as log:
+            for raw in self._child.process.stdout or ():
+                log.write(raw)
+                log.flush()
+                line = raw.decode(errors="replace").rstrip("\n")
+                if line.startswith(RUN_MARK):
+                    return Run.from_data(json.loads(line.removeprefix(RUN_MARK)))
+                if PROGRESS_MARK in line:
+                    on_progress(LOG_TAIL.sub("", line.split(PROGRESS_MARK, 1)[1]))
+        raise TickFailedError("the process that runs the DAG ended", f"Read {self._log}.")
+
+
+def spark_jars() -> Path:
+    """Return the folder of Spark's jars: where `db2cdc jars` puts them by default, or this checkout's.
+
+    Raises:
+        ConfigurationError: neither has any.
+    """
+    places = [default_folder() / "spark", ROOT / "build" / "jars" / "spark"]
+    for place in places:
+        if list(place.glob("*.jar")):
+            return place.resolve()
+    raise ConfigurationError(
+        f"Spark's jars are neither in {places[0]} nor in {places[1]}",
+        "Fetch them with `db2cdc jars --sandbox --into build/jars`, or `make setup`.",
+    )
+
+
+def _connection(sandbox: Sandbox) -> dict[str, Any]:
+    return {
+        "conn_type": "ibmdb2",
+        "host": sandbox.state.host,
+        "port": sandbox.port,
+        "schema": sandbox.database,
+        "login": sandbox.user,
+        "password": sandbox.password,
+        "extra": {"Authentication": "SERVER", "ArrayInputChain": "0"},
+    }

@@ -1,0 +1,89 @@
+"""What the demo shows while it runs: the steps that are done, and beneath them what happens now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+REFRESHES_PER_SECOND = 5
+
+
+@dataclass
+class Step:
+    """A step that is being done; `outcome` is told behind its title at the end, in red when it is not `good`."""
+
+    title: str
+    started: float = field(default_factory=time.monotonic)
+    outcome: str = ""
+    good: bool = True
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken by now."""
+        return time.monotonic() - self.started
+
+
+class Board:
+    """Steps on a console. On a terminal the running one moves; elsewhere each line is written once and stays."""
+
+    def __init__(self, console: Console, counters: Callable[[], str] = lambda: "") -> None:
+        self.console = console
+        self.counters = counters
+        self._step: Step | None = None
+        self._said = ""
+        self._spinner = Spinner("dots")
+        self._live = Live(
+            console=console,
+            get_renderable=self._now,
+            refresh_per_second=REFRESHES_PER_SECOND,
+            transient=True,
+        )
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """Do a step within; its time and outcome are shown at the end."""
+        self._step, self._said = Step(title), ""
+        if not self.console.is_terminal:
+            self._line("", title, "dim")
+        try:
+            yield self._step
+        except BaseException:
+            self._line(f"{self._step.seconds:6.1f} s  ", f"{title}: not done", "red")
+            raise
+        else:
+            text = f"{title}: {self._step.outcome}" if self._step.outcome else title
+            self._line(f"{self._step.seconds:6.1f} s  ", text, "green" if self._step.good else "red")
+        finally:
+            self._step = None
+
+    def tell(self, line: str) -> None:
+        """Say what happens within the step."""
+        self._said = line
+        if not self.console.is_terminal:
+            self._line("", f"  {line}", "dim")
+
+    def __enter__(self) -> Board:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def _line(self, time_text: str, text: str, style: str) -> None:
+        self.console.print(Text(f"{time_text:>10}", style=style) + Text(text, style="" if time_text else style))
+
+    def _now(self) -> RenderableType:
+        step = self._step
+        if step is None:
+            return Text("")
+        self._spinner.update(text=Text(f"{step.seconds:6.1f} s  {step.title}"))
+        lines = [Text(f"{'':10}{text}", style="dim") for text in (self._said, self.counters()) if text]
+        return Group(self._spinner, *lines)

@@ -1,0 +1,92 @@
+"""A program that the demo starts: in a session of its own, and ended with all that it started itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+END_TIMEOUT_S = 8.0
+
+
+class Child:
+    """A running program. It reads what `tell` says; its output goes to `log`, or to `process.stdout` without one.
+
+    As a context manager it is ended at the end. Ctrl-C does not reach it: whoever started it ends it.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, log: Path | None = None) -> None:
+        with contextlib.ExitStack() as stack:
+            output = subprocess.PIPE if log is None else stack.enter_context(log.open("ab"))
+            self.process = subprocess.Popen(
+                argv,
+                env=dict(env),
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def running(self) -> bool:
+        """Whether it still runs."""
+        return self.process.poll() is None
+
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input; one that has ended hears nothing."""
+        if self.process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.write(f"{line}\n".encode())
+                self.process.stdin.flush()
+
+    def end(self, timeout_s: float = END_TIMEOUT_S) -> None:
+        """End it and every process that came of it, after the time limit by force; may be repeated."""
+        family = _family(self.process.pid)
+        if self.running:
+            self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout_s)
+        left = {*family, *_family(self.process.pid)}
+        _each(left, psutil.Process.terminate)
+        _, stubborn = psutil.wait_procs(left, timeout_s / 2)
+        last = {*stubborn, *_family(self.process.pid)}
+        _each(last, psutil.Process.kill)
+        psutil.wait_procs(last, timeout_s)
+        self.process.wait(timeout_s)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def _family(pid: int) -> set[psutil.Process]:
+    """Return the process, its descendants, and orphans of its session: a killed parent hands its children on."""
+    found: set[psutil.Process] = set()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        found |= {root, *root.children(recursive=True)}
+    return found | {process for process in psutil.process_iter() if _session(process.pid) == pid}
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return None
+
+
+def _each(processes: set[psutil.Process], act: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            act(process)

@@ -1,0 +1,57 @@
+"""Runs a DAG in this process's AIRFLOW_HOME, once for each line on standard input, and reports each run as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+RUN_MARK = "DB2CDC_RUN "
+APPLY = "apply"
+
+
+def main(dag_id: str) -> int:
+    """Do a DAG run for each line that comes in, until there are no more."""
+    dag = _load(dag_id)
+    for _ in sys.stdin:
+        report = _report(dag.test())
+        sys.stdout.write(f"{RUN_MARK}{json.dumps(report)}\n")
+        sys.stdout.flush()
+    return 0
+
+
+def _load(dag_id: str) -> Any:
+    from airflow.configuration import conf
+    from airflow.dag_processing.dagbag import DagBag
+
+    folder = Path(conf.get_mandatory_value("core", "dags_folder"))
+    bag = DagBag(dag_folder=folder, bundle_path=folder)
+    if dag_id not in bag.dags:
+        raise SystemExit(f"DAG {dag_id} is not in {folder}: {bag.import_errors or 'no file has it'}")
+    return bag.dags[dag_id]
+
+
+def _report(run: Any) -> dict[str, Any]:
+    """Return what Airflow's database holds of a run: states, the apply task's XCom, and the offsets' Variables."""
+    from airflow.models import TaskInstance, Variable
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        tasks = session.scalars(select(TaskInstance).where(TaskInstance.run_id == run.run_id)).all()
+        values = select(XComModel).where(XComModel.run_id == run.run_id, XComModel.key == "return_value")
+        results = [xcom for xcom in session.scalars(values) if xcom.task_id.rpartition(".")[2] == APPLY]
+        variables: Any = session.scalars(select(Variable).where(Variable.key.startswith("db2cdc."))).all()
+        return {
+            "run_id": run.run_id,
+            "state": str(run.state),
+            "tasks": {task.task_id: str(task.state) for task in tasks},
+            "result": results[0].value if results else None,
+            "offsets": [variable.get_val() for variable in variables],
+        }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,120 @@
+"""What came of the demo: a line a table, the verdict, and how to look further."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cli.screen import span
+from airflow_provider_db2cdc.demo.airflow import Run
+from airflow_provider_db2cdc.demo.compare import Comparison
+from airflow_provider_db2cdc.demo.shop import KEYS, ORDERS, SCHEMA
+from airflow_provider_db2cdc.demo.stage import Stage
+
+SHOWN_KEYS = 5
+
+
+def totals(result: JobResult, now_ms: int) -> str:
+    """Return what a tick did to all its tables, in a line."""
+    kinds = ("reads", "creates", "updates", "deletes")
+    counts = [sum(getattr(table, kind) for table in result.tables) for kind in kinds]
+    newest = [table.commit_ts_ms for table in result.tables if table.commit_ts_ms is not None]
+    age = f", newest commit {span((now_ms - max(newest)) / 1000)} old" if newest else ""
+    failed = "".join(f"; {table.table} FAILED, for the next run to take up: {table.error}" for table in result.failed)
+    return "{} tables, read {}, created {}, updated {}, deleted {}{}{}".format(len(result.tables), *counts, age, failed)
+
+
+def missing_changes(runs: Sequence[Run]) -> list[str]:
+    """Return what no run after the snapshot has applied, as `SHOP.ORDERS: updated`; nothing is what a demo is for."""
+    applied: Counter[str] = Counter()
+    for result in (run.result for run in runs[1:] if run.result):
+        for table in result.tables:
+            applied[f"{table.table}: created"] += table.creates
+            applied[f"{table.table}: updated"] += table.updates
+            applied[f"{table.table}: deleted"] += table.deletes
+    kinds = ("created", "updated", "deleted")
+    return [name for table in KEYS for name in (f"{table}: {kind}" for kind in kinds) if not applied[name]]
+
+
+def show(console: Console, compared: Sequence[Comparison], missing: Sequence[str]) -> None:
+    """Print a line a table, and beneath it what is not as it should be."""
+    table = Table(title="Source and target, row by row and column by column")
+    for name in ("table", "rows in source", "rows in target", "read", "created", "updated", "deleted"):
+        table.add_column(name, justify="left" if name == "table" else "right")
+    for name in ("offset = fence?", "lag", "Delta version", "verdict"):
+        table.add_column(name, justify="right" if name == "Delta version" else "left", overflow="fold")
+    for line in compared:
+        table.add_row(*_row(line))
+    table.caption = "read, created, updated, deleted: events in the change log; lag: change rows behind the offset"
+    console.print(table)
+    for line in compared:
+        if line.differing:
+            keys = "; ".join(", ".join(map(str, key)) for key in line.differing[:SHOWN_KEYS])
+            _accuse(console, f"{line.table}: {len(line.differing)} keys differ, the first: {keys}")
+    if missing:
+        _accuse(console, f"no change of these kinds flowed after the snapshot: {', '.join(missing)}")
+
+
+def tell_ways_on(console: Console, stage: Stage, kept: bool, taken: str) -> None:
+    """Print where everything lies, and what to try."""
+    place, layout = _short(stage.home.folder), Layout(str(_short(stage.home.lake)))
+    statuses = f"SELECT STATUS, COUNT(*) FROM delta.`{layout.state(ORDERS).name}` GROUP BY STATUS"
+    events = f"SELECT op, key, before, after FROM delta.`{layout.changes(ORDERS).name}` LIMIT 9"
+    look = f"{_program('spark-sql')} --properties-file {place}/spark.conf"
+    lines = [
+        f"Done in {taken}. The Delta tables lie in {place}/lake: tables/{SCHEMA}/* as they are now, "
+        f"changes/{SCHEMA}/* all changes.",
+        f"Logs: {place}/logs, {place}/airflow/logs (each task's own), {place}/sandbox/service.log",
+        "",
+        "Look at the target:",
+        *(f"  {look} -e '{query}'" for query in (statuses, events)),
+        "Look at the source:",
+        *_source_lines(place / "sandbox", kept),
+        "Click through a running one:",
+        "  make ui",
+    ]
+    for text in lines:
+        console.print(text, markup=False, soft_wrap=True)
+
+
+def _accuse(console: Console, text: str) -> None:
+    console.print(text, style="red", markup=False, soft_wrap=True)
+
+
+def _row(line: Comparison) -> list[str]:
+    verdict = "[bold green]EQUAL[/]" if line.equal else "[bold red]DIFFERENT[/]"
+    return [
+        str(line.table),
+        *(str(count) for count in (line.source_rows, line.target_rows)),
+        *(str(line.events.get(op, 0)) for op in "rcud"),
+        str(line.offset.lsn) if line.offset else "-",
+        "-" if line.waiting is None else f"{line.waiting} rows",
+        str(line.version),
+        verdict,
+    ]
+
+
+def _source_lines(folder: Path, kept: bool) -> list[str]:
+    command, place = _program("db2cdc"), shlex.quote(str(folder))
+    query = "SELECT STATUS, COUNT(*) FROM SHOP.ORDERS GROUP BY STATUS"
+    up = [] if kept else [f"  {command} sandbox up --dir {place}"]
+    return [*up, f'  {command} sandbox sql --dir {place} "{query}"', f"  {command} sandbox down --dir {place}"]
+
+
+def _program(name: str) -> str:
+    """Return a program of this very environment as one would type it here."""
+    beside = Path(sys.executable).with_name(name)
+    return str(_short(beside)) if beside.is_file() else name
+
+
+def _short(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

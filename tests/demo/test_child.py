@@ -1,0 +1,49 @@
+import os
+import sys
+import time
+
+import psutil
+import pytest
+
+from airflow_provider_db2cdc.demo.child import Child
+
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+FAMILY = f"""
+import subprocess, sys, os, signal
+mode = sys.argv[1]
+grandchild = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE, process_group=0)
+grandchild.stdout.readline()
+print(grandchild.pid, flush=True)
+if mode == "orphan":
+    os.kill(os.getpid(), signal.SIGKILL)
+grandchild.wait()
+"""
+
+
+@pytest.mark.parametrize("mode", ["parent", "orphan"])
+def test_a_stubborn_grandchild_ends_with_its_child_even_when_that_is_dead(tmp_path, mode):
+    with Child([sys.executable, "-c", FAMILY, mode], os.environ, tmp_path) as child:
+        grandchild = psutil.Process(int(child.process.stdout.readline()))
+        if mode == "orphan":
+            child.process.wait(10)
+        assert grandchild.is_running()
+        child.end(1)
+        assert not child.running
+        assert not grandchild.is_running() or grandchild.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_child_hears_what_it_is_told_and_its_output_can_go_to_a_file(tmp_path):
+    code = "import sys\nfor line in sys.stdin: print('heard', line.strip(), flush=True)"
+    log = tmp_path / "log"
+    with Child([sys.executable, "-c", code], os.environ, tmp_path, log) as child:
+        child.tell("something")
+        deadline = time.monotonic() + 10
+        while not log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert log.read_text() == "heard something\n"
+
+
+def test_to_tell_a_dead_child_does_nothing(tmp_path):
+    with Child([sys.executable, "-c", ""], os.environ, tmp_path) as child:
+        child.process.wait(10)
+        child.tell("anybody?")

@@ -1,0 +1,38 @@
+import pytest
+
+from airflow_provider_db2cdc.config import load_config
+from airflow_provider_db2cdc.demo.airflow import SHIPPED_DAG, AirflowHome
+from airflow_provider_db2cdc.demo.stage import MARKER, empty
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(ConfigurationError, match="holds something else than a demo"):
+        empty(tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_an_earlier_demos_folder_is_emptied(tmp_path):
+    folder = empty(tmp_path / "demo")
+    (folder / "lake").mkdir()
+    assert [path.name for path in empty(folder).iterdir()] == [MARKER]
+
+
+def test_the_shipped_dag_and_a_configuration_that_can_be_read_are_laid_out(tmp_path):
+    home = AirflowHome(tmp_path)
+    home.lay_out()
+    assert (home.home / "dags" / SHIPPED_DAG.name).read_text() == SHIPPED_DAG.read_text()
+    config = load_config(home.config)
+    assert (config.pipeline, config.target) == ("shop", str(tmp_path / "lake"))
+    assert "spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension\n" in home.spark.read_text()
+
+
+def test_the_airflow_settings_of_whoever_runs_it_do_not_count(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    monkeypatch.setenv("AIRFLOW_HOME", "elsewhere")
+    monkeypatch.setenv("DB2CDC_DAG_ID", "other")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    env = AirflowHome(tmp_path).environment()
+    assert not {"AIRFLOW__CORE__EXECUTOR", "DB2CDC_DAG_ID"} & env.keys()
+    assert (env["AIRFLOW_HOME"], env["LANG"]) == (str(tmp_path / "airflow"), "C.UTF-8")

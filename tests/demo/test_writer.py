@@ -1,0 +1,104 @@
+import random
+import time
+from contextlib import closing
+
+import pytest
+
+from airflow_provider_db2cdc.demo import shop, writer
+from airflow_provider_db2cdc.demo.writer import WEIGHTS, Writers, open_desk
+from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.sandbox.agent import await_captured
+from airflow_provider_db2cdc.sandbox.statement import fetch
+
+pytestmark = pytest.mark.sandbox
+
+LANES = 2
+KINDS = {"inserted", "updated", "deleted", "keys shifted", "commits", "rollbacks"}
+
+
+@pytest.fixture(scope="module")
+def shop_sandbox(captured_sandbox):
+    with closing(captured_sandbox.connect()) as connection:
+        counts = shop.build(connection, 400)
+    assert set(counts) == set(shop.TABLES)
+    assert 390 < sum(counts.values()) < 410
+    return captured_sandbox
+
+
+@pytest.fixture
+def connection(shop_sandbox):
+    with closing(shop_sandbox.connect()) as connection:
+        yield connection
+
+
+def desk(connection, lane=0):
+    return open_desk(connection, random.Random(5), lane, LANES)
+
+
+def holdings(desk):
+    return set(desk.customers), {key: tuple(sorted(numbers)) for key, numbers in desk.orders.items()}
+
+
+@pytest.mark.parametrize("work", WEIGHTS, ids=lambda work: work.__name__)
+def test_each_work_changes_rows_and_the_clerk_knows_what_the_database_holds(connection, work):
+    mine, others = desk(connection), desk(connection, lane=1)
+    draft = mine.draft()
+    work(draft)
+    connection.commit()
+    assert sum(draft.done.values()) > 0
+    assert holdings(draft) == holdings(desk(connection))
+    assert holdings(others) == holdings(desk(connection, lane=1))
+
+
+def test_what_is_rolled_back_is_forgotten(connection):
+    mine = desk(connection)
+    before = holdings(mine)
+    for work in WEIGHTS:
+        work(mine.draft())
+        connection.rollback()
+    assert holdings(mine) == before == holdings(desk(connection))
+
+
+def test_writers_change_every_table_in_every_way_and_capture_has_it(shop_sandbox, connection):
+    with Writers(shop_sandbox.connect, LANES, rate=60) as writers:
+        deadline = time.monotonic() + 60
+        while not (set(writers.counts) >= KINDS and writers.counts["commits"] > 100) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    writers.check()
+    assert set(writers.counts) >= KINDS
+    await_captured(connection, 30)
+    for table in shop.TABLES:
+        seen = fetch(connection, f"SELECT DISTINCT IBMSNAP_OPERATION FROM ASNCDC.CDC_SHOP_{table.name}")
+        assert {row[0] for row in seen} == {"D", "I"}
+
+
+def test_a_clerk_whose_connection_is_refused_tries_again(shop_sandbox, monkeypatch):
+    monkeypatch.setattr(writer, "RECONNECT_S", 0.01)
+    refusals = iter([True, True])
+
+    def connect():
+        if next(refusals, False):
+            raise ConnectionError("refused")
+        return shop_sandbox.connect()
+
+    with Writers(connect, number=1, rate=60) as writers:
+        deadline = time.monotonic() + 30
+        while not writers.counts["commits"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+    writers.check()
+    assert writers.counts["lost"] == 2
+    assert writers.counts["commits"] > 0
+
+
+def test_a_clerk_who_never_gets_through_gives_up_loudly(monkeypatch):
+    monkeypatch.setattr(writer, "RECONNECT_S", 0.001)
+
+    def connect():
+        raise ConnectionError("refused")
+
+    with Writers(connect, number=1) as writers:
+        deadline = time.monotonic() + 30
+        while writers.counts["lost"] < writer.LOST_IN_A_ROW and time.monotonic() < deadline:
+            time.sleep(0.01)
+    with pytest.raises(SourceError, match="a writer gave up: refused"):
+        writers.check()
