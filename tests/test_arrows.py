@@ -114,9 +114,7 @@ def test_a_part_imports_only_the_parts_before_it(part):
 @pytest.mark.parametrize("part", sorted(PURE))
 def test_a_pure_part_imports_only_the_standard_library_and_the_package(part):
     known = sys.stdlib_module_names | {NAME}
-    wrong = [
-        (path.name, name) for path, own, name in imports() if own == part and name.split(".")[0] not in known
-    ]
+    wrong = [(path.name, name) for path, own, name in imports() if own == part and name.split(".")[0] not in known]
     assert wrong == []
 
 

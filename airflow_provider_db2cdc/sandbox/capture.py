@@ -4,8 +4,9 @@ How a round knows, without a lock on anything of the writers', what has committe
 
 1. It reads the clock: t0.
 2. ENDED gets every transaction that has rows in a journal, read uncommitted.
-3. Those that are writing are taken out of it. Derby clears the mark that `EXCLUDE_WRITERS` reads when a transaction's end is
-   logged, after all undo and before its locks go: what is left has ended. One that began after step 2 is not in it.
+3. Those that are writing are taken out of it. Derby clears the mark that `EXCLUDE_WRITERS` reads when a transaction's
+   end is logged, after all undo and before its locks go: what is left has ended, and one that began after step 2 is not
+   in it.
 4. The journals are read again for those transactions: one that rolled back has no rows by now, the others all theirs.
 
 Their highest sequence number puts them in order. Under two-phase locking a transaction that touched another's rows did

@@ -52,8 +52,22 @@ RESULT = JobResult(
     "manual__1",
     (
         TableResult(
-            TABLE, "applied", lsn=HIGH, batch=3, after=LOW, creates=1, updates=2, deletes=3, reads=4, rows=5,
-            commit_ts_ms=6, change_version=7, state_version=8, capture="digest", duration_s=9.25, error="noted",
+            TABLE,
+            "applied",
+            lsn=HIGH,
+            batch=3,
+            after=LOW,
+            creates=1,
+            updates=2,
+            deletes=3,
+            reads=4,
+            rows=5,
+            commit_ts_ms=6,
+            change_version=7,
+            state_version=8,
+            capture="digest",
+            duration_s=9.25,
+            error="noted",
         ),
         TableResult(TableId("S", "T"), "failed", error="why"),
     ),
@@ -222,9 +236,7 @@ def test_a_word_that_is_not_among_the_choices_is_refused_with_them():
 
 
 @pytest.mark.parametrize("kind", [JobSpec, JobResult])
-@pytest.mark.parametrize(
-    "text", ['{"version": 2}', '{"version": "1"}', '{"version": null}', "{}", "[]", "1", "null"]
-)
+@pytest.mark.parametrize("text", ['{"version": 2}', '{"version": "1"}', '{"version": null}', "{}", "[]", "1", "null"])
 def test_another_version_is_refused_with_both_versions(kind, text):
     with pytest.raises(ConfigurationError, match=f"{kind.__name__} has version .* this side speaks {VERSION}"):
         kind.from_json(text)

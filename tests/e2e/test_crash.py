@@ -79,7 +79,7 @@ def test_a_snapshot_survives_a_kill_at_each_step(new_pipeline: Callable[..., Pip
         name = f"T{number}"
         ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))'
         table = pipeline.create(ddl, name)
-        pipeline.many(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?)', [(at, "a") for at in range(50)])
+        pipeline.many(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?)', [(at * 2, "a") for at in range(50)])
         pipeline.captured()
         spec = pipeline.plan()
         assert spec is not None

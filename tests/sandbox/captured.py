@@ -80,7 +80,9 @@ class Source:
         """Take its tables out of capture, so that the next test's agent has no work with them."""
         self.connection.rollback()
         for name in self._tables:
-            if fetch(self.connection, "SELECT 1 FROM SANDBOX.JOURNAL WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?", *name):
+            if fetch(
+                self.connection, "SELECT 1 FROM SANDBOX.JOURNAL WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?", *name
+            ):
                 asn.removetable(self.connection, *name)
         self.agent.close()
         self.connection.close()

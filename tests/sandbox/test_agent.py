@@ -254,7 +254,7 @@ def test_waiting_for_capture_returns_a_synchpoint_that_covers_what_was_committed
 
 def test_waiting_for_an_agent_that_does_not_run_ends_in_time_and_says_so(source):
     started = time.monotonic()
-    with pytest.raises(CaptureStoppedError, match="SANDBOX.CONTROL"):
+    with pytest.raises(CaptureStoppedError, match=r"SANDBOX\.CONTROL"):
         await_captured(source.connection, 0.2)
     assert time.monotonic() - started < 5
 

@@ -22,9 +22,7 @@ REGISTER = (
     "CCD_OLD_SYNCHPOINT SYNCHPOINT SYNCHTIME CCD_CONDENSED CCD_COMPLETE ARCH_LEVEL DESCRIPTION BEFORE_IMG_PREFIX "
     "CONFLICT_LEVEL CHG_UPD_TO_DEL_INS CHGONLY RECAPTURE OPTION_FLAGS STOP_ON_ERROR STATE STATE_INFO"
 )
-UOW = (
-    "IBMSNAP_UOWID IBMSNAP_COMMITSEQ IBMSNAP_LOGMARKER IBMSNAP_AUTHTKN IBMSNAP_AUTHID IBMSNAP_REJ_CODE IBMSNAP_APPLY_QUAL"
-)
+UOW = "IBMSNAP_UOWID IBMSNAP_COMMITSEQ IBMSNAP_LOGMARKER IBMSNAP_AUTHTKN IBMSNAP_AUTHID IBMSNAP_REJ_CODE IBMSNAP_APPLY_QUAL"
 RESTART = "MAX_COMMITSEQ MAX_COMMIT_TIME MIN_INFLIGHTSEQ CURR_COMMIT_TIME CAPTURE_FIRST_SEQ"
 
 
@@ -48,7 +46,18 @@ def test_a_control_table_has_the_columns_of_the_real_one_in_their_order(source, 
 
 @pytest.mark.parametrize(
     "table",
-    ["PRUNCNTL", "PRUNE_SET", "SIGNAL", "CAPPARMS", "CAPMON", "APPLEVEL", "CAPSCHEMAS", "CAPTRACE", "CAPENQ", "PRUNE_LOCK"],
+    [
+        "PRUNCNTL",
+        "PRUNE_SET",
+        "SIGNAL",
+        "CAPPARMS",
+        "CAPMON",
+        "APPLEVEL",
+        "CAPSCHEMAS",
+        "CAPTRACE",
+        "CAPENQ",
+        "PRUNE_LOCK",
+    ],
 )
 def test_the_other_control_tables_are_there(source, table):
     assert source.fetch(f"SELECT COUNT(*) FROM ASNCDC.IBMSNAP_{table}")
@@ -144,7 +153,10 @@ def test_any_name_may_be_captured(source, schema, table):
 
 def asn_names(schema: str, table: str, column: str) -> list[str]:
     schema, table, column = ('"' + name.replace('"', '""') + '"' for name in (schema, table, column))
-    return [f"CREATE SCHEMA {schema}", f"CREATE TABLE {schema}.{table} (ID INTEGER NOT NULL PRIMARY KEY, {column} CHAR(1))"]
+    return [
+        f"CREATE SCHEMA {schema}",
+        f"CREATE TABLE {schema}.{table} (ID INTEGER NOT NULL PRIMARY KEY, {column} CHAR(1))",
+    ]
 
 
 def test_a_name_too_long_for_a_change_table_is_shortened_and_stays_distinct():
@@ -253,7 +265,9 @@ def test_a_table_that_is_being_changed_is_registered_after_that_change(source, s
 
 def test_capture_triggers_are_compiled_before_the_first_writer_needs_them(source):
     source.table()
-    assert fetch(source.connection, "SELECT COUNT(*) FROM SYS.SYSSTATEMENTS WHERE TYPE = 'T' AND VALID = FALSE") == [(0,)]
+    assert fetch(source.connection, "SELECT COUNT(*) FROM SYS.SYSSTATEMENTS WHERE TYPE = 'T' AND VALID = FALSE") == [
+        (0,)
+    ]
 
 
 def test_an_update_inserts_both_images_in_one_trigger_action():
@@ -262,6 +276,6 @@ def test_an_update_inserts_both_images_in_one_trigger_action():
     assert statements[0].endswith('IBMSNAP_OPERATION CHAR(1) NOT NULL, "ID" INTEGER NOT NULL, "XID" INTEGER)')
     assert statements[-1] == (
         'CREATE TRIGGER SANDBOX.J7U AFTER UPDATE ON "S"."T" REFERENCING OLD AS O NEW AS N FOR EACH ROW '
-        "INSERT INTO SANDBOX.J7 VALUES (SANDBOX.TXN(), SANDBOX.TICK(), 'D', O.\"ID\", O.\"ID\"), "
+        'INSERT INTO SANDBOX.J7 VALUES (SANDBOX.TXN(), SANDBOX.TICK(), \'D\', O."ID", O."ID"), '
         "(SANDBOX.TXN(), SANDBOX.TICK(), 'I', N.\"ID\", CAST(NULL AS INTEGER))"
     )

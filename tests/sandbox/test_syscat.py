@@ -54,7 +54,13 @@ def connection(sandbox: Sandbox) -> Iterator[Any]:
         execute(connection, "CREATE VIEW CAT.SEEN AS SELECT A FROM CAT.KEYS")
         connection.commit()
         yield connection
-        for statement in ("VIEW CAT.SEEN", "TABLE CAT.MANUAL", "TABLE CAT.KEYS", "TABLE CAT.TYPES", "SCHEMA CAT RESTRICT"):
+        for statement in (
+            "VIEW CAT.SEEN",
+            "TABLE CAT.MANUAL",
+            "TABLE CAT.KEYS",
+            "TABLE CAT.TYPES",
+            "SCHEMA CAT RESTRICT",
+        ):
             execute(connection, f"DROP {statement}")
         connection.commit()
 
@@ -110,7 +116,8 @@ def test_index_columns_come_with_sequence_and_order(connection):
 
 def test_constraints_have_db2s_letters(connection):
     rows = fetch(
-        connection, "SELECT CONSTNAME, TYPE FROM SYSCAT.TABCONST WHERE TABSCHEMA = 'CAT' AND TABNAME = 'KEYS' ORDER BY 1"
+        connection,
+        "SELECT CONSTNAME, TYPE FROM SYSCAT.TABCONST WHERE TABSCHEMA = 'CAT' AND TABNAME = 'KEYS' ORDER BY 1",
     )
     assert rows == [("CK", "K"), ("FK", "F"), ("PK", "P"), ("UQ", "U")]
 
