@@ -30,6 +30,8 @@ from support.history import Commit, History, Rollback
 from support.operation import Row, create_table, statement
 
 numbers = itertools.count(1)
+DERBY_FAULT, DERBY_TRIES = "NullPointerException", 3
+"""Derby's own fault, which fails a table for one tick (docs/sandbox.md); the next tick takes it up."""
 
 
 @dataclass
@@ -104,11 +106,14 @@ class Pipeline:
 
     def tick(self) -> JobResult | None:
         """Plan, apply, commit; None for an idle tick."""
-        spec = self.plan()
-        if spec is None:
-            return None
-        result = jobs.run(spec)
-        commit_tick(result, self.offsets)
+        for _ in range(DERBY_TRIES):
+            spec = self.plan()
+            if spec is None:
+                return None
+            result = jobs.run(spec)
+            commit_tick(result, self.offsets)
+            if not any(DERBY_FAULT in line.error for line in result.failed):
+                break
         return result
 
     def state(self, table: TableId) -> DataFrame:
