@@ -35,12 +35,12 @@ WITHIN = {
 PURE = {"errors", "version", "cdc", "sql", "properties", "tick", "get_provider_info"}
 WITHOUT_AIRFLOW = {*WITHIN, "submit", "jars", "cli", "sandbox"}
 ONLY_IN = {
-    "pyspark": {"spark", "submit"},
+    "pyspark": {"spark", "submit", "demo"},
     "delta": {"spark"},
     "ibm_db": {"source", "sandbox", "hooks"},
     "ibm_db_dbi": {"source", "sandbox", "hooks"},
     f"{NAME}.spark": {"spark"},
-    f"{NAME}.sandbox": {"sandbox", "cli"},
+    f"{NAME}.sandbox": {"sandbox", "cli", "demo"},
 }
 """What none but these parts may import."""
 
