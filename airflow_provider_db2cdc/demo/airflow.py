@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import threading
@@ -25,6 +26,7 @@ from airflow_provider_db2cdc.jars import default_folder
 from airflow_provider_db2cdc.sandbox.service import Sandbox
 from airflow_provider_db2cdc.submit import LOG4J
 from airflow_provider_db2cdc.submit.command import spark_conf
+from airflow_provider_db2cdc.submit.home import spark_home
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED_DAG = ROOT / "dags" / "db2cdc_pipeline.py"
@@ -32,6 +34,7 @@ PIPELINE = "shop"
 DAG_ID = f"db2cdc_{PIPELINE}"
 OWN_PREFIXES = ("AIRFLOW", "DB2CDC_", "_AIRFLOW")
 RUN_TIMEOUT_S = 900.0
+END_TIMEOUT_S = 3.0
 LOG_TAIL = re.compile(r"\s+\[[\w.]+\].*$")
 """What Airflow's log puts behind a task's own line."""
 
@@ -68,7 +71,7 @@ class AirflowHome:
         self.lake = folder / "lake"
         self.logs = folder / "logs"
         self.config = folder / "pipeline.yaml"
-        self.spark = folder / "spark.conf"
+        self.spark_sql = folder / "spark-sql"
 
     def lay_out(self) -> None:
         """Create the folders, put the shipped DAG where Airflow looks for it, and write the pipeline's configuration.
@@ -88,13 +91,23 @@ class AirflowHome:
             "spark": {"jars": str(spark_jars()), "conf": {"spark.driver.memory": "1g"}},
         }
         self.config.write_text(yaml.safe_dump(properties, sort_keys=False), encoding="utf-8")
-        settings = {"spark.master": "local[2]", **self.spark_settings()}
-        self.spark.write_text("".join(f"{name} {value}\n" for name, value in settings.items()), encoding="utf-8")
+        self._write_spark_sql()
 
     def spark_settings(self) -> dict[str, str]:
         """Return what a Spark of one's own needs to read the target."""
         own = {"spark.driver.memory": "1g", "spark.sql.warehouse.dir": str(self.home / "spark-warehouse")}
         return spark_conf(sorted(spark_jars().glob("*.jar")), (), own, LOG4J, short=True)
+
+    def _write_spark_sql(self) -> None:
+        """Write a program that runs SQL on the Delta tables: Spark's own, with the settings that it takes."""
+        settings = {"spark.master": "local[2]", "spark.sql.catalogImplementation": "in-memory", **self.spark_settings()}
+        conf = self.folder / "spark.conf"
+        conf.write_text("".join(f"{name} {value}\n" for name, value in settings.items()), encoding="utf-8")
+        home = spark_home()
+        environment = f"SPARK_HOME={shlex.quote(str(home))} SPARK_LOCAL_IP=127.0.0.1"
+        call = f'{environment} exec {shlex.quote(str(home / "bin" / "spark-sql"))} --properties-file spark.conf "$@"'
+        self.spark_sql.write_text(f"#!/bin/sh\ncd {shlex.quote(str(self.folder))} && {call}\n", encoding="utf-8")
+        self.spark_sql.chmod(0o755)
 
     def environment(self, sandbox: Sandbox | None = None, schedule: str = "none") -> dict[str, str]:
         """Return the environment of its processes; Airflow's settings of whoever runs the demo do not count in it."""
@@ -130,6 +143,7 @@ class DagRuns:
     def __init__(self, child: Child, log: Path) -> None:
         self._child = child
         self._log = log
+        self._busy = False
 
     def run(self, on_progress: Callable[[str], None] = lambda line: None) -> Run:
         """Do one DAG run; the job's progress lines go to `on_progress`, everything to the log.
@@ -137,6 +151,7 @@ class DagRuns:
         Raises:
             TickFailedError: the run failed without a result of the job's, or took too long.
         """
+        self._busy = True
         self._child.tell("run")
         limit = threading.Timer(RUN_TIMEOUT_S, self._child.end)
         limit.start()
@@ -144,6 +159,7 @@ class DagRuns:
             run = self._await_run(on_progress)
         finally:
             limit.cancel()
+        self._busy = False
         if run.result is None and not run.whole:
             states = ", ".join(f"{task} {state}" for task, state in run.tasks.items())
             raise TickFailedError(f"DAG run {run.run_id} ended as {run.state}: {states}", f"Read {self._log}.")
@@ -153,7 +169,9 @@ class DagRuns:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._child.end()
+        if not self._busy:
+            self._child.hang_up(END_TIMEOUT_S)
+        self._child.end(END_TIMEOUT_S)
 
     def _await_run(self, on_progress: Callable[[str], None]) -> Run:
         with self._log.open("ab") as log:

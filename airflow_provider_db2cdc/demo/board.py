@@ -78,7 +78,8 @@ class Board:
         self._live.stop()
 
     def _line(self, time_text: str, text: str, style: str) -> None:
-        self.console.print(Text(f"{time_text:>10}", style=style) + Text(text, style="" if time_text else style))
+        line = Text(f"{time_text:>10}", style=style) + Text(text, style="" if time_text else style)
+        self.console.print(line, soft_wrap=True)
 
     def _now(self) -> RenderableType:
         step = self._step

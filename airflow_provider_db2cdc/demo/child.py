@@ -44,6 +44,13 @@ class Child:
                 self.process.stdin.write(f"{line}\n".encode())
                 self.process.stdin.flush()
 
+    def hang_up(self, timeout_s: float) -> None:
+        """Let it hear no more, and wait for it to end by itself; it may still run afterwards."""
+        if self.process.stdin:
+            self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout_s)
+
     def end(self, timeout_s: float = END_TIMEOUT_S) -> None:
         """End it and every process that came of it, after the time limit by force; may be repeated."""
         family = _family(self.process.pid)

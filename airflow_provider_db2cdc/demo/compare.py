@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.lsn import LsnRange
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.demo.airflow import AirflowHome
@@ -21,7 +21,7 @@ from airflow_provider_db2cdc.sandbox.asn import CAPTURE_SCHEMA
 from airflow_provider_db2cdc.sandbox.service import Sandbox
 from airflow_provider_db2cdc.sandbox.statement import Connection
 from airflow_provider_db2cdc.source.address import Db2Address
-from airflow_provider_db2cdc.source.catalog import Captured, read_capture
+from airflow_provider_db2cdc.source.catalog import read_capture
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.submit.child import run_child
@@ -36,7 +36,7 @@ class Comparison:
     """One table on both sides.
 
     `events` counts the change log by op; `differing` names the keys whose rows are not the same; `waiting` is how many
-    change rows lie between the offset and the fence.
+    change rows lie between the offset and the fence, which is how far capture has come.
     """
 
     table: TableId
@@ -46,6 +46,7 @@ class Comparison:
     events: Mapping[str, int]
     version: int
     offset: Offset | None
+    fence: Lsn
     waiting: int | None
 
     @property
@@ -56,9 +57,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Position:
-    """How far capture is, and what of each table lies behind its offset."""
+    """How far capture is, and how many change rows of each table lie between its offset and there."""
 
-    captured: Captured
+    fence: Lsn
     waiting: Mapping[TableId, int]
 
 
@@ -67,10 +68,7 @@ def compare(
 ) -> list[Comparison]:
     """Return each table of the shop compared; `target` is what `read_target` returned."""
     stored = {offset.table: offset for offset in offsets}
-    return [
-        _compared(connection, table, target[str(table)], stored.get(table), position.waiting.get(table))
-        for table in KEYS
-    ]
+    return [_compared(connection, table, target[str(table)], stored.get(table), position) for table in KEYS]
 
 
 def read_target(home: AirflowHome) -> dict[str, Any]:
@@ -105,7 +103,7 @@ def read_position(sandbox: Sandbox, offsets: Sequence[Offset]) -> Position:
         known = [offset for offset in offsets if offset.table in captured.instances]
         steps = [(captured.instances[offset.table], LsnRange(offset.lsn, captured.fence.lsn)) for offset in known]
         counts = dict(source.rows(count_changes(steps))) if steps else {}
-    return Position(captured, {offset.table: int(counts.get(at, 0)) for at, offset in enumerate(known)})
+    return Position(captured.fence.lsn, {offset.table: int(counts.get(at, 0)) for at, offset in enumerate(known)})
 
 
 def source_table(connection: Connection, table: TableId) -> tuple[list[str], list[list[str | None]]]:
@@ -122,7 +120,7 @@ def source_table(connection: Connection, table: TableId) -> tuple[list[str], lis
 
 
 def _compared(
-    connection: Connection, table: TableId, target: Mapping[str, Any], offset: Offset | None, waiting: int | None
+    connection: Connection, table: TableId, target: Mapping[str, Any], offset: Offset | None, position: Position
 ) -> Comparison:
     columns, rows = source_table(connection, table)
     key = KEYS[table]
@@ -137,5 +135,6 @@ def _compared(
         events=target["events"],
         version=target["version"],
         offset=offset,
-        waiting=waiting,
+        fence=position.fence,
+        waiting=position.waiting.get(table),
     )

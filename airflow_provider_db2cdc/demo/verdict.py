@@ -46,14 +46,18 @@ def missing_changes(runs: Sequence[Run]) -> list[str]:
 
 def show(console: Console, compared: Sequence[Comparison], missing: Sequence[str]) -> None:
     """Print a line a table, and beneath it what is not as it should be."""
-    table = Table(title="Source and target, row by row and column by column")
-    for name in ("table", "rows in source", "rows in target", "read", "created", "updated", "deleted"):
+    table = Table(title="Source and target, compared row by row and column by column")
+    for name in ("table", "source rows", "target rows", "read", "created", "updated", "deleted"):
         table.add_column(name, justify="left" if name == "table" else "right")
-    for name in ("offset = fence?", "lag", "Delta version", "verdict"):
-        table.add_column(name, justify="right" if name == "Delta version" else "left", overflow="fold")
+    for name in ("offset", "lag", "Delta version", "verdict"):
+        table.add_column(name, justify="left" if name in ("offset", "verdict") else "right", overflow="fold")
     for line in compared:
         table.add_row(*_row(line))
-    table.caption = "read, created, updated, deleted: events in the change log; lag: change rows behind the offset"
+    fence = compared[0].fence if compared else "-"
+    table.caption = (
+        "read, created, updated, deleted: events in the change log; "
+        f"lag: change rows between the offset and the fence, which is {fence}"
+    )
     console.print(table)
     for line in compared:
         if line.differing:
@@ -65,10 +69,10 @@ def show(console: Console, compared: Sequence[Comparison], missing: Sequence[str
 
 def tell_ways_on(console: Console, stage: Stage, kept: bool, taken: str) -> None:
     """Print where everything lies, and what to try."""
-    place, layout = _short(stage.home.folder), Layout(str(_short(stage.home.lake)))
+    place, layout = _short(stage.home.folder), Layout(str(stage.home.lake))
     statuses = f"SELECT STATUS, COUNT(*) FROM delta.`{layout.state(ORDERS).name}` GROUP BY STATUS"
     events = f"SELECT op, key, before, after FROM delta.`{layout.changes(ORDERS).name}` LIMIT 9"
-    look = f"{_program('spark-sql')} --properties-file {place}/spark.conf"
+    look = shlex.quote(str(_short(stage.home.spark_sql)))
     lines = [
         f"Done in {taken}. The Delta tables lie in {place}/lake: tables/{SCHEMA}/* as they are now, "
         f"changes/{SCHEMA}/* all changes.",

@@ -72,9 +72,9 @@ class CaptureAgent:
             try:
                 interval_s = self._interval_s()
                 while not stop.is_set():
-                    more = not self._is_paused() and self._round(capture.MAX_ROWS).more
+                    captured = self._round(capture.MAX_ROWS, heed_pause=True)
                     failures = 0
-                    stop.wait(0 if more else interval_s)
+                    stop.wait(0 if captured.more else interval_s)
             except Exception as error:  # ibm_db raises Exception itself for a lost connection
                 pause_s = _BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)]
                 failures += 1
@@ -93,18 +93,12 @@ class CaptureAgent:
         except Exception as error:
             log.debug("capture connection did not close: error=%s", error)
 
-    def _round(self, max_rows: int) -> capture.Captured:
+    def _round(self, max_rows: int, heed_pause: bool = False) -> capture.Captured:
         started = time.monotonic()
-        captured = capture.capture(self._connected(), max_rows)
+        captured = capture.capture(self._connected(), max_rows, heed_pause=heed_pause)
         if captured.rows:
             log.info("captured: rows=%s more=%s took_s=%.3f", captured.rows, captured.more, time.monotonic() - started)
         return captured
-
-    def _is_paused(self) -> bool:
-        connection = self._connected()
-        paused = control.read(connection).get("paused") == "on"
-        connection.commit()
-        return paused
 
     def _interval_s(self) -> float:
         if self.options.commit_interval_s is not None:

@@ -58,14 +58,17 @@ class _Choice:
     cut: int | None
 
 
-def capture(connection: Connection, max_rows: int = MAX_ROWS) -> Captured:
+def capture(connection: Connection, max_rows: int = MAX_ROWS, *, heed_pause: bool = False) -> Captured:
     """Run one round and commit it; an error rolls all of it back, and the next round starts from the same place.
 
-    The connection's isolation has to be UR (`SET CURRENT ISOLATION = UR`): the journals hold uncommitted rows.
+    Under `heed_pause` a paused capture stays as it is. The connection's isolation has to be UR
+    (`SET CURRENT ISOLATION = UR`): the journals hold uncommitted rows.
     """
     try:
         control.lock(connection)
-        captured = _capture(connection, max_rows)
+        switches = control.read(connection)
+        paused = heed_pause and switches.get("paused") == "on"
+        captured = Captured() if paused else _capture(connection, switches, max_rows)
         connection.commit()
     except BaseException:
         connection.rollback()
@@ -73,8 +76,7 @@ def capture(connection: Connection, max_rows: int = MAX_ROWS) -> Captured:
     return captured
 
 
-def _capture(connection: Connection, max_rows: int) -> Captured:
-    switches = control.read(connection)
+def _capture(connection: Connection, switches: dict[str, str], max_rows: int) -> Captured:
     journals = load_journals(connection)
     start = _read_start(connection)
     upto = start.now - int(float(switches.get("lag_s", "0")) * _TICKS_PER_S)
@@ -110,7 +112,7 @@ def _read_start(connection: Connection) -> _Start:
 def _collect_ended(connection: Connection, journals: Sequence[Journal]) -> bool:
     if not journals:
         return False
-    written = " UNION ".join(f"SELECT IBMSNAP_TXN FROM {journal.name}" for journal in journals)
+    written = " UNION ".join(f"SELECT DISTINCT IBMSNAP_TXN FROM {journal.name}" for journal in journals)
     if not execute(connection, f"INSERT INTO SANDBOX.ENDED {written}"):
         return False
     execute(connection, "CALL SANDBOX.EXCLUDE_WRITERS()")

@@ -144,7 +144,8 @@ def server_properties(settings: DerbySettings) -> dict[str, str]:
         "derby.locks.escalationThreshold": "2147483647",
         "derby.locks.waitTimeout": str(settings.lock_wait_s),
         "derby.locks.deadlockTimeout": str(settings.deadlock_s),
-        "derby.language.statementCache.size": "500",
+        # a full one is shrunk while others use it, and then a prepare may end in a NullPointerException (ClockPolicy)
+        "derby.language.statementCache.size": "10000",
         # its daemon invalidates the capture triggers, and the writer that recompiles them holds the dictionary up
         "derby.storage.indexStats.auto": "false",
         **({} if settings.durable else {"derby.system.durability": "test"}),

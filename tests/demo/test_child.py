@@ -47,3 +47,10 @@ def test_to_tell_a_dead_child_does_nothing(tmp_path):
     with Child([sys.executable, "-c", ""], os.environ, tmp_path) as child:
         child.process.wait(10)
         child.tell("anybody?")
+
+
+def test_a_child_that_hears_no_more_may_end_by_itself(tmp_path):
+    code = "import sys\nfor line in sys.stdin: pass\nprint('done', flush=True)"
+    with Child([sys.executable, "-c", code], os.environ, tmp_path) as child:
+        child.hang_up(10)
+        assert (child.process.poll(), child.process.stdout.read()) == (0, b"done\n")

@@ -25,7 +25,7 @@ def test_the_shipped_dag_and_a_configuration_that_can_be_read_are_laid_out(tmp_p
     assert (home.home / "dags" / SHIPPED_DAG.name).read_text() == SHIPPED_DAG.read_text()
     config = load_config(home.config)
     assert (config.pipeline, config.target) == ("shop", str(tmp_path / "lake"))
-    assert "spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension\n" in home.spark.read_text()
+    assert "spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension\n" in (tmp_path / "spark.conf").read_text()
 
 
 def test_the_airflow_settings_of_whoever_runs_it_do_not_count(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.sandbox.agent import CaptureAgent, CaptureOptions
+from airflow_provider_db2cdc.sandbox.journal import find_journal
 from airflow_provider_db2cdc.sandbox.service import Sandbox
 from airflow_provider_db2cdc.sandbox.statement import Connection, execute, fetch, quoted
 
@@ -80,9 +82,7 @@ class Source:
         """Take its tables out of capture, so that the next test's agent has no work with them."""
         self.connection.rollback()
         for name in self._tables:
-            if fetch(
-                self.connection, "SELECT 1 FROM SANDBOX.JOURNAL WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?", *name
-            ):
+            if find_journal(self.connection, *name):
                 asn.removetable(self.connection, *name)
         self.agent.close()
         self.connection.close()
@@ -127,6 +127,21 @@ def replay(changes: Sequence[Change]) -> Counter[tuple[Any, ...]]:
         if not rows[change.row]:
             del rows[change.row]
     return rows
+
+
+@contextmanager
+def running(sandbox: Sandbox) -> Iterator[CaptureAgent]:
+    """Let an agent capture in a thread, without a pause to speak of."""
+    agent = CaptureAgent(sandbox.dsn(), CaptureOptions(commit_interval_s=0.02))
+    stop = threading.Event()
+    thread = threading.Thread(target=agent.run_forever, args=(stop,), daemon=True)
+    thread.start()
+    try:
+        yield agent
+    finally:
+        stop.set()
+        thread.join(30)
+    assert not thread.is_alive()
 
 
 @contextmanager

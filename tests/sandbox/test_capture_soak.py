@@ -1,7 +1,7 @@
 """The agent under many writers and a reader at once: the promises that a consumer of change tables builds on.
 
-Writers take a ticket from one row (`UPDATE COUNTER`), so that the tickets of committed transactions are 1, 2, 3, ... in commit
-order, and write it with their changes; some roll back, some are long, some are large. A committed reader polls all the time.
+Writers take a ticket from one row (`UPDATE COUNTER`), so that the tickets of committed transactions are 1, 2, 3, ... in
+commit order, and write it with their changes; some roll back, some are long, some are large. A committed reader polls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from airflow_provider_db2cdc.sandbox.statement import Connection, execute, fetch
 
 pytestmark = pytest.mark.sandbox
 
-_SOAK_S = 8.0
+_SOAK_S, _LONGEST_S = 6.0, 60.0
+_ROUNDS, _COMMITS = 10, 30
 _WRITERS = 5
 _LARGE = 400
 
@@ -67,11 +68,16 @@ class _Run:
 
     def __init__(self, sandbox: Sandbox, tables: _Tables, soak: Soak) -> None:
         self.sandbox, self.tables, self.soak = sandbox, tables, soak
-        self.ends_at = time.monotonic() + _SOAK_S
+        self.started_at = time.monotonic()
         self.stop_capture = threading.Event()
 
     def writing(self) -> bool:
-        return time.monotonic() < self.ends_at and not self.soak.errors
+        """Until the time is up, on a slow machine until there is something to look at."""
+        over = time.monotonic() - self.started_at
+        enough = (
+            self.soak.rounds >= _ROUNDS and len(self.soak.committed) >= _COMMITS and len(self.soak.polls) >= _ROUNDS
+        )
+        return not self.soak.errors and over < (_SOAK_S if enough else _LONGEST_S)
 
     def thread(self, target: Any, *arguments: Any) -> threading.Thread:
         def kept(*_: Any) -> None:
@@ -119,7 +125,7 @@ class _Run:
         self.soak.parts[ticket] = parts
 
     def _change_items(self, connection: Connection, chance: random.Random, number: int, steps: int) -> None:
-        """Change rows of this writer's own table: with a shared one the writers would soon wait for each other in a ring."""
+        """Change rows of this writer's own table: on a shared one the writers would soon wait for each other in a ring."""
         item = self.tables.items[number]
         for _ in range(steps):
             at = chance.randint(0, 30)
@@ -169,7 +175,7 @@ def soak(sandbox: Sandbox) -> Iterator[Soak]:
         capture = run.thread(run.capture)
         threads = [run.thread(run.read), *(run.thread(run.write, number) for number in range(_WRITERS))]
         for thread in threads:
-            thread.join(_SOAK_S + 60)
+            thread.join(_LONGEST_S + 30)
         await_captured(source.connection, 60)
         run.stop_capture.set()
         capture.join(60)
@@ -191,8 +197,8 @@ def _prepare(source: Source) -> _Tables:
     source.run("CREATE SCHEMA SEQUENCE")
     source.run("CREATE TABLE SEQUENCE.NUMBERS (P INTEGER NOT NULL PRIMARY KEY)")
     source.run(
-        "INSERT INTO SEQUENCE.NUMBERS SELECT * FROM (SELECT ROW_NUMBER() OVER () FROM SYS.SYSCOLUMNS A, SYS.SYSTABLES B) N (P) "
-        f"WHERE P <= {_LARGE}"
+        "INSERT INTO SEQUENCE.NUMBERS SELECT ROW_NUMBER() OVER () FROM SYS.SYSCOLUMNS A, SYS.SYSTABLES B "
+        f"FETCH FIRST {_LARGE} ROWS ONLY"
     )
     tables = _Tables(
         source.table("N INTEGER NOT NULL"),
@@ -205,10 +211,10 @@ def _prepare(source: Source) -> _Tables:
 
 
 def test_the_soak_was_one(soak):
-    assert len(soak.committed) > 20
-    assert soak.rolled_back > 3
-    assert soak.rounds > 10
-    assert len(soak.polls) > 10
+    assert len(soak.committed) >= _COMMITS
+    assert soak.rounds >= _ROUNDS
+    assert len(soak.polls) >= _ROUNDS
+    assert soak.rolled_back > 0
     assert any(parts == _LARGE for parts in soak.parts.values())
 
 
