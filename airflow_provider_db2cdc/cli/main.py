@@ -83,7 +83,7 @@ def sandbox(context: typer.Context) -> None:
 def demo(
     folder: Annotated[Path, typer.Option(help="Folder for everything; emptied first.")] = Path("build", "demo"),
     ticks: Annotated[int, typer.Option(min=1, help="DAG runs while the writers go on, after the snapshot.")] = 3,
-    seconds_per_tick: Annotated[float, typer.Option(min=0, help="Seconds of writing before each.")] = 5.0,
+    seconds_per_tick: Annotated[float, typer.Option(min=0, help="Seconds of writing before each.")] = 3.0,
     rows: Annotated[int, typer.Option(min=50, help="Rows that the shop begins with.")] = 4000,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox running.")] = False,
 ) -> None:

@@ -31,7 +31,7 @@ class DemoOptions:
 
     folder: Path
     ticks: int = 3
-    seconds_per_tick: float = 5.0
+    seconds_per_tick: float = 3.0
     rows: int = 4000
     keep: bool = False
 

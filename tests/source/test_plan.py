@@ -23,6 +23,8 @@ class MemoryOffsets:
             raise number
         if number is None:
             return None
+        if isinstance(number, Offset):
+            return number
         return Offset(table, number if isinstance(number, Lsn) else lsn(number), 1)
 
     def put(self, offset):
@@ -139,11 +141,14 @@ def test_pruned_past_the_offset_is_never_idle(plan, control):
     assert plan(A=60) is None
 
 
-def test_cold_start_past_the_offset_is_never_idle(plan, control):
+def test_capture_started_cold_since_the_offset_is_never_idle(plan, control):
     control.add("A")
-    control.insert("IBMSNAP_RESTART", CAPTURE_FIRST_SEQ=lsn(61).raw)
-    assert ends(plan(A=60)) == {"A": (lsn(100), 0)}
-    assert plan(A=61) is None
+    control.insert("IBMSNAP_RESTART", CAPTURE_FIRST_SEQ=lsn(5).raw)
+    [task] = plan().tables
+    reached = Offset(control.table("A"), lsn(100), 1, capture=task.capture.identity.digest)
+    assert plan(A=reached) is None
+    control.run(f"UPDATE {control.asn}.IBMSNAP_RESTART SET CAPTURE_FIRST_SEQ = ?", lsn(61).raw)
+    assert ends(plan(A=reached)) == {"A": (lsn(100), 0)}
 
 
 def test_capture_before_the_offset_is_never_idle(plan, control):
