@@ -8,6 +8,7 @@
     │   └── GapError         changes were removed before they were read: snapshot again
     ├── TargetError          the Delta target refuses or belongs to someone else
     ├── OffsetError          the stored offset contradicts what Delta holds
+    ├── SignalError          a signal asks for what cannot be done: it is refused, the work goes on
     ├── TickLostError        another tick did, or is doing, this work: let it
     └── TickFailedError      some tables of a tick failed; the others are committed
 
@@ -23,6 +24,7 @@ __all__ = [
     "GapError",
     "OffsetError",
     "RegistrationError",
+    "SignalError",
     "SourceError",
     "TargetError",
     "TickFailedError",
@@ -65,6 +67,10 @@ class TargetError(Db2CdcError):
 
 class OffsetError(Db2CdcError):
     """Raised when a stored offset is unreadable, ahead of Delta, or lost."""
+
+
+class SignalError(Db2CdcError):
+    """Raised when a signal is not one, or asks for what cannot be done."""
 
 
 class TickLostError(Db2CdcError):

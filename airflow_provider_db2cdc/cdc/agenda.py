@@ -1,0 +1,185 @@
+"""The agenda of a pipeline: its open snapshots, and what each signal makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_provider_db2cdc.cdc.signal import (
+    ExecuteSnapshot,
+    LogMessage,
+    PauseSnapshot,
+    Request,
+    ResumeSnapshot,
+    Signal,
+    SignalOutcome,
+    StopSnapshot,
+    condition_of,
+    match_tables,
+    parse,
+)
+from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, Status, find_open, stopped
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import SignalError
+
+STOPPED = "stopped by a signal"
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """Snapshots in the order in which they were asked for, and the outcomes of signals that are known."""
+
+    snapshots: tuple[Snapshot, ...] = ()
+    outcomes: Mapping[tuple[str, str], SignalOutcome] | None = None
+
+    @property
+    def open(self) -> tuple[Snapshot, ...]:
+        """The snapshots that are not over, the next one first."""
+        return tuple(snapshot for snapshot in self.snapshots if snapshot.open)
+
+    @property
+    def current(self) -> Snapshot | None:
+        """The snapshot that is to be worked on, None when there is none: new tables first, then in the order asked."""
+        running = [snapshot for snapshot in self.open if snapshot.status == "running"]
+        return min(running, key=lambda snapshot: snapshot.kind != "initial", default=None)
+
+    def knows(self, signal: Signal) -> bool:
+        """Whether the signal was acted on before."""
+        return (signal.channel, signal.id) in (self.outcomes or {})
+
+    def with_snapshot(self, snapshot: Snapshot) -> Agenda:
+        """Return the agenda with this snapshot in the place of the one of its id, or behind the others."""
+        if all(old.id != snapshot.id for old in self.snapshots):
+            return replace(self, snapshots=(*self.snapshots, snapshot))
+        return replace(self, snapshots=tuple(snapshot if old.id == snapshot.id else old for old in self.snapshots))
+
+    def with_outcome(self, outcome: SignalOutcome) -> Agenda:
+        """Return the agenda that knows the signal's outcome."""
+        known = {**(self.outcomes or {}), (outcome.channel, outcome.id): outcome}
+        return replace(self, outcomes=known)
+
+
+def act(
+    agenda: Agenda, signal: Signal, tables: Collection[TableId], check: Callable[[Part], None], at_ms: int
+) -> tuple[Agenda, SignalOutcome]:
+    """Return the agenda after a signal, and what became of the signal; one that is known already changes nothing.
+
+    `check` looks at each part's condition and surrogate key at the source and raises SignalError; `tables` are the
+    pipeline's. A request for a snapshot is `accepted`, and has its end when its snapshot has; the others are `done`.
+    """
+    known = (agenda.outcomes or {}).get((signal.channel, signal.id))
+    if known is not None:
+        return agenda, known
+    try:
+        request = parse(signal)
+        after = _act(agenda, signal, request, tables, check, at_ms)
+        outcome = SignalOutcome(
+            signal.id, signal.channel, "accepted" if isinstance(request, ExecuteSnapshot) else "done"
+        )
+    except SignalError as error:
+        after, outcome = agenda, SignalOutcome(signal.id, signal.channel, "refused", str(error))
+    return after.with_outcome(outcome), outcome
+
+
+def settle(agenda: Agenda) -> tuple[Agenda, list[SignalOutcome]]:
+    """Return the agenda with the outcome of each accepted signal whose snapshot is over, and these outcomes."""
+    ended: list[SignalOutcome] = []
+    for snapshot in agenda.snapshots:
+        outcome = (agenda.outcomes or {}).get((snapshot.channel, snapshot.id))
+        if outcome is None or outcome.status != "accepted" or snapshot.open:
+            continue
+        status = "done" if snapshot.status == "completed" else snapshot.status
+        assert status in ("done", "stopped", "failed")
+        ended.append(SignalOutcome(snapshot.id, snapshot.channel, status, snapshot.reason))
+    for outcome in ended:
+        agenda = agenda.with_outcome(outcome)
+    return agenda, ended
+
+
+def begin_initial(agenda: Agenda, tables: Sequence[TableId], sweep: Collection[TableId], at_ms: int) -> Agenda:
+    """Return the agenda with an initial snapshot of tables that have none; one under way in another is given up.
+
+    Rows that `sweep` tables hold from before, and that are not found, are deleted at the end.
+    """
+    for table in tables:
+        other = find_open(agenda.snapshots, table)
+        part = other.part(table) if other else None
+        if other is not None and part is not None:
+            agenda = agenda.with_snapshot(other.with_part(stopped(part, "its table is snapshotted anew")))
+    parts = tuple(Part(table, sweep=table in sweep) for table in tables)
+    number = len(agenda.snapshots) + 1
+    return agenda.with_snapshot(Snapshot(f"initial-{number}", "initial", parts, started_at_ms=at_ms))
+
+
+def _act(
+    agenda: Agenda,
+    signal: Signal,
+    request: Request,
+    tables: Collection[TableId],
+    check: Callable[[Part], None],
+    at_ms: int,
+) -> Agenda:
+    match request:
+        case ExecuteSnapshot():
+            return agenda.with_snapshot(_asked(agenda, signal, request, tables, check, at_ms))
+        case StopSnapshot():
+            return _stop(agenda, request)
+        case PauseSnapshot():
+            return _turn(agenda, "running", "paused", "no snapshot is running")
+        case ResumeSnapshot():
+            return _turn(agenda, "paused", "running", "no snapshot is paused")
+        case LogMessage():
+            return agenda
+
+
+def _asked(
+    agenda: Agenda,
+    signal: Signal,
+    request: ExecuteSnapshot,
+    tables: Collection[TableId],
+    check: Callable[[Part], None],
+    at_ms: int,
+) -> Snapshot:
+    found = _unique(table for pattern in request.collections for table in match_tables(pattern, tables))
+    for named in request.conditions:
+        if named.pattern != "*":
+            match_tables(named.pattern, found)
+    if any(snapshot.id == signal.id for snapshot in agenda.snapshots):
+        raise SignalError(f"a snapshot {signal.id!r} was asked for before", "Give each signal an id of its own.")
+    parts = []
+    for table in found:
+        if (other := find_open(agenda.snapshots, table)) is not None:
+            raise SignalError(f"{table} is in snapshot {other.id!r} already", "Wait for its end, or stop it.")
+        condition = condition_of(table, request.conditions)
+        part = Part(table, condition, request.surrogate_key, sweep=not condition)
+        check(part)
+        parts.append(part)
+    return Snapshot(signal.id, request.kind, tuple(parts), signal.channel, started_at_ms=at_ms)
+
+
+def _stop(agenda: Agenda, request: StopSnapshot) -> Agenda:
+    asked = [snapshot for snapshot in agenda.open if snapshot.kind != "initial"]
+    if not asked:
+        raise SignalError("no snapshot that was asked for is running or waiting", "There is nothing to stop.")
+    named: set[TableId] = {part.table for snapshot in asked for part in snapshot.open_parts}
+    if request.collections:
+        named = {table for pattern in request.collections for table in match_tables(pattern, named)}
+    for snapshot in asked:
+        for part in snapshot.parts:
+            if part.table in named:
+                snapshot = snapshot.with_part(stopped(part, STOPPED))
+        agenda = agenda.with_snapshot(snapshot)
+    return agenda
+
+
+def _turn(agenda: Agenda, one: Status, other: Status, nothing: str) -> Agenda:
+    turned = [snapshot for snapshot in agenda.open if snapshot.status == one and snapshot.kind != "initial"]
+    if not turned:
+        raise SignalError(nothing, f"There is nothing that could be {other}.")
+    for snapshot in turned:
+        agenda = agenda.with_snapshot(replace(snapshot, status=other))
+    return agenda
+
+
+def _unique(tables: Iterable[TableId]) -> list[TableId]:
+    return list(dict.fromkeys(tables))

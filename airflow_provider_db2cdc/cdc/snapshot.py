@@ -1,0 +1,207 @@
+"""Snapshots under way: which tables, how far, and what comes next.
+
+A snapshot is a list of parts, one a table, each cut into chunks. Chunks are read and published in groups; a group may
+span the end of one table and the beginning of others. All here is pure: a snapshot is replaced by its successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.signal import SnapshotKind
+from airflow_provider_db2cdc.cdc.table import TableId
+
+Bound = tuple[str, ...]
+"""A key as SQL literals, one a key column."""
+
+PartStatus = Literal["waiting", "reading", "completed", "failed", "stopped"]
+Status = Literal["running", "paused", "completed", "failed", "stopped"]
+
+OPEN_PARTS: frozenset[PartStatus] = frozenset({"waiting", "reading"})
+OPEN: frozenset[Status] = frozenset({"running", "paused"})
+MAX_FAILURES = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """One table of a snapshot.
+
+    `bounds` are the keys that end its chunks but for the last one's; `done` chunks are published, `rows` rows of them
+    as `r`. `low` and `first_batch` are the first published group's low mark and batch. `sweep` says that rows which
+    the snapshot did not find are to be deleted at its end. `failures` counts the ticks in which it failed.
+    """
+
+    table: TableId
+    condition: str = ""
+    surrogate: str = ""
+    sweep: bool = False
+    status: PartStatus = "waiting"
+    bounds: tuple[Bound, ...] = ()
+    done: int = 0
+    rows: int = 0
+    low: Lsn | None = None
+    first_batch: int | None = None
+    failures: int = 0
+    reason: str = ""
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks it has; known once it is being read."""
+        return len(self.bounds) + 1
+
+    @property
+    def open(self) -> bool:
+        """Whether something of it is left to do."""
+        return self.status in OPEN_PARTS
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Neighbouring chunks of one table, `first` to `last` inclusive, that are to be read together."""
+
+    table: TableId
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Chunks that were read, as the batch that publishes them names them.
+
+    `low` is their low mark, `staging_version` the version of the table's staging table that holds just these rows.
+    A sweep has no chunks: it deletes what the part did not find.
+    """
+
+    snapshot: str
+    kind: SnapshotKind
+    first: int
+    last: int
+    low: Lsn
+    staging_version: int | None = None
+    sweep: bool = False
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot with its tables in the order in which they are read; `reason` says why it was stopped or failed."""
+
+    id: str
+    kind: SnapshotKind
+    parts: tuple[Part, ...]
+    channel: str = ""
+    status: Status = "running"
+    started_at_ms: int = 0
+    reason: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not over."""
+        return self.status in OPEN
+
+    @property
+    def open_parts(self) -> tuple[Part, ...]:
+        """The parts of which something is left to do."""
+        return tuple(part for part in self.parts if self.open and part.open)
+
+    def part(self, table: TableId) -> Part | None:
+        """Return the table's part, None when it has none."""
+        return next((part for part in self.parts if part.table == table), None)
+
+    def with_part(self, part: Part) -> Snapshot:
+        """Return the snapshot with the part in the place of the table's old one, and closed if it was the last."""
+        parts = tuple(part if old.table == part.table else old for old in self.parts)
+        return replace(self, parts=parts)._settled()
+
+    def _settled(self) -> Snapshot:
+        """Return it closed once no part is open: it only ever completes with every part."""
+        if not self.open or any(part.open for part in self.parts):
+            return self
+        failed = [part for part in self.parts if part.status == "failed"]
+        if failed:
+            names = ", ".join(str(part.table) for part in failed)
+            return replace(self, status="failed", reason=f"failed: {names}")
+        stopped = all(part.status == "stopped" for part in self.parts)
+        return replace(self, status="stopped" if stopped else "completed")
+
+
+def chunked(part: Part, bounds: Sequence[Bound]) -> Part:
+    """Return the part with its chunks known."""
+    return replace(part, status="reading", bounds=tuple(bounds))
+
+
+def published(part: Part, of: Slice, batch: int, rows: int) -> Part:
+    """Return the part after a slice's batch was applied; the same one again changes nothing."""
+    if of.sweep:
+        return replace(part, status="completed") if part.open else part
+    if of.last < part.done or not part.open:
+        return part
+    first = part.done == 0
+    after = replace(
+        part,
+        status="reading",
+        done=of.last + 1,
+        rows=part.rows + rows,
+        low=of.low if first else part.low,
+        first_batch=batch if first else part.first_batch,
+        failures=0,
+    )
+    return replace(after, status="completed") if after.done == after.chunks and not after.sweep else after
+
+
+def failed(part: Part, reason: str, forgiven: bool) -> Part:
+    """Return the part after a failure; a forgiven one is tried again in the next tick, but not for ever."""
+    failures = part.failures + 1
+    ends = not forgiven or failures >= MAX_FAILURES
+    return replace(part, status="failed" if ends else part.status, failures=failures, reason=reason)
+
+
+def stopped(part: Part, reason: str) -> Part:
+    """Return the part ended on request; what it has published stays."""
+    return replace(part, status="stopped", reason=reason) if part.open else part
+
+
+def next_to_chunk(snapshot: Snapshot, begun: Mapping[TableId, int], chunks: int) -> TableId | None:
+    """Return the table whose chunks must be known before the next group of up to `chunks` chunks can be formed."""
+    room = _room(snapshot, chunks)
+    for part in snapshot.open_parts:
+        if room <= 0:
+            return None
+        if part.status == "waiting":
+            return part.table
+        room -= part.chunks - begun.get(part.table, part.done)
+    return None
+
+
+def next_group(snapshot: Snapshot, begun: Mapping[TableId, int], chunks: int) -> list[Reading]:
+    """Return the next chunks to read, behind those `begun` (a table's next chunk): up to `chunks`, of several tables.
+
+    A blocking snapshot is one group, so that all its tables come to stand at one mark.
+    """
+    room = _room(snapshot, chunks)
+    group: list[Reading] = []
+    for part in snapshot.open_parts:
+        if part.status == "waiting":
+            break
+        first = begun.get(part.table, part.done)
+        last = int(min(part.chunks, first + room)) - 1
+        if first <= last:
+            group.append(Reading(part.table, first, last))
+            room -= last - first + 1
+    return group
+
+
+def _room(snapshot: Snapshot, chunks: int) -> float:
+    return inf if snapshot.kind == "blocking" else chunks
+
+
+def find_open(snapshots: Iterable[Snapshot], table: TableId) -> Snapshot | None:
+    """Return the open snapshot that has something left to do for the table, None when there is none."""
+    for snapshot in snapshots:
+        part = snapshot.part(table) if snapshot.open else None
+        if part is not None and part.open:
+            return snapshot
+    return None

@@ -1,0 +1,208 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, settle
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot import (
+    MAX_FAILURES,
+    Part,
+    Reading,
+    Slice,
+    Snapshot,
+    chunked,
+    failed,
+    find_open,
+    next_group,
+    next_to_chunk,
+    published,
+    stopped,
+)
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import SignalError
+
+A, B, C = (TableId("S", name) for name in "ABC")
+LOW = Lsn(bytes(16))
+
+
+def bounds(count):
+    return [(str(number),) for number in range(count)]
+
+
+def snapshot(kind="incremental", **chunks):
+    parts = [
+        chunked(Part(TableId("S", name)), bounds(count - 1)) if count else Part(TableId("S", name))
+        for name, count in chunks.items()
+    ]
+    return Snapshot("s", kind, tuple(parts))
+
+
+def sent(kind, data=None, id="1", channel="source"):
+    return Signal(id, kind, json.dumps(data or {}), channel)
+
+
+def execute(*patterns, id="1", **data):
+    return sent("execute-snapshot", {"data-collections": list(patterns), **data}, id)
+
+
+def acting(agenda, *signals, check=lambda part: None):
+    outcomes = []
+    for signal in signals:
+        agenda, outcome = act(agenda, signal, [A, B, C], check, 5)
+        outcomes.append((outcome.status, outcome.reason))
+    return agenda, outcomes
+
+
+def slice_of(first, last, sweep=False):
+    return Slice("s", "incremental", first, last, LOW, 3, sweep)
+
+
+def test_group_spans_the_end_of_one_table_and_the_beginning_of_others():
+    asked = snapshot(A=3, B=1, C=4)
+    assert next_group(asked, {}, 5) == [Reading(A, 0, 2), Reading(B, 0, 0), Reading(C, 0, 0)]
+    assert next_group(asked, {A: 3, B: 1, C: 1}, 5) == [Reading(C, 1, 3)]
+    assert next_group(asked, {A: 3, B: 1, C: 4}, 5) == []
+
+
+def test_group_begins_behind_what_is_published():
+    asked = snapshot(A=3)
+    part = published(asked.part(A), slice_of(0, 1), 7, 10)
+    assert next_group(asked.with_part(part), {}, 5) == [Reading(A, 2, 2)]
+
+
+def test_blocking_snapshot_is_one_group():
+    assert next_group(snapshot("blocking", A=30, B=40), {}, 5) == [Reading(A, 0, 29), Reading(B, 0, 39)]
+
+
+def test_tables_are_chunked_only_as_far_as_a_group_needs():
+    assert next_to_chunk(snapshot(A=0, B=0), {}, 5) == A
+    assert next_to_chunk(snapshot(A=3, B=0), {}, 5) == B
+    assert next_to_chunk(snapshot(A=5, B=0), {}, 5) is None
+    assert next_to_chunk(snapshot(A=5, B=0), {A: 5}, 5) == B
+    assert next_to_chunk(snapshot("blocking", A=50, B=0), {}, 5) == B
+    assert next_to_chunk(snapshot(A=3), {}, 5) is None
+
+
+def test_part_advances_with_its_slices_and_completes_with_the_last():
+    part = chunked(Part(A), bounds(2))
+    one = published(part, slice_of(0, 1), 7, 10)
+    assert (one.status, one.done, one.rows, one.first_batch, one.low) == ("reading", 2, 10, 7, LOW)
+    assert published(one, slice_of(0, 1), 7, 10) == one
+    two = published(one, slice_of(2, 2), 9, 1)
+    assert (two.status, two.done, two.rows, two.first_batch) == ("completed", 3, 11, 7)
+
+
+def test_part_with_a_sweep_completes_with_it():
+    part = published(replace(chunked(Part(A), []), sweep=True), slice_of(0, 0), 7, 10)
+    assert (part.status, part.done) == ("reading", 1)
+    assert published(part, slice_of(0, 0, sweep=True), 8, 0).status == "completed"
+
+
+def test_snapshot_completes_only_with_every_part():
+    asked = snapshot(A=1, B=1)
+    half = asked.with_part(published(asked.part(A), slice_of(0, 0), 1, 1))
+    assert half.status == "running"
+    assert half.with_part(published(half.part(B), slice_of(0, 0), 2, 1)).status == "completed"
+    broken = half.with_part(failed(half.part(B), "why", forgiven=False))
+    assert (broken.status, broken.reason) == ("failed", "failed: S.B")
+    assert half.with_part(stopped(half.part(B), "why")).status == "completed"
+    assert asked.with_part(stopped(asked.part(A), "")).with_part(stopped(asked.part(B), "")).status == "stopped"
+
+
+def test_failure_is_forgiven_but_not_for_ever():
+    part = Part(A)
+    for _ in range(MAX_FAILURES - 1):
+        part = failed(part, "why", forgiven=True)
+        assert part.open
+    assert failed(part, "why", forgiven=True).status == "failed"
+    assert published(replace(part, failures=2), slice_of(0, 0), 1, 1).failures == 0
+
+
+def test_execute_makes_a_snapshot_with_conditions_and_without_a_sweep_for_them():
+    conditions = [{"data-collection": "S.B", "filter": "X = 1"}]
+    agenda, outcomes = acting(Agenda(), execute("S.B", "S.*", **{"additional-conditions": conditions}))
+    assert outcomes == [("accepted", "")]
+    assert agenda.current == Snapshot(
+        "1", "incremental", (Part(B, "X = 1"), Part(A, sweep=True), Part(C, sweep=True)), "source", "running", 5
+    )
+
+
+def test_signal_is_acted_on_once():
+    agenda, _ = acting(Agenda(), execute("S.A"))
+    again, outcomes = acting(agenda, execute("S.A"))
+    assert (again, outcomes) == (agenda, [("accepted", "")])
+    assert agenda.knows(execute("S.B"))
+    assert not agenda.knows(replace(execute("S.B"), channel="file"))
+
+
+@pytest.mark.parametrize(
+    ("signals", "words"),
+    [
+        ([execute("S.X")], "matches no table"),
+        ([execute("S.A", **{"additional-conditions": [{"data-collection": "S.B", "filter": "X=1"}]})], "matches no"),
+        ([execute("S.A", "S.B"), execute("S.B", id="2")], "S.B is in snapshot '1' already"),
+        ([sent("stop-snapshot")], "no snapshot.*running"),
+        ([execute("S.A"), sent("stop-snapshot", {"data-collections": ["S.B"]}, "2")], "matches no table"),
+        ([sent("pause-snapshot")], "no snapshot is running"),
+        ([execute("S.A"), sent("resume-snapshot", id="2")], "no snapshot is paused"),
+        ([sent("nonsense")], "is unknown"),
+        ([execute("S.A"), replace(execute("S.B"), channel="file")], "was asked for before"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_the_work_goes_on(signals, words):
+    before, _ = acting(Agenda(), *signals[:-1])
+    after, [(status, reason)] = acting(before, signals[-1])
+    assert status == "refused"
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(reason)
+    assert after.snapshots == before.snapshots
+
+
+def test_check_at_the_source_refuses():
+    def check(part):
+        raise SignalError("no column X")
+
+    agenda, [(status, reason)] = acting(Agenda(), execute("S.A"), check=check)
+    assert (status, reason, agenda.snapshots) == ("refused", "no column X", ())
+
+
+def test_snapshots_wait_for_each_other_and_new_tables_go_first():
+    agenda, _ = acting(Agenda(), execute("S.A"), execute("S.B", id="2"))
+    assert agenda.current.id == "1"
+    agenda = begin_initial(agenda, [C], set(), 9)
+    assert (agenda.current.kind, agenda.current.parts) == ("initial", (Part(C),))
+
+
+def test_stop_ends_all_or_some_tables_and_the_signals_outcome_follows():
+    agenda, _ = acting(Agenda(), execute("S.A", "S.B"), sent("stop-snapshot", {"data-collections": ["S.A"]}, "2"))
+    assert [part.status for part in agenda.current.parts] == ["stopped", "waiting"]
+    assert settle(agenda)[1] == []
+    agenda, _ = acting(agenda, sent("stop-snapshot", id="3"))
+    agenda, [outcome] = settle(agenda)
+    assert (outcome.id, outcome.channel, outcome.status) == ("1", "source", "stopped")
+    assert settle(agenda)[1] == []
+
+
+def test_pause_and_resume():
+    agenda, _ = acting(Agenda(), execute("S.A"), sent("pause-snapshot", id="2"))
+    assert agenda.current is None
+    assert len(agenda.open) == 1
+    agenda, outcomes = acting(agenda, sent("resume-snapshot", id="3"))
+    assert outcomes == [("done", "")]
+    assert agenda.current.id == "1"
+
+
+def test_pause_leaves_the_initial_snapshot_alone():
+    agenda = begin_initial(Agenda(), [A], set(), 9)
+    assert acting(agenda, sent("pause-snapshot"))[1][0][0] == "refused"
+    assert acting(agenda, sent("stop-snapshot"))[1][0][0] == "refused"
+
+
+def test_table_that_is_snapshotted_anew_leaves_the_snapshot_that_it_was_in():
+    agenda, _ = acting(Agenda(), execute("S.A", "S.B"))
+    agenda = begin_initial(agenda, [A], {A}, 9)
+    assert agenda.snapshots[0].part(A).status == "stopped"
+    assert find_open(agenda.snapshots, A).parts == (Part(A, sweep=True),)
+    assert find_open(agenda.snapshots, B).id == "1"

@@ -1,0 +1,181 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_db2cdc.cdc.signal import (
+    Condition,
+    ExecuteSnapshot,
+    LogMessage,
+    PauseSnapshot,
+    ResumeSnapshot,
+    Signal,
+    StopSnapshot,
+    check_condition,
+    condition_of,
+    match_tables,
+    parse,
+)
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import SignalError
+
+ORDERS, LINES, ODD = TableId("SALES", "ORDERS"), TableId("SALES", "ORDER_LINES"), TableId("my s", 'a.b "c"')
+TABLES = [LINES, ORDERS, ODD]
+
+
+def signal(kind, data):
+    return Signal("1", kind, data if isinstance(data, str) else json.dumps(data), "source")
+
+
+def test_execute_snapshot_in_debeziums_form():
+    data = {
+        "data-collections": ["SALES.ORDERS", "SALES\\..*", "SALES.ORDERS"],
+        "type": "BLOCKING",
+        "additional-conditions": [{"data-collection": "SALES.ORDERS", "filter": " STATUS = 1 "}],
+        "surrogate-key": "SEQ",
+    }
+    assert parse(signal("execute-snapshot", data)) == ExecuteSnapshot(
+        ("SALES.ORDERS", "SALES\\..*"), "blocking", (Condition("SALES.ORDERS", "STATUS = 1"),), "SEQ"
+    )
+
+
+def test_defaults_and_empty_conditions_of_execute_snapshot():
+    data = {"data-collections": ["A.B"], "additional-conditions": [{"data-collection": "A.B", "filter": " "}]}
+    assert parse(signal("execute-snapshot", data)) == ExecuteSnapshot(("A.B",))
+
+
+def test_old_single_condition_is_for_all_tables():
+    request = parse(signal("execute-snapshot", {"data-collections": ["A.B"], "additional-condition": "X > 1"}))
+    assert condition_of(TableId("A", "B"), request.conditions) == "X > 1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "request_"),
+    [
+        ("stop-snapshot", {}, StopSnapshot()),
+        ("stop-snapshot", "", StopSnapshot()),
+        ("stop-snapshot", {"type": "incremental", "data-collections": ["A.B"]}, StopSnapshot(("A.B",))),
+        ("pause-snapshot", {"type": "incremental"}, PauseSnapshot()),
+        ("resume-snapshot", {"type": "incremental"}, ResumeSnapshot()),
+        ("log", {"message": "at {}"}, LogMessage("at {}")),
+    ],
+)
+def test_other_types(kind, data, request_):
+    assert parse(signal(kind, data)) == request_
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "words"),
+    [
+        ("exec-snapshot", {}, "'exec-snapshot' is unknown.*execute-snapshot"),
+        ("execute-snapshot", "{", "not JSON"),
+        ("execute-snapshot", "[1]", "not a JSON object"),
+        ("execute-snapshot", {}, "names no data-collections"),
+        ("execute-snapshot", {"data-collections": "A.B"}, "not a list of names"),
+        ("execute-snapshot", {"data-collections": [1]}, "not a list of names"),
+        ("execute-snapshot", {"data-collections": ["("]}, "not a regular expression"),
+        ("execute-snapshot", {"data-collections": ['"A"."B']}, "not a quoted name"),
+        ("execute-snapshot", {"data-collections": ["A"], "type": "fast"}, "'fast' is no kind"),
+        ("execute-snapshot", {"data-collections": ["A"], "surrogate-key": 1}, "surrogate-key is not a text"),
+        ("execute-snapshot", {"data-collections": ["A"], "condition": "x"}, "takes no 'condition'"),
+        ("execute-snapshot", {"data-collections": ["A"], "additional-conditions": {"a": 1}}, "not a list"),
+        (
+            "execute-snapshot",
+            {"data-collections": ["A"], "additional-conditions": [{}]},
+            "a data-collection and a filter",
+        ),
+        (
+            "execute-snapshot",
+            {"data-collections": ["A"], "additional-conditions": [{"data-collection": "A", "filter": "1=1;"}]},
+            "holds ';'",
+        ),
+        ("stop-snapshot", {"data-collections": ["("]}, "not a regular expression"),
+        ("pause-snapshot", {"type": "x"}, "no kind of snapshot"),
+        ("log", {}, "no message"),
+    ],
+)
+def test_what_is_no_signal_is_refused_with_the_reason(kind, data, words):
+    with pytest.raises(SignalError, match=words):
+        parse(signal(kind, data))
+
+
+def test_signal_without_an_id_is_refused():
+    with pytest.raises(SignalError, match="no id"):
+        parse(Signal("", "log", '{"message": "x"}', "file"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tables"),
+    [
+        ("SALES.ORDERS", [ORDERS]),
+        ("sales\\.order.*", [ORDERS, LINES]),
+        (".*", [ORDERS, LINES, ODD]),
+        ('"SALES"."ORDERS"', [ORDERS]),
+        ('SALES."ORDERS"', [ORDERS]),
+        ('"my s"."a.b ""c"""', [ODD]),
+    ],
+)
+def test_tables_by_regex_or_quoted_name(pattern, tables):
+    assert match_tables(pattern, TABLES) == tables
+
+
+@pytest.mark.parametrize("pattern", ["ORDERS", "SALES.ORDER", '"sales"."ORDERS"', "X.*"])
+def test_pattern_that_matches_nothing_is_refused_and_names_what_there_is(pattern):
+    with pytest.raises(SignalError, match=r"matches no table.*SALES\.ORDERS"):
+        match_tables(pattern, TABLES)
+
+
+def test_first_matching_condition_counts():
+    conditions = [Condition("SALES.ORDERS", "A"), Condition("SALES.*", "B"), Condition('"my s"."a.b ""c"""', "C")]
+    assert [condition_of(table, conditions) for table in (ORDERS, LINES, ODD)] == ["A", "B", "C"]
+    assert condition_of(TableId("X", "Y"), conditions) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["A = 1", "(A = 1) OR (B = ';')", "A = '--' AND \"x;(\" = 2", "A = 'it''s'", "NOT (A - -1 > 2 / 3 * 4)"],
+)
+def test_conditions_that_are_one(text):
+    check_condition(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A = 1; DROP TABLE T", "holds ';'"),
+        ("A = 1 -- x", "holds '--'"),
+        ("A = 1 /* x */", r"holds '/\*'"),
+        ("A = 1) OR (1 = 1", "parentheses"),
+        ("(A = 1", "parentheses"),
+        ("A = 'x", "text open"),
+        ('"A = 1', "quoted name open"),
+    ],
+)
+def test_conditions_that_would_leave_their_parentheses_are_refused(text, words):
+    with pytest.raises(SignalError, match=words):
+        check_condition(text)
+
+
+@given(st.text(alphabet="()'\";-/* a", max_size=12))
+def test_an_accepted_condition_stays_within_its_parentheses(text):
+    try:
+        check_condition(text)
+    except SignalError:
+        return
+    bare, quote = "", ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        else:
+            bare += character
+    while "()" in (bare := bare.replace(" ", "").replace("a", "")) or bare.strip("()"):
+        shorter = bare.replace("()", "").replace("*", "").replace("-", "").replace("/", "")
+        if shorter == bare:
+            break
+        bare = shorter
+    assert not quote
+    assert ";" not in bare
+    assert bare == ""

@@ -1,0 +1,264 @@
+"""Snapshots in the small: writer, capture, pulls, groups of chunks and crashes in random order, on a drawn history.
+
+    SnapshotModel(random_history(7), seed=7).run()      raises Wrong where a rule does not hold
+
+Reads are torn: every key is looked at (once or twice) at a moment of its own between the beginning and the end of its
+chunk's read. `mistake` plants one known mistake; the suite shows that each is noticed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_db2cdc.cdc.effect import Effect, net_effects
+from airflow_provider_db2cdc.cdc.event import Event, events_of
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.window import Stand, surviving, vanished
+from support.history import History
+
+MISTAKES = (
+    "drop for any event",
+    "high mark is the fence at the read",
+    "window on the new key only",
+    "staged rows are read again after the mark",
+    "low mark after the read began",
+    "strict bound on a surrogate key with duplicates",
+    "uncommitted read",
+    "last operation per key wins",
+    "no sweep",
+    "sweep by commit alone",
+    "applied behind the high mark",
+)
+
+
+class Wrong(AssertionError):
+    """A rule does not hold."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the change log, in the order of appending."""
+
+    commit: Lsn
+    kind: str
+    event: Event | None
+    key: Hashable
+    image: Hashable | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group that is staged and waits for capture: positions are indexes of the history's commits."""
+
+    chunk: int
+    low: int
+    begin: int
+    token: int
+    fence: int
+    rows: tuple[tuple[Hashable, Hashable], ...]
+
+
+@dataclass
+class SnapshotModel:
+    """One table's snapshot; `writes` commits are done, `fence` of them captured, `applied` of them in the target."""
+
+    history: History
+    seed: int
+    mistake: str = ""
+    log: list[Entry] = field(default_factory=list)
+    state: dict[Hashable, tuple[Hashable, Stand]] = field(default_factory=dict)
+    staged: list[Group] = field(default_factory=list)
+    published: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.table = self.history.tables[0].name
+        self.positions = self.history.positions
+        self.states = [self.history.state(self.table, at) for at in self.positions]
+        self.events = events_of(self.history.changes[self.table])
+        self.writes = self.fence = self.applied = self.rng.randrange(len(self.positions))
+        self.batch, self.first_batch, self.low = 0, 0, 0
+        self.mode = self.rng.choice(("insert_insert", "read_only"))
+        self.by_image = self.rng.random() < 0.3 or self.mistake.startswith("strict")
+        self.chunk_of = self._chunks()
+        self.todo = list(range(self.count))
+        self.stale = self.rng.random() < 0.5
+        if self.stale:
+            self._go_stale()
+
+    def run(self) -> None:
+        """Snapshot the table while everything else goes on, and check each publish and the end."""
+        for _ in range(2000):
+            if not self.todo and not self.staged:
+                break
+            self.rng.choice(self._steps())()
+        else:
+            raise Wrong("the snapshot does not end")
+        self._sweep()
+        self.writes = self.fence = len(self.positions) - 1
+        self._pull(self.fence)
+        self._check_state("at the end", lambda key: True)
+        if not self.stale:
+            self._check_log()
+
+    def _steps(self) -> list[Callable[[], None]]:
+        steps = [self._write, self._write, self._capture, self._pull_some]
+        if self.todo and len(self.staged) < 3:
+            steps += [self._stage, self._stage]
+        if self.staged:
+            steps += [self._publish, self._publish]
+            steps += [self._crash] if self.rng.random() < 0.2 else []
+        return [*steps, self._begin_anew] if self.rng.random() < 0.02 else steps
+
+    def _write(self) -> None:
+        self.writes = min(self.writes + 1, len(self.positions) - 1)
+
+    def _capture(self) -> None:
+        self.fence = self.rng.randint(self.fence, self.writes)
+
+    def _pull_some(self) -> None:
+        self._pull(self.rng.randint(self.applied, self.fence))
+
+    def _crash(self) -> None:
+        """Forget what is staged, as a restart does."""
+        self.staged = []
+        self.todo = sorted({*range(self.count)} - self.published)
+
+    def _begin_anew(self) -> None:
+        """Stop the snapshot, and ask for another."""
+        self.published = set()
+        self._crash()
+
+    def _stage(self) -> None:
+        chunk = self.todo.pop(0)
+        low, begin, fence = self.applied, self.writes, self.fence
+        for _ in range(self.rng.choice((0, 1, 3))):
+            self._write()
+        rows = tuple(self._read(chunk, begin, self.writes))
+        if self.mistake == "low mark after the read began":
+            low = self.writes
+        if self.mistake == "high mark is the fence at the read":
+            fence = self.fence
+        if not self.published and len(self.staged) == 0:
+            self.low = low
+        self.staged.append(Group(chunk, low, begin, self.writes, fence, rows))
+
+    def _read(self, chunk: int, begin: int, end: int) -> list[tuple[Hashable, Hashable]]:
+        keys = {key for at in range(begin, end + 1) for key in self.states[at]}
+        seen: list[tuple[Hashable, Hashable]] = []
+        for key in sorted(keys):
+            for _ in range(self.rng.choice((1, 1, 2))):
+                image = self.states[self.rng.randint(begin, end)].get(key)
+                if image is not None and self.chunk_of(key, image) == chunk:
+                    seen.append((key, image))
+        if self.mistake.startswith("strict"):
+            seen = seen[:2]  # A chunk of two rows; the next one begins behind the last row's value.
+        if self.mistake == "uncommitted read" and seen and self.rng.random() < 0.3:
+            key, image = seen[0]
+            seen[0] = (key, (*image[:-1], "rolled back"))
+        return seen
+
+    def _publish(self) -> None:
+        group = self.staged[0]
+        high = group.fence if self.mistake.startswith("high") else group.token
+        if self.fence < high:
+            return
+        self.staged.pop(0)
+        if self.mode == "read_only" and not self.mistake.startswith("high"):
+            high = self.fence
+        if self.mistake != "applied behind the high mark":
+            high = max(high, self.applied)
+        if self.mistake.startswith("staged"):
+            group = replace(group, rows=tuple(self._read(group.chunk, self.writes, self.writes)))
+        self._pull(max(high, self.applied))
+        if not self.published:
+            self.first_batch = self.batch
+        for key, image in surviving(group.rows, self._overriding(group.low, high)).items():
+            self._append(Entry(self.positions[high], "r", None, key, image))
+            self.state[key] = (image, Stand(self.positions[high], self.batch))
+        self.published.add(group.chunk)
+        if not self.by_image and not self.stale:
+            self._check_state(f"after chunk {group.chunk}", lambda key: self.chunk_of(key, None) in self.published)
+
+    def _overriding(self, low: int, high: int) -> set[Hashable]:
+        events = self._between(low, high)
+        if self.mistake == "drop for any event":
+            return {event.key for event in events}
+        effects = self._effects(events)
+        if self.mistake == "window on the new key only":
+            changed = {event.key for event in events if event.newkey is not None}
+            return {key for key, effect in effects.items() if effect.present or key not in changed}
+        return {*effects}
+
+    def _pull(self, upto: int) -> None:
+        self.batch += 1
+        events = self._between(self.applied, upto)
+        for event in events:
+            self._append(Entry(event.commit, event.op, event, event.key, event.after))
+        for key, effect in self._effects(events).items():
+            if effect.image is None:
+                self.state.pop(key, None)
+            else:
+                self.state[key] = (effect.image, Stand(effect.commit, self.batch))
+        self.applied = upto
+
+    def _sweep(self) -> None:
+        """Delete what the snapshot of the whole table did not find."""
+        if self.mistake == "no sweep":
+            return
+        stands = {key: stand for key, (_, stand) in self.state.items()}
+        first = self.batch + 1 if self.mistake == "sweep by commit alone" else self.first_batch
+        for key in vanished(stands, self.positions[self.low], first):
+            self._append(Entry(self.positions[self.applied], "gone", None, key, None))
+            del self.state[key]
+
+    def _append(self, entry: Entry) -> None:
+        late = [e for e in self.log if e.key == entry.key and e.commit > entry.commit]
+        if entry.event is None and late:
+            raise Wrong(f"{entry.kind} of {entry.key} at {entry.commit} stands behind {late[0]}")
+        self.log.append(entry)
+
+    def _between(self, low: int, high: int) -> list[Event]:
+        span = {*self.positions[low + 1 : high + 1]}
+        return [event for event in self.events if event.commit in span]
+
+    def _effects(self, events: list[Event]) -> dict[Hashable, Effect]:
+        if self.mistake == "last operation per key wins":
+            return {event.key: Effect(event.commit, event.after) for event in events}
+        return net_effects(events)
+
+    def _chunks(self) -> Callable[[Hashable, Hashable], int]:
+        """Return the chunk of a row: by its key, or by a column that is not its key."""
+        self.count = self.rng.choice((1, 2, 3, 4))
+        if self.by_image:
+            return lambda key, image: (image[-2] + 1) % self.count
+        keys = sorted({key for state in self.states for key in state})
+        cuts = sorted(self.rng.sample(keys, min(len(keys), self.count - 1)))
+        return lambda key, image: sum(key > cut for cut in cuts)
+
+    def _go_stale(self) -> None:
+        """Let the target hold rows of long ago, as after changes that were lost."""
+        keys = sorted({key for state in self.states for key in state})
+        before = Lsn(bytes(len(self.positions[0].raw)))
+        for key in keys:
+            if self.rng.random() < 0.6:
+                self.state[key] = ((*key, 9, "stale"), Stand(before, 0))
+
+    def _check_state(self, when: str, covered: Callable[[Hashable], bool]) -> None:
+        want = {key: image for key, image in self.states[self.applied].items() if covered(key)}
+        have = {key: image for key, (image, _) in self.state.items() if covered(key)}
+        if want != have:
+            raise Wrong(f"{when}: the source has {want}, the target {have}")
+
+    def _check_log(self) -> None:
+        """Rebuild the state from the log alone."""
+        rebuilt: dict[Hashable, Hashable] = {}
+        for commit in sorted({entry.commit for entry in self.log}):
+            entries = [entry for entry in self.log if entry.commit == commit]
+            for key, effect in net_effects(entry.event for entry in entries if entry.event is not None).items():
+                rebuilt[key] = effect.image
+            rebuilt.update({entry.key: entry.image for entry in entries if entry.event is None})
+        if {key: image for key, image in rebuilt.items() if image is not None} != self.states[self.applied]:
+            raise Wrong("the log does not add up to the source")
