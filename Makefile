@@ -26,7 +26,7 @@ $(STAMP): requirements.lock pyproject.toml | $(UV)
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
 	$(UV) pip sync --quiet --python $(PY) --require-hashes requirements.lock
 	$(UV) pip install --quiet --python $(PY) --no-deps --editable .
-	$(PY) -m airflow_provider_db2cdc.cli.main jars --into $(JARS) --sandbox
+	$(PY) -m airflow_provider_db2cdc.cli.main jars --into $(JARS) --sandbox --kafka
 	@touch $@
 
 demo: setup ## Run the whole way once: source, capture, DAG, Spark, Delta, and compare

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from airflow_provider_db2cdc.operators.commit import Db2CdcCommitOperator
     from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
     from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
+    from airflow_provider_db2cdc.operators.signal import Db2CdcSignalOperator
     from airflow_provider_db2cdc.operators.task_group import Db2CdcTaskGroup
     from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
+    from airflow_provider_db2cdc.sensors.snapshot import Db2CdcSnapshotSensor
 
 __all__ = [
     "Db2CdcApplyOperator",
@@ -40,6 +42,8 @@ __all__ = [
     "Db2CdcHook",
     "Db2CdcOutcomeOperator",
     "Db2CdcPlanOperator",
+    "Db2CdcSignalOperator",
+    "Db2CdcSnapshotSensor",
     "Db2CdcTaskGroup",
     "__version__",
     "table_asset",
@@ -52,6 +56,8 @@ _MODULES = {
     "Db2CdcHook": "hooks.db2cdc",
     "Db2CdcOutcomeOperator": "operators.outcome",
     "Db2CdcPlanOperator": "operators.plan",
+    "Db2CdcSignalOperator": "operators.signal",
+    "Db2CdcSnapshotSensor": "sensors.snapshot",
     "Db2CdcTaskGroup": "operators.task_group",
     "table_asset": "operators.asset",
 }

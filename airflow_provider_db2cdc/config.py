@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -15,8 +16,9 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
-from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, ApplySettings
+from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, ApplySettings, Isolation, Watermarking
 from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.mode import MODES, OLD_NAMES, Snapshotter, configured
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.properties import ALIASES, USED, Property, find_property, nearest_names
@@ -28,7 +30,17 @@ MAPPINGS = {
 PLACEHOLDER = re.compile(r"\$\{env:(\w+)\}")
 
 SnapshotMode = Annotated[
-    Literal["initial", "no_data"], BeforeValidator(lambda value: "no_data" if value == "schema_only" else value)
+    Literal[
+        "initial",
+        "always",
+        "initial_only",
+        "no_data",
+        "recovery",
+        "when_needed",
+        "configuration_based",
+        "custom",
+    ],
+    BeforeValidator(lambda value: OLD_NAMES.get(value, value)),
 ]
 
 
@@ -73,6 +85,16 @@ class PipelineConfig(_Frozen):
     asn_schema: str = "ASNCDC"
     selection: Selection = Field(default_factory=Selection)
     snapshot_mode: SnapshotMode = "initial"
+    snapshot_data: bool = False
+    snapshot_stream: bool = False
+    snapshot_on_data_error: bool = False
+    snapshot_custom: str = ""
+    snapshot_include: tuple[str, ...] = ()
+    snapshot_overridden: tuple[str, ...] = ()
+    snapshot_overrides: Mapping[str, str] = Field(default_factory=dict)
+    snapshot_isolation: Isolation = "read_committed"
+    snapshot_fetch_rows: int = Field(10_000, ge=0)
+    query_fetch_rows: int = Field(10_000, ge=0)
     max_rows_per_batch: int = Field(1_000_000, gt=0)
     capture_stale_after_s: float = Field(900.0, gt=0)
     accept_update_rows: bool = False
@@ -82,6 +104,16 @@ class PipelineConfig(_Frozen):
     parallel_reads: int = Field(8, gt=0)
     rows_per_read: int = Field(50_000, gt=0)
     snapshot_chunk_rows: int = Field(200_000, gt=0)
+    snapshot_group_chunks: int = Field(8, gt=0)
+    snapshot_budget_s: float = Field(900.0, ge=0)
+    watermarking: Watermarking = "read_only"
+    signal_table: str = ""
+    signal_channels: tuple[str, ...] = ("source", "airflow")
+    signal_file: Path | None = None
+    kafka_bootstrap_servers: str = ""
+    kafka_topic: str = ""
+    kafka_group_id: str = "kafka-signal"
+    kafka_consumer: Mapping[str, str] = Field(default_factory=dict)
     high_mark_timeout_s: float = Field(600.0, gt=0)
     offsets_file: Path | None = None
     database: DatabaseConfig | None = None
@@ -100,6 +132,27 @@ class PipelineConfig(_Frozen):
         Layout(self.target)
         return self
 
+    @model_validator(mode="after")
+    def _check_overrides(self) -> Self:
+        lacking = sorted({*self.snapshot_overridden} - {*self.snapshot_overrides})
+        if lacking:
+            raise ValueError(f"snapshot.select.statement.overrides.{lacking[0]} is missing, though the list names it")
+        return self
+
+    @property
+    def snapshotter(self) -> Snapshotter:
+        """What decides about snapshots.
+
+        :raises ConfigurationError: the custom class cannot be had.
+        """
+        match self.snapshot_mode:
+            case "custom":
+                return load_snapshotter(self.snapshot_custom)
+            case "configuration_based":
+                return configured(self.snapshot_data, self.snapshot_stream, self.snapshot_on_data_error)
+            case name:
+                return MODES[name]
+
     @property
     def settings(self) -> ApplySettings:
         """What the Spark job is told of this configuration."""
@@ -110,6 +163,14 @@ class PipelineConfig(_Frozen):
             parallel_reads=self.parallel_reads,
             rows_per_read=self.rows_per_read,
             snapshot_chunk_rows=self.snapshot_chunk_rows,
+            snapshot_group_chunks=self.snapshot_group_chunks,
+            snapshot_budget_s=self.snapshot_budget_s,
+            watermarking=self.watermarking,
+            snapshot_isolation=self.snapshot_isolation,
+            snapshot_fetch_rows=self.snapshot_fetch_rows,
+            query_fetch_rows=self.query_fetch_rows,
+            snapshot_on_gap=self.snapshotter.snapshot_on_gap(),
+            recover_offsets=self.snapshotter.recover_offset(),
             high_mark_timeout_s=self.high_mark_timeout_s,
         )
 
@@ -153,6 +214,22 @@ def load_config(path: str | Path, environ: Mapping[str, str] | None = None) -> P
         raise ConfigurationError(f"{file} holds no properties", "Write one `name: value` a line.")
     flat = {name: _substitute(name, value, environ) for name, value in _flatten(_unwrap(data))}
     return PipelineConfig.from_properties(_complete(_anchor(flat, file.parent), environ))
+
+
+def load_snapshotter(path: str) -> Snapshotter:
+    """Return an object of the class that `module:Class` names.
+
+    :raises ConfigurationError: there is none, or it cannot be made without arguments.
+    """
+    module, _, name = path.partition(":")
+    try:
+        found: Snapshotter = getattr(import_module(module), name)()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"snapshot.mode.custom.name {path!r} is no snapshotter ({error})",
+            "Name a class as module:Class; cdc.mode.Snapshotter says what it needs.",
+        ) from error
+    return found
 
 
 def split_list(text: str) -> list[str]:

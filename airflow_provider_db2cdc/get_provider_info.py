@@ -16,9 +16,9 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Batch change data capture from IBM Db2 into Delta Lake on Spark.",
         "integrations": [{"integration-name": NAME, "tags": ["software"]}],
         "operators": [
-            _modules("operators.plan", "operators.apply", "operators.commit", "operators.outcome"),
+            _modules("operators.plan", "operators.apply", "operators.commit", "operators.outcome", "operators.signal"),
         ],
-        "sensors": [_modules("sensors.change")],
+        "sensors": [_modules("sensors.change", "sensors.snapshot")],
         "hooks": [_modules("hooks.db2cdc")],
         "triggers": [_modules("triggers.change")],
     }

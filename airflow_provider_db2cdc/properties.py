@@ -55,8 +55,39 @@ USED = (
     _used("column.include.list", "selection.column_include", "Regexes of `schema.table.column`.", "all", "list"),
     _used("column.exclude.list", "selection.column_exclude", "Regexes of columns to leave out.", form="list"),
     _used(
-        "snapshot.mode", "snapshot_mode", "`initial`: new tables start with a snapshot; `no_data`: without.", "initial"
+        "snapshot.mode",
+        "snapshot_mode",
+        "`initial`, `always`, `initial_only`, `no_data`, `recovery`, `when_needed`, `configuration_based`, `custom`.",
+        "initial",
     ),
+    _used("snapshot.mode.configuration.based.snapshot.data", "snapshot_data", "Snapshot new tables.", "false"),
+    _used("snapshot.mode.configuration.based.start.stream", "snapshot_stream", "Pull changes.", "false"),
+    _used(
+        "snapshot.mode.configuration.based.snapshot.on.data.error",
+        "snapshot_on_data_error",
+        "Snapshot a table anew whose changes were lost.",
+        "false",
+    ),
+    _used("snapshot.mode.custom.name", "snapshot_custom", "The class of `custom`, as `module:Class`."),
+    _used(
+        "snapshot.include.collection.list",
+        "snapshot_include",
+        "Regexes of the tables that begin with a snapshot; the others begin without.",
+        "all",
+        "list",
+    ),
+    _used(
+        "snapshot.select.statement.overrides", "snapshot_overridden", "Tables with a select of their own.", form="list"
+    ),
+    _used("snapshot.select.statement.overrides.*", "snapshot_overrides", "The select that a snapshot of it reads."),
+    _used(
+        "snapshot.isolation.mode",
+        "snapshot_isolation",
+        "`read_committed` (CS), `repeatable_read` (RS), `exclusive` (RR); all read committed rows alone.",
+        "read_committed",
+    ),
+    _used("snapshot.fetch.size", "snapshot_fetch_rows", "Rows that the driver fetches at once in a snapshot.", "10000"),
+    _used("query.fetch.size", "query_fetch_rows", "Rows that the driver fetches at once of changes.", "10000"),
     _used("tombstones.on.delete", "tombstones", "Whether a delete event is followed by a tombstone.", "true"),
     _used(
         "key.change.detection",
@@ -65,6 +96,33 @@ USED = (
         "adjacent",
     ),
     _used("incremental.snapshot.chunk.size", "snapshot_chunk_rows", "Rows of one chunk of a snapshot.", "200000"),
+    _used("snapshot.group.chunks", "snapshot_group_chunks", "Chunks that are read and published together.", "8"),
+    _used(
+        "snapshot.budget.s",
+        "snapshot_budget_s",
+        "A tick's time for snapshots: no group of chunks is begun later, the next tick goes on.",
+        "900",
+    ),
+    _used(
+        "incremental.snapshot.watermarking.strategy",
+        "watermarking",
+        "How a snapshot learns that capture has passed its read: `read_only` by the source's clock, `insert_insert` "
+        "and `insert_delete` by rows in the captured signal table.",
+        "read_only",
+    ),
+    _used("signal.data.collection", "signal_table", "The table of signals, as `schema.table`."),
+    _used(
+        "signal.enabled.channels",
+        "signal_channels",
+        "Where signals come from: `source` (the signal table), `airflow`, `file`, `kafka`, a class as `module:Class`.",
+        "source, airflow",
+        "list",
+    ),
+    _used("signal.file", "signal_file", "The file of signals, a JSON object a line.", form="path"),
+    _used("signal.kafka.topic", "kafka_topic", "The topic of signals.", "<topic.prefix>-signal"),
+    _used("signal.kafka.bootstrap.servers", "kafka_bootstrap_servers", "Kafka's brokers."),
+    _used("signal.kafka.groupId", "kafka_group_id", "The consumer group that keeps the offset.", "kafka-signal"),
+    _used("signal.consumer.*", "kafka_consumer", "Properties of the consumer of signals."),
     _used("snapshot.max.threads", "parallel_reads", "JDBC readers beside each other for one table.", "8"),
     _used("parallel.tables", "parallel_tables", "Tables that are applied beside each other.", "4"),
     _used("rows.per.read", "rows_per_read", "Change rows that one JDBC reader takes before another opens.", "50000"),
@@ -173,26 +231,29 @@ IGNORED = (
     *_ignored(DELTA_TYPES, "time.precision.mode", "decimal.handling.mode", "binary.handling.mode"),
     *_ignored(
         CONSISTENT,
-        "snapshot.isolation.mode",
         "snapshot.locking.mode",
+        "snapshot.locking.mode.custom.name",
+        "snapshot.query.mode",
         "snapshot.lock.timeout.ms",
-        "incremental.snapshot.watermarking.strategy",
         "read.only",
+        "signal.poll.interval.ms",
     ),
     *_ignored(
         SPARK_READS,
-        "snapshot.fetch.size",
-        "query.fetch.size",
         "database.query.timeout.ms",
         "snapshot.max.threads.multiplier",
         "snapshot.max.threads.multiplier.*",
         "legacy.snapshot.max.threads",
         "snapshot.tables.order.by.row.count",
     ),
+    *_ignored(
+        "Columns are read from the catalog by every tick; there is no schema history to be lost",
+        "snapshot.mode.configuration.based.snapshot.schema",
+        "snapshot.mode.configuration.based.snapshot.on.schema.error",
+    ),
     *_ignored("Each registration names its own change table", "cdc.change.tables.schema"),
 )
 
-NO_SIGNAL = "ad hoc snapshots by signal are not supported yet"
 NO_TRANSFORM = "it changes the events' values or leaves some out, and nothing here does that yet"
 
 REFUSED = (
@@ -212,12 +273,8 @@ REFUSED = (
     _refused("event.processing.failure.handling.mode", "a change is never left out", "fail"),
     _refused("message.key.columns", "the key is the table's primary key", ""),
     _refused("provide.transaction.metadata", "every event has its commit's LSN, but no transaction block yet", "false"),
-    _refused("snapshot.include.collection.list", "a snapshot takes every chosen table", ""),
-    _refused("snapshot.select.statement.overrides", "a snapshot takes all of a table's rows", ""),
-    _refused("snapshot.select.statement.overrides.*", "a snapshot takes all of a table's rows"),
-    _refused("snapshot.mode.*", "no custom snapshot modes are supported"),
-    _refused("signal.*", NO_SIGNAL),
-    _refused("incremental.snapshot.allow.schema.changes", NO_SIGNAL, "false"),
+    _refused("signal.*", "there is no such setting of signals"),
+    _refused("incremental.snapshot.allow.schema.changes", "the connector for Db2 has no such setting", "false"),
     _refused("notification.*", "Airflow's asset events and callbacks tell of each tick"),
     _refused("guardrail.*", "there is no limit on the number of tables"),
     _refused("update.capture.table.prune.*", "change tables are never pruned from here"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
-from airflow_provider_db2cdc.errors import OffsetError, TickFailedError
+from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
 
 
 def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
@@ -26,6 +26,9 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
             continue
         if offset is not None:
             moved.append(offset)
+    old = offsets.backlog()
+    if (new := old.after(result)) != old:
+        offsets.put_backlog(new)
     if problems:
         raise OffsetError("; ".join(error.problem for error in problems), problems[0].remedy) from problems[0]
     return moved
@@ -43,6 +46,17 @@ def raise_for_failures(result: JobResult) -> None:
         f"{len(result.failed)} of {len(result.tables)} tables failed (the others are committed, the next tick takes "
         f"these up where they stand):\n{listed}"
     )
+
+
+def raise_for_signals(result: JobResult, channel: str) -> None:
+    """Say that what was asked for by a channel was refused, stopped or failed; everything else is committed.
+
+    :raises SignalError: with each signal's id and reason.
+    """
+    bad = [one for one in result.signals if one.channel == channel and one.status in ("refused", "failed", "stopped")]
+    if bad:
+        listed = "\n".join(f"  {one.id} {one.status}: {one.reason}" for one in bad)
+        raise SignalError(f"{len(bad)} signal(s) did not come to their end (the tick itself is committed):\n{listed}")
 
 
 def _step(table: TableResult, offsets: OffsetStore) -> Offset | None:

@@ -96,19 +96,15 @@ def settle(agenda: Agenda) -> tuple[Agenda, list[SignalOutcome]]:
     return agenda, ended
 
 
-def begin_initial(agenda: Agenda, tables: Sequence[TableId], sweep: Collection[TableId], at_ms: int) -> Agenda:
-    """Return the agenda with an initial snapshot of tables that have none; one under way in another is given up.
-
-    Rows that `sweep` tables hold from before, and that are not found, are deleted at the end.
-    """
-    for table in tables:
+def begin_initial(agenda: Agenda, parts: Sequence[Part], at_ms: int) -> Agenda:
+    """Return the agenda with an initial snapshot of tables; one under way in another snapshot is given up there."""
+    for table in (part.table for part in parts):
         other = find_open(agenda.snapshots, table)
         part = other.part(table) if other else None
         if other is not None and part is not None:
             agenda = agenda.with_snapshot(other.with_part(stopped(part, "its table is snapshotted anew")))
-    parts = tuple(Part(table, sweep=table in sweep) for table in tables)
     number = len(agenda.snapshots) + 1
-    return agenda.with_snapshot(Snapshot(f"initial-{number}", "initial", parts, started_at_ms=at_ms))
+    return agenda.with_snapshot(Snapshot(f"initial-{number}", "initial", tuple(parts), started_at_ms=at_ms))
 
 
 def _act(

@@ -10,6 +10,9 @@ from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalTable
+from airflow_provider_db2cdc.cdc.snapshot import SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -18,6 +21,9 @@ RESULT_MARK = "DB2CDC_RESULT "
 PROGRESS_MARK = "DB2CDC "
 USER_ENV = "DB2CDC_USER"
 PASSWORD_ENV = "DB2CDC_PASSWORD"
+
+Isolation = Literal["read_committed", "repeatable_read", "exclusive"]
+Watermarking = Literal["read_only", "insert_insert", "insert_delete"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,11 @@ class ApplySettings:
     """What a pipeline's configuration says about applying.
 
     `rows_per_read` is how many change rows one JDBC reader takes before another is opened beside it (at most
-    `parallel_reads` a table); `high_mark_timeout_s` bounds the wait for capture after a snapshot's read.
+    `parallel_reads` a table); `high_mark_timeout_s` bounds the wait for capture after a snapshot's read. A snapshot is
+    cut into chunks of `snapshot_chunk_rows`, of which `snapshot_group_chunks` are read at once; no group is begun when
+    `snapshot_budget_s` of the tick's time for snapshots is over, the next tick goes on. Fetch sizes are the driver's
+    (0: its own choice). `snapshot_on_gap` mends a gap by a snapshot, `recover_offsets` a lost offset by what Delta
+    proves.
     """
 
     tombstones: bool = True
@@ -48,7 +58,15 @@ class ApplySettings:
     parallel_reads: int = 8
     rows_per_read: int = 50_000
     snapshot_chunk_rows: int = 200_000
+    snapshot_group_chunks: int = 8
+    snapshot_budget_s: float = 900.0
+    watermarking: Watermarking = "read_only"
     high_mark_timeout_s: float = 600.0
+    snapshot_isolation: Isolation = "read_committed"
+    snapshot_fetch_rows: int = 10_000
+    query_fetch_rows: int = 10_000
+    snapshot_on_gap: bool = False
+    recover_offsets: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +76,7 @@ class TableTask:
     `believed` is the offset store's LSN, None when it has none. Changes go up to `upto`, of which `rows` were counted.
     A table that neither the store nor Delta knows is new: `upto` then is the low mark of its initial snapshot,
     or, with `snapshot` False (snapshot.mode no_data), simply where it begins. `restart` treats a known table as new.
+    `select` is what a snapshot reads instead of the whole table.
     """
 
     schema: TableSchema
@@ -67,6 +86,7 @@ class TableTask:
     rows: int
     snapshot: bool = True
     restart: bool = False
+    select: str = ""
 
     @property
     def table(self) -> TableId:
@@ -99,6 +119,8 @@ class JobSpec:
     tables: tuple[TableTask, ...]
     settings: ApplySettings = field(default_factory=ApplySettings)
     refused: tuple[Refusal, ...] = ()
+    signals: tuple[Signal, ...] = ()
+    signal_table: SignalTable | None = None
     version: int = VERSION
 
     def to_json(self) -> str:
@@ -146,11 +168,17 @@ class TableResult:
 
 @dataclass(frozen=True)
 class JobResult:
-    """The outcome of one tick, a line a table."""
+    """The outcome of one tick: a line a table, what became of signals, how far snapshots are, what there is to tell.
+
+    `snapshots` are those that are open, and those that ended in this tick.
+    """
 
     pipeline: str
     run_id: str
     tables: tuple[TableResult, ...]
+    signals: tuple[SignalOutcome, ...] = ()
+    snapshots: tuple[SnapshotProgress, ...] = ()
+    notifications: tuple[Notification, ...] = ()
     version: int = VERSION
 
     @property

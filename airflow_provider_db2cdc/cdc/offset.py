@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Protocol
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -65,6 +66,12 @@ class OffsetStore(Protocol):
 
     def put(self, offset: Offset) -> None:
         """Keep `offset`, never an older one than is kept."""
+
+    def backlog(self) -> Backlog:
+        """Return the backlog, an empty one when none is kept."""
+
+    def put_backlog(self, backlog: Backlog) -> None:
+        """Keep the backlog; a failure to do so loses nothing, the target has the truth."""
 
 
 def check_forward(old: Offset | None, new: Offset) -> None:

@@ -42,7 +42,7 @@ class Selection:
         tables = sorted(set(registered))
         chosen = [table for table in tables if _passes(str(table), self.table_include, self.table_exclude)]
         for pattern in self.table_include:
-            if not any(_matches(pattern, str(table)) for table in tables):
+            if not any(matches(pattern, table) for table in tables):
                 raise ConfigurationError(
                     f"table.include.list: {pattern!r} matches no registered table",
                     f"Registered are: {', '.join(map(str, tables)) or 'none'}. Patterns match the whole of "
@@ -57,6 +57,11 @@ class Selection:
             for name in names
             if name in key or _passes(f"{table}.{name}", self.column_include, self.column_exclude)
         ]
+
+
+def matches(pattern: str, table: TableId) -> bool:
+    """Whether a pattern of an include or exclude list names the table."""
+    return _matches(pattern, str(table))
 
 
 def _passes(name: str, include: Patterns, exclude: Patterns) -> bool:

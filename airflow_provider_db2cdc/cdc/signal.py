@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 
 SnapshotKind = Literal["initial", "incremental", "blocking"]
 SignalStatus = Literal["accepted", "done", "stopped", "failed", "refused"]
+
+SOURCE_CHANNEL = "source"
 
 QUOTED_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 TEXT_OR_NAME = {"'": "text", '"': "quoted name"}
@@ -31,6 +34,15 @@ class Signal:
     data: str
     channel: str
     at_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class SignalTable:
+    """A table of signals: its id, type and data columns as they are named; `capture` where it is itself captured."""
+
+    table: TableId
+    columns: tuple[str, ...]
+    capture: CaptureInstance | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +107,8 @@ def parse(signal: Signal) -> Request:
     """
     if not signal.id:
         raise SignalError("it has no id", "Give each signal an id of its own.")
+    if not signal.type:
+        raise SignalError("it has no type", 'Write {"id": "...", "type": "...", "data": {...}}.')
     reader = READERS.get(signal.type)
     if reader is None:
         raise SignalError(f"its type {signal.type!r} is unknown", f"Known are {', '.join(READERS)}.")
@@ -121,6 +135,14 @@ def match_tables(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
         listed = ", ".join(map(str, ordered[:20])) or "none"
         raise SignalError(f"{pattern!r} matches no table of this pipeline", f"Its tables are {listed}.")
     return found
+
+
+def parse_table(name: str) -> TableId:
+    """Return the table that a setting names, as schema.table or quoted.
+
+    :raises SignalError: it is neither.
+    """
+    return _quoted(name)
 
 
 def condition_of(table: TableId, conditions: Sequence[Condition]) -> str:

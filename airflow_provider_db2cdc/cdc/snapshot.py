@@ -28,7 +28,7 @@ MAX_FAILURES = 3
 
 @dataclass(frozen=True)
 class Part:
-    """One table of a snapshot.
+    """One table of a snapshot; `select` is read instead of the whole table, as one chunk.
 
     `bounds` are the keys that end its chunks but for the last one's; `done` chunks are published, `rows` rows of them
     as `r`. `low` and `first_batch` are the first published group's low mark and batch. `sweep` says that rows which
@@ -38,6 +38,7 @@ class Part:
     table: TableId
     condition: str = ""
     surrogate: str = ""
+    select: str = ""
     sweep: bool = False
     status: PartStatus = "waiting"
     bounds: tuple[Bound, ...] = ()
@@ -69,11 +70,21 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class ChunkCounts:
+    """One chunk that was read: the bounds that it lies between, its rows, and what the source counted right after."""
+
+    low: Bound
+    high: Bound
+    read: int
+    counted: int
+
+
+@dataclass(frozen=True)
 class Slice:
     """Chunks that were read, as the batch that publishes them names them.
 
     `low` is their low mark, `staging_version` the version of the table's staging table that holds just these rows.
-    A sweep has no chunks: it deletes what the part did not find.
+    A sweep has no chunks: it deletes what the part, whose first batch it names, did not find.
     """
 
     snapshot: str
@@ -81,8 +92,15 @@ class Slice:
     first: int
     last: int
     low: Lsn
-    staging_version: int | None = None
-    sweep: bool = False
+    staging_version: int = 0
+    counts: tuple[ChunkCounts, ...] = ()
+    condition: str = ""
+    sweep_before: int | None = None
+
+    @property
+    def sweep(self) -> bool:
+        """Whether it only deletes."""
+        return self.sweep_before is not None
 
 
 @dataclass(frozen=True)
@@ -128,9 +146,66 @@ class Snapshot:
         return replace(self, status="stopped" if stopped else "completed")
 
 
-def chunked(part: Part, bounds: Sequence[Bound]) -> Part:
+@dataclass(frozen=True)
+class PartProgress:
+    """How far one table of a snapshot is; `chunks` is None while they are not counted."""
+
+    table: TableId
+    status: PartStatus
+    done: int
+    chunks: int | None
+    rows: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SnapshotProgress:
+    """How far a snapshot is, for people: in logs, XCom and `db2cdc status`."""
+
+    id: str
+    kind: SnapshotKind
+    status: Status
+    parts: tuple[PartProgress, ...]
+    started_at_ms: int
+    reason: str = ""
+
+    @property
+    def done(self) -> int:
+        """Chunks published."""
+        return sum(part.done for part in self.parts)
+
+    @property
+    def chunks(self) -> int | None:
+        """Chunks in all; None while those of some table are not counted."""
+        counts = [part.chunks for part in self.parts]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def progress(snapshot: Snapshot) -> SnapshotProgress:
+    """Return how far the snapshot is."""
+    parts = tuple(
+        PartProgress(
+            part.table,
+            part.status,
+            part.done,
+            None if part.status == "waiting" else part.chunks,
+            part.rows,
+            part.reason,
+        )
+        for part in snapshot.parts
+    )
+    return SnapshotProgress(snapshot.id, snapshot.kind, snapshot.status, parts, snapshot.started_at_ms, snapshot.reason)
+
+
+def ends(part: Part, chunk: int) -> tuple[Bound, Bound]:
+    """Return the bounds that a chunk lies between: beyond the first, up to the second; empty where there is none."""
+    low = part.bounds[chunk - 1] if chunk > 0 else ()
+    return low, part.bounds[chunk] if chunk < len(part.bounds) else ()
+
+
+def chunked(part: Part, bounds: Sequence[Sequence[str]]) -> Part:
     """Return the part with its chunks known."""
-    return replace(part, status="reading", bounds=tuple(bounds))
+    return replace(part, status="reading", bounds=tuple(tuple(bound) for bound in bounds))
 
 
 def published(part: Part, of: Slice, batch: int, rows: int) -> Part:
@@ -155,8 +230,8 @@ def published(part: Part, of: Slice, batch: int, rows: int) -> Part:
 def failed(part: Part, reason: str, forgiven: bool) -> Part:
     """Return the part after a failure; a forgiven one is tried again in the next tick, but not for ever."""
     failures = part.failures + 1
-    ends = not forgiven or failures >= MAX_FAILURES
-    return replace(part, status="failed" if ends else part.status, failures=failures, reason=reason)
+    is_over = not forgiven or failures >= MAX_FAILURES
+    return replace(part, status="failed" if is_over else part.status, failures=failures, reason=reason)
 
 
 def stopped(part: Part, reason: str) -> Part:

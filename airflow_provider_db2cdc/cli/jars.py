@@ -1,4 +1,4 @@
-"""`db2cdc jars`: the jars that Spark and the sandbox need, fetched once."""
+"""`db2cdc jars`: the jars that Spark, the sandbox and a Kafka broker need, fetched once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from airflow_provider_db2cdc.jars import Part, default_folder, ensure_jars, ivy_
 KEPT_LINES = 60
 
 
-def run(into: Path | None, sandbox: bool, ivy_settings: Path | None) -> None:
+def run(into: Path | None, sandbox: bool, kafka: bool, ivy_settings: Path | None) -> None:
     """Fill the folder with what is missing in it."""
     folder = (into or default_folder()).expanduser().resolve()
-    parts: tuple[Part, ...] = ("spark", "sandbox") if sandbox else ("spark",)
+    chosen: dict[Part, bool] = {"spark": True, "sandbox": sandbox, "kafka": kafka}
+    parts = [part for part, wanted in chosen.items() if wanted]
     said: deque[str] = deque(maxlen=KEPT_LINES)
     try:
         with screen(error=True).status(f"Ivy resolves what is missing in {folder}"):

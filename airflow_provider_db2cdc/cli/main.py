@@ -64,10 +64,11 @@ def doctor(config: ConfigFile, as_json: AsJson = False) -> None:
 def jars(
     into: Annotated[Path | None, typer.Option("--into", help="Folder to fill; default is the user's cache.")] = None,
     sandbox: Annotated[bool, typer.Option("--sandbox", help="The sandbox's database too.")] = False,
+    kafka: Annotated[bool, typer.Option("--kafka", help="A Kafka broker too, for the tests.")] = False,
     ivy_settings: Annotated[Path | None, typer.Option("--ivy-settings", help="Ivy's settings, for a mirror.")] = None,
 ) -> None:
     """Fetch the jars that Spark needs, once."""
-    _call("jars", into, sandbox=sandbox, ivy_settings=ivy_settings)
+    _call("jars", into, sandbox=sandbox, kafka=kafka, ivy_settings=ivy_settings)
 
 
 @app.command(

@@ -14,6 +14,7 @@ from rich.table import Table
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
 from airflow_provider_db2cdc.cli.pipeline import need_database, open_source, open_store
 from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen, span, tell_ignored
 from airflow_provider_db2cdc.config import PipelineConfig, load_config
@@ -41,6 +42,7 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
         return
     result = _apply(pipeline, spec, progress)
     moved = commit_tick(result, open_store(pipeline))
+    acknowledge_channels(pipeline, result.signals)
     if as_json:
         print_json({"status": "failed" if result.failed else "applied", **to_data(result), "moved": to_data(moved)})
     else:
@@ -50,8 +52,16 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
 
 def _plan(config: PipelineConfig) -> JobSpec | None:
     now = datetime.now(UTC)
+    signals = read_channels(config)
     with open_source(config) as source:
-        return plan_tick(source, config, open_store(config), f"cli__{now.isoformat()}", int(now.timestamp() * 1000))
+        return plan_tick(
+            source,
+            config,
+            open_store(config),
+            f"cli__{now.isoformat()}",
+            int(now.timestamp() * 1000),
+            signals,
+        )
 
 
 def _apply(config: PipelineConfig, spec: JobSpec, progress: bool) -> JobResult:

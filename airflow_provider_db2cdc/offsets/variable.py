@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from airflow.sdk import Variable
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.offset import Offset, check_forward
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
@@ -33,6 +34,11 @@ def variable_key(pipeline: str, table: TableId) -> str:
         return plain
     digest = sha256(repr((pipeline, table.schema, table.name)).encode()).hexdigest()[:DIGEST_CHARS]
     return f"{plain[: MAX_KEY - DIGEST_CHARS - 1]}~{digest}"
+
+
+def backlog_key(pipeline: str) -> str:
+    """Return the key `db2cdc.<pipeline>~backlog`; no table's key is like it, for a pipeline's name may have dots."""
+    return f"db2cdc.{pipeline}~backlog"
 
 
 class VariableOffsetStore:
@@ -64,17 +70,34 @@ class VariableOffsetStore:
         :raises OffsetError: an older one would replace a newer one, or something else than was written is read back.
         """
         check_forward(self.get(offset.table), offset)
-        key, text = variable_key(self.pipeline, offset.table), offset.to_json()
-        Variable.set(key, text, description=self._description(offset.table))
+        about = f"all changes of {offset.table} up to this LSN are in the target"
+        self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), about)
+
+    def backlog(self) -> Backlog:
+        """Return the backlog, an empty one when its Variable does not exist.
+
+        :raises OffsetError: the Variable holds something else.
+        """
+        text = Variable.get(backlog_key(self.pipeline), default=None)
+        return Backlog() if text is None else Backlog.from_json(text, _where(backlog_key(self.pipeline)))
+
+    def put_backlog(self, backlog: Backlog) -> None:
+        """Keep the backlog.
+
+        :raises OffsetError: something else than was written is read back.
+        """
+        self._keep(
+            backlog_key(self.pipeline), backlog.to_json(), "its snapshots and signals, as its last tick left them"
+        )
+
+    def _keep(self, key: str, text: str, about: str) -> None:
+        Variable.set(key, text, description=f"Pipeline {self.pipeline}: {about}. Kept by its DAG.")
         if Variable.get(key, default=None) != text:
             raise OffsetError(
-                f"{_where(key)} was written, but {_shadow(key)} gives another value instead, so the offset of "
-                f"{offset.table} would never move",
-                f"Remove it there: offsets can only be kept in Airflow's own database. Applied is {offset.lsn}.",
+                f"{_where(key)} was written, but {_shadow(key)} gives another value instead, so the pipeline would never "
+                "move on",
+                f"Remove it there: only Airflow's own database can keep it. Written was {text}.",
             )
-
-    def _description(self, table: TableId) -> str:
-        return f"Pipeline {self.pipeline}: all changes of {table} up to this LSN are in the target. Kept by its DAG."
 
 
 def _readable(name: str) -> str:

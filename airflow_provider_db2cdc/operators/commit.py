@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context, XComArg
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
+from airflow_provider_db2cdc.channels.channel import acknowledge_channels
+from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.asset import table_asset
 from airflow_provider_db2cdc.operators.failure import fail_at_once
-from airflow_provider_db2cdc.operators.summary import change_count, describe_table
+from airflow_provider_db2cdc.operators.plan import read_config
+from airflow_provider_db2cdc.operators.summary import change_count, describe_snapshot, describe_table
 from airflow_provider_db2cdc.tick import commit_tick, raise_for_failures
 
 
@@ -26,15 +29,25 @@ class Db2CdcCommitOperator(BaseOperator):
     A retry moves nothing twice.
 
     :param result: The JobResult as JSON, from the apply task. (templated)
+    :param config: The pipeline's properties; needed where signals come by a file, Kafka or a channel of one's own,
+        which are told here what became of them. (templated)
     :param fail_for_tables: Whether to fail, after everything else, when the result names failed tables.
     """
 
-    template_fields: Sequence[str] = ("result",)
+    template_fields: Sequence[str] = ("result", "config")
     ui_color = "#e3f4e1"
 
-    def __init__(self, *, result: str | XComArg, fail_for_tables: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        result: str | XComArg,
+        config: PipelineConfig | Mapping[str, Any] | None = None,
+        fail_for_tables: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.result = result
+        self.config = config
         self.fail_for_tables = fail_for_tables
 
     def execute(self, context: Context) -> None:
@@ -48,6 +61,10 @@ class Db2CdcCommitOperator(BaseOperator):
             for table in result.tables:
                 self.log.info("%s", describe_table(table, now_ms))
             commit_tick(result, VariableOffsetStore(result.pipeline))
+            for snapshot in result.snapshots:
+                self.log.info("%s", describe_snapshot(snapshot))
+            if self.config is not None:
+                acknowledge_channels(read_config(self.config), result.signals)
             self._announce(result, context)
             if self.fail_for_tables:
                 raise_for_failures(result)

@@ -8,12 +8,13 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context, XComArg
 
 from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL
 from airflow_provider_db2cdc.operators.failure import fail_at_once
-from airflow_provider_db2cdc.tick import raise_for_failures
+from airflow_provider_db2cdc.tick import raise_for_failures, raise_for_signals
 
 
 class Db2CdcOutcomeOperator(BaseOperator):
-    """Fail the run when a table failed, with the names and reasons.
+    """Fail the run when a table failed, or when a signal that it was triggered with was refused, with the reasons.
 
     A task of its own behind the commit, for Airflow emits asset events only of tasks that succeed: the DAGs behind
     the tables that went well are not to wait for one that did not.
@@ -29,11 +30,12 @@ class Db2CdcOutcomeOperator(BaseOperator):
         self.result = result
 
     def execute(self, context: Context) -> None:
-        """Say which tables failed.
+        """Say which tables failed, and which signals were refused.
 
-        :raises AirflowFailException: some did; the next tick takes them up where they stand.
+        :raises AirflowFailException: there are some; the next tick takes them up where they stand.
         """
         with fail_at_once():
             result = JobResult.from_json(str(self.result))
             raise_for_failures(result)
+            raise_for_signals(result, AIRFLOW_CHANNEL)
         self.log.info("all went well: pipeline=%s tables=%d", result.pipeline, len(result.tables))

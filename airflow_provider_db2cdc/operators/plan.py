@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,19 +11,24 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL, read_channels
 from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 
 BACKFILL = "backfill"
+CONF_KEY = "signals"
 
 
 class Db2CdcPlanOperator(BaseOperator):
     """Ask Db2 what is new and return the tick's plan as JSON; skip when there is nothing, so that the rest is too.
 
     Only small statements are sent, by ibm_db; no rows pass through here. Scheduled, manual and asset-triggered runs
-    all take what capture has written up to now, whatever their interval. A retry plans anew.
+    all take what capture has written up to now, whatever their interval. A run that was triggered with signals (see
+    `signals_of`) hands them on. A retry plans anew.
 
     :param config: The pipeline's properties, under Debezium's names or in snake_case. (templated)
     :param db2_conn_id: A connection of the IBM Db2 provider.
@@ -57,7 +63,7 @@ class Db2CdcPlanOperator(BaseOperator):
                 "To load a table anew, remove its target and its offset (`db2cdc forget`) and trigger a plain run."
             )
         with fail_at_once():
-            spec = self._plan(f"{run.dag_id}/{run.run_id}")
+            spec = self._plan(f"{run.dag_id}/{run.run_id}", signals_of(run.conf, run.run_id))
         if spec is None:
             raise AirflowSkipException("idle: nothing new up to the fence, Spark is not started")
         self.log.info(
@@ -70,14 +76,36 @@ class Db2CdcPlanOperator(BaseOperator):
         )
         return spec.to_json()
 
-    def _plan(self, run_id: str) -> JobSpec | None:
+    def _plan(self, run_id: str, signals: Sequence[Signal]) -> JobSpec | None:
         # The driver is only needed here, and is not to be had on every platform that parses DAGs.
         from airflow_provider_db2cdc.source.plan import plan_tick
 
         config = read_config(self.config)
+        asked = [*(signals if AIRFLOW_CHANNEL in config.signal_channels else ()), *read_channels(config)]
         offsets = VariableOffsetStore(config.pipeline)
         with Db2CdcHook(self.db2_conn_id).source() as source:
-            return plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000)
+            return plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000, asked)
+
+
+def signals_of(conf: Mapping[str, Any] | None, run_id: str) -> list[Signal]:
+    """Return the signals that a run was triggered with, as `{"signals": [{"type": ..., "data": {...}}]}`.
+
+    One without an `id` gets the run's, so that a retry does not ask twice.
+
+    :raises SignalError: that is not what is there.
+    """
+    items = (conf or {}).get(CONF_KEY) or []
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        raise SignalError(
+            f"the run's conf has no list of objects in {CONF_KEY!r}", 'Write [{"type": "...", "data": {}}].'
+        )
+    return [_signal(item, run_id if len(items) == 1 else f"{run_id}/{at}") for at, item in enumerate(items, 1)]
+
+
+def _signal(item: Mapping[str, Any], default_id: str) -> Signal:
+    data = item.get("data") or {}
+    text = data if isinstance(data, str) else json.dumps(data)
+    return Signal(str(item.get("id") or default_id), str(item.get("type") or ""), text, AIRFLOW_CHANNEL)
 
 
 def read_config(config: PipelineConfig | Mapping[str, Any]) -> PipelineConfig:

@@ -68,6 +68,7 @@ class Db2CdcTaskGroup(TaskGroup):
             commit = Db2CdcCommitOperator(
                 task_id="commit",
                 result=apply.output,
+                config=given,
                 fail_for_tables=False,
                 outlets=[pipeline_alias(checked.pipeline)],
                 **ONE_AT_A_TIME,

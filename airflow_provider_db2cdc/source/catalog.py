@@ -122,6 +122,11 @@ def read_indexes(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, 
     return found
 
 
+def read_columns(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, list[Column]]:
+    """Read all columns of tables in catalog order; a table that does not exist has none."""
+    return _read_columns(source, tables)
+
+
 def read_conditions(source: Source, asn_schema: str) -> dict[TableId, Conditions]:
     """Read what the agent insists on, for every registered table (not for registered views)."""
     registered = source.rows(asn.capture_conditions(asn_schema))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.offset import Offset, check_forward
@@ -88,6 +89,26 @@ class FileOffsetStore:
             self._write(kept)
             return old
 
+    def backlog(self) -> Backlog:
+        """Return the backlog, an empty one when there is none.
+
+        :raises OffsetError: the file is damaged.
+        """
+        try:
+            text = self._backlog_path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return Backlog()
+        return Backlog.from_json(text, str(self._backlog_path))
+
+    def put_backlog(self, backlog: Backlog) -> None:
+        """Keep the backlog in a file beside the offsets."""
+        with self._locked():
+            self._replace(self._backlog_path, to_data(backlog))
+
+    @property
+    def _backlog_path(self) -> Path:
+        return self.path.with_name(f"{self.path.stem}.backlog.json")
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,14 +121,16 @@ class FileOffsetStore:
             yield
 
     def _write(self, offsets: Mapping[TableId, Offset]) -> None:
-        documents = [to_data(offsets[table]) for table in sorted(offsets)]
+        self._replace(self.path, {"offsets": [to_data(offsets[table]) for table in sorted(offsets)]})
+
+    def _replace(self, path: Path, document: object) -> None:
         handle, partial = tempfile.mkstemp(dir=self.path.parent, prefix=".offsets-", suffix=".part")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"offsets": documents}, file, indent=2)
+                json.dump(document, file, indent=2)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(partial, self.path)
+            os.replace(partial, path)
         finally:
             Path(partial).unlink(missing_ok=True)
 

@@ -11,7 +11,10 @@ from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
 from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.mode import Snapshotter
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.selection import matches
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalTable, parse_table
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import (
@@ -22,9 +25,10 @@ from airflow_provider_db2cdc.errors import (
     TickFailedError,
 )
 from airflow_provider_db2cdc.source.admission import admit
-from airflow_provider_db2cdc.source.catalog import read_capture, read_schemas
+from airflow_provider_db2cdc.source.catalog import Captured, read_capture, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.failure import UnreachableError
+from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.changes import commit_at_row
 from airflow_provider_db2cdc.sql.query import Query
@@ -59,6 +63,7 @@ class Step:
     upto: Lsn
     due: bool = False
     restart: bool = False
+    snapshot: bool = True
     rows: int | None = None
 
     @property
@@ -76,14 +81,53 @@ class Step:
         return self if upto == self.upto else replace(self, upto=upto, rows=None)
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """How each table begins the tick: with its changes, a snapshot, or nothing.
+
+    `filling` are the tables whose initial snapshot is under way; `include` limits which new tables begin with one.
+    """
+
+    mode: Snapshotter
+    include: tuple[str, ...]
+    fence: Lsn
+    filling: frozenset[TableId]
+
+    def step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
+        """Return the table's step, its rows yet to be counted where it has changes to pull."""
+        if offset is None or offset.restart or self._anew(schema.table):
+            snapshot = schema.table in self.filling or (self._snapshots(schema.table) or offset is not None)
+            return Step(schema, capture, None, self.fence, True, offset is not None, snapshot, rows=0)
+        if not self.mode.stream() and schema.table not in self.filling:
+            return Step(schema, capture, offset.lsn, offset.lsn, rows=0)
+        if self.fence < offset.lsn:
+            return Step(schema, capture, offset.lsn, self.fence, due=True, rows=0)
+        return Step(schema, capture, offset.lsn, self.fence, due=_may_have_lost(capture, offset))
+
+    def _anew(self, table: TableId) -> bool:
+        return self._included(table) and self.mode.snapshot_data(known=True, in_progress=table in self.filling)
+
+    def _snapshots(self, table: TableId) -> bool:
+        return self._included(table) and self.mode.snapshot_data(known=False, in_progress=False)
+
+    def _included(self, table: TableId) -> bool:
+        return not self.include or any(matches(pattern, table) for pattern in self.include)
+
+
 def plan_tick(
-    source: Source, config: PipelineConfig, offsets: OffsetStore, run_id: str, planned_at_ms: int
+    source: Source,
+    config: PipelineConfig,
+    offsets: OffsetStore,
+    run_id: str,
+    planned_at_ms: int,
+    signals: Sequence[Signal] = (),
 ) -> JobSpec | None:
     """Return what the tick has to do, None when there is nothing; nothing is written anywhere.
 
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
     on becomes a refusal in the spec. Planning an idle pipeline costs eight statements (some more a further hundred
-    tables).
+    tables, two more with a signal table). `signals` came by other channels than that table; with one, or while a
+    snapshot runs, there is something to do.
 
     :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
     :raises TickFailedError: there is nothing else to do, but tables are refused: it lists them.
@@ -97,19 +141,24 @@ def plan_tick(
         raise nothing_chosen(config.asn_schema)
     schemas = read_schemas(source, chosen, config.selection)
     refused: list[Refusal] = []
+    backlog = offsets.backlog()
+    beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling)
 
     def begin(capture: CaptureInstance) -> Step:
         schema = schemas[capture.table]
         admit(capture, schema, config)
-        return _begun(schema, capture, offsets.get(capture.table), captured.fence.lsn)
+        return beginning.step(schema, capture, offsets.get(capture.table))
 
     steps = _counted(source, _each(chosen, begin, refused), refused)
-    if not any(step.due or step.rows for step in steps):
+    table = _signal_table(source, config, captured, refused)
+    asked = [*signals, *(backlog.unheard(read_signals(source, table)) if table else [])]
+    if not (any(step.due or step.rows for step in steps) or asked or backlog.running):
         _report_nothing(refused)
         return None
     steps = _each(steps, lambda step: _limited(source, step, config.max_rows_per_batch), refused)
     steps = _counted(source, _aligned(steps), refused)
-    return _spec(source, config, run_id, planned_at_ms, captured.fence, steps, refused)
+    spec = _spec(source, config, run_id, planned_at_ms, captured.fence, steps, refused)
+    return replace(spec, signals=tuple(asked), signal_table=table)
 
 
 def nothing_chosen(asn_schema: str) -> ConfigurationError:
@@ -135,12 +184,19 @@ def check_moving(fence: Fence, config: PipelineConfig) -> None:
         )
 
 
-def _begun(schema: TableSchema, capture: CaptureInstance, offset: Offset | None, fence: Lsn) -> Step:
-    if offset is None or offset.restart:
-        return Step(schema, capture, None, fence, due=True, restart=offset is not None, rows=0)
-    if fence < offset.lsn:
-        return Step(schema, capture, offset.lsn, fence, due=True, rows=0)
-    return Step(schema, capture, offset.lsn, fence, due=_may_have_lost(capture, offset))
+def _signal_table(
+    source: Source, config: PipelineConfig, captured: Captured, refused: list[Refusal]
+) -> SignalTable | None:
+    """Return the table of signals; one that is none is refused, and everything else goes on."""
+    if not config.signal_table:
+        return None
+    table = parse_table(config.signal_table)
+    try:
+        return read_signal_table(source, table, captured)
+    except Db2CdcError as error:
+        log.warning("refused: signal table %s: %s", table, error)
+        refused.append(Refusal(table, str(error)))
+        return None
 
 
 def _may_have_lost(capture: CaptureInstance, offset: Offset) -> bool:
@@ -215,14 +271,15 @@ def _spec(
         target=config.target,
         source=SourceSpec(source.jdbc_url, source.database, config.server_name, config.asn_schema),
         fence=fence,
-        tables=tuple(_task(step, config.snapshot_mode == "initial") for step in steps),
+        tables=tuple(_task(step, config.snapshot_overrides.get(str(step.table), "")) for step in steps),
         settings=config.settings,
         refused=tuple(refused),
     )
 
 
-def _task(step: Step, snapshot: bool) -> TableTask:
-    return TableTask(step.schema, step.capture, step.believed, step.upto, step.rows or 0, snapshot, step.restart)
+def _task(step: Step, select: str) -> TableTask:
+    rows = step.rows or 0
+    return TableTask(step.schema, step.capture, step.believed, step.upto, rows, step.snapshot, step.restart, select)
 
 
 def _report_nothing(refused: Sequence[Refusal]) -> None:

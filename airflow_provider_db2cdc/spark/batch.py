@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.signal import SnapshotKind
+from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, Slice, ends
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import GapError
-from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired, read_envelopes
-from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, net_effects
-from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired, read_envelopes, swept_envelopes
+from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads, net_effects
+from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Commit, Entry
 from airflow_provider_db2cdc.spark.progress import say
-from airflow_provider_db2cdc.spark.snapshot import chunk_rows, surviving
+from airflow_provider_db2cdc.spark.snapshot import chunk_rows, count_chunks, surviving
 from airflow_provider_db2cdc.spark.state import effect_rows, key_bounds, staged_rows
 from airflow_provider_db2cdc.spark.target import Place, Target
 from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
 
-INITIAL = "true"
+SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "true", "incremental": "incremental"}
+"""What source.snapshot says of a snapshot's rows, as Debezium has it."""
 
 
 def apply_entry(
@@ -43,11 +49,19 @@ def apply_entry(
     target.prepare()
     if not entry.span.empty:
         target.append_changes(_changes(spark, spec, source, task, entry), entry.batch, "changes")
-    staged = _publish_reads(target, spec, task, entry)
+    of = entry.slice
+    if of is not None and of.sweep_before is not None:
+        target.append_changes(_swept(target, spec, entry, of, of.sweep_before), entry.batch, "sweep")
     counts = count_batch(target.batch(entry.batch))
-    say(f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, {counts.reads} reads")
-    grown = _into_state(target, task, entry, counts, staged, last)
-    return _committed(target, entry, counts, target.count() if grown is None or last is None else last.rows + grown)
+    reads = None if of is None or of.sweep else _publish_reads(target, spec, entry, of, counts)
+    published = reads.counts if reads is not None else {}
+    say(
+        f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, "
+        f"{sum(published.values())} reads"
+    )
+    grown = _into_state(target, entry, counts, reads.rows if reads is not None else None, last)
+    rows = target.count() if grown is None or last is None else last.rows + grown
+    return _committed(target, entry, counts, published, rows)
 
 
 def check_readable(spark: SparkSession, spec: JobSpec, place: Place, task: TableTask, entry: Entry) -> None:
@@ -72,18 +86,32 @@ def gap_error(table: TableId, gap: str) -> GapError:
     )
 
 
-def stage_table(spark: SparkSession, spec: JobSpec, place: Place, source: JdbcSource, task: TableTask) -> int:
-    """Read a whole table in chunks into its staging table and return the version that holds just these rows."""
-    target = Target(spark, place, task.schema)
-    with driver_connection(spark, source) as connection:
-        rows = chunk_rows(spark, source, connection, task.schema, spec.settings.snapshot_chunk_rows)
-    return target.stage(rows)
+def stage_chunks(
+    spark: SparkSession,
+    spec: JobSpec,
+    place: Place,
+    source: JdbcSource,
+    schema: TableSchema,
+    part: Part,
+    reading: Reading,
+) -> tuple[int, tuple[ChunkCounts, ...]]:
+    """Read some chunks of a table into its staging table; return the version that holds just these rows, and counts.
+
+    The source counts after the read and before the high mark, so that every change between the two is in the window.
+    """
+    target = Target(spark, place, schema)
+    how = Fetch(spec.settings.snapshot_fetch_rows, spec.settings.snapshot_isolation)
+    version = target.stage(chunk_rows(spark, source, schema, part, reading, how))
+    read = {int(row[0]): int(row[1]) for row in target.staged(version).groupBy("chunk").count().collect()}
+    counted = count_chunks(spark, source, schema, part, reading)
+    counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), rows) for chunk, rows in sorted(counted.items()))
+    return version, tuple(counts)
 
 
 def _known_empty(task: TableTask, entry: Entry) -> bool:
     """Whether the plan has counted no change in all of the entry's range."""
     counted = task.rows == 0 and not task.restart and entry.after == task.believed and entry.upto <= task.upto
-    return counted and entry.staging_version is None
+    return counted and entry.slice is None
 
 
 def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
@@ -91,7 +119,8 @@ def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: Table
     before_images = has_before_images(task.schema, task.capture)
     events: DataFrame | None = None
     for span in _spans(spark, spec, source, task, entry.span):
-        rows = source.frame(spark, change_rows(task.schema, task.capture, span)).coalesce(1)
+        how = Fetch(spec.settings.query_fetch_rows)
+        rows = source.frame(spark, change_rows(task.schema, task.capture, span), how).coalesce(1)
         part = paired(rows, task.schema, spec.settings.key_change_detection, before_images)
         events = part if events is None else events.unionAll(part)
     assert events is not None
@@ -117,44 +146,62 @@ def _spans(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTa
     return split(span, cuts)
 
 
-def _publish_reads(target: Target, spec: JobSpec, task: TableTask, entry: Entry) -> DataFrame | None:
+@dataclass(frozen=True)
+class Reads:
+    """The rows of a slice that go out as `r`, and how many they are by chunk."""
+
+    rows: DataFrame
+    counts: Mapping[int, int]
+
+
+def _publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch: BatchCounts) -> Reads:
     """Append the staged rows that the window leaves alone as `r` events, and return them."""
-    if entry.staging_version is None:
-        return None
-    window = target.batch(entry.batch)
-    counts = count_batch(window)
-    staged = target.staged(entry.staging_version)
+    window = target.window(LsnRange(of.low, entry.upto))
+    counts = batch if of.low == entry.after else count_batch(window)
+    staged = target.staged(of.staging_version)
     if counts.events:
-        staged = surviving(staged, task.schema, window, net_effects(window, task.schema, counts))
-    reads = read_envelopes(staged, task.schema, spec, entry.batch, entry.upto, INITIAL, entry.planned_at_ms)
-    target.append_changes(reads, entry.batch, "reads")
-    return staged
+        staged = surviving(staged, target.schema, window, net_effects(window, target.schema, counts))
+    how = SNAPSHOT_FIELD[of.kind]
+    rows = read_envelopes(staged, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
+    target.append_changes(rows, entry.batch, "reads")
+    if counts.events:
+        return Reads(staged, count_reads(target.batch(entry.batch)))
+    return Reads(staged, {at: chunk.read for at, chunk in enumerate(of.counts, of.first)})
+
+
+def _swept(target: Target, spec: JobSpec, entry: Entry, of: Slice, first_batch: int) -> DataFrame:
+    """Return delete events for the rows that the snapshot did not find."""
+    rows = target.swept(of.low, first_batch)
+    how = SNAPSHOT_FIELD[of.kind]
+    return swept_envelopes(rows, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
 
 
 def _into_state(
-    target: Target, task: TableTask, entry: Entry, counts: BatchCounts, staged: DataFrame | None, last: Commit | None
+    target: Target, entry: Entry, counts: BatchCounts, staged: DataFrame | None, last: Commit | None
 ) -> int | None:
     """Bring the batch's effects into the state; return by how many rows it grew, None when that is not known."""
-    if not counts.events and not counts.reads:
-        return 0
+    schema = target.schema
     rows = None
     if counts.events:
-        rows = effect_rows(net_effects(target.batch(entry.batch), task.schema, counts), task.schema)
+        rows = effect_rows(net_effects(target.batch(entry.batch), schema, counts), schema)
     if staged is not None:
-        unchanged = staged_rows(staged, task.schema, entry.upto)
+        unchanged = staged_rows(staged, schema, entry.upto)
         rows = unchanged if rows is None else rows.unionByName(unchanged)
-    assert rows is not None
-    if entry.staging_version is not None and last is not None:
-        target.replace(rows.where("__present").drop("__present"), entry.batch)
-        return None
-    if target.is_empty() if last is None else last.rows == 0:
+    if rows is None:
+        return 0
+    if target.lacks("") if last is None else last.rows == 0:
         target.fill(rows.where("__present").drop("__present"), entry.batch)
         return None
     effects = rows.localCheckpoint()
-    return target.merge(effects, entry.batch, key_bounds(effects, task.schema))
+    bounds = key_bounds(effects, schema)
+    is_new = entry.slice is not None and entry.slice.kind == "initial"
+    if is_new and bounds and target.lacks(bounds):
+        target.fill(effects.where("__present").drop("__present"), entry.batch)
+        return None
+    return target.merge(effects, entry.batch, bounds)
 
 
-def _committed(target: Target, entry: Entry, counts: BatchCounts, rows: int) -> Commit:
+def _committed(target: Target, entry: Entry, counts: BatchCounts, published: Mapping[int, int], rows: int) -> Commit:
     change_version, state_version = target.versions()
     return Commit(
         batch=entry.batch,
@@ -164,11 +211,13 @@ def _committed(target: Target, entry: Entry, counts: BatchCounts, rows: int) -> 
         creates=counts.creates,
         updates=counts.updates,
         deletes=counts.deletes,
-        reads=counts.reads,
+        reads=sum(published.values()),
         commit_ts_ms=None if counts.last_commit_us is None else counts.last_commit_us // 1000,
         change_version=change_version,
         state_version=state_version,
         rows=rows,
+        slice=entry.slice,
+        published=published,
     )
 
 

@@ -16,6 +16,8 @@ from airflow_provider_db2cdc.version import __version__
 
 CONNECTOR = "db2"
 EVENT, TOMBSTONE, READ = 0, 1, 2
+"""`__ordinal`: an event, the tombstone behind it; a snapshot's row has READ and the number of its chunk."""
+
 SOURCE_TYPE = (
     "struct<version string, connector string, name string, ts_ms bigint, ts_us bigint, ts_ns bigint, "
     "snapshot string, db string, schema string, table string, change_lsn string, commit_lsn string>"
@@ -80,20 +82,13 @@ def envelopes(
     timed = events.join(times, "commit", "left")
     source = _source(schema, spec, F.col("commit"), F.col("intent"), F.col("ts_us"), "false")
     rows = timed.select("*", source.alias("source"))
-    if not spec.settings.tombstones:
-        return _log_rows(rows.withColumn("ordinal", F.lit(EVENT)), schema, batch, at_ms)
-    both = F.when(F.col("op") == "d", F.array(F.lit(EVENT), F.lit(TOMBSTONE))).otherwise(F.array(F.lit(EVENT)))
-    spread = rows.select("*", F.explode(both).alias("ordinal"))
-    blank = {
-        name: F.when(F.col("ordinal") == EVENT, F.col(name)) for name in ("op", "before", "newkey", "oldkey", "source")
-    }
-    return _log_rows(spread.withColumns(blank), schema, batch, at_ms)
+    return _with_tombstones(rows, schema, spec, batch, at_ms)
 
 
 def read_envelopes(
     rows: DataFrame, schema: TableSchema, spec: JobSpec, batch: int, mark: Lsn, snapshot: str, at_ms: int
 ) -> DataFrame:
-    """Return a snapshot's rows (one struct column `row`) as `r` events that stand behind every event up to `mark`."""
+    """Return a snapshot's rows (`row`, `chunk`) as `r` events that stand behind every event up to `mark`."""
     commit = F.lit(str(mark))
     last = F.lit(str(Lsn(b"\xff" * len(mark.raw))))
     at = F.lit(at_ms * 1000)
@@ -107,9 +102,28 @@ def read_envelopes(
         F.col("row").alias("after"),
         *(F.lit(None).cast(_key_type(schema)).alias(name) for name in ("newkey", "oldkey")),
         source.alias("source"),
-        F.lit(READ).alias("ordinal"),
+        (F.lit(READ) + F.col("chunk")).alias("ordinal"),
     )
     return _log_rows(events, schema, batch, at_ms)
+
+
+def swept_envelopes(
+    rows: DataFrame, schema: TableSchema, spec: JobSpec, batch: int, mark: Lsn, snapshot: str, at_ms: int
+) -> DataFrame:
+    """Return rows of the state that a snapshot did not find (`row`) as `d` events at `mark`, with their tombstones."""
+    commit, last = F.lit(str(mark)), F.lit(str(Lsn(b"\xff" * len(mark.raw))))
+    source = _source(schema, spec, commit, F.lit(None).cast("string"), F.lit(at_ms * 1000), snapshot)
+    events = rows.select(
+        commit.alias("commit"),
+        last.alias("intent"),
+        F.lit("d").alias("op"),
+        key_struct(schema, "row").alias("key"),
+        F.col("row").alias("before"),
+        F.lit(None).cast(rows.schema["row"].dataType).alias("after"),
+        *(F.lit(None).cast(_key_type(schema)).alias(name) for name in ("newkey", "oldkey")),
+        source.alias("source"),
+    )
+    return _with_tombstones(events, schema, spec, batch, at_ms)
 
 
 def row_type(schema: TableSchema, names: Sequence[str] = ()) -> str:
@@ -130,6 +144,17 @@ def log_ddl(schema: TableSchema) -> str:
         f"after {row}, source {SOURCE_TYPE}, op string, ts_ms bigint, ts_us bigint, ts_ns bigint, "
         f"transaction {TRANSACTION_TYPE}, headers struct<newkey: {key}, oldkey: {key}>"
     )
+
+
+def _with_tombstones(rows: DataFrame, schema: TableSchema, spec: JobSpec, batch: int, at_ms: int) -> DataFrame:
+    if not spec.settings.tombstones:
+        return _log_rows(rows.withColumn("ordinal", F.lit(EVENT)), schema, batch, at_ms)
+    both = F.when(F.col("op") == "d", F.array(F.lit(EVENT), F.lit(TOMBSTONE))).otherwise(F.array(F.lit(EVENT)))
+    spread = rows.select("*", F.explode(both).alias("ordinal"))
+    blank = {
+        name: F.when(F.col("ordinal") == EVENT, F.col(name)) for name in ("op", "before", "newkey", "oldkey", "source")
+    }
+    return _log_rows(spread.withColumns(blank), schema, batch, at_ms)
 
 
 def _key_type(schema: TableSchema) -> str:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
+from airflow_provider_db2cdc.spark.changes import READ
 
 BROADCAST_KEYS = 200_000
 FLOATS = ("float", "double")
@@ -16,31 +17,27 @@ FLOATS = ("float", "double")
 
 @dataclass(frozen=True)
 class BatchCounts:
-    """What a batch of the change log holds: events by op, and how many keys have more than one event."""
+    """What a part of the change log holds: events by op, and how many keys have more than one event."""
 
     creates: int = 0
     updates: int = 0
     deletes: int = 0
-    reads: int = 0
     hot_keys: int = 0
     last_commit_us: int | None = None
 
     @property
     def events(self) -> int:
-        """Events that came from the log, so without a snapshot's reads."""
+        """All of them."""
         return self.creates + self.updates + self.deletes
 
 
 def count_batch(batch: DataFrame) -> BatchCounts:
-    """Count a batch of the change log in one pass (an action)."""
+    """Count the events that came from the source's log (so no reads) in one pass (an action)."""
     is_op = {name: F.sum((F.col("op") == op).cast("int")) for name, op in OPS.items()}
     by_key = (
-        _events(batch, reads=True)
+        _events(batch)
         .groupBy("key")
-        .agg(
-            *(total.alias(name) for name, total in is_op.items()),
-            F.max(F.when(F.col("op") != "r", F.col("ts_us"))).alias("last"),
-        )
+        .agg(*(total.alias(name) for name, total in is_op.items()), F.max("ts_us").alias("last"))
     )
     changes = F.col("creates") + F.col("updates") + F.col("deletes")
     row = by_key.agg(
@@ -51,7 +48,13 @@ def count_batch(batch: DataFrame) -> BatchCounts:
     return BatchCounts(**row.asDict()) if row is not None else BatchCounts()
 
 
-OPS = {"creates": "c", "updates": "u", "deletes": "d", "reads": "r"}
+def count_reads(batch: DataFrame) -> dict[int, int]:
+    """Return the `r` rows of each chunk (an action)."""
+    rows = batch.where("op = 'r'").groupBy((F.col("__ordinal") - READ).alias("chunk")).count().collect()
+    return {int(row["chunk"]): int(row["count"]) for row in rows}
+
+
+OPS = {"creates": "c", "updates": "u", "deletes": "d"}
 
 
 def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> DataFrame:
@@ -59,7 +62,7 @@ def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> D
 
     A key with one event in the batch needs no counting: its event is its effect. Only the others are shuffled.
     """
-    events = _events(batch, reads=False).select("commit", "intent", "op", "key", "before", "after")
+    events = _events(batch).select("commit", "intent", "op", "key", "before", "after")
     if counts.hot_keys == 0:
         return _alone(events, schema)
     hot = events.groupBy("key").count().where("count > 1").select("key")
@@ -69,9 +72,8 @@ def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> D
     return cold.unionByName(_counted(events.join(hot, "key", "left_semi"), schema))
 
 
-def _events(batch: DataFrame, reads: bool) -> DataFrame:
-    ops = [*OPS.values()] if reads else ["c", "u", "d"]
-    return batch.where(F.col("op").isin(ops)).select(
+def _events(batch: DataFrame) -> DataFrame:
+    return batch.where(F.col("op").isin([*OPS.values()])).select(
         F.col("__commit_lsn").alias("commit"),
         F.col("__intent_lsn").alias("intent"),
         *("op", "key", "before", "after"),

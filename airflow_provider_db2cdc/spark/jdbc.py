@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, SourceSpec
-from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.table import TableSchema
-from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, SourceError
-from airflow_provider_db2cdc.sql import asn
-from airflow_provider_db2cdc.sql.chunk import Bound, bound_after, key_literal
+from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, Isolation, SourceSpec
+from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
+from airflow_provider_db2cdc.sql.chunk import Bound, Cut, bound_after, key_literal
 
-POLL_S = 0.5
+JDBC_ISOLATION: Mapping[Isolation, str] = {"read_committed": "2", "repeatable_read": "4", "exclusive": "8"}
+"""java.sql.Connection's levels; Db2 calls them CS, RS and RR."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """How rows are fetched: how many at once, under which isolation."""
+
+    rows: int = 10_000
+    isolation: Isolation = "read_committed"
+
+
+FETCH = Fetch()
 
 
 class JdbcSource:
@@ -31,25 +40,18 @@ class JdbcSource:
                 "Start it through Db2CdcApplyOperator or `db2cdc tick`, which pass them on.",
             )
 
-    def frame(self, spark: SparkSession, select: str) -> DataFrame:
+    def frame(self, spark: SparkSession, select: str, how: Fetch = FETCH) -> DataFrame:
         """Return the select's rows as one partition, read when an action runs."""
-        return spark.read.format("jdbc").options(**self._options(), query=select).load()
+        return spark.read.format("jdbc").options(**self._options(how), query=select).load()
 
-    def frames(self, spark: SparkSession, selects: Sequence[str]) -> DataFrame:
-        """Return the rows of selects of equal columns, each a partition of its own on its own connection."""
-        first, *others = (self.frame(spark, select) for select in selects)
-        for other in others:
-            first = first.unionAll(other)
-        return first
-
-    def _options(self) -> dict[str, str]:
+    def _options(self, how: Fetch) -> dict[str, str]:
         return {
             "url": self.spec.jdbc_url,
             "driver": self.spec.driver,
             "user": os.environ[USER_ENV],
             "password": os.environ[PASSWORD_ENV],
-            "fetchsize": "10000",
-            "defaultIsolationLevel": "2",
+            "fetchsize": str(how.rows),
+            "defaultIsolationLevel": JDBC_ISOLATION[how.isolation],
         }
 
 
@@ -74,41 +76,27 @@ class DriverConnection:
         finally:
             statement.close()
 
-    def chunk_bounds(self, schema: TableSchema, rows: int) -> list[Bound]:
+    def execute(self, statement: str) -> None:
+        """Execute and commit one statement that changes rows."""
+        prepared = self._connection.createStatement()
+        try:
+            prepared.executeUpdate(statement)
+        finally:
+            prepared.close()
+
+    def chunk_bounds(self, cut: Cut, rows: int) -> list[Bound]:
         """Return the keys that end the table's chunks of `rows` rows, but for the last chunk's."""
-        columns = [schema.column(name) for name in schema.key]
         bounds: list[Bound] = []
-        while found := self.text_rows(bound_after(schema, bounds[-1] if bounds else None, rows)):
-            bound = [key_literal(c, text or "") for c, text in zip(columns, found[0], strict=True)]
+        while found := self.text_rows(bound_after(cut, bounds[-1] if bounds else None, rows)):
+            bound = tuple(key_literal(column, text) for column, text in zip(cut.columns, found[0], strict=True))
             if bounds and bound == bounds[-1]:
                 raise SourceError(
-                    f"{schema.table}: the chunk after a key ends at that same key",
-                    "Its key's values do not come back from a literal as they are: please report the key's types.",
+                    f"{cut.table}: the chunk after a key ends at that same key",
+                    "The columns that chunks are cut by are not unique, or their values do not come back from a "
+                    "literal as they are.",
                 )
             bounds.append(bound)
         return bounds
-
-    def await_capture(self, asn_schema: str, timeout_s: float) -> Lsn:
-        """Return a high mark: a synchpoint at which capture had passed the moment of this call.
-
-        Reads the source's clock, waits until the global row's SYNCHTIME has passed it, takes its SYNCHPOINT.
-        Writes nothing to the source.
-
-        :raises CaptureStoppedError: capture did not get there within `timeout_s`.
-        """
-        clock = self.text_rows(asn.source_clock().text)[0][0] or ""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            synchpoint, synchtime = self.text_rows(asn.global_row(asn_schema).text)[0]
-            if synchpoint and synchtime and synchtime > clock:
-                return Lsn.parse(synchpoint)
-            if time.monotonic() > deadline:
-                raise CaptureStoppedError(
-                    f"capture stands at {synchtime} and did not pass the snapshot's read at {clock} "
-                    f"within {timeout_s:.0f} s",
-                    "Is the capture agent running? A longer wait is high.mark.timeout.s.",
-                )
-            time.sleep(POLL_S)
 
 
 @contextmanager

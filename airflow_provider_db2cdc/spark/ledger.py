@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 from uuid import uuid4
 
 from pyspark.errors import PySparkException
@@ -19,19 +20,26 @@ from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
 from airflow_provider_db2cdc.spark.target import Owner, create_table, read_owner, sql_name, table_exists
 
 BATCHES = (
     "batch bigint, run_id string, schema string, table string, after_lsn string, upto_lsn string, "
-    "planned_at_ms bigint, capture string, staging_version bigint"
+    "planned_at_ms bigint, capture string, slice string"
 )
 COMMITS = (
     "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
     "deletes bigint, reads bigint, commit_ts_ms bigint, change_version bigint, state_version bigint, rows bigint, "
-    "applied_at_ms bigint"
+    "applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, chunks array<struct<"
+    "chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
+    "rows_published: bigint, rows_dropped: bigint>>"
 )
+"""`chunks` holds a certificate for each chunk of a snapshot that the batch published: its bounds as SQL literals (low
+exclusive, high inclusive), what was read, what the source counted right after, what went out as `r`, and what gave way
+to the log between `low_lsn` and `upto_lsn`."""
+
 MANIFEST = (
     "batch bigint, frontier string, commit_ts_ms bigint, tables map<string, bigint>, rows map<string, bigint>, "
     "written_at_ms bigint"
@@ -41,7 +49,7 @@ TIDY_EVERY = 100
 
 @dataclass(frozen=True)
 class Entry:
-    """One table's part of a planned batch: the range it pulls, and the staged rows it publishes, if any."""
+    """One table's part of a planned batch: the range it pulls, and the staged rows it publishes (or sweeps), if any."""
 
     batch: int
     run_id: str
@@ -50,7 +58,7 @@ class Entry:
     upto: Lsn
     planned_at_ms: int
     capture: CaptureIdentity
-    staging_version: int | None = None
+    slice: Slice | None = None
 
     @property
     def span(self) -> LsnRange:
@@ -60,7 +68,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Commit:
-    """One table's part of a batch as it was applied."""
+    """One table's part of a batch as it was applied; `published` are a slice's `r` rows by chunk."""
 
     batch: int
     table: TableId
@@ -74,23 +82,27 @@ class Commit:
     change_version: int
     state_version: int
     rows: int
+    slice: Slice | None = None
+    published: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class History:
     """What the ledger says: each table's last commit and number of batches, what is pending, the greatest batch.
 
-    An entry without a commit is pending, but for one that a restart of its table has overtaken.
+    An entry without a commit is pending, but for one that a restart of its table has overtaken. `slices` are each
+    table's last applied part of a snapshot, with its commit.
     """
 
     last: Mapping[TableId, Commit]
     applied: Mapping[TableId, int]
     pending: Sequence[Entry]
     batch: int
+    slices: Mapping[TableId, tuple[Slice, Commit]] = field(default_factory=dict)
 
 
 class Ledger:
-    """The three tables of one pipeline."""
+    """The tables of one pipeline."""
 
     def __init__(self, spark: SparkSession, layout: Layout, pipeline: str) -> None:
         self.spark = spark
@@ -126,6 +138,7 @@ class Ledger:
         tables = entries.groupBy("schema", "table").agg(
             F.max_by("applied", F.when(F.col("applied").isNotNull(), F.col("batch"))).alias("last"),
             F.count("applied").alias("applied"),
+            F.max_by(F.struct("entry.slice", "applied"), _batch_of_slice()).alias("sliced"),
             F.collect_list(F.when(F.col("applied").isNull(), F.col("entry"))).alias("pending"),
             F.max("batch").alias("batch"),
         )
@@ -139,6 +152,12 @@ class Ledger:
             applied={TableId(row["schema"], row["table"]): int(row["applied"]) for row in found},
             pending=sorted(pending, key=lambda entry: entry.batch),
             batch=max((int(row["batch"]) for row in found), default=0),
+            slices={
+                commit.table: (_slice(row["sliced"]["slice"]), commit)
+                for row in found
+                if row["sliced"] is not None
+                for commit in [_commit(row["sliced"]["applied"].asDict())]
+            },
         )
 
     def plan(self, entries: Sequence[Entry]) -> None:
@@ -188,20 +207,27 @@ class Ledger:
     def _append(
         self, name: DeltaName, rows: Sequence[tuple[object, ...]], ddl: str, options: Mapping[str, str]
     ) -> None:
-        writer = _frame(self.spark, rows, ddl).write.format("delta").mode("append").options(**options)
+        writer = literal_frame(self.spark, rows, ddl).write.format("delta").mode("append").options(**options)
         if name.is_path:
             writer.save(name.name)
         else:
             writer.saveAsTable(name.name)
 
 
-def _frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:
+def _batch_of_slice() -> Column:
+    """Return an applied entry's batch where it is a part of a snapshot, else null."""
+    return F.when(F.col("applied").isNotNull() & F.col("entry.slice").isNotNull(), F.col("batch"))
+
+
+def literal_frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:
     """Return few rows as a frame of literals: unlike createDataFrame it starts no Python worker."""
     structs = [F.struct(*(_literal(value) for value in row)).cast(f"struct<{ddl}>") for row in rows]
     return spark.range(1, numPartitions=1).select(F.explode(F.array(*structs)).alias("r")).select("r.*")
 
 
 def _literal(value: object) -> Column:
+    if isinstance(value, list):
+        return F.array(*(F.struct(*(_literal(part) for part in item)) for item in value))
     if isinstance(value, Mapping):
         return F.create_map(*(F.lit(part) for item in value.items() for part in item))
     return F.lit(value)
@@ -215,16 +241,33 @@ def _identity(text: str) -> CaptureIdentity:
     return from_data(CaptureIdentity, json.loads(text))
 
 
+def _slice(text: str) -> Slice:
+    return from_data(Slice, json.loads(text))
+
+
 def _entry_row(entry: Entry) -> tuple[object, ...]:
     span = (str(entry.after), str(entry.upto))
     named = (entry.batch, entry.run_id, entry.table.schema, entry.table.name)
-    return (*named, *span, entry.planned_at_ms, _identity_text(entry.capture), entry.staging_version)
+    part = None if entry.slice is None else json.dumps(to_data(entry.slice), sort_keys=True)
+    return (*named, *span, entry.planned_at_ms, _identity_text(entry.capture), part)
 
 
 def _commit_row(commit: Commit, at_ms: int) -> tuple[object, ...]:
     named = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
     counts = (commit.creates, commit.updates, commit.deletes, commit.reads, commit.commit_ts_ms)
-    return (*named, *counts, commit.change_version, commit.state_version, commit.rows, at_ms)
+    return (*named, *counts, commit.change_version, commit.state_version, commit.rows, at_ms, *_slice_row(commit))
+
+
+def _slice_row(commit: Commit) -> tuple[object, ...]:
+    of = commit.slice
+    if of is None:
+        return (None, None, None, None, None)
+    chunks = [
+        (at, ", ".join(c.low), ", ".join(c.high), c.read, c.counted, out, c.read - out)
+        for at, c in enumerate(of.counts, of.first)
+        for out in [commit.published.get(at, 0)]
+    ]
+    return (of.snapshot, of.kind, of.condition, str(of.low), chunks)
 
 
 def _entry(row: dict[str, object]) -> Entry:
@@ -236,16 +279,17 @@ def _entry(row: dict[str, object]) -> Entry:
         upto=Lsn.parse(str(row["upto_lsn"])),
         planned_at_ms=int(str(row["planned_at_ms"])),
         capture=_identity(str(row["capture"])),
-        staging_version=None if row["staging_version"] is None else int(str(row["staging_version"])),
+        slice=None if row["slice"] is None else _slice(str(row["slice"])),
     )
 
 
 def _commit(row: dict[str, object]) -> Commit:
-    numbers = ("creates", "updates", "deletes", "reads", "change_version", "state_version", "rows", "batch")
+    names = ("creates", "updates", "deletes", "reads", "change_version", "state_version", "rows", "batch")
+    counted: dict[str, Any] = {name: int(str(row[name])) for name in names}
     return Commit(
         table=TableId(str(row["schema"]), str(row["table"])),
         upto=Lsn.parse(str(row["upto_lsn"])),
         capture=_identity(str(row["capture"])),
         commit_ts_ms=None if row["commit_ts_ms"] is None else int(str(row["commit_ts_ms"])),
-        **{name: int(str(row[name])) for name in numbers},
+        **counted,
     )

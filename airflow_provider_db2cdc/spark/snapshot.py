@@ -2,34 +2,115 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_db2cdc.cdc.snapshot import Part, Reading
 from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource
-from airflow_provider_db2cdc.spark.progress import say
-from airflow_provider_db2cdc.sql.chunk import chunk_predicates, table_rows
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource
+from airflow_provider_db2cdc.sql.chunk import (
+    Cut,
+    chunk_predicate,
+    condition_check,
+    count_rows,
+    surrogate_check,
+    table_rows,
+)
+
+
+def cut_of(schema: TableSchema, part: Part) -> Cut:
+    """Return how a part's table is cut into chunks: by its surrogate key where one was named, else by its key."""
+    names = (part.surrogate,) if part.surrogate else schema.key
+    return Cut(schema.table, tuple(schema.column(name) for name in names), part.condition, part.select)
 
 
 def chunk_rows(
-    spark: SparkSession, source: JdbcSource, connection: DriverConnection, schema: TableSchema, rows: int
+    spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading, how: Fetch
 ) -> DataFrame:
-    """Return the table's rows as one struct column `row`, a partition a chunk of about `rows` rows, read committed."""
-    bounds = connection.chunk_bounds(schema, rows)
-    say(f"table={schema.table} snapshot: reads {len(bounds) + 1} chunks")
-    selects = [table_rows(schema, predicate) for predicate in chunk_predicates(schema, bounds)]
-    return source.frames(spark, selects).select(row_struct(schema, "C").cast(row_type(schema)).alias("row"))
+    """Return the rows of some chunks as `row` and `chunk`, a partition a chunk, read committed."""
+    chunks = range(reading.first, reading.last + 1)
+    cut = cut_of(schema, part)
+    selects = [table_rows(schema, cut, chunk_predicate(cut, part.bounds, chunk)) for chunk in chunks]
+    rows = row_struct(schema, "C").cast(row_type(schema)).alias("row")
+    frames = [
+        source.frame(spark, select, how).select(rows, F.lit(chunk).alias("chunk"))
+        for chunk, select in zip(chunks, selects, strict=True)
+    ]
+    return union(frames)
+
+
+def count_chunks(
+    spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading
+) -> dict[int, int]:
+    """Return what the source counts of each chunk (an action); a statement a chunk, beside each other."""
+    chunks = range(reading.first, reading.last + 1)
+    cut = cut_of(schema, part)
+    frames = [
+        source.frame(spark, count_rows(cut, chunk_predicate(cut, part.bounds, chunk))).select(
+            F.lit(chunk).alias("chunk"), F.col("ROWS_COUNTED").alias("counted")
+        )
+        for chunk in chunks
+    ]
+    return {int(row["chunk"]): int(row["counted"]) for row in union(frames).collect()}
 
 
 def surviving(staged: DataFrame, schema: TableSchema, window: DataFrame, effects: DataFrame) -> DataFrame:
-    """Return the staged rows whose key has no net effect in the window, one a key.
+    """Return the staged rows (`row`, `chunk`) whose key has no net effect in the window, one a key.
 
     A key whose events cancel out keeps its staged row: the log says "unchanged", so that row alone knows its state. A
     scan may meet such a row twice, where it was deleted and inserted again as it was; both copies are equal.
     """
     keyed = staged.withColumn("key", key_struct(schema, "row"))
-    touched = window.where(F.col("op").isNotNull()).select("key").distinct()
+    touched = window.where(F.col("op").isin("c", "u", "d")).select("key").distinct()
     calm = keyed.join(touched, "key", "left_anti")
     cancelled = keyed.join(touched, "key", "left_semi").join(effects.select("key"), "key", "left_anti")
-    return calm.unionByName(cancelled.dropDuplicates(["key"])).select(F.col("row"))
+    return calm.unionByName(cancelled.dropDuplicates(["key"])).select("row", "chunk")
+
+
+def check_part(connection: DriverConnection, schema: TableSchema, part: Part) -> None:
+    """Ask the source whether a condition and a surrogate key can be meant.
+
+    :raises SignalError: the source refuses the condition, or the surrogate key is not a captured column with unique
+        values and no nulls.
+    """
+    if part.condition:
+        _check_condition(connection, part)
+    if part.surrogate:
+        _check_surrogate(connection, schema, part)
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of all frames, whose columns are the same."""
+    first, *others = frames
+    for other in others:
+        first = first.unionAll(other)
+    return first
+
+
+def _check_condition(connection: DriverConnection, part: Part) -> None:
+    try:
+        connection.text_rows(condition_check(part.table, part.condition))
+    except Exception as error:
+        raise SignalError(
+            f"the source refuses the condition for {part.table} ({type(error).__name__})",
+            "Correct it: its columns and its syntax are the source's.",
+        ) from error
+
+
+def _check_surrogate(connection: DriverConnection, schema: TableSchema, part: Part) -> None:
+    if part.surrogate not in schema.names:
+        raise SignalError(
+            f"surrogate key {part.surrogate!r} is no captured column of {part.table}",
+            f"Its columns are {', '.join(schema.names)}.",
+        )
+    [[rows, values, distinct]] = connection.text_rows(surrogate_check(part.table, part.surrogate, part.condition))
+    if not rows == values == distinct:
+        raise SignalError(
+            f"surrogate key {part.surrogate!r} of {part.table} has nulls or duplicates "
+            f"({rows} rows, {values} values, {distinct} of them distinct)",
+            "Name a column whose values are unique and never null, or none.",
+        )

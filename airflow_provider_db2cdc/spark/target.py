@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl, row_type
@@ -74,11 +75,13 @@ class Target:
 
         :raises TargetError: a table is another pipeline's, lacks a column of the source, or cannot be written.
         """
-        keys = ", ".join(_quote(name) for name in (*self.schema.key, "__commit_lsn"))
+        keys = ", ".join(_quote(name) for name in (*self.schema.key, "__commit_lsn", "__batch"))
         log = {"delta.dataSkippingStatsColumns": "__batch,__commit_lsn"}
         state = {"delta.dataSkippingStatsColumns": keys.replace(", ", ","), "delta.enableDeletionVectors": "true"}
         self._ensure(self.layout.changes(self.table), log_ddl(self.schema), log)
-        self._ensure(self.layout.state(self.table), f"{self._row_columns()}, __commit_lsn string", state)
+        self._ensure(
+            self.layout.state(self.table), f"{self._row_columns()}, __commit_lsn string, __batch bigint", state
+        )
 
     def append_changes(self, rows: DataFrame, batch: int, step: str) -> None:
         """Append change log rows of one step of a batch; nothing happens when that step is already there."""
@@ -89,10 +92,22 @@ class Target:
         """Return the change log's rows of one batch."""
         return _load(self.spark, self.layout.changes(self.table)).where(F.col("__batch") == number)
 
+    def window(self, span: LsnRange) -> DataFrame:
+        """Return the change log's rows of a range of commits, whichever batches brought them."""
+        commit = F.col("__commit_lsn")
+        log = _load(self.spark, self.layout.changes(self.table))
+        return log.where((commit > str(span.after)) & (commit <= str(span.upto)))
+
+    def swept(self, low: Lsn, first_batch: int) -> DataFrame:
+        """Return the rows (`row`) of the state that no batch since `first_batch` wrote and no commit after `low`."""
+        state = _load(self.spark, self.layout.state(self.table))
+        old = state.where((F.col("__batch") < first_batch) & (F.col("__commit_lsn") <= str(low)))
+        return old.select(F.struct(*(F.col(_quote(name)) for name in self.schema.names)).alias("row"))
+
     def stage(self, rows: DataFrame) -> int:
         """Replace the staged snapshot rows and return the staging table's version that holds just these."""
         name = self.layout.staging(self.table)
-        self._ensure(name, f"row {row_type(self.schema)}", {"delta.dataSkippingNumIndexedCols": "0"})
+        self._ensure(name, f"row {row_type(self.schema)}, chunk int", {"delta.dataSkippingNumIndexedCols": "0"})
         tag = uuid4().hex
         _save(rows.write.format("delta").mode("overwrite").option("userMetadata", tag), name)
         history = _delta(self.spark, name).history(20)
@@ -110,12 +125,10 @@ class Target:
         return reader.load(name.name) if name.is_path else reader.table(name.name)
 
     def fill(self, rows: DataFrame, batch: int) -> None:
-        """Append rows to the empty state."""
-        self._write_state(rows, "append", batch)
-
-    def replace(self, rows: DataFrame, batch: int) -> None:
-        """Put rows in the place of the whole state."""
-        self._write_state(rows, "overwrite", batch)
+        """Append rows of keys that the state does not have."""
+        options = {"txnAppId": self._app("state"), "txnVersion": str(batch)}
+        numbered = rows.withColumn("__batch", F.lit(batch).cast("bigint"))
+        _save(numbered.write.format("delta").mode("append").options(**options), self.layout.state(self.table))
 
     def merge(self, effects: DataFrame, batch: int, bounds: str) -> int | None:
         """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
@@ -124,6 +137,7 @@ class Target:
         """
         keys = [f"t.{_quote(name)} <=> s.{_quote(name)}" for name in self.schema.key]
         columns = {_quote(name): f"s.{_quote(name)}" for name in (*self.schema.names, "__commit_lsn")}
+        columns["__batch"] = f"{batch}L"
         merge = (
             _delta(self.spark, self.layout.state(self.table))
             .alias("t")
@@ -136,9 +150,10 @@ class Target:
             done = merge.execute().first()
         return None if done is None else int(done["num_inserted_rows"]) - int(done["num_deleted_rows"])
 
-    def is_empty(self) -> bool:
-        """Whether the state has no rows at all."""
-        return _load(self.spark, self.layout.state(self.table)).isEmpty()
+    def lacks(self, bounds: str) -> bool:
+        """Whether the state has no row within bounds (as `key_bounds` gives them; empty: no row at all)."""
+        state = _load(self.spark, self.layout.state(self.table)).alias("t")
+        return (state.where(bounds) if bounds else state).isEmpty()
 
     def versions(self) -> tuple[int, int]:
         """Return the newest versions of change log and state."""
@@ -153,10 +168,6 @@ class Target:
     def count(self) -> int:
         """Return the state's rows, which Delta knows without reading any."""
         return _load(self.spark, self.layout.state(self.table)).count()
-
-    def _write_state(self, rows: DataFrame, mode: str, batch: int) -> None:
-        options = {"txnAppId": self._app("state"), "txnVersion": str(batch)}
-        _save(rows.write.format("delta").mode(mode).options(**options), self.layout.state(self.table))
 
     def _row_columns(self) -> str:
         return row_type(self.schema).removeprefix("struct<").removesuffix(">").replace("`: ", "` ")

@@ -3,57 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 
-from airflow_provider_db2cdc.cdc.table import Column, TableSchema
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import MICROSECOND_DIGITS, map_type
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
 
 Bound = Sequence[str]
-"""A key as SQL literals, one a key column."""
+"""A key as SQL literals, one a column that chunks are cut by."""
+
+NULL = "NULL"
 
 CALL_LITERALS = {"DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "DECFLOAT": "DECFLOAT"}
 NUMBERS = {"SMALLINT", "INTEGER", "BIGINT", "DECIMAL", "NUMERIC"}
 FLOATS = {"REAL", "DOUBLE", "FLOAT"}
 
 
-def table_rows(schema: TableSchema, predicate: str = "") -> str:
-    """Return the select of a table's rows: C0..Cn in the schema's order, committed rows only."""
+@dataclass(frozen=True)
+class Cut:
+    """How a table is cut into chunks: by which columns, and, with a condition, which of its rows at all."""
+
+    table: TableId
+    columns: tuple[Column, ...]
+    condition: str = ""
+    select: str = ""
+
+    @property
+    def rows(self) -> str:
+        """What is read: the table, or what stands in its place."""
+        return f"({self.select}) AS O" if self.select else quote_table(self.table)
+
+    @property
+    def where(self) -> list[str]:
+        """The condition, if any, closed in itself."""
+        return [f"({self.condition})"] if self.condition else []
+
+
+def table_rows(schema: TableSchema, cut: Cut, predicate: str) -> str:
+    """Return the select of a chunk's rows: C0..Cn in the schema's order, committed rows only."""
     columns = ", ".join(
         f"{map_type(schema.table, column).select.format(c=quote(column.name))} AS C{at}"
         for at, column in enumerate(schema.columns)
     )
-    where = f" WHERE {predicate}" if predicate else ""
-    return f"SELECT {columns} FROM {quote_table(schema.table)}{where}"
+    return f"SELECT {columns} FROM {cut.rows}{_where([predicate])}"
 
 
-def bound_after(schema: TableSchema, previous: Bound | None, rows: int) -> str:
+def count_rows(cut: Cut, predicate: str) -> str:
+    """Return the select of how many rows a chunk has."""
+    return f"SELECT COUNT(*) AS ROWS_COUNTED FROM {cut.rows}{_where([predicate])}"
+
+
+def bound_after(cut: Cut, previous: Bound | None, rows: int) -> str:
     """Return the select of the key that ends the chunk of `rows` rows behind `previous`; no row: fewer are left.
 
     It walks the key's index once over all chunks: each call touches only its own chunk's entries.
     """
-    keys = ", ".join(quote(name) for name in schema.key)
-    where = f" WHERE {_beyond(schema, previous)}" if previous else ""
+    keys = ", ".join(quote(column.name) for column in cut.columns)
+    beyond = [_beyond(cut, previous)] if previous else []
     return (
-        f"SELECT {keys} FROM {quote_table(schema.table)}{where} "
+        f"SELECT {keys} FROM {quote_table(cut.table)}{_where([*beyond, *cut.where])} "
         f"ORDER BY {keys} OFFSET {rows - 1} ROWS FETCH FIRST 1 ROW ONLY"
     )
 
 
-def chunk_predicates(schema: TableSchema, bounds: Sequence[Bound]) -> list[str]:
-    """Return one predicate a chunk; together they hold every row once, wherever the ascending bounds lie.
+def chunk_predicate(cut: Cut, bounds: Sequence[Bound], chunk: int) -> str:
+    """Return the predicate of one chunk; those of all chunks hold every row once, wherever the ascending bounds lie.
 
-    Each row is either beyond a bound or not, by the database's comparison alone; null keys would be in no chunk.
+    Each row is either beyond a bound or not, by the database's comparison alone. Nulls lie beyond every value.
     """
-    if not bounds:
-        return ["1 = 1"]
-    first = f"NOT ({_beyond(schema, bounds[0])})"
-    middle = [f"({_beyond(schema, low)}) AND NOT ({_beyond(schema, high)})" for low, high in pairwise(bounds)]
-    return [first, *middle, _beyond(schema, bounds[-1])]
+    low = [_beyond(cut, bounds[chunk - 1])] if chunk > 0 else []
+    high = [f"NOT ({_beyond(cut, bounds[chunk])})"] if chunk < len(bounds) else []
+    return " AND ".join([*low, *high, *cut.where]) or "1 = 1"
 
 
-def key_literal(column: Column, text: str) -> str:
+def surrogate_check(table: TableId, column: str, condition: str) -> str:
+    """Return the select of a table's rows, its values of a column, and its distinct values of it."""
+    name = quote(column)
+    counts = f"COUNT(*) AS R, COUNT({name}) AS V, COUNT(DISTINCT {name}) AS D"
+    return f"SELECT {counts} FROM {quote_table(table)}{_where([f'({condition})'] if condition else [])}"
+
+
+def condition_check(table: TableId, condition: str) -> str:
+    """Return a select that reads no row, and that the database refuses where it would refuse the condition."""
+    return f"SELECT 1 AS ONE FROM {quote_table(table)} WHERE ({condition}) AND 1 = 0"
+
+
+def key_literal(column: Column, text: str | None) -> str:
     """Return a key column's value, given as the driver's text (hex for bit data), as a literal of its type."""
+    if text is None:
+        return NULL
     kind = column.type.upper()
     if kind in NUMBERS:
         return text
@@ -68,14 +106,36 @@ def key_literal(column: Column, text: str) -> str:
     return f"X'{text}'" if column.bit_data or kind in ("BINARY", "VARBINARY") else text_literal(text)
 
 
-def _beyond(schema: TableSchema, bound: Bound) -> str:
+def _beyond(cut: Cut, bound: Bound) -> str:
     """Return `key > bound` for a composite key, led by a plain comparison that an index range can use."""
-    names = [quote(name) for name in schema.key]
-    terms = []
-    for at, (name, literal) in enumerate(zip(names, bound, strict=True)):
-        equal = [f"{n} = {v}" for n, v in zip(names[:at], bound[:at], strict=True)]
-        terms.append(" AND ".join([*equal, f"{name} > {literal}"]))
-    if len(terms) == 1:
+    pairs = list(zip(cut.columns, bound, strict=True))
+    terms = [
+        " AND ".join([*(_equal(*pair) for pair in pairs[:at]), _greater(*pair)])
+        for at, pair in enumerate(pairs)
+        if pair[1] != NULL
+    ]
+    if not terms:
+        return "1 = 0"
+    if len(pairs) == 1:
         return terms[0]
     alternatives = " OR ".join(f"({term})" for term in terms)
-    return f"{names[0]} >= {bound[0]} AND ({alternatives})"
+    column, literal = pairs[0]
+    lead = _or_null(column, f"{quote(column.name)} >= {literal}") if literal != NULL else _equal(column, literal)
+    return f"{lead} AND ({alternatives})"
+
+
+def _greater(column: Column, literal: str) -> str:
+    return _or_null(column, f"{quote(column.name)} > {literal}")
+
+
+def _equal(column: Column, literal: str) -> str:
+    return f"{quote(column.name)} IS NULL" if literal == NULL else f"{quote(column.name)} = {literal}"
+
+
+def _or_null(column: Column, comparison: str) -> str:
+    return f"({comparison} OR {quote(column.name)} IS NULL)" if column.nullable else comparison
+
+
+def _where(predicates: Sequence[str]) -> str:
+    given = [predicate for predicate in predicates if predicate]
+    return f" WHERE {' AND '.join(given)}" if given else ""

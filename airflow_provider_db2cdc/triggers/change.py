@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import Connection
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import Fence
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -68,6 +69,10 @@ def passed(fence: Fence, upto: datetime, now: datetime) -> bool:
     return now - timedelta(seconds=fence.age_s) >= upto
 
 
+BACKLOG = ""
+"""Where among the documents the backlog is: no table has an empty name."""
+
+
 class SeenOffsets:
     """Offsets as a first look found them; an OffsetStore that asks another one once a table and never writes."""
 
@@ -87,6 +92,17 @@ class SeenOffsets:
             self._seen[str(table)] = offset.to_json() if offset else None
         text = self._seen[str(table)]
         return Offset.from_json(text, f"the sensor's memory of {table}") if text else None
+
+    def backlog(self) -> Backlog:
+        """Return the backlog as it was first seen."""
+        if BACKLOG not in self._seen:
+            self._seen[BACKLOG] = self._store.backlog().to_json() if self._store else None
+        text = self._seen[BACKLOG]
+        return Backlog.from_json(text, "the sensor's memory") if text else Backlog()
+
+    def put_backlog(self, backlog: Backlog) -> None:
+        """Refuse: waiting does nothing."""
+        raise NotImplementedError("a sensor does no snapshots")
 
     def put(self, offset: Offset) -> None:
         """Refuse: waiting moves nothing."""

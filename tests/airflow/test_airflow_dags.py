@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from airflow.sdk.exceptions import ParamValidationError
 
 pytestmark = pytest.mark.airflow
 
@@ -28,7 +29,8 @@ def dags(airflow_db):
 
 
 def test_every_shipped_dag_file_is_tested_here():
-    assert {path.name for path in DAGS.glob("*.py")} == {"db2cdc_pipeline.py", "db2cdc_sales.py"}
+    names = {"db2cdc_pipeline.py", "db2cdc_sales.py", "db2cdc_snapshot.py"}
+    assert {path.name for path in DAGS.glob("*.py")} == names
 
 
 def test_configured_dag_comes_from_its_file_and_environment(dags, tmp_path, monkeypatch):
@@ -57,9 +59,78 @@ def test_schedule_can_be_set_and_taken_away(dags, tmp_path, monkeypatch):
     assert dags("db2cdc_pipeline.py")["mine"].schedule is None
 
 
-def test_without_a_configuration_there_is_no_dag_and_no_error(dags, monkeypatch):
+@pytest.mark.parametrize("name", ["db2cdc_pipeline.py", "db2cdc_snapshot.py"])
+def test_without_a_configuration_there_is_no_dag_and_no_error(dags, monkeypatch, name):
     monkeypatch.delenv("DB2CDC_CONFIG", raising=False)
-    assert dags("db2cdc_pipeline.py") == {}
+    assert dags(name) == {}
+
+
+@pytest.fixture
+def snapshot_dag(dags, tmp_path, monkeypatch):
+    """The DAG with the form, for a pipeline with these further lines in its file."""
+
+    def load(text=CONFIG):
+        path = tmp_path / "shop.yaml"
+        path.write_text(text, encoding="utf-8")
+        monkeypatch.setenv("DB2CDC_CONFIG", str(path))
+        [dag] = dags("db2cdc_snapshot.py").values()
+        return dag
+
+    return load
+
+
+def test_form_sends_to_its_pipeline_and_follows(snapshot_dag):
+    dag = snapshot_dag()
+    assert (dag.dag_id, dag.schedule, dag.catchup) == ("db2cdc_shop_snapshot", None, False)
+    send, follow = dag.get_task("send"), dag.get_task("follow")
+    assert send.trigger_dag_id == "db2cdc_shop"
+    assert follow.pipeline == "shop"
+    assert follow.upstream_task_ids == {"send"}
+
+
+def test_form_says_which_tables_there_are(snapshot_dag):
+    assert r"This pipeline carries `SHOP\..*`." in snapshot_dag().params.get_param("tables").description
+    everything = CONFIG.replace("table.include.list: 'SHOP\\..*'", "")
+    assert "carries all captured tables" in snapshot_dag(everything).params.get_param("tables").description
+
+
+VALID = [
+    {},
+    {"action": "stop-snapshot", "tables": None, "conditions": None, "surrogate_key": None},
+    {
+        "tables": ["SHOP.ORDERS", '"a b"."c.d"', "SHOP\\..*"],
+        "type": "blocking",
+        "conditions": {"SHOP.ORDERS": "ID > 5"},
+        "surrogate_key": "ID",
+    },
+]
+
+
+@pytest.mark.parametrize("conf", VALID, ids=["untouched", "stop", "everything"])
+def test_form_takes(snapshot_dag, conf):
+    params = snapshot_dag().params
+    params.update(conf)
+    assert conf.items() <= params.validate().items()
+
+
+INVALID = [
+    {"action": "drop"},
+    {"action": None},
+    {"tables": "SHOP.ORDERS"},
+    {"tables": [1]},
+    {"type": "initial"},
+    {"type": None},
+    {"conditions": ["ID > 5"]},
+    {"conditions": {"SHOP.ORDERS": 5}},
+    {"surrogate_key": 5},
+]
+
+
+@pytest.mark.parametrize("conf", INVALID, ids=str)
+def test_form_refuses(snapshot_dag, conf):
+    params = snapshot_dag().params
+    with pytest.raises(ParamValidationError):
+        params.update(conf)
 
 
 def test_example_pipeline_and_its_consumer_load(dags):

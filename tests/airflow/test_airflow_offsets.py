@@ -3,11 +3,14 @@ import json
 import pytest
 from airflow.sdk import Variable
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
-from airflow_provider_db2cdc.offsets.variable import MAX_KEY, VariableOffsetStore, variable_key
+from airflow_provider_db2cdc.offsets.variable import MAX_KEY, VariableOffsetStore, backlog_key, variable_key
 
 pytestmark = pytest.mark.airflow
 
@@ -108,4 +111,51 @@ def test_variable_of_another_table_is_refused(inside):
         VariableOffsetStore("mixed").get(ORDERS)
 
     with pytest.raises(OffsetError, match=r"holds the offset of SALES\.ITEMS, not of SALES\.ORDERS"):
+        inside(steps)
+
+
+def test_backlog_is_kept_and_read_back_with_a_description(inside):
+    backlog = Backlog(
+        (SnapshotProgress("a", "initial", "running", (PartProgress(ORDERS, "reading", 1, 4, 10),), 5),),
+        (SignalOutcome("1", "airflow", "refused", "why"),),
+        ("2",),
+    )
+
+    def steps():
+        store = VariableOffsetStore("backlogged")
+        before = store.backlog()
+        store.put(offset(5))
+        store.put_backlog(Backlog())
+        store.put_backlog(backlog)
+        return before, store.backlog(), store.get(ORDERS), VariableOffsetStore("other").backlog()
+
+    assert inside(steps) == (Backlog(), backlog, offset(5), Backlog())
+
+    from airflow.models.variable import Variable as Row
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        row = session.query(Row).filter(Row.key == "db2cdc.backlogged~backlog").one()
+    assert "Pipeline backlogged" in row.description
+
+
+def test_backlog_shares_its_key_with_no_table_of_any_pipeline():
+    pipelines = ["p", "p.S", "p.S.T", "p.SALES.ORDERS", "p.backlog"]
+    keys = [variable_key(pipeline, table) for pipeline in pipelines for table in [TableId("S", "T"), *TABLES]]
+    assert not {key.upper() for key in keys} & {backlog_key(pipeline).upper() for pipeline in pipelines}
+
+
+def test_environment_that_shadows_the_backlog_is_named(inside, monkeypatch):
+    variable = "AIRFLOW_VAR_DB2CDC.SHADOWED~BACKLOG"
+    monkeypatch.setenv(variable, Backlog().to_json())
+    with pytest.raises(OffsetError, match=f"the environment's {variable} gives another value"):
+        inside(lambda: VariableOffsetStore("shadowed").put_backlog(Backlog(heard=("1",))))
+
+
+def test_variable_that_is_no_backlog_is_named(inside):
+    def steps():
+        Variable.set("db2cdc.littered~backlog", "{oops")
+        VariableOffsetStore("littered").backlog()
+
+    with pytest.raises(OffsetError, match=r"Variable db2cdc\.littered~backlog cannot be read.*Delete it"):
         inside(steps)

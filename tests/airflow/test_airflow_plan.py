@@ -10,6 +10,7 @@ from airflow_provider_db2cdc.errors import (
     GapError,
     OffsetError,
     RegistrationError,
+    SignalError,
     SourceError,
 )
 from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
@@ -17,13 +18,15 @@ from airflow_provider_db2cdc.operators.commit import Db2CdcCommitOperator
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
 from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
+from airflow_provider_db2cdc.operators.signal import Db2CdcSignalOperator
 from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
+from airflow_provider_db2cdc.sensors.snapshot import Db2CdcSnapshotSensor
 
 PROPERTIES = {"pipeline": "sales", "target": "{{ var.value.lake }}/sales"}
 
 
-def context(run_type="scheduled"):
-    return {"dag_run": SimpleNamespace(run_type=run_type, dag_id="d", run_id="r")}
+def context(run_type="scheduled", conf=None):
+    return {"dag_run": SimpleNamespace(run_type=run_type, dag_id="d", run_id="r", conf=conf)}
 
 
 def test_backfill_is_refused_at_once_with_what_to_do_instead():
@@ -36,6 +39,12 @@ def test_wrong_property_is_named_and_not_retried():
     operator = Db2CdcPlanOperator(task_id="plan", config={"pipeline": "p", "target": "/t", "tabel.include.list": "x"})
     with pytest.raises(AirflowFailException, match=r"tabel\.include\.list.*did you mean"):
         operator.execute(context())
+
+
+def test_run_with_something_else_than_signals_is_refused_and_not_retried():
+    operator = Db2CdcPlanOperator(task_id="plan", config={"pipeline": "p", "target": "/t"})
+    with pytest.raises(AirflowFailException, match="no list of objects in 'signals'"):
+        operator.execute(context("manual", {"signals": "pause-snapshot"}))
 
 
 def test_missing_connection_is_named_and_not_retried():
@@ -51,7 +60,7 @@ def test_source_out_of_reach_may_be_retried(connect):
         operator.execute(context())
 
 
-@pytest.mark.parametrize("kind", [ConfigurationError, OffsetError, GapError, RegistrationError])
+@pytest.mark.parametrize("kind", [ConfigurationError, OffsetError, GapError, RegistrationError, SignalError])
 def test_error_that_lasts_is_not_retried_and_keeps_its_remedy(kind):
     with pytest.raises(AirflowFailException, match=r"what happened\. What to do\."), fail_at_once():
         raise kind("what happened", "What to do.")
@@ -69,9 +78,20 @@ TASKS = [
         Db2CdcApplyOperator,
         {"spec": "{{ spec }}", "db2_conn_id": "{{ conn }}", "jars_folder": "{{ jars }}", "conf": {"a": "{{ b }}"}},
     ),
-    (Db2CdcCommitOperator, {"result": "{{ result }}"}),
+    (Db2CdcCommitOperator, {"result": "{{ result }}", "config": PROPERTIES}),
     (Db2CdcOutcomeOperator, {"result": "{{ result }}"}),
     (Db2CdcChangeSensor, {"config": PROPERTIES, "db2_conn_id": "{{ conn }}", "upto_time": "{{ data_interval_end }}"}),
+    (
+        Db2CdcSignalOperator,
+        {
+            "trigger_dag_id": "{{ d }}",
+            "signal_type": "{{ t }}",
+            "data": {"message": "{{ m }}"},
+            "signal_id": "{{ id }}",
+            "conf": {"a": "{{ b }}"},
+        },
+    ),
+    (Db2CdcSnapshotSensor, {"pipeline": "{{ p }}", "signal_id": "{{ id }}"}),
 ]
 
 

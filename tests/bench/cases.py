@@ -19,12 +19,14 @@ from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobSpec
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
+from airflow_provider_db2cdc.cdc.snapshot import Part
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import SparkConfig
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.snapshot import cut_of, union
 from airflow_provider_db2cdc.sql.changes import change_rows
-from airflow_provider_db2cdc.sql.chunk import chunk_predicates, table_rows
+from airflow_provider_db2cdc.sql.chunk import chunk_predicate, table_rows
 from airflow_provider_db2cdc.submit.runner import run_job
 from airflow_provider_db2cdc.tick import commit_tick
 from tests.bench.stage import ROOT, Stage
@@ -176,10 +178,12 @@ def _note(measured: Measured, number: int, ours: float, limit: float, console: C
 def _bare_snapshot(stage: Stage, spec: JobSpec, number: int) -> None:
     source, task = JdbcSource(spec.source), spec.tables[0]
     with driver_connection(stage.spark, source) as connection:
-        bounds = connection.chunk_bounds(task.schema, spec.settings.snapshot_chunk_rows)
-    selects = [table_rows(task.schema, predicate) for predicate in chunk_predicates(task.schema, bounds)]
+        cut = cut_of(task.schema, Part(task.table))
+        bounds = connection.chunk_bounds(cut, spec.settings.snapshot_chunk_rows)
+    predicates = [chunk_predicate(cut, bounds, chunk) for chunk in range(len(bounds) + 1)]
+    frames = [source.frame(stage.spark, table_rows(task.schema, cut, predicate)) for predicate in predicates]
     path = stage.folder / f"bare{number}"
-    source.frames(stage.spark, selects).write.format("delta").mode("append").save(str(path))
+    union(frames).write.format("delta").mode("append").save(str(path))
     shutil.rmtree(path)
 
 

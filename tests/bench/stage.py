@@ -79,18 +79,19 @@ class Stage:
         return TableId(pipeline.schema, "BIG")
 
     def change(self, pipeline: Pipeline, changes: int, rows: int, round_: int) -> None:
-        """Commit `changes` changes in transactions of 1,000: half updates, a quarter deletes, a quarter inserts."""
+        """Commit `changes` changes in small transactions: half updates, a quarter deletes, a quarter inserts."""
         name = f'"{pipeline.schema}"."BIG"'
         quarter = changes // 4
+        step = 1000 if quarter % 1000 == 0 else quarter
         start = round_ * quarter
-        for at in range(0, 2 * quarter, 1000):
-            low = (start * 2 + at * 7) % max(1, rows - 1000)
-            pipeline.execute(f"UPDATE {name} SET C4 = C4 + 1, C1 = 'u{round_}' WHERE ID >= {low} AND ID < {low + 1000}")
+        for at in range(0, 2 * quarter, step):
+            low = (start * 2 + at * 7) % max(1, rows - step)
+            pipeline.execute(f"UPDATE {name} SET C4 = C4 + 1, C1 = 'u{round_}' WHERE ID >= {low} AND ID < {low + step}")
             pipeline.writer.commit()
-        for at in range(0, quarter, 1000):
+        for at in range(0, quarter, step):
             low = rows - start - at
-            pipeline.execute(f"DELETE FROM {name} WHERE ID < {low} AND ID >= {low - 1000}")
+            pipeline.execute(f"DELETE FROM {name} WHERE ID < {low} AND ID >= {low - step}")
             base = rows * 2 + start + at
             columns = DOUBLED.format(n=1)
-            pipeline.execute(f"INSERT INTO {name} SELECT ID + {base}, {columns} FROM {name} WHERE ID < 1000")
+            pipeline.execute(f"INSERT INTO {name} SELECT ID + {base}, {columns} FROM {name} WHERE ID < {step}")
             pipeline.writer.commit()

@@ -56,7 +56,7 @@ def acting(agenda, *signals, check=lambda part: None):
 
 
 def slice_of(first, last, sweep=False):
-    return Slice("s", "incremental", first, last, LOW, 3, sweep)
+    return Slice("s", "incremental", first, last, LOW, 3, sweep_before=7 if sweep else None)
 
 
 def test_group_spans_the_end_of_one_table_and_the_beginning_of_others():
@@ -171,7 +171,7 @@ def test_check_at_the_source_refuses():
 def test_snapshots_wait_for_each_other_and_new_tables_go_first():
     agenda, _ = acting(Agenda(), execute("S.A"), execute("S.B", id="2"))
     assert agenda.current.id == "1"
-    agenda = begin_initial(agenda, [C], set(), 9)
+    agenda = begin_initial(agenda, [Part(C)], 9)
     assert (agenda.current.kind, agenda.current.parts) == ("initial", (Part(C),))
 
 
@@ -195,14 +195,14 @@ def test_pause_and_resume():
 
 
 def test_pause_leaves_the_initial_snapshot_alone():
-    agenda = begin_initial(Agenda(), [A], set(), 9)
+    agenda = begin_initial(Agenda(), [Part(A)], 9)
     assert acting(agenda, sent("pause-snapshot"))[1][0][0] == "refused"
     assert acting(agenda, sent("stop-snapshot"))[1][0][0] == "refused"
 
 
 def test_table_that_is_snapshotted_anew_leaves_the_snapshot_that_it_was_in():
     agenda, _ = acting(Agenda(), execute("S.A", "S.B"))
-    agenda = begin_initial(agenda, [A], {A}, 9)
+    agenda = begin_initial(agenda, [Part(A, sweep=True)], 9)
     assert agenda.snapshots[0].part(A).status == "stopped"
     assert find_open(agenda.snapshots, A).parts == (Part(A, sweep=True),)
     assert find_open(agenda.snapshots, B).id == "1"

@@ -21,6 +21,9 @@ from airflow_provider_db2cdc.cdc.job import (
     TableTask,
 )
 from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
+from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalTable
+from airflow_provider_db2cdc.cdc.snapshot import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -43,9 +46,11 @@ SPEC = JobSpec(
     target="/lake/sales",
     source=SourceSpec("jdbc:db2://h:1/D:", "D", "sales", "ASNCDC", "some.Driver"),
     fence=Fence(HIGH, "2024-01-01T00:00:00.000000", "2024-01-01T00:00:01.500000", 1.5),
-    tables=(TableTask(SCHEMA, CAPTURE, LOW, HIGH, 7, snapshot=False, restart=True),),
-    settings=ApplySettings(False, "none", 1, 2, 3, 4, 5.5),
+    tables=(TableTask(SCHEMA, CAPTURE, LOW, HIGH, 7, snapshot=False, restart=True, select="SELECT 1"),),
+    settings=ApplySettings(False, "none", 1, 2, 3, 4, 6, 60.5, "insert_delete", 5.5, "exclusive", 7, 8, True, True),
     refused=(Refusal(TableId("S", "T"), "why"),),
+    signals=(Signal("1", "log", "{}", "file", 7),),
+    signal_table=SignalTable(TABLE, ("ID", "TYPE", "DATA"), CAPTURE),
 )
 RESULT = JobResult(
     "sales",
@@ -71,6 +76,11 @@ RESULT = JobResult(
         ),
         TableResult(TableId("S", "T"), "failed", error="why"),
     ),
+    signals=(SignalOutcome("1", "file", "refused", "why"),),
+    snapshots=(
+        SnapshotProgress("1", "blocking", "failed", (PartProgress(TABLE, "failed", 1, None, 5, "why"),), 7, "why"),
+    ),
+    notifications=(Notification("1", "Initial Snapshot", "STARTED", {"data_collections": "S.T"}, 7),),
 )
 
 st.register_type_strategy(
@@ -84,10 +94,13 @@ def every(kind, **given):
 
 
 numbers, version = st.floats(allow_nan=False), st.just(VERSION)
-for part in (TableId, Column, TableSchema, CaptureIdentity, CaptureInstance, SourceSpec, TableTask, Refusal):
+for part in (
+    *(TableId, Column, TableSchema, CaptureIdentity, CaptureInstance, SourceSpec, TableTask, Refusal),
+    *(Signal, SignalTable, SignalOutcome, PartProgress, SnapshotProgress, Notification),
+):
     st.register_type_strategy(part, every(part))
 st.register_type_strategy(Fence, every(Fence, age_s=numbers))
-st.register_type_strategy(ApplySettings, every(ApplySettings, high_mark_timeout_s=numbers))
+st.register_type_strategy(ApplySettings, every(ApplySettings, high_mark_timeout_s=numbers, snapshot_budget_s=numbers))
 specs = every(JobSpec, tables=st.lists(st.from_type(TableTask), max_size=2).map(tuple), version=version)
 table_results = every(TableResult, duration_s=numbers)
 results = every(JobResult, tables=st.lists(table_results, max_size=3).map(tuple), version=version)

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 from airflow_provider_db2cdc.source import offset_file
@@ -78,6 +81,41 @@ def test_a_held_lock_ends_in_an_error(store: FileOffsetStore, monkeypatch: pytes
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(OffsetError, match="locked"):
             store.put(Offset(T, lsn(5), 3))
+
+
+def test_backlog_comes_back_from_a_file_beside(store: FileOffsetStore) -> None:
+    assert store.backlog() == Backlog()
+    backlog = Backlog(
+        (SnapshotProgress("a", "initial", "running", (PartProgress(T, "reading", 1, 4, 10),), 5),),
+        (SignalOutcome("1", "file", "refused", "why"),),
+        ("2",),
+    )
+    store.put_backlog(backlog)
+    assert FileOffsetStore(store.path).backlog() == backlog
+    store.put_backlog(Backlog())
+    assert store.backlog() == Backlog()
+    assert {path.name for path in store.path.parent.iterdir()} == {"offsets.backlog.json", "offsets.lock"}
+
+
+def test_backlog_and_offsets_do_not_touch_each_other(store: FileOffsetStore) -> None:
+    store.put(Offset(T, lsn(5), 3))
+    store.put_backlog(Backlog(heard=("1",)))
+    store.remove(T)
+    assert store.backlog() == Backlog(heard=("1",))
+    store.put(Offset(T, lsn(6), 4))
+    store.put_backlog(Backlog())
+    assert store.get(T) == Offset(T, lsn(6), 4)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"heard": 3}', '{"tables": []}'])
+def test_damaged_backlog_is_named_and_can_be_replaced(store: FileOffsetStore, text: str) -> None:
+    store.put_backlog(Backlog())
+    path = store.path.with_name("offsets.backlog.json")
+    path.write_text(text)
+    with pytest.raises(OffsetError, match=r"offsets\.backlog\.json cannot be read.*Delete it"):
+        store.backlog()
+    path.unlink()
+    assert store.backlog() == Backlog()
 
 
 def _put_tables(path: Path, start: int) -> None:

@@ -1,6 +1,7 @@
 import pytest
 from control_tables import lsn
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
@@ -26,6 +27,9 @@ class MemoryOffsets:
         if isinstance(number, Offset):
             return number
         return Offset(table, number if isinstance(number, Lsn) else lsn(number), 1)
+
+    def backlog(self):
+        return Backlog()
 
     def put(self, offset):
         raise AssertionError("a plan writes nothing")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sandbox_source import JARS, CountingSource, address_of
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import Column, TableId
 from airflow_provider_db2cdc.config import PipelineConfig
@@ -33,6 +34,9 @@ SCRIPT = (
 
 class KeptOffsets(dict[TableId, Offset]):
     """Offsets in memory."""
+
+    def backlog(self):
+        return Backlog()
 
     def put(self, offset: Offset) -> None:
         self[offset.table] = offset

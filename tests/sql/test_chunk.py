@@ -3,6 +3,7 @@
 import re
 import sqlite3
 import struct
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,10 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.sql.chunk import bound_after, chunk_predicates, key_literal, table_rows
+from airflow_provider_db2cdc.sql.chunk import (
+    Cut,
+    bound_after,
+    chunk_predicate,
+    condition_check,
+    count_rows,
+    key_literal,
+    surrogate_check,
+    table_rows,
+)
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
 
-NUMBER, TEXT = Column("K", "INTEGER", 4), Column("K", "VARCHAR", 20)
+NUMBER, TEXT = Column("K", "INTEGER", 4, nullable=False), Column("K", "VARCHAR", 20, nullable=False)
+
+
+def cut_of(schema: TableSchema, condition: str = "") -> Cut:
+    return Cut(schema.table, tuple(schema.column(name) for name in schema.key), condition)
+
+
+def predicates(schema: TableSchema, bounds, condition: str = "") -> list[str]:
+    return [chunk_predicate(cut_of(schema, condition), bounds, at) for at in range(len(bounds) + 1)]
 
 
 def float32(value: float) -> float:
@@ -21,7 +39,7 @@ def float32(value: float) -> float:
 
 
 def keyed(*columns: Column) -> TableSchema:
-    named = [Column(f"K{at}", c.type, c.length, c.scale, False, c.bit_data) for at, c in enumerate(columns)]
+    named = [replace(column, name=f"K{at}") for at, column in enumerate(columns)]
     return TableSchema(TableId("S", "T"), (*named, Column("V", "INTEGER", 4)), tuple(column.name for column in named))
 
 
@@ -39,16 +57,27 @@ def table_database(schema: TableSchema, rows) -> sqlite3.Connection:
 
 
 def in_sqlite(select: str) -> str:
-    """Say a Db2 select in SQLite's words; its CAST AS REAL keeps a double, Db2's rounds."""
+    """Say a Db2 select in SQLite's words: nulls last; its CAST AS REAL keeps a double, Db2's rounds."""
+    select = re.sub(r"(?<=ORDER BY )(.*)(?= OFFSET)", lambda keys: nulls_last(keys[0]), select)
     select = re.sub(r"OFFSET (\d+) ROWS FETCH FIRST 1 ROW ONLY$", r"LIMIT 1 OFFSET \1", select)
     return re.sub(r"CAST\((\S+) AS REAL\)", r"FLOAT32(\1)", select)
+
+
+def nulls_last(keys: str) -> str:
+    return ", ".join(f"{key} NULLS LAST" for key in re.findall(r'"(?:[^"]|"")+"', keys))
+
+
+def in_order(row):
+    return tuple((value is None, 0 if value is None else value) for value in row)
 
 
 def literals(schema: TableSchema, key) -> list[str]:
     return [key_literal(schema.column(name), as_text(value)) for name, value in zip(schema.key, key, strict=True)]
 
 
-def as_text(value) -> str:
+def as_text(value) -> str | None:
+    if value is None:
+        return None
     return value.hex().upper() if isinstance(value, bytes) else str(value)
 
 
@@ -56,7 +85,9 @@ def walk(connection, schema: TableSchema, rows: int, text=as_text, most: int = 1
     """Walk the bounds as a snapshot does."""
     bounds: list[list[str]] = []
     while len(bounds) < most:
-        found = connection.execute(in_sqlite(bound_after(schema, bounds[-1] if bounds else None, rows))).fetchone()
+        found = connection.execute(
+            in_sqlite(bound_after(cut_of(schema), bounds[-1] if bounds else None, rows))
+        ).fetchone()
         if found is None:
             return bounds
         texts = [text(value) for value in found]
@@ -65,15 +96,17 @@ def walk(connection, schema: TableSchema, rows: int, text=as_text, most: int = 1
 
 
 def chunks(connection, schema: TableSchema, bounds) -> list[list[tuple]]:
-    selects = [table_rows(schema, predicate) for predicate in chunk_predicates(schema, bounds)]
+    selects = [table_rows(schema, cut_of(schema), predicate) for predicate in predicates(schema, bounds)]
     return [connection.execute(in_sqlite(select)).fetchall() for select in selects]
 
 
 VALUES = {
     "number": (NUMBER, st.integers(-3, 3)),
     "text": (TEXT, st.text("aB'\"é ", max_size=2)),
-    "bits": (Column("K", "CHARACTER", 2, bit_data=True), st.binary(max_size=2)),
-    "big": (Column("K", "BIGINT", 8), st.sampled_from([-(2**63), -1, 0, 2**53 + 1, 2**63 - 1])),
+    "bits": (Column("K", "CHARACTER", 2, nullable=False, bit_data=True), st.binary(max_size=2)),
+    "nullable number": (Column("K", "INTEGER", 4), st.none() | st.integers(-2, 2)),
+    "nullable text": (Column("K", "VARCHAR", 20), st.none() | st.text("aB", max_size=2)),
+    "big": (Column("K", "BIGINT", 8, nullable=False), st.sampled_from([-(2**63), -1, 0, 2**53 + 1, 2**63 - 1])),
 }
 
 
@@ -85,7 +118,7 @@ def keyed_tables(draw):
     return (
         keyed(*(VALUES[kind][0] for kind in kinds)),
         [(*key, at) for at, key in enumerate(draw(st.lists(keys, unique=True, max_size=25)))],
-        sorted(draw(st.lists(keys, max_size=5))),
+        sorted(draw(st.lists(keys, max_size=5)), key=in_order),
     )
 
 
@@ -96,7 +129,7 @@ def test_every_row_is_in_exactly_one_chunk_wherever_the_bounds_lie(drawn):
     connection = table_database(schema, rows)
     parts = chunks(connection, schema, [literals(schema, bound) for bound in bounds])
     assert len(parts) == len(bounds) + 1
-    assert sorted(row for part in parts for row in part) == sorted(rows)
+    assert sorted((row for part in parts for row in part), key=in_order) == sorted(rows, key=in_order)
 
 
 @settings(deadline=None, database=None)
@@ -107,8 +140,13 @@ def test_a_chunk_holds_the_rows_behind_its_low_bound_up_to_its_high_one(drawn):
     parts = chunks(connection, schema, [literals(schema, bound) for bound in bounds])
     width = len(schema.key)
     for part, low, high in zip(parts, [None, *bounds], [*bounds, None], strict=True):
-        inside = [row for row in rows if (low is None or row[:width] > low) and (high is None or row[:width] <= high)]
-        assert sorted(part) == sorted(inside)
+        inside = [
+            row
+            for row in rows
+            if (low is None or in_order(row[:width]) > in_order(low))
+            and (high is None or in_order(row[:width]) <= in_order(high))
+        ]
+        assert sorted(part, key=in_order) == sorted(inside, key=in_order)
 
 
 @settings(deadline=None, database=None)
@@ -120,14 +158,14 @@ def test_the_walk_over_the_bounds_visits_each_row_once(drawn, rows_per_chunk):
     parts = chunks(connection, schema, bounds)
     assert len(bounds) == len(rows) // rows_per_chunk
     assert [len(part) for part in parts[:-1]] == [rows_per_chunk] * len(bounds)
-    assert sorted(row for part in parts for row in part) == sorted(rows)
-    ends = [max(part)[: len(schema.key)] for part in parts if part]
-    assert ends == sorted(ends)
+    assert sorted((row for part in parts for row in part), key=in_order) == sorted(rows, key=in_order)
+    ends = [max(part, key=in_order)[: len(schema.key)] for part in parts if part]
+    assert ends == sorted(ends, key=in_order)
 
 
 def test_a_walk_over_real_keys_goes_on_where_their_texts_round():
     """The text of a REAL read as a double lies beside it: without a cast the walk would meet the same row again."""
-    column = Column("K", "REAL", 4)
+    column = Column("K", "REAL", 4, nullable=False)
     schema = keyed(column, NUMBER)
     reals = [float32(value) for value in (0.1, 0.3, 0.7, 16777216.0, 1e-7, -0.1)]
     rows = [(real, number, 0) for real in reals for number in range(5)]
@@ -143,28 +181,57 @@ def test_a_walk_over_real_keys_goes_on_where_their_texts_round():
 
 
 def test_without_bounds_there_is_one_chunk_of_everything():
-    assert chunk_predicates(keyed(NUMBER), []) == ["1 = 1"]
+    assert predicates(keyed(NUMBER), []) == ["1 = 1"]
 
 
 def test_predicates_of_a_single_key():
-    assert chunk_predicates(keyed(NUMBER), [["1"], ["5"]]) == [
+    assert predicates(keyed(NUMBER), [["1"], ["5"]]) == [
         'NOT ("K0" > 1)',
-        '("K0" > 1) AND NOT ("K0" > 5)',
+        '"K0" > 1 AND NOT ("K0" > 5)',
         '"K0" > 5',
     ]
 
 
 def test_a_composite_predicate_is_led_by_a_comparison_that_an_index_range_can_use():
-    assert chunk_predicates(keyed(NUMBER, NUMBER, TEXT), [["1", "2", "'x'"]])[1] == (
+    assert predicates(keyed(NUMBER, NUMBER, TEXT), [["1", "2", "'x'"]])[1] == (
         '"K0" >= 1 AND (("K0" > 1) OR ("K0" = 1 AND "K1" > 2) OR ("K0" = 1 AND "K1" = 2 AND "K2" > \'x\'))'
     )
 
 
+def test_nulls_lie_beyond_every_value():
+    nullable = replace(NUMBER, nullable=True)
+    assert predicates(keyed(nullable), [["1"], ["NULL"]]) == [
+        'NOT (("K0" > 1 OR "K0" IS NULL))',
+        '("K0" > 1 OR "K0" IS NULL) AND NOT (1 = 0)',
+        "1 = 0",
+    ]
+    assert predicates(keyed(nullable, NUMBER), [["NULL", "2"]])[1] == '"K0" IS NULL AND (("K0" IS NULL AND "K1" > 2))'
+
+
+def test_a_condition_stands_beside_every_predicate():
+    assert predicates(keyed(NUMBER), [["1"]], "A = 1 OR B = 2") == [
+        'NOT ("K0" > 1) AND (A = 1 OR B = 2)',
+        '"K0" > 1 AND (A = 1 OR B = 2)',
+    ]
+    assert predicates(keyed(NUMBER), [], "A = 1") == ["(A = 1)"]
+    select = bound_after(cut_of(keyed(NUMBER), "A = 1 OR B = 2"), ["1"], 5)
+    assert ' WHERE "K0" > 1 AND (A = 1 OR B = 2) ORDER BY' in select
+
+
+def test_checks_of_what_a_request_names():
+    table = TableId("S", "T")
+    assert condition_check(table, "A = 1") == 'SELECT 1 AS ONE FROM "S"."T" WHERE (A = 1) AND 1 = 0'
+    assert surrogate_check(table, "K", "A = 1") == (
+        'SELECT COUNT(*) AS R, COUNT("K") AS V, COUNT(DISTINCT "K") AS D FROM "S"."T" WHERE (A = 1)'
+    )
+    assert count_rows(cut_of(keyed(NUMBER)), "1 = 1") == 'SELECT COUNT(*) AS ROWS_COUNTED FROM "S"."T" WHERE 1 = 1'
+
+
 def test_bound_selects():
-    assert bound_after(keyed(NUMBER), None, 100) == (
+    assert bound_after(cut_of(keyed(NUMBER)), None, 100) == (
         'SELECT "K0" FROM "S"."T" ORDER BY "K0" OFFSET 99 ROWS FETCH FIRST 1 ROW ONLY'
     )
-    assert bound_after(keyed(NUMBER, NUMBER), ["1", "2"], 100) == (
+    assert bound_after(cut_of(keyed(NUMBER, NUMBER)), ["1", "2"], 100) == (
         'SELECT "K0", "K1" FROM "S"."T" WHERE "K0" >= 1 AND (("K0" > 1) OR ("K0" = 1 AND "K1" > 2)) '
         'ORDER BY "K0", "K1" OFFSET 99 ROWS FETCH FIRST 1 ROW ONLY'
     )
@@ -172,15 +239,22 @@ def test_bound_selects():
 
 def test_a_bound_of_another_width_than_the_key_is_refused():
     with pytest.raises(ValueError, match="zip"):
-        bound_after(keyed(NUMBER, NUMBER), ["1"], 100)
+        bound_after(cut_of(keyed(NUMBER, NUMBER)), ["1"], 100)
 
 
 def test_rows_are_selected_in_the_schemas_order_each_as_its_type_travels():
     columns = (Column("V", "XML"), Column("K", "INTEGER", 4), Column("T", "TIME"))
     schema = TableSchema(TableId("S", "T"), columns, ("K",))
     select = 'SELECT XMLSERIALIZE("V" AS CLOB) AS C0, "K" AS C1, CAST("T" AS CHAR(8)) AS C2 FROM "S"."T"'
-    assert table_rows(schema) == select
-    assert table_rows(schema, "1 = 1") == f"{select} WHERE 1 = 1"
+    assert table_rows(schema, cut_of(schema), "1 = 1") == f"{select} WHERE 1 = 1"
+
+
+def test_a_select_stands_in_the_tables_place():
+    schema = keyed(NUMBER)
+    cut = replace(cut_of(schema), select="SELECT * FROM X WHERE A = 1")
+    place = "(SELECT * FROM X WHERE A = 1) AS O WHERE 1 = 1"
+    assert table_rows(schema, cut, "1 = 1") == f'SELECT "K0" AS C0, "V" AS C1 FROM {place}'
+    assert count_rows(cut, "1 = 1") == f"SELECT COUNT(*) AS ROWS_COUNTED FROM {place}"
 
 
 ODD = ["select", "a b", 'quo"te', '""', "it's", "ä€", "{c}", "{0}", "%s", "a.b", "semi;colon", "--", "?", "lower", "\\"]
@@ -188,7 +262,7 @@ ODD = ["select", "a b", 'quo"te', '""', "it's", "ä€", "{c}", "{0}", "%s", "a.
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_identifiers_survive_in_every_statement(name):
-    columns = (Column(name, "INTEGER", 4), Column(name + "2", "INTEGER", 4))
+    columns = (Column(name, "INTEGER", 4, nullable=False), Column(name + "2", "INTEGER", 4, nullable=False))
     schema = TableSchema(TableId(name, name), columns, (name, name + "2"))
     rows = [(one, two) for one in range(3) for two in range(3)]
     connection = table_database(schema, rows)

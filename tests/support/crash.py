@@ -14,13 +14,15 @@ class Killed(BaseException):
 
 
 @contextmanager
-def killed(owner: Any, step: str, when: str) -> Iterator[None]:
-    """Let the block die at the first call of `owner.step`, `before` it or `after` it is done for real."""
+def killed(owner: Any, step: str, when: str, at: int = 1) -> Iterator[None]:
+    """Let the block die at call number `at` of `owner.step`, `before` it or `after` it is done for real."""
     real = getattr(owner, step)
     calls: list[str] = []
 
     def dying(*arguments: Any, **named: Any) -> Any:
         calls.append(step)
+        if len(calls) < at:
+            return real(*arguments, **named)
         if when == "after":
             real(*arguments, **named)
         raise Killed(f"{when} {step}")
@@ -29,4 +31,4 @@ def killed(owner: Any, step: str, when: str) -> Iterator[None]:
         patch.setattr(owner, step, dying)
         with pytest.raises(Killed):
             yield
-    assert calls, f"the way never came to {step}"
+    assert len(calls) >= at, f"the way never came to {step} for the {at}. time"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.sandbox import asn
@@ -98,16 +99,16 @@ class Pipeline:
         """Wait until capture has everything; return the synchpoint."""
         return Lsn(await_captured(self.writer, 30.0))
 
-    def plan(self, run_id: str = "") -> JobSpec | None:
+    def plan(self, run_id: str = "", signals: Sequence[Signal] = ()) -> JobSpec | None:
         """Plan a tick as a run of its own, or as the run named."""
         with self.source() as source:
             at = int(time.time() * 1000)
-            return plan_tick(source, self.config, self.offsets, run_id or f"run{next(numbers)}", at)
+            return plan_tick(source, self.config, self.offsets, run_id or f"run{next(numbers)}", at, signals)
 
-    def tick(self) -> JobResult | None:
+    def tick(self, *signals: Signal) -> JobResult | None:
         """Plan, apply, commit; None for an idle tick."""
         for _ in range(DERBY_TRIES):
-            spec = self.plan()
+            spec = self.plan(signals=signals)
             if spec is None:
                 return None
             result = jobs.run(spec)

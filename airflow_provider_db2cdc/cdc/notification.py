@@ -1,0 +1,93 @@
+"""Notifications: what Debezium tells of a snapshot's course, from the difference of two states of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot
+
+Aggregate = Literal["Initial Snapshot", "Incremental Snapshot"]
+Type = Literal["STARTED", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED", "ABORTED", "PAUSED", "RESUMED", "SKIPPED"]
+
+CONNECTOR = "db2"
+ENDS: Mapping[str, Type] = {"completed": "COMPLETED", "stopped": "ABORTED", "failed": "ABORTED"}
+
+
+@dataclass(frozen=True)
+class Notification:
+    """One notification; `id` is the snapshot's (a signal's id), `additional_data` texts by Debezium's names."""
+
+    id: str
+    aggregate_type: Aggregate
+    type: Type
+    additional_data: Mapping[str, str]
+    timestamp: int
+
+
+def notifications(old: Snapshot | None, new: Snapshot, at_ms: int) -> list[Notification]:
+    """Return what is to be told of the way from `old` (None: it was just asked for) to `new`, in order.
+
+    A blocking snapshot is told of as an initial one, as Debezium does. Keys are named by their chunk, never by value.
+    """
+    return [
+        Notification(new.id, _aggregate(new), kind, {"connector_name": CONNECTOR, **data}, at_ms)
+        for kind, data in _steps(old, new)
+    ]
+
+
+def _aggregate(snapshot: Snapshot) -> Aggregate:
+    return "Incremental Snapshot" if snapshot.kind == "incremental" else "Initial Snapshot"
+
+
+def _steps(old: Snapshot | None, new: Snapshot) -> Iterator[tuple[Type, dict[str, str]]]:
+    collections = {"data_collections": ",".join(str(part.table) for part in new.parts)}
+    if old is None:
+        yield "STARTED", collections
+    before = old.status if old else "running"
+    if (before, new.status) == ("paused", "running"):
+        yield "RESUMED", collections
+    for part in new.parts:
+        was = old.part(part.table) if old else None
+        yield from _part_steps(was, part, collections)
+    if (before, new.status) == ("running", "paused"):
+        yield "PAUSED", collections
+    if new.status in ENDS and before not in ENDS:
+        reason = {"reason": new.reason} if new.reason else {}
+        yield ENDS[new.status], {**(collections if new.status != "completed" else {}), **reason}
+
+
+def _part_steps(old: Part | None, new: Part, collections: Mapping[str, str]) -> Iterator[tuple[Type, dict[str, str]]]:
+    if new.done > (old.done if old else 0):
+        yield (
+            "IN_PROGRESS",
+            {
+                **collections,
+                "current_collection_in_progress": str(new.table),
+                "chunks_published": str(new.done),
+                "total_chunks": str(new.chunks),
+                "total_rows_scanned": str(new.rows),
+            },
+        )
+    if not new.open and (old is None or old.open):
+        yield (
+            "TABLE_SCAN_COMPLETED",
+            {
+                **collections,
+                "scanned_collection": str(new.table),
+                "total_rows_scanned": str(new.rows),
+                "status": _scan_status(new),
+                **({"reason": new.reason} if new.reason else {}),
+            },
+        )
+
+
+def _scan_status(part: Part) -> str:
+    match part.status:
+        case "completed":
+            return "SUCCEEDED" if part.rows or part.chunks > 1 else "EMPTY"
+        case "stopped":
+            return "SKIPPED"
+        case _:
+            return "SQL_EXCEPTION"

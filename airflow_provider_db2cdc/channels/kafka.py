@@ -1,0 +1,148 @@
+"""Signals in a Kafka topic, as Debezium reads them: the key is topic.prefix, the value a JSON object."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
+
+NAME = "kafka"
+POLL_S = 0.2
+TIMEOUT_S = 20.0
+"""How long the broker may leave one question unanswered."""
+
+
+class KafkaChannel:
+    """`signal.kafka.topic` (by default `<topic.prefix>-signal`, one partition), read from the group's offset on.
+
+    The offset is committed behind a message only once it, and all before it, were acted on. Messages under another key
+    are passed over.
+    """
+
+    name = NAME
+
+    def __init__(self, config: PipelineConfig) -> None:
+        try:
+            import confluent_kafka
+        except ImportError as error:
+            raise ConfigurationError(
+                "signal.enabled.channels names kafka, and confluent-kafka is not installed",
+                "Install airflow-provider-db2cdc[kafka].",
+            ) from error
+        if not config.kafka_bootstrap_servers:
+            raise ConfigurationError(
+                "signal.enabled.channels names kafka, but there is no signal.kafka.bootstrap.servers", "Name them."
+            )
+        self._kafka = confluent_kafka
+        self._servers = config.kafka_bootstrap_servers
+        self._key = config.server_name
+        self._topic = config.kafka_topic or f"{config.server_name}-signal"
+        try:
+            self._consumer = confluent_kafka.Consumer(self._settings(config))
+        except confluent_kafka.KafkaException as error:
+            raise ConfigurationError(
+                f"signal.consumer.*: {error.args[0].str().rstrip('.')}", "They are librdkafka's properties, not Java's."
+            ) from None
+
+    def read(self) -> Sequence[Signal]:
+        """Return the messages behind the group's offset, from the topic's beginning where it has none.
+
+        :raises ConfigurationError: the topic has several partitions, which have no order among them.
+        :raises SourceError: the broker cannot be reached, or refuses.
+        """
+        return [signal for _, signal in self._messages() if signal is not None]
+
+    def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
+        """Move the group's offset behind the messages that were acted on."""
+        acted = {outcome.id for outcome in outcomes}
+        behind = None
+        for offset, signal in self._messages():
+            if signal is not None and signal.id not in acted:
+                break
+            behind = offset + 1
+        if behind is not None:
+            with self._asking():
+                self._consumer.commit(offsets=[self._at(behind)], asynchronous=False)
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._consumer.close()
+
+    def _settings(self, config: PipelineConfig) -> dict[str, Any]:
+        """Return the consumer's settings; the last two are what acknowledging, and an end of reading, hang on."""
+        return {
+            "bootstrap.servers": self._servers,
+            "group.id": config.kafka_group_id,
+            "socket.timeout.ms": int(TIMEOUT_S * 1000),
+            # It bounds how long a commit waits for the group's coordinator; there is no session without subscribing.
+            "session.timeout.ms": int(TIMEOUT_S * 1000),
+            **config.kafka_consumer,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+
+    def _at(self, offset: int) -> Any:
+        return self._kafka.TopicPartition(self._topic, 0, offset)
+
+    def _messages(self) -> Iterator[tuple[int, Signal | None]]:
+        with self._asking():
+            at, end = self._range()
+            self._consumer.assign([self._at(at)])
+            answered = time.monotonic()
+            while at < end:
+                message = self._consumer.poll(POLL_S)
+                if message is None or ((error := message.error()) is not None and error.retriable()):
+                    self._check_answer(answered)
+                elif error is None:
+                    at, answered = int(message.offset() or 0) + 1, time.monotonic()
+                    yield at - 1, self._signal(message)
+                elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
+                    return
+                else:
+                    raise self._kafka.KafkaException(error)
+
+    def _range(self) -> tuple[int, int]:
+        """Return where to begin and where to end; the group's offset may be one of an older topic of this name."""
+        topic = self._consumer.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
+        if topic.error is not None:
+            raise self._kafka.KafkaException(topic.error)
+        if len(topic.partitions) != 1:
+            raise ConfigurationError(
+                f"topic {self._topic} of signals has {len(topic.partitions)} partitions",
+                "Give it one: signals are acted on in their order.",
+            )
+        low, high = self._consumer.get_watermark_offsets(self._at(0), timeout=TIMEOUT_S)
+        [committed] = self._consumer.committed([self._at(0)], timeout=TIMEOUT_S)
+        return committed.offset if low <= committed.offset <= high else low, high
+
+    def _check_answer(self, answered: float) -> None:
+        if time.monotonic() - answered > TIMEOUT_S:
+            raise self._kafka.KafkaException(self._kafka.KafkaError(self._kafka.KafkaError._TIMED_OUT))
+
+    def _signal(self, message: Any) -> Signal | None:
+        if (message.key() or b"").decode(errors="replace") != self._key:
+            return None
+        default_id, at_ms = f"offset {message.offset()}", message.timestamp()[1]
+        try:
+            item = json.loads(message.value() or b"")
+            data = item.get("data") or {}
+            text = data if isinstance(data, str) else json.dumps(data)
+            return Signal(str(item.get("id") or default_id), str(item.get("type") or ""), text, NAME, at_ms)
+        except (ValueError, AttributeError):
+            return Signal(default_id, "", "", NAME, at_ms)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except self._kafka.KafkaException as error:
+            raise SourceError(
+                f"signals cannot be read from topic {self._topic} at {self._servers}: {error.args[0].str()}",
+                "Is the broker up, and the topic there?",
+            ) from error

@@ -1,0 +1,89 @@
+"""Asking a pipeline for something: a snapshot, a stop, a pause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from airflow.providers.common.compat.sdk import XCOM_RETURN_KEY
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import Context
+
+from airflow_provider_db2cdc.cdc.signal import Signal, parse
+from airflow_provider_db2cdc.operators.failure import fail_at_once
+from airflow_provider_db2cdc.operators.plan import CONF_KEY, signals_of
+
+OWN_ID = "{{ dag.dag_id }}/{{ run_id }}/{{ ti.task_id }}{{ '/%d' % ti.map_index if ti.map_index >= 0 }}"
+
+
+class Db2CdcSignalOperator(TriggerDagRunOperator):
+    """Trigger a run of a pipeline's DAG that carries a signal; its `output` is the signal's id.
+
+    The run waits its turn behind the one that is under way, acts on the signal, and does a plain tick besides. What is
+    no signal is refused here, before anything is triggered. A retry asks under the same id, and so only once.
+
+    :param trigger_dag_id: The pipeline's DAG. (templated)
+    :param signal_type: execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot or log. (templated)
+    :param data: What that type takes, as Debezium writes it (templated); or, as any template field, a function of
+        `context` and `jinja_env`, such as `form_data`.
+    :param signal_id: Its id; by default made of this run and task. (templated)
+    :param kwargs: Whatever `TriggerDagRunOperator` takes: `wait_for_completion`, `deferrable`, `poke_interval` ...
+        A `conf` of one's own is sent along.
+    """
+
+    template_fields: Sequence[str] = (*TriggerDagRunOperator.template_fields, "signal_type", "data", "signal_id")
+    ui_color = "#f3e8f7"
+
+    def __init__(
+        self,
+        *,
+        trigger_dag_id: str,
+        signal_type: str,
+        data: Mapping[str, Any] | str | Callable[..., Mapping[str, Any]] | None = None,
+        signal_id: str = OWN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trigger_dag_id=trigger_dag_id, **kwargs)
+        self.signal_type = signal_type
+        self.data = data
+        self.signal_id = signal_id
+
+    def execute(self, context: Context) -> None:
+        """Trigger the run.
+
+        :raises AirflowFailException: it is no signal.
+        """
+        with fail_at_once():
+            signal = self.signal()
+            parse(signal)
+        sent = {"id": signal.id, "type": signal.type, "data": signal.data}
+        self.conf = {**(self.conf or {}), CONF_KEY: [sent]}
+        # It is by raising that the base class triggers a run: what execute() returned would be lost.
+        context["ti"].xcom_push(key=XCOM_RETURN_KEY, value=signal.id)
+        super().execute(context)
+
+    def signal(self) -> Signal:
+        """Return the signal that is sent."""
+        [signal] = signals_of(
+            {CONF_KEY: [{"id": self.signal_id, "type": self.signal_type, "data": self.data}]}, self.signal_id
+        )
+        return signal
+
+
+def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
+    """Return a signal's data from the params of the trigger form: action, tables, type, conditions, surrogate_key."""
+    params = context["params"]
+    tables = list(params.get("tables") or [])
+    match params.get("action"):
+        case "execute-snapshot":
+            conditions = (params.get("conditions") or {}).items()
+            return {
+                "data-collections": tables,
+                "type": params["type"],
+                "additional-conditions": [{"data-collection": name, "filter": text} for name, text in conditions],
+                **({"surrogate-key": params["surrogate_key"]} if params.get("surrogate_key") else {}),
+            }
+        case "stop-snapshot":
+            return {"data-collections": tables} if tables else {}
+        case _:
+            return {}

@@ -1,0 +1,38 @@
+"""The signal table as the plan reads it."""
+
+from __future__ import annotations
+
+from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.source.catalog import Captured, read_columns
+from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.sql.query import Query
+from airflow_provider_db2cdc.sql.signal import given_signals
+
+NAMES = ("ID", "TYPE", "DATA")
+
+
+def read_signal_table(source: Source, table: TableId, captured: Captured) -> SignalTable:
+    """Return the table of signals as it is: its columns by name, and its capture where it has one.
+
+    :raises ConfigurationError: there is no such table, or it lacks the columns id, type and data.
+    """
+    found = {column.name.upper(): column.name for column in read_columns(source, [table])[table]}
+    if not found:
+        raise ConfigurationError(f"signal.data.collection {table} does not exist", "Create it, or correct its name.")
+    lacking = [name.lower() for name in NAMES if name not in found]
+    if lacking:
+        raise ConfigurationError(
+            f"signal.data.collection {table} has no column {lacking[0]}",
+            "It needs id VARCHAR(42), type VARCHAR(32) and data VARCHAR(2048).",
+        )
+    capture = captured.instances.get(table)
+    is_active = capture is not None and capture.state == "A"
+    return SignalTable(table, tuple(found[name] for name in NAMES), capture if is_active else None)
+
+
+def read_signals(source: Source, table: SignalTable) -> list[Signal]:
+    """Return the signals that the table holds, or, where it is captured, that were ever inserted and are not pruned."""
+    rows = source.rows(Query(given_signals(table)))
+    return [Signal(id_ or "", kind or "", data or "", SOURCE_CHANNEL) for id_, kind, data in rows]

@@ -1,0 +1,142 @@
+"""The journal of snapshots: what was asked for, how far it is, what was told. It outlives every tick.
+
+Each row is a document of a kind: a signal's outcome, a snapshot, the chunk bounds of one of its tables, a notification.
+Of the first three the newest row of an id counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.agenda import Agenda
+from airflow_provider_db2cdc.cdc.codec import from_data, to_data
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.cdc.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot import Bound, Part, Snapshot
+from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.spark.ledger import literal_frame
+from airflow_provider_db2cdc.spark.target import Owner, create_table, table_exists
+
+JOURNAL = "seq bigint, run_id string, kind string, id string, document string, at_ms bigint"
+KEPT = ("signal", "snapshot", "bounds")
+
+
+@dataclass
+class Journal:
+    """The journal of one pipeline; `seq` is the number of its newest row."""
+
+    spark: SparkSession
+    layout: Layout
+    owner: Owner
+    run_id: str
+    seq: int = 0
+    bounded: set[tuple[str, str]] = field(default_factory=set)
+
+    def read(self) -> Agenda | None:
+        """Return the agenda as it stands, None when the pipeline never had one."""
+        name = self.layout.internal("journal")
+        if not table_exists(self.spark, name):
+            return None
+        rows = self.spark.read.format("delta").load(name.name) if name.is_path else self.spark.table(name.name)
+        newest = rows.groupBy("kind", F.when(F.col("kind").isin(*KEPT), F.col("id")).alias("id")).agg(
+            F.max("seq").alias("seq"), F.max_by("document", "seq").alias("document")
+        )
+        found = newest.orderBy("seq").collect()
+        self.seq = max((int(row["seq"]) for row in found), default=0)
+        documents = {(row["kind"], row["id"]): json.loads(row["document"]) for row in found if row["kind"] in KEPT}
+        bounds = {id_: _bounds(document) for (kind, id_), document in documents.items() if kind == "bounds"}
+        self.bounded = {(snapshot, table) for snapshot, table in (json.loads(id_) for id_ in bounds)}
+        signals = [from_data(SignalOutcome, document) for (kind, _), document in documents.items() if kind == "signal"]
+        snapshots = [
+            _with_bounds(from_data(Snapshot, document), bounds)
+            for (kind, _), document in documents.items()
+            if kind == "snapshot"
+        ]
+        return Agenda(
+            tuple(sorted(snapshots, key=lambda snapshot: (snapshot.started_at_ms, snapshot.id))),
+            {(outcome.channel, outcome.id): outcome for outcome in signals},
+        )
+
+    def write(
+        self,
+        snapshots: Iterable[Snapshot],
+        outcomes: Iterable[SignalOutcome],
+        notifications: Iterable[Notification],
+        at_ms: int,
+    ) -> None:
+        """Append what has changed.
+
+        :raises TickLostError: another run wrote these rows first.
+        """
+        documents: list[tuple[str, str, Any]] = []
+        for snapshot in snapshots:
+            documents += self._new_bounds(snapshot)
+            documents.append(("snapshot", snapshot.id, to_data(_without_bounds(snapshot))))
+        documents += [("signal", json.dumps([one.channel, one.id]), to_data(one)) for one in outcomes]
+        documents += [("notification", one.id, to_data(one)) for one in notifications]
+        if documents:
+            self._append(documents, at_ms)
+
+    def _new_bounds(self, snapshot: Snapshot) -> list[tuple[str, str, Any]]:
+        """Return the bounds that were not written yet: they never change, and may be many."""
+        new = []
+        for part in snapshot.parts:
+            name = (snapshot.id, str(part.table))
+            if part.bounds and name not in self.bounded:
+                self.bounded.add(name)
+                new.append(("bounds", _bounds_id(snapshot, part), to_data(part.bounds)))
+        return new
+
+    def _append(self, documents: Sequence[tuple[str, str, Any]], at_ms: int) -> None:
+        name = self.layout.internal("journal")
+        if not table_exists(self.spark, name):
+            create_table(self.spark, name, JOURNAL, self.owner.properties)
+        rows = [
+            (self.seq + at, self.run_id, kind, id_, json.dumps(document, sort_keys=True), at_ms)
+            for at, (kind, id_, document) in enumerate(documents, 1)
+        ]
+        self.seq += len(rows)
+        pair = {"txnAppId": f"db2cdc/{self.owner.pipeline}/journal", "txnVersion": str(self.seq)}
+        writer = literal_frame(self.spark, rows, JOURNAL).write.format("delta").mode("append").options(**pair)
+        if name.is_path:
+            writer.save(name.name)
+        else:
+            writer.saveAsTable(name.name)
+        self._check_own(rows[-1][0])
+
+    def _check_own(self, seq: int) -> None:
+        name = self.layout.internal("journal")
+        rows = self.spark.read.format("delta").load(name.name) if name.is_path else self.spark.table(name.name)
+        winners = {row[0] for row in rows.where(F.col("seq") == seq).select("run_id").collect()}
+        if winners != {self.run_id}:
+            raise TickLostError(
+                f"run {', '.join(sorted(winners)) or 'of another tick'} wrote to the journal of pipeline "
+                f"{self.owner.pipeline!r} at the same moment",
+                "Two ticks of one pipeline ran at once: let the other one finish; max_active_runs=1 keeps them apart.",
+            )
+
+
+def _bounds_id(snapshot: Snapshot, part: Part) -> str:
+    return json.dumps([snapshot.id, str(part.table)])
+
+
+def _bounds(document: list[list[str]]) -> tuple[Bound, ...]:
+    return tuple(tuple(bound) for bound in document)
+
+
+def _without_bounds(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, parts=tuple(replace(part, bounds=()) for part in snapshot.parts))
+
+
+def _with_bounds(snapshot: Snapshot, bounds: dict[str | None, tuple[Bound, ...]]) -> Snapshot:
+    return replace(
+        snapshot,
+        parts=tuple(replace(part, bounds=bounds.get(_bounds_id(snapshot, part), ())) for part in snapshot.parts),
+    )

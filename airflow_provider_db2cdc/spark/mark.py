@@ -1,0 +1,106 @@
+"""High marks: how a snapshot learns that capture has passed the moment of its read.
+
+`open` before the read, `close` after it, then `reached` until it says an LSN: every commit that the read can have seen
+is at or below it, and all of them are captured.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+from uuid import uuid4
+
+from airflow_provider_db2cdc.cdc.job import Watermarking
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.signal import SignalTable
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.sql import asn
+from airflow_provider_db2cdc.sql.signal import WINDOW_CLOSE, WINDOW_OPEN, captured_mark, delete_mark, insert_mark
+
+
+class HighMark(Protocol):
+    """One way to mark the end of a read; a mark is a text that lasts until it is reached."""
+
+    def open(self) -> str:
+        """Mark the beginning of a read."""
+
+    def close(self, opened: str) -> str:
+        """Mark its end and return the mark to wait for."""
+
+    def reached(self, mark: str) -> Lsn | None:
+        """Return the high mark, None while capture has not passed it."""
+
+
+def high_mark(
+    kind: Watermarking, connection: DriverConnection, asn_schema: str, signals: SignalTable | None
+) -> HighMark:
+    """Return the way that the configuration names.
+
+    :raises ConfigurationError: it writes into the signal table, and there is none that is captured.
+    """
+    if kind == "read_only":
+        return ReadOnlyMark(connection, asn_schema)
+    if signals is None or signals.capture is None:
+        raise ConfigurationError(
+            f"incremental.snapshot.watermarking.strategy {kind} needs a signal table that is captured",
+            "Name one with signal.data.collection and register it for capture, or use read_only.",
+        )
+    return InsertedMark(connection, asn_schema, signals, delete=kind == "insert_delete")
+
+
+class ReadOnlyMark:
+    """Writes nothing: the source's clock after the read, and the SYNCHPOINT once SYNCHTIME has passed it.
+
+    The greatest synchpoint right after the read is no mark: capture lags behind.
+    """
+
+    def __init__(self, connection: DriverConnection, asn_schema: str) -> None:
+        self._connection = connection
+        self._asn_schema = asn_schema
+
+    def open(self) -> str:
+        """Mark nothing."""
+        return ""
+
+    def close(self, opened: str) -> str:
+        """Return the source's clock."""
+        return self._connection.text_rows(asn.source_clock().text)[0][0] or ""
+
+    def reached(self, mark: str) -> Lsn | None:
+        """Return the SYNCHPOINT once capture has passed that time."""
+        synchpoint, synchtime = self._connection.text_rows(asn.global_row(self._asn_schema).text)[0]
+        return Lsn.parse(synchpoint) if synchpoint and synchtime and synchtime > mark else None
+
+
+class InsertedMark:
+    """Writes into the captured signal table, as Debezium does: two rows, or one that is deleted again."""
+
+    def __init__(self, connection: DriverConnection, asn_schema: str, signals: SignalTable, delete: bool) -> None:
+        self._connection = connection
+        self._asn_schema = asn_schema
+        self._signals = signals
+        self._delete = delete
+
+    def open(self) -> str:
+        """Insert the row that opens the window."""
+        mark = str(uuid4())
+        self._connection.execute(insert_mark(self._signals, f"{mark}-open", WINDOW_OPEN))
+        return mark
+
+    def close(self, opened: str) -> str:
+        """Insert the row that closes the window, or delete the one that opened it."""
+        if self._delete:
+            self._connection.execute(delete_mark(self._signals, f"{opened}-open"))
+        else:
+            self._connection.execute(insert_mark(self._signals, f"{opened}-close", WINDOW_CLOSE))
+        return opened
+
+    def reached(self, mark: str) -> Lsn | None:
+        """Return the commit of the closing row once it is captured, and everything up to it with it."""
+        name, operation = (f"{mark}-open", "D") if self._delete else (f"{mark}-close", "I")
+        [[commit]] = self._connection.text_rows(captured_mark(self._signals, name, operation))
+        if not commit:
+            return None
+        synchpoint = self._connection.text_rows(asn.global_row(self._asn_schema).text)[0][0]
+        closed = Lsn.parse(commit)
+        return closed if synchpoint and closed <= Lsn.parse(synchpoint) else None

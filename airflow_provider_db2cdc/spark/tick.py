@@ -1,0 +1,219 @@
+"""A tick under way: batches of changes and of snapshots, table by table, and what became of each."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_db2cdc.cdc.gap import find_gap
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult, TableTask
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import reconcile
+from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import GapError, OffsetError, TickLostError
+from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, gap_error
+from airflow_provider_db2cdc.spark.jdbc import JdbcSource
+from airflow_provider_db2cdc.spark.ledger import Commit, Entry, History, Ledger
+from airflow_provider_db2cdc.spark.progress import describe, say
+from airflow_provider_db2cdc.spark.session import table_session
+from airflow_provider_db2cdc.spark.target import Place
+
+T = TypeVar("T")
+
+
+@dataclass
+class Tick:
+    """A tick under way: where each table stands, and which failed."""
+
+    spark: SparkSession
+    spec: JobSpec
+    place: Place
+    ledger: Ledger
+    source: JdbcSource
+    history: History
+    done: dict[TableId, list[Commit]] = field(default_factory=dict)
+    anew: set[TableId] = field(default_factory=set)
+    slices: list[tuple[Slice, Commit]] = field(default_factory=list)
+    starts: dict[TableId, Lsn] = field(default_factory=dict)
+    errors: dict[TableId, str] = field(default_factory=dict)
+    seconds: dict[TableId, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tasks: Mapping[TableId, TableTask] = {task.table: task for task in self.spec.tables}
+        self.last: dict[TableId, Commit] = dict(self.history.last)
+        self.batch = self.history.batch
+        self.errors.update({refusal.table: refusal.error for refusal in self.spec.refused})
+
+    def redo(self) -> None:
+        """Finish, as they were planned, the batches that a tick before this one did not."""
+        restarted = {task.table for task in self.spec.tables if task.restart}
+        pending = [entry for entry in self.history.pending if entry.table in self.tasks.keys() - restarted]
+        for number in sorted({entry.batch for entry in pending}):
+            say(f"batch={number} redo: it was planned but not finished")
+            self._redo({entry.table: entry for entry in pending if entry.batch == number})
+
+    def pull(self) -> None:
+        """Pull each known table's changes up to the frontier, as one batch."""
+        standing = self.each([task for task in self.open_tasks() if not self.is_new(task)], self._standing)
+        self.plan_and_apply(
+            [
+                self.entry(task, after, task.upto)
+                for task in self.open_tasks()
+                if not self.is_new(task) and (after := standing.get(task.table)) is not None and after < task.upto
+            ]
+        )
+
+    def publish(self, unfinished: Collection[TableId]) -> None:
+        """Write the manifest when every table stands at one commit, and none is `unfinished`: still being filled."""
+        stands = {self.last[table].upto for table in self.tasks if table in self.last}
+        if self.errors or unfinished or not self.done or len(stands) != 1:
+            return
+        self.ledger.publish(self.batch, stands.pop(), [self.last[table] for table in self.tasks], _now_ms())
+        self.ledger.tidy(self.batch)
+
+    def result(self) -> JobResult:
+        """Return a line a table, refused ones included."""
+        tables = [*self.tasks, *(refusal.table for refusal in self.spec.refused)]
+        return JobResult(self.spec.pipeline, self.spec.run_id, tuple(self._line(table) for table in tables))
+
+    def open_tasks(self) -> list[TableTask]:
+        """Return the tables that have not failed."""
+        return [task for task in self.spec.tables if task.table not in self.errors]
+
+    def _redo(self, entries: Mapping[TableId, Entry]) -> None:
+        def check(task: TableTask) -> bool:
+            try:
+                check_readable(table_session(self.spark, 0), self.spec, self.place, task, entries[task.table])
+            except GapError as error:
+                self._snapshot_anew(task, error)
+                return False
+            return True
+
+        readable = self.each([task for task in self.open_tasks() if task.table in entries], check)
+        self._apply([entries[table] for table, is_readable in readable.items() if is_readable])
+
+    def _snapshot_anew(self, task: TableTask, error: GapError | OffsetError) -> None:
+        """Let a snapshot mend what was lost where the mode says so, else raise the error."""
+        if not self.spec.settings.snapshot_on_gap:
+            raise error
+        say(f"table={task.table} is snapshotted anew: {error.problem}")
+        self.anew.add(task.table)
+
+    def applied(self, task: TableTask) -> Lsn:
+        """Return how far the target holds a table's changes; a new table's snapshot begins at the plan's fence."""
+        return task.upto if self.is_new(task) else self.last[task.table].upto
+
+    def is_new(self, task: TableTask) -> bool:
+        """Whether the table begins with a snapshot: nothing is known of it, or a person asked for a restart."""
+        anew = task.restart or task.table in self.anew
+        return (anew and task.table not in self.done) or (task.table not in self.last and task.believed is None)
+
+    def _standing(self, task: TableTask) -> Lsn | None:
+        last = self.last.get(task.table)
+        applied = self.history.applied.get(task.table, 0)
+        if task.believed is None and last is not None and applied > 1:
+            if self.spec.settings.recover_offsets:
+                say(f"table={task.table} its lost offset is taken from the target: {last.upto}")
+                applied = 1
+            elif self.spec.settings.snapshot_on_gap:
+                self._snapshot_anew(task, OffsetError(f"{task.table}: its offset is missing"))
+                return None
+        after = reconcile(task.table, task.believed, last.upto if last else None, applied)
+        if after is None or last is None:
+            return None
+        gap = find_gap(after, last.capture, task.capture.identity, task.capture.floor, self.spec.fence.lsn)
+        if gap:
+            self._snapshot_anew(task, gap_error(task.table, gap))
+            return None
+        return after
+
+    def entry(self, task: TableTask, after: Lsn, upto: Lsn, of: Slice | None = None) -> Entry:
+        """Return the table's part of the next batch."""
+        at = (self.spec.planned_at_ms, task.capture.identity)
+        return Entry(self.batch + 1, self.spec.run_id, task.table, after, upto, *at, of)
+
+    def plan_and_apply(self, entries: Sequence[Entry]) -> None:
+        """Do one batch; tables whose part fails are out for the rest of the tick, and redone by the next."""
+        if entries:
+            self.ledger.plan(entries)
+            self.batch = entries[0].batch
+            self._apply(entries)
+
+    def _apply(self, entries: Sequence[Entry]) -> None:
+        by_table = {entry.table: entry for entry in entries}
+        applied = self.each([self.tasks[table] for table in by_table], lambda task: self._commit(by_table[task.table]))
+        if not applied:
+            return
+        self.ledger.commit(list(applied.values()), _now_ms())
+        for table, commit in applied.items():
+            self.starts.setdefault(table, by_table[table].after)
+            self.done.setdefault(table, []).append(commit)
+            self.last[table] = commit
+            if commit.slice is not None:
+                self.slices.append((commit.slice, commit))
+
+    def _commit(self, entry: Entry) -> Commit:
+        task = self.tasks[entry.table]
+        session = table_session(self.spark, sys.maxsize if entry.slice is not None else task.rows)
+        return apply_entry(session, self.spec, self.place, self.source, task, entry, self.last.get(entry.table))
+
+    def each(self, tasks: Iterable[TableTask], step: Callable[[TableTask], T]) -> dict[TableId, T]:
+        """Do a step for several tables side by side; a table whose step fails is out for the rest of the tick."""
+
+        def attempt(task: TableTask) -> tuple[TableId, T] | None:
+            started = time.monotonic()
+            try:
+                return task.table, step(task)
+            except TickLostError:
+                raise
+            except Exception as error:
+                self.errors[task.table] = describe(error)
+                say(f"table={task.table} failed: {self.errors[task.table]}")
+                _trace(error)
+                return None
+            finally:
+                taken = time.monotonic() - started
+                self.seconds[task.table] = self.seconds.get(task.table, 0.0) + taken
+
+        with ThreadPoolExecutor(max(1, self.spec.settings.parallel_tables)) as pool:
+            return dict(pair for pair in pool.map(attempt, tasks) if pair is not None)
+
+    def _line(self, table: TableId) -> TableResult:
+        commits, last = self.done.get(table, []), self.last.get(table)
+        error = self.errors.get(table, "")
+        line = TableResult(
+            table=table,
+            status="failed" if error else ("applied" if commits else "unchanged"),
+            after=self.starts.get(table),
+            creates=sum(commit.creates for commit in commits),
+            updates=sum(commit.updates for commit in commits),
+            deletes=sum(commit.deletes for commit in commits),
+            reads=sum(commit.reads for commit in commits),
+            duration_s=round(self.seconds.get(table, 0.0), 3),
+            error=error,
+        )
+        if last is None or (self.tasks.get(table) and self.is_new(self.tasks[table])):
+            return line
+        versions = (last.change_version, last.state_version)
+        return replace(
+            line, lsn=last.upto, batch=last.batch, rows=last.rows, commit_ts_ms=last.commit_ts_ms,
+            change_version=versions[0], state_version=versions[1], capture=last.capture.digest,
+        )  # fmt: skip
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _trace(error: Exception) -> None:
+    """Print where an error came from: frames only, because its text may hold row values."""
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    say("  at " + " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames)))

@@ -1,0 +1,48 @@
+"""Statements on the signal table: what it asks for, and the marks that a snapshot writes into it."""
+
+from __future__ import annotations
+
+import json
+
+from airflow_provider_db2cdc.cdc.signal import SignalTable
+from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT, OPERATION, change_table
+from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
+
+WINDOW_OPEN, WINDOW_CLOSE = "snapshot-window-open", "snapshot-window-close"
+
+
+def given_signals(of: SignalTable) -> str:
+    """Return the select of the signals: id, type, data; in the order of their commits where the table is captured.
+
+    The marks that snapshots write are left out. A captured table's signals are found even where they were deleted.
+    """
+    names = [quote(name) for name in of.columns]
+    listed = ", ".join(f"{name} AS {alias}" for name, alias in zip(names, ("ID", "TYPE", "DATA"), strict=True))
+    marks = f"{names[1]} NOT IN ({text_literal(WINDOW_OPEN)}, {text_literal(WINDOW_CLOSE)})"
+    if of.capture is None:
+        return f"SELECT {listed} FROM {quote_table(of.table)} WHERE {marks} ORDER BY {names[0]}"
+    return (
+        f"SELECT {listed} FROM {change_table(of.capture)} WHERE {OPERATION} = 'I' AND {marks} "
+        f"ORDER BY {COMMIT}, {INTENT}"
+    )
+
+
+def insert_mark(of: SignalTable, mark: str, kind: str) -> str:
+    """Return the insert of a mark; the signal table must be captured for it to be seen."""
+    names = ", ".join(quote(name) for name in of.columns)
+    values = ", ".join(text_literal(text) for text in (mark, kind, json.dumps({})))
+    return f"INSERT INTO {quote_table(of.table)} ({names}) VALUES ({values})"
+
+
+def delete_mark(of: SignalTable, mark: str) -> str:
+    """Return the delete of a mark."""
+    return f"DELETE FROM {quote_table(of.table)} WHERE {quote(of.columns[0])} = {text_literal(mark)}"
+
+
+def captured_mark(of: SignalTable, mark: str, operation: str) -> str:
+    """Return the select of the commit that inserted (`I`) or deleted (`D`) a mark; null until it is captured."""
+    assert of.capture is not None
+    return (
+        f"SELECT MAX({COMMIT}) FROM {change_table(of.capture)} "
+        f"WHERE {OPERATION} = '{operation}' AND {quote(of.columns[0])} = {text_literal(mark)}"
+    )

@@ -1,0 +1,87 @@
+"""Ask a pipeline for a snapshot by hand: press Trigger, pick tables, follow it.
+
+It sends a signal to the DAG of `db2cdc_pipeline.py` and waits until the signal has come to its end; how far the
+snapshot is stands in the log of `follow` and in its XCom `progress`. The same form stops, pauses and resumes.
+
+By Airflow's REST API it is a POST to `/api/v2/dags/<this DAG>/dagRuns` with the form's fields as `conf`.
+
+It takes the same environment variables as `db2cdc_pipeline.py`; without DB2CDC_CONFIG there is no DAG.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG, Param
+
+from airflow_provider_db2cdc import Db2CdcSignalOperator, Db2CdcSnapshotSensor
+from airflow_provider_db2cdc.config import load_config
+from airflow_provider_db2cdc.operators.signal import form_data
+
+if path := os.environ.get("DB2CDC_CONFIG"):
+    config = load_config(path)
+    pipeline_dag = os.environ.get("DB2CDC_DAG_ID", f"db2cdc_{config.pipeline}")
+    carried = ", ".join(f"`{pattern}`" for pattern in config.selection.table_include) or "all captured tables"
+
+    with DAG(
+        dag_id=f"{pipeline_dag}_snapshot",
+        schedule=None,
+        start_date=datetime(2025, 1, 1, tzinfo=UTC),
+        max_active_runs=4,
+        render_template_as_native_obj=True,
+        tags=["db2cdc"],
+        doc_md=__doc__,
+        params={
+            "action": Param(
+                "execute-snapshot",
+                type="string",
+                title="What to do",
+                enum=["execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"],
+                description="Pausing and resuming concern every snapshot that was asked for.",
+            ),
+            "tables": Param(
+                [],
+                type=["null", "array"],
+                items={"type": "string"},
+                title="Tables",
+                description="One a line: `SCHEMA.TABLE`, a regular expression on it, or quoted names as in "
+                f'`"my schema"."my.table"`. Empty with stop-snapshot: all. This pipeline carries {carried}.',
+            ),
+            "type": Param(
+                "incremental",
+                type="string",
+                title="Kind of snapshot",
+                enum=["incremental", "blocking"],
+                description="Incremental: chunk by chunk, in as many ticks as it takes. Blocking: all at one moment.",
+            ),
+            "conditions": Param(
+                {},
+                type=["null", "object"],
+                additionalProperties={"type": "string"},
+                title="Only some rows",
+                description='By table, an SQL condition: `{"SALES.ORDERS": "STATUS = 1"}`. '
+                "What was deleted is then not looked for.",
+            ),
+            "surrogate_key": Param(
+                "",
+                type=["null", "string"],
+                title="Surrogate key",
+                description="A column with unique values and no nulls to cut chunks by, instead of the table's key.",
+            ),
+        },
+    ):
+        send = Db2CdcSignalOperator(
+            task_id="send",
+            trigger_dag_id=pipeline_dag,
+            signal_type="{{ params.action }}",
+            data=form_data,
+        )
+        send >> Db2CdcSnapshotSensor(
+            task_id="follow",
+            pipeline=config.pipeline,
+            signal_id=send.output,
+            mode="reschedule",
+            poke_interval=15,
+            timeout=7 * 24 * 3600,
+        )

@@ -1,0 +1,357 @@
+import json
+from types import SimpleNamespace
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.signal import ExecuteSnapshot, Signal, SignalOutcome, StopSnapshot, parse
+from airflow_provider_db2cdc.cdc.snapshot import PartProgress, SnapshotProgress
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import SignalError
+from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
+from airflow_provider_db2cdc.operators.plan import signals_of
+from airflow_provider_db2cdc.operators.signal import Db2CdcSignalOperator, form_data
+from airflow_provider_db2cdc.sensors.snapshot import Db2CdcSnapshotSensor
+
+pytestmark = pytest.mark.airflow
+
+RUN = "manual__2026-01-01"
+
+
+@pytest.mark.parametrize("conf", [None, {}, {"signals": []}, {"signals": None}, {"other": 1}], ids=str)
+def test_run_without_signals_has_none(conf):
+    assert signals_of(conf, RUN) == []
+
+
+def test_signals_of_a_run_come_in_their_order_each_with_an_id():
+    data = {"data-collections": ["S.T"]}
+    conf = {
+        "signals": [
+            {"id": "mine", "type": "execute-snapshot", "data": data},
+            {"type": "log", "data": '{"message": "m"}'},
+            {"id": 7, "type": "pause-snapshot"},
+        ]
+    }
+    assert signals_of(conf, RUN) == [
+        Signal("mine", "execute-snapshot", json.dumps(data), "airflow"),
+        Signal(f"{RUN}/2", "log", '{"message": "m"}', "airflow"),
+        Signal("7", "pause-snapshot", "{}", "airflow"),
+    ]
+
+
+def test_signal_without_an_id_has_the_runs_in_each_of_its_tries():
+    conf = {"signals": [{"type": "pause-snapshot"}]}
+    assert [signal.id for signal in signals_of(conf, RUN)] == [RUN]
+    assert signals_of(conf, RUN) == signals_of(conf, RUN)
+    assert signals_of(conf, RUN) != signals_of(conf, f"{RUN}_1")
+
+
+@pytest.mark.parametrize("items", ["x", {"type": "log"}, ["pause-snapshot"], [["log"]], 5], ids=str)
+def test_what_is_no_list_of_objects_is_an_error(items):
+    with pytest.raises(SignalError, match=r"no list of objects in 'signals'\. Write \["):
+        signals_of({"signals": items}, RUN)
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [({}, "it has no type"), ({"type": "log"}, "no message"), ({"type": "log", "data": [1]}, "not a JSON object")],
+    ids=str,
+)
+def test_what_is_no_signal_is_left_to_be_refused(item, reason):
+    [signal] = signals_of({"signals": [item]}, RUN)
+    with pytest.raises(SignalError, match=reason):
+        parse(signal)
+
+
+UNTOUCHED = {
+    "action": "execute-snapshot", "tables": [], "type": "incremental", "conditions": {}, "surrogate_key": ""
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "request_"),
+    [
+        ({"tables": ["S.T"]}, ExecuteSnapshot(("S.T",))),
+        (
+            {"tables": ["S.T", r"S\..*"], "type": "blocking", "conditions": {"S.T": "ID > 5"}, "surrogate_key": "ID"},
+            {
+                "collections": ("S.T", r"S\..*"),
+                "kind": "blocking",
+                "conditions": [("S.T", "ID > 5")],
+                "surrogate_key": "ID",
+            },
+        ),
+        ({"tables": ["S.T"], "conditions": None, "surrogate_key": None}, ExecuteSnapshot(("S.T",))),
+        ({"action": "stop-snapshot"}, StopSnapshot()),
+        ({"action": "stop-snapshot", "tables": None}, StopSnapshot()),
+        ({"action": "stop-snapshot", "tables": ["S.T"], "type": "blocking"}, StopSnapshot(("S.T",))),
+        ({"action": "pause-snapshot", "tables": ["S.T"], "conditions": {"S.T": "ID > 5"}}, {}),
+        ({"action": "resume-snapshot"}, {}),
+    ],
+    ids=str,
+)
+def test_form_becomes_the_data_of_its_action(form, request_):
+    params = {**UNTOUCHED, **form}
+    data = form_data({"params": params}, jinja_env=None)
+    asked = parse(Signal("1", params["action"], json.dumps(data), "airflow"))
+    if isinstance(request_, dict):
+        found = {**vars(asked)}
+        if "conditions" in found:
+            found["conditions"] = [(one.pattern, one.filter) for one in found["conditions"]]
+        assert found == request_
+    else:
+        assert asked == request_
+
+
+def test_form_without_tables_is_refused():
+    data = form_data({"params": UNTOUCHED})
+    with pytest.raises(SignalError, match="names no data-collections"):
+        parse(Signal("1", "execute-snapshot", json.dumps(data), "airflow"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "reason"),
+    [
+        ("execute-snapshot", {}, "names no data-collections"),
+        ("execute-snapshot", {"data-collections": ["("]}, "not a regular expression"),
+        ("snapshot", {}, "'snapshot' is unknown"),
+        ("log", "{oops", "not JSON"),
+        ("log", ["m"], "not a JSON object"),
+        ("pause-snapshot", {"tables": ["S.T"]}, "takes no 'tables'"),
+    ],
+)
+def test_what_is_no_signal_is_refused_before_anything_is_triggered(kind, data, reason):
+    pushed = []
+    context = {"ti": SimpleNamespace(xcom_push=lambda **values: pushed.append(values))}
+    operator = Db2CdcSignalOperator(task_id="t", trigger_dag_id="d", signal_type=kind, data=data, signal_id="1")
+    with pytest.raises(AirflowFailException, match=reason):
+        operator.execute(context)
+    assert pushed == []
+
+
+TARGET = """
+from airflow.sdk import DAG, task
+from airflow_provider_db2cdc.operators.plan import signals_of
+
+with DAG("signal_target", schedule=None, is_paused_upon_creation=False):
+
+    @task
+    def read(dag_run=None):
+        return [[signal.id, signal.type, signal.data] for signal in signals_of(dag_run.conf, dag_run.run_id)]
+
+    read()
+"""
+
+SENDER = """
+from airflow.sdk import DAG, task
+from airflow_provider_db2cdc import Db2CdcSignalOperator
+from airflow_provider_db2cdc.operators.signal import form_data
+
+with DAG("signal_sender", schedule=None, render_template_as_native_obj={native}, params={params!r}):
+
+    @task
+    def hear(id_):
+        return id_
+
+    send = Db2CdcSignalOperator(task_id="send", trigger_dag_id="signal_target", {arguments})
+    hear(send.output)
+"""
+
+
+def sent_conf(target="signal_target"):
+    """Return the run and the conf of what was triggered last."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        run = session.query(DagRun).filter(DagRun.dag_id == target).order_by(DagRun.id.desc()).first()
+        return run.run_id, run.conf
+
+
+def xcom(dag_id, task_id, key="return_value"):
+    """Return what a task's last run left."""
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.query(XComModel).filter_by(dag_id=dag_id, task_id=task_id, key=key)
+        row = found.order_by(XComModel.dag_run_id.desc(), XComModel.map_index.desc()).first()
+        return None if row is None else row.value
+
+
+@pytest.fixture
+def send(run_dag):
+    """Run a DAG that sends a signal; return its state, the last triggered run's conf and the id that came out."""
+    run_dag("signal_target", TARGET)
+
+    def run(arguments, params=None, native=False):
+        text = SENDER.format(arguments=arguments, params=params or {}, native=native)
+        state, _ = run_dag("signal_sender", text)
+        return state, sent_conf()[1], xcom("signal_sender", "hear")
+
+    return run
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["text", "native"])
+def test_operator_triggers_a_run_that_carries_the_signal_and_gives_its_id_on(send, native):
+    arguments = "signal_type='{{ params.kind }}', data={'data-collections': ['{{ params.table }}']}, conf={'mine': 1}"
+    state, conf, heard = send(arguments, {"kind": "execute-snapshot", "table": "S.T"}, native)
+    assert state == "success"
+    [signal] = conf["signals"]
+    assert conf["mine"] == 1
+    assert (signal["type"], json.loads(signal["data"])) == ("execute-snapshot", {"data-collections": ["S.T"]})
+    assert signal["id"].startswith("signal_sender/manual__")
+    assert signal["id"].endswith("/send")
+    assert heard == signal["id"]
+
+
+def test_triggered_run_hears_the_signal(send, run_dag):
+    _, _, heard = send("signal_type='log', data={'message': 'm'}, signal_id='77'")
+    from airflow.dag_processing.dagbag import DagBag
+    from conftest import DAGS
+
+    run_id, conf = sent_conf()
+    assert "manual__" in run_id
+    bag = DagBag(dag_folder=DAGS / "signal_target.py", bundle_path=DAGS)
+    assert str(bag.dags["signal_target"].test(run_conf=conf).state) == "success"
+    assert heard == "77"
+    assert xcom("signal_target", "read") == [["77", "log", '{"message": "m"}']]
+
+
+def test_form_of_the_dag_is_sent(send):
+    params = {**UNTOUCHED, "tables": ["S.T"], "conditions": {"S.T": "ID > 5"}}
+    state, conf, _ = send("signal_type='{{ params.action }}', data=form_data", params, native=True)
+    assert state == "success"
+    assert parse(signals_of(conf, "r")[0]) == parse(
+        Signal("1", "execute-snapshot", json.dumps(form_data({"params": params})), "airflow")
+    )
+
+
+def test_nothing_is_triggered_by_what_is_no_signal(send):
+    before = sent_conf()
+    assert send("signal_type='execute-snapshot', data={}")[0] == "failed"
+    assert sent_conf() == before
+
+
+MAPPED = """
+from airflow.sdk import DAG
+from airflow_provider_db2cdc import Db2CdcSignalOperator
+
+with DAG("signal_mapped", schedule=None):
+    Db2CdcSignalOperator.partial(task_id="send", trigger_dag_id="signal_target", signal_type="log").expand(
+        data=[{"message": "a"}, {"message": "b"}]
+    )
+"""
+
+
+def test_mapped_tasks_send_under_ids_of_their_own(send, run_dag):
+    assert run_dag("signal_mapped", MAPPED)[0] == "success"
+    first = sent_conf()[1]["signals"][0]["id"]
+    assert first.endswith("/send/1")
+
+
+def progress(status, done=1, id_="77"):
+    part = PartProgress(TableId("S", "T"), "completed" if status == "completed" else "reading", done, 4, done * 10)
+    return SnapshotProgress(id_, "incremental", status, (part,), 5)
+
+
+def backlog(status, snapshot="running", reason="", done=1):
+    return Backlog((progress(snapshot, done),), (SignalOutcome("77", "airflow", status, reason),))
+
+
+@pytest.fixture
+def look(inside):
+    """Let the sensor look once at a backlog; return what it says, and the progress it leaves."""
+
+    def once(pipeline, kept=None, signal_id="77"):
+        pushed = {}
+        context = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
+
+        def poke():
+            if kept is not None:
+                VariableOffsetStore(pipeline).put_backlog(kept)
+            return Db2CdcSnapshotSensor(task_id="t", pipeline=pipeline, signal_id=signal_id).poke(context)
+
+        return inside(poke), pushed
+
+    return once
+
+
+def test_sensor_waits_for_a_tick_to_hear_the_signal(look):
+    assert look("sensor_unheard") == (False, {})
+    assert look("sensor_unheard", Backlog((progress("running", id_="other"),))) == (False, {})
+
+
+def test_sensor_waits_while_the_snapshot_is_under_way_and_says_how_far_it_is(look):
+    found, pushed = look("sensor_running", backlog("accepted"))
+    assert found is False
+    told = pushed["progress"]
+    assert (told["status"], told["parts"][0]["done"], told["parts"][0]["chunks"]) == ("running", 1, 4)
+    assert json.loads(json.dumps(told)) == told
+    assert look("sensor_running", backlog("accepted", "paused"))[0] is False
+
+
+def test_sensor_ends_when_the_signal_is_done(look):
+    found, pushed = look("sensor_done", backlog("done", "completed", done=4))
+    assert found is True
+    assert pushed["progress"]["status"] == "completed"
+
+
+@pytest.mark.parametrize("status", ["refused", "failed", "stopped"])
+def test_sensor_fails_at_once_when_the_signal_came_to_a_bad_end(look, status):
+    with pytest.raises(AirflowFailException, match=f"signal 77 {status}: no such table"):
+        look("sensor_bad", Backlog((), (SignalOutcome("77", "airflow", status, "no such table"),)))
+
+
+@pytest.mark.parametrize("signal_id", [None, ""])
+def test_sensor_without_a_signal_does_not_wait(look, signal_id):
+    with pytest.raises(AirflowFailException, match="no signal to wait for"):
+        look("sensor_none", signal_id=signal_id)
+
+
+def test_sensor_finds_a_signal_whose_id_was_rendered_to_a_number(look):
+    assert look("sensor_number", backlog("done", "completed"), signal_id=77)[0] is True
+
+
+FOLLOW = """
+from airflow.sdk import DAG, task
+from airflow_provider_db2cdc import Db2CdcSnapshotSensor
+from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
+
+with DAG("signal_follow", schedule=None):
+
+    @task
+    def keep(text):
+        VariableOffsetStore("followed").put_backlog(Backlog.from_json(text, "here"))
+
+    follow = Db2CdcSnapshotSensor(
+        task_id="follow", pipeline="followed", signal_id="77", mode="reschedule", poke_interval=1, timeout=60, retries=3
+    )
+    begin = keep.override(task_id="begin")({begin!r})
+    begin >> follow
+    # The last tick comes a round later, so that the sensor has to wait for it.
+    begin >> keep.override(task_id="tick")({begin!r}) >> keep.override(task_id="last_tick")({finish!r})
+"""
+
+
+@pytest.mark.parametrize(("finish", "state"), [("done", "success"), ("stopped", "failed")])
+def test_sensor_follows_in_a_dag_from_tick_to_tick(run_dag, finish, state):
+    begin = backlog("accepted").to_json()
+    end = backlog(finish, "completed" if finish == "done" else "stopped", "asked for", done=4).to_json()
+    found, tasks = run_dag("signal_follow", FOLLOW.format(begin=begin, finish=end))
+    assert (found, tasks["follow"]) == (state, state), "what has failed is not tried again"
+    assert xcom("signal_follow", "follow", "progress")["parts"][0]["done"] == 4
+    assert waits("signal_follow") > 0
+
+
+def waits(dag_id):
+    """Return how often the sensor of a DAG's last run was put off."""
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.taskreschedule import TaskReschedule
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.query(TaskReschedule).join(TaskInstance, TaskInstance.id == TaskReschedule.ti_id)
+        return found.filter(TaskInstance.dag_id == dag_id).count()

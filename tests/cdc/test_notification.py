@@ -1,0 +1,161 @@
+"""Each notification of Debezium's documentation (its table of types and of additional_data), and their order."""
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.notification import notifications
+from airflow_provider_db2cdc.cdc.snapshot import Part, Slice, Snapshot, chunked, failed, published, stopped
+from airflow_provider_db2cdc.cdc.table import TableId
+
+A, B = TableId("S", "A"), TableId("S", "B")
+AT = 1_700_000_000_000
+BOTH = {"connector_name": "db2", "data_collections": "S.A,S.B"}
+
+
+def snapshot(*parts, kind="incremental", **more):
+    return Snapshot("id-1", kind, parts or (Part(A), Part(B)), **more)
+
+
+def read(part, chunks=3, upto=0, rows=10):
+    """Return the part after its chunks up to this one were published."""
+    if part.status == "waiting":
+        part = chunked(part, [(str(at),) for at in range(chunks - 1)])
+    return published(part, Slice("id-1", "incremental", part.done, upto, Lsn(bytes(16))), 7, rows)
+
+
+def told(old, new):
+    return [(one.type, dict(one.additional_data)) for one in notifications(old, new, AT)]
+
+
+def types(old, new):
+    return [one.type for one in notifications(old, new, AT)]
+
+
+def test_begin_is_told_with_its_tables():
+    assert told(None, snapshot()) == [("STARTED", BOTH)]
+
+
+def test_published_chunks_are_told_as_progress():
+    old = snapshot()
+    new = old.with_part(read(Part(A), upto=1, rows=20))
+    told_of = {
+        **BOTH,
+        "current_collection_in_progress": "S.A",
+        "chunks_published": "2",
+        "total_chunks": "3",
+        "total_rows_scanned": "20",
+    }
+    assert told(old, new) == [("IN_PROGRESS", told_of)]
+
+
+ENDS = [
+    (read(Part(A), chunks=2, upto=1, rows=5), {"status": "SUCCEEDED", "total_rows_scanned": "5"}),
+    (read(Part(A), chunks=1, upto=0, rows=0), {"status": "EMPTY", "total_rows_scanned": "0"}),
+    (read(Part(A), chunks=2, upto=1, rows=0), {"status": "SUCCEEDED", "total_rows_scanned": "0"}),
+    (stopped(Part(A), "asked for"), {"status": "SKIPPED", "total_rows_scanned": "0", "reason": "asked for"}),
+    (failed(Part(A), "no grant", False), {"status": "SQL_EXCEPTION", "total_rows_scanned": "0", "reason": "no grant"}),
+]
+
+
+@pytest.mark.parametrize(("part", "said"), ENDS, ids=["read", "empty", "emptied", "stopped", "failed"])
+def test_end_of_a_table_is_told_with_how_it_ended(part, said):
+    old = snapshot()
+    last = told(old, old.with_part(part))[-1]
+    assert last == ("TABLE_SCAN_COMPLETED", {**BOTH, "scanned_collection": "S.A", **said})
+
+
+def test_progress_and_end_of_a_table_are_told_once():
+    old = snapshot()
+    new = old.with_part(read(Part(A), chunks=1))
+    assert types(old, new) == ["IN_PROGRESS", "TABLE_SCAN_COMPLETED"]
+    assert types(new, new) == []
+    assert types(new, new.with_part(read(Part(B)))) == ["IN_PROGRESS"]
+
+
+def test_failure_that_is_forgiven_is_no_end():
+    old = snapshot()
+    assert types(old, old.with_part(failed(Part(A), "lost the connection", True))) == []
+
+
+def ended(*parts):
+    new = snapshot()
+    for part in parts:
+        new = new.with_part(part)
+    return new
+
+
+ENDINGS = [
+    (ended(read(Part(A), 1), read(Part(B), 1)), ("COMPLETED", {"connector_name": "db2"})),
+    (ended(read(Part(A), 1), stopped(Part(B), "asked for")), ("COMPLETED", {"connector_name": "db2"})),
+    (ended(stopped(Part(A), "asked for"), stopped(Part(B), "asked for")), ("ABORTED", BOTH)),
+    (ended(read(Part(A), 1), failed(Part(B), "no grant", False)), ("ABORTED", {**BOTH, "reason": "failed: S.B"})),
+]
+
+
+@pytest.mark.parametrize(("new", "last"), ENDINGS, ids=["read", "partly stopped", "stopped", "failed"])
+def test_end_is_told_last(new, last):
+    assert told(snapshot(), new)[-1] == last
+    assert types(snapshot(), new).count(last[0]) == 1
+    assert types(new, new) == []
+
+
+def test_pause_and_resumption_are_told():
+    running, paused = snapshot(), snapshot(status="paused")
+    assert told(running, paused) == [("PAUSED", BOTH)]
+    assert told(paused, running) == [("RESUMED", BOTH)]
+    assert types(paused, paused) == []
+
+
+def test_stop_of_a_paused_one_is_told_as_abortion_alone():
+    parts = [stopped(Part(table), "asked for") for table in (A, B)]
+    new = snapshot(status="paused")
+    for part in parts:
+        new = new.with_part(part)
+    assert types(snapshot(status="paused"), new) == ["TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "ABORTED"]
+
+
+def test_whole_course_within_one_tick_is_told_in_order():
+    new = snapshot().with_part(read(Part(A), chunks=1)).with_part(read(Part(B), chunks=1))
+    assert types(None, new) == [
+        "STARTED",
+        "IN_PROGRESS",
+        "TABLE_SCAN_COMPLETED",
+        "IN_PROGRESS",
+        "TABLE_SCAN_COMPLETED",
+        "COMPLETED",
+    ]
+
+
+def test_progress_before_a_pause_and_after_a_resumption_stands_on_its_side_of_it():
+    old = snapshot()
+    new = replace(old.with_part(read(Part(A))), status="paused")
+    assert types(old, new) == ["IN_PROGRESS", "PAUSED"]
+    assert types(new, replace(new.with_part(read(new.part(A), upto=1)), status="running")) == ["RESUMED", "IN_PROGRESS"]
+
+
+def test_begun_and_paused_in_one_tick():
+    assert types(None, snapshot(status="paused")) == ["STARTED", "PAUSED"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "aggregate"),
+    [("initial", "Initial Snapshot"), ("blocking", "Initial Snapshot"), ("incremental", "Incremental Snapshot")],
+)
+def test_every_one_has_the_snapshots_id_kind_and_the_time(kind, aggregate):
+    found = notifications(None, snapshot(kind=kind).with_part(read(Part(A), chunks=1)), AT)
+    assert len(found) == 3
+    assert {(one.id, one.aggregate_type, one.timestamp) for one in found} == {("id-1", aggregate, AT)}
+
+
+def test_no_key_is_told():
+    part = read(chunked(Part(A), [("'secret'",), ("'hidden'",)]), upto=1)
+    text = repr(notifications(None, snapshot().with_part(part), AT))
+    assert "secret" not in text
+    assert "hidden" not in text
+
+
+def test_additional_data_are_texts():
+    found = notifications(None, ended(read(Part(A), 1), failed(Part(B), "no grant", False)), AT)
+    assert all(isinstance(text, str) for one in found for text in one.additional_data.values())

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.channels.channel import acknowledge_channels, open_channels, read_channels
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+
+class QueueChannel:
+    """An example of a channel of one's own: `signal.enabled.channels: my.module:QueueChannel`.
+
+    It is made with the pipeline's configuration alone, so whatever else it needs (an address, a password) it takes
+    from where it lives: the environment, an Airflow connection. Each of its signals carries the channel's name; by it
+    the outcomes find the way back. `read` must not consume: between it and `acknowledge` lies a whole tick, which may
+    crash, and then the signals are to come again.
+    """
+
+    name = "queue"
+    waiting: dict[str, list[Signal]] = {}
+    told: list[SignalOutcome] = []
+    closed = 0
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._own = self.waiting.setdefault(config.pipeline, [])
+
+    def read(self) -> Sequence[Signal]:
+        return list(self._own)
+
+    def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
+        acted = {outcome.id for outcome in outcomes}
+        self.told.extend(outcomes)
+        self._own[:] = [signal for signal in self._own if signal.id not in acted]
+
+    def close(self) -> None:
+        QueueChannel.closed += 1
+
+
+class BrokenChannel(QueueChannel):
+    def __init__(self, config: PipelineConfig) -> None:
+        raise ConfigurationError("there is no queue", "Make one.")
+
+
+QUEUE, BROKEN = f"{__name__}:QueueChannel", f"{__name__}:BrokenChannel"
+
+
+@pytest.fixture(autouse=True)
+def _empty() -> Iterator[None]:
+    yield
+    QueueChannel.waiting.clear()
+    QueueChannel.told.clear()
+    QueueChannel.closed = 0
+
+
+def config(*channels: str, **more: object) -> PipelineConfig:
+    return PipelineConfig.from_properties(
+        {"pipeline": "p", "target": "/t", "signal.enabled.channels": list(channels), **more}
+    )
+
+
+def pause(id_: str, channel: str = "queue") -> Signal:
+    return Signal(id_, "pause-snapshot", "", channel)
+
+
+def test_channel_of_ones_own_is_read_told_and_closed() -> None:
+    QueueChannel.waiting["p"] = [pause("1"), pause("2")]
+    assert read_channels(config("source", "airflow", QUEUE)) == [pause("1"), pause("2")]
+    assert QueueChannel.closed == 1
+    acknowledge_channels(config(QUEUE), [SignalOutcome("1", "queue", "done")])
+    assert QueueChannel.told == [SignalOutcome("1", "queue", "done")]
+    assert read_channels(config(QUEUE)) == [pause("2")]
+    assert QueueChannel.closed == 3
+
+
+def test_channels_are_read_in_the_order_they_are_named_in(tmp_path: Path) -> None:
+    path = tmp_path / "signals"
+    path.write_text(json.dumps({"id": "f", "type": "pause-snapshot"}) + "\n")
+    QueueChannel.waiting["p"] = [pause("q")]
+    named = config("file", QUEUE, **{"signal.file": str(path)})
+    assert [signal.id for signal in read_channels(named)] == ["f", "q"]
+    assert [signal.id for signal in read_channels(named.model_copy(update={"signal_channels": (QUEUE, "file")}))] == [
+        "q",
+        "f",
+    ]
+
+
+def test_each_channel_hears_of_its_own_signals_alone(tmp_path: Path) -> None:
+    path = tmp_path / "signals"
+    path.write_text(json.dumps({"id": "1", "type": "pause-snapshot"}) + "\n")
+    QueueChannel.waiting["p"] = [pause("1")]
+    named = config("file", QUEUE, **{"signal.file": str(path)})
+    acknowledge_channels(named, [SignalOutcome("1", "file", "done"), SignalOutcome("9", "airflow", "done")])
+    assert read_channels(named) == [pause("1")]
+    assert QueueChannel.told == []
+
+
+def test_signal_table_and_airflow_are_read_elsewhere() -> None:
+    with open_channels(config("source", "airflow")) as channels:
+        assert channels == []
+
+
+def test_nothing_is_opened_when_there_is_nothing_to_tell() -> None:
+    acknowledge_channels(config(BROKEN), [SignalOutcome("1", "source", "done"), SignalOutcome("2", "airflow", "done")])
+    acknowledge_channels(config(BROKEN), [])
+
+
+def test_channels_before_a_broken_one_are_closed() -> None:
+    with pytest.raises(ConfigurationError, match="there is no queue"):
+        read_channels(config(QUEUE, BROKEN))
+    assert QueueChannel.closed == 1
+
+
+def test_outcome_of_a_channel_that_is_no_longer_named_is_let_be() -> None:
+    acknowledge_channels(config(QUEUE), [SignalOutcome("1", "kafka", "done")])
+    assert QueueChannel.told == []
+
+
+@pytest.mark.parametrize(
+    "name", ["nonsense", "json", "json:", "json:Nothing", "no.such.module:Class", ":Class", ".relative:Class", "Kafka"]
+)
+def test_unknown_channel_is_refused_by_its_name(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"signal\.enabled\.channels: .*is no channel.*module:Class") as caught:
+        read_channels(config(name))
+    assert repr(name) in str(caught.value)

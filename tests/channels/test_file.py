@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, parse
+from airflow_provider_db2cdc.channels import file
+from airflow_provider_db2cdc.channels.file import FileChannel
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError, SignalError
+
+
+def line(id_: object, kind: str = "pause-snapshot", **more: object) -> str:
+    return json.dumps({"id": id_, "type": kind, **more})
+
+
+def done(*ids: str) -> list[SignalOutcome]:
+    return [SignalOutcome(id_, "file", "done") for id_ in ids]
+
+
+class Signals:
+    """A file of signals, and a channel made anew for each look at it, as each task makes one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "signals.jsonl"
+        self.taken = folder / "signals.jsonl.taken"
+        self.config = PipelineConfig(pipeline="p", target="/t", signal_file=self.path)
+
+    def append(self, *lines: str) -> None:
+        with self.path.open("a", encoding="utf-8") as out:
+            out.writelines(f"{text}\n" for text in lines)
+
+    def ids(self) -> list[str]:
+        return [signal.id for signal in FileChannel(self.config).read()]
+
+    def acknowledge(self, *outcomes: SignalOutcome) -> None:
+        FileChannel(self.config).acknowledge(outcomes)
+
+    @property
+    def told(self) -> list[object]:
+        path = self.path.with_name("signals.jsonl.outcomes")
+        return [json.loads(text) for text in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def signals(tmp_path: Path) -> Signals:
+    return Signals(tmp_path)
+
+
+def test_each_line_is_a_signal(signals: Signals) -> None:
+    data = {"data-collections": ["S.T"]}
+    signals.append(line("1", "execute-snapshot", data=data), "", line(2, "log", data=json.dumps({"message": "m"})))
+    assert FileChannel(signals.config).read() == [
+        Signal("1", "execute-snapshot", json.dumps(data), "file"),
+        Signal("2", "log", '{"message": "m"}', "file"),
+    ]
+
+
+def test_no_file_is_no_signals(signals: Signals) -> None:
+    assert signals.ids() == []
+    signals.acknowledge()
+    assert not signals.path.exists()
+
+
+def test_line_stays_until_it_is_acknowledged(signals: Signals) -> None:
+    signals.append(line("1"), line("2"), line("3"))
+    assert signals.ids() == signals.ids() == ["1", "2", "3"]
+    signals.acknowledge(*done("1", "3"))
+    assert signals.ids() == ["2"]
+    assert not signals.taken.exists()
+
+
+def test_line_that_was_appended_meanwhile_stays(signals: Signals) -> None:
+    signals.append(line("1"))
+    channel = FileChannel(signals.config)
+    channel.read()
+    signals.append(line("2"))
+    channel.acknowledge(done("1"))
+    signals.append(line("3"))
+    assert signals.ids() == ["2", "3"]
+
+
+def test_line_of_one_who_had_the_file_open_stays(signals: Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    signals.append(line("1"))
+    writer = signals.path.open("a", encoding="utf-8")
+    unlink = Path.unlink
+
+    def write_late(path: Path, missing_ok: bool = False) -> None:
+        if path == signals.taken and path.exists():
+            writer.write(f"{line('2')}\n")
+            writer.close()
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", write_late)
+    signals.acknowledge(*done("1"))
+    assert writer.closed
+    assert signals.ids() == ["2"]
+
+
+def test_outcomes_are_told_in_a_file_beside(signals: Signals) -> None:
+    signals.append(line("1"), line("2"))
+    signals.acknowledge(SignalOutcome("2", "file", "refused", "why"), SignalOutcome("1", "file", "accepted"))
+    assert signals.ids() == []
+    signals.acknowledge(*done("1"))
+    assert signals.told == [
+        {"id": "2", "status": "refused", "reason": "why"},
+        {"id": "1", "status": "accepted", "reason": ""},
+        {"id": "1", "status": "done", "reason": ""},
+    ], "a snapshot's end comes ticks after its line is gone"
+
+
+def test_acknowledging_twice_is_acknowledging_once(signals: Signals) -> None:
+    signals.append(line("1"), line("2"))
+    signals.acknowledge(*done("1"))
+    signals.acknowledge(*done("1"))
+    assert signals.ids() == ["2"]
+    assert len(signals.told) == 1
+
+
+def test_one_id_given_twice_is_consumed_and_told_once(signals: Signals) -> None:
+    signals.append(line("1"), line("1"), line("1", "resume-snapshot"))
+    assert signals.ids() == ["1", "1", "1"]
+    signals.acknowledge(*done("1"))
+    assert signals.ids() == []
+    assert len(signals.told) == 1
+
+
+MALFORMED = ["{oops", "[1]", '"text"', "7", "null", "{}", '{"type": "log"}', line(None), line(""), "\ufffd"]
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_malformed_line_is_refused_and_then_consumed(signals: Signals, text: str) -> None:
+    signals.append(text, line("2"))
+    bad, good = FileChannel(signals.config).read()
+    assert bad.id.startswith("line ")
+    with pytest.raises(SignalError):
+        parse(bad)
+    assert (good.id, parse(good)) == ("2", parse(Signal("2", "pause-snapshot", "", "file")))
+    signals.acknowledge(SignalOutcome(bad.id, "file", "refused", "no"))
+    assert signals.ids() == ["2"]
+
+
+@pytest.mark.parametrize("data", ["7", '"{oops"', "[1]", '"[1]"'])
+def test_data_that_are_no_object_are_refused_under_the_lines_own_id(signals: Signals, data: str) -> None:
+    signals.append(f'{{"id": "1", "type": "pause-snapshot", "data": {data}}}')
+    [signal] = FileChannel(signals.config).read()
+    assert signal.id == "1"
+    with pytest.raises(SignalError):
+        parse(signal)
+
+
+def test_bytes_that_are_no_text_are_refused_and_spoil_no_other_line(signals: Signals) -> None:
+    signals.path.write_bytes(b"\xff\xfe\n" + line("2").encode() + b"\n")
+    bad, good = signals.ids()
+    assert good == "2"
+    signals.acknowledge(*done("2"))
+    assert signals.ids() == [bad]
+    signals.acknowledge(SignalOutcome(bad, "file", "refused", "no"))
+    assert signals.ids() == []
+
+
+def test_line_separators_within_a_text_do_not_end_a_line(signals: Signals) -> None:
+    signals.append('{"id": "1", "type": "log", "data": {"message": "a\u2028b\x85c"}}')
+    assert signals.ids() == ["1"]
+
+
+def test_last_line_that_is_not_ended_stays_one_of_its_own(signals: Signals) -> None:
+    signals.taken.write_text(f"{line('1')}\n{line('2')}\n")
+    signals.path.write_text(line("3"))
+    signals.acknowledge(*done("2"))
+    assert signals.ids() == ["3", "1"]
+
+
+def test_crash_between_taking_and_writing_back_loses_nothing(signals: Signals) -> None:
+    signals.append(line("1"), line("2"))
+    os.replace(signals.path, signals.taken)
+    assert signals.ids() == ["1", "2"]
+    signals.append(line("3"))
+    assert signals.ids() == ["1", "2", "3"]
+    signals.acknowledge(*done("1"))
+    assert sorted(signals.ids()) == ["2", "3"]
+    assert not signals.taken.exists()
+
+
+@pytest.mark.parametrize(("step", "calls"), [("_append", 2), ("copymode", 0)], ids=["taken", "written back"])
+def test_crash_at_any_step_loses_nothing_and_brings_nothing_back(
+    signals: Signals, monkeypatch: pytest.MonkeyPatch, step: str, calls: int
+) -> None:
+    signals.append(line("1"), line("2"))
+    act, left = getattr(file, step), iter(range(calls))
+
+    def crash(*arguments: object) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        act(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file, step, crash)
+        with pytest.raises(KeyboardInterrupt):
+            signals.acknowledge(*done("1"))
+    assert signals.taken.exists()
+    assert "2" in signals.ids()
+    signals.acknowledge(*done("1"))
+    assert set(signals.ids()) == {"2"}
+
+
+def test_who_may_write_signals_stays_as_it_was(signals: Signals) -> None:
+    signals.append(line("1"))
+    signals.path.chmod(0o662)
+    signals.acknowledge(*done("1"))
+    assert stat.S_IMODE(signals.path.stat().st_mode) == 0o662
+
+
+def test_channel_needs_a_file() -> None:
+    with pytest.raises(ConfigurationError, match=r"no signal\.file"):
+        FileChannel(PipelineConfig(pipeline="p", target="/t"))
+
+
+def test_folder_in_the_files_place_is_named(signals: Signals) -> None:
+    signals.path.mkdir()
+    with pytest.raises(ConfigurationError, match=r"signals\.jsonl cannot be read: Is a directory"):
+        signals.ids()

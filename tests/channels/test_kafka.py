@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from broker import Broker, end, running_broker
+from confluent_kafka import Producer
+
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, parse
+from airflow_provider_db2cdc.channels import kafka
+from airflow_provider_db2cdc.channels.kafka import KafkaChannel
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError, SignalError, SourceError
+
+pytestmark = pytest.mark.slow
+
+NUMBERS = count(1)
+
+
+def configured(servers: str, **properties: object) -> PipelineConfig:
+    base = {"pipeline": "shop", "target": "/t", "signal.enabled.channels": "kafka"}
+    return PipelineConfig.from_properties({**base, "signal.kafka.bootstrap.servers": servers, **properties})
+
+
+def value(id_: str | None, kind: str = "pause-snapshot", **more: object) -> str:
+    return json.dumps({**({"id": id_} if id_ else {}), "type": kind, **more})
+
+
+def done(*ids: str) -> list[SignalOutcome]:
+    return [SignalOutcome(id_, "kafka", "done") for id_ in ids]
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    name = f"signals-{next(NUMBERS)}"
+    broker.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def opened(broker: Broker, topic: str) -> Iterator[Callable[..., KafkaChannel]]:
+    """Open channels to the topic; each is closed at the end."""
+    channels: list[KafkaChannel] = []
+
+    def make(**properties: object) -> KafkaChannel:
+        channels.append(KafkaChannel(configured(broker.servers, **{"signal.kafka.topic": topic, **properties})))
+        return channels[-1]
+
+    yield make
+    for channel in channels:
+        channel.close()
+
+
+def ids(channel: KafkaChannel) -> list[str]:
+    return [signal.id for signal in channel.read()]
+
+
+def test_messages_are_read_from_the_beginning_in_their_order(broker: Broker, topic: str, opened: Callable) -> None:
+    before = int(time.time() * 1000)
+    data = {"data-collections": ["S.T"]}
+    broker.send(topic, ("shop", value("1", "execute-snapshot", data=data)), ("shop", value("2", data=json.dumps(data))))
+    first, second = opened().read()
+    assert first == Signal("1", "execute-snapshot", json.dumps(data), "kafka", first.at_ms)
+    assert before <= first.at_ms <= int(time.time() * 1000)
+    assert (second.id, second.data) == ("2", json.dumps(data)), "data may be JSON, or a text that holds it"
+
+
+def test_topic_is_named_after_the_prefix(broker: Broker) -> None:
+    broker.create_topic("prod-signal")
+    broker.send("prod-signal", ("prod", value("1")))
+    channel = KafkaChannel(configured(broker.servers, **{"topic.prefix": "prod"}))
+    try:
+        assert ids(channel) == ["1"]
+    finally:
+        channel.close()
+
+
+def test_empty_topic_has_no_signals(opened: Callable) -> None:
+    channel = opened()
+    assert ids(channel) == []
+    channel.acknowledge(done("1"))
+
+
+def test_messages_under_another_key_are_passed_over(broker: Broker, topic: str, opened: Callable) -> None:
+    broker.send(topic, ("other", value("1")), (None, value("2")), ("shop", value("3")), ("SHOP", value("4")))
+    channel = opened()
+    assert ids(channel) == ["3"]
+    channel.acknowledge(done("3"))
+    assert broker.committed(topic) == 4, "behind what is nobody's concern here, too"
+
+
+def test_nothing_is_committed_before_it_is_acknowledged(broker: Broker, topic: str, opened: Callable) -> None:
+    broker.send(topic, ("shop", value("1")))
+    channel = opened(**{"signal.consumer.enable.auto.commit": "true", "signal.consumer.auto.commit.interval.ms": "10"})
+    assert ids(channel) == ids(channel) == ["1"], "and reading does not consume"
+    channel.close()
+    assert broker.committed(topic) is None
+
+
+def test_offset_moves_over_acted_on_messages_alone_and_in_order(broker: Broker, topic: str, opened: Callable) -> None:
+    broker.send(topic, *(("shop", value(id_)) for id_ in "1234"))
+    channel = opened()
+    channel.acknowledge(done("2"))
+    assert broker.committed(topic) is None
+    channel.acknowledge(done("1", "2", "4"))
+    assert broker.committed(topic) == 2
+    assert ids(channel) == ["3", "4"]
+    channel.acknowledge(done("3", "4"))
+    channel.acknowledge(done("3", "4"))
+    assert broker.committed(topic) == 4
+
+
+def test_second_channel_goes_on_behind_the_committed_offset(broker: Broker, topic: str, opened: Callable) -> None:
+    broker.send(topic, ("shop", value("1")), ("shop", value("2")))
+    opened().acknowledge(done("1"))
+    broker.send(topic, ("shop", value("3")))
+    assert ids(opened()) == ["2", "3"]
+    assert ids(opened(**{"signal.kafka.groupId": "another"})) == ["1", "2", "3"]
+
+
+MALFORMED = ["{oops", "[1]", '"text"', "7", "", None, b"\xff\xfe", "{}", '{"id": "x"}']
+
+
+@pytest.mark.parametrize("text", MALFORMED, ids=repr)
+def test_malformed_message_is_refused_and_then_consumed(
+    broker: Broker, topic: str, opened: Callable, text: str | bytes | None
+) -> None:
+    broker.send(topic, ("shop", text), ("shop", value("2")))
+    channel = opened()
+    bad, good = channel.read()
+    assert bad.id == ("x" if text == MALFORMED[-1] else "offset 0")
+    with pytest.raises(SignalError, match="has no type"):
+        parse(bad)
+    assert good.id == "2"
+    channel.acknowledge([SignalOutcome(bad.id, "kafka", "refused", "it has no type")])
+    assert ids(opened()) == ["2"]
+
+
+def test_message_without_an_id_goes_by_its_offset(broker: Broker, topic: str, opened: Callable) -> None:
+    broker.send(topic, ("shop", value("1")), ("shop", value(None)), ("shop", value(None)))
+    assert ids(opened()) == ["1", "offset 1", "offset 2"]
+
+
+def test_reading_ends_where_the_topic_ends_with_marks_of_a_transaction(
+    broker: Broker, topic: str, opened: Callable
+) -> None:
+    """Such marks have offsets, and no consumer is given them."""
+    producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": f"{topic}-writer"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, value("1"), "shop")
+    producer.commit_transaction(30)
+    producer.begin_transaction()
+    producer.produce(topic, value("2"), "shop")
+    assert producer.flush(20) == 0
+    producer.abort_transaction(30)
+    channel = opened()
+    started = time.monotonic()
+    assert ids(channel) == ["1"]
+    assert time.monotonic() - started < 10
+    channel.acknowledge(done("1"))
+    assert ids(channel) == []
+
+
+def test_topic_made_anew_is_read_from_its_beginning(broker: Broker, topic: str, opened: Callable) -> None:
+    broker.send(topic, ("shop", value("1")), ("shop", value("2")))
+    opened().acknowledge(done("1", "2"))
+    broker.admin.delete_topics([topic], request_timeout=20)[topic].result(20)
+    deadline = time.monotonic() + 20
+    while topic in broker.admin.list_topics(timeout=10).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    broker.create_topic(topic)
+    broker.send(topic, ("shop", value("3")))
+    assert ids(opened()) == ["3"]
+
+
+def test_topic_of_several_partitions_is_refused(broker: Broker, opened: Callable) -> None:
+    broker.create_topic("wide", partitions=2)
+    with pytest.raises(ConfigurationError, match=r"topic wide of signals has 2 partitions\. Give it one"):
+        opened(**{"signal.kafka.topic": "wide"}).read()
+
+
+def test_missing_topic_is_named(opened: Callable) -> None:
+    with pytest.raises(SourceError, match=r"topic nowhere at .*Unknown topic.*and the topic there"):
+        opened(**{"signal.kafka.topic": "nowhere"}).read()
+
+
+@pytest.fixture
+def patient_for_2_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "TIMEOUT_S", 2.0)
+
+
+@pytest.mark.usefixtures("patient_for_2_s")
+def test_broker_that_is_away_is_an_error_in_bounded_time() -> None:
+    started = time.monotonic()
+    channel = KafkaChannel(configured("127.0.0.1:1"))
+    with pytest.raises(SourceError, match=r"topic shop-signal at 127\.0\.0\.1:1: .*Is the broker up"):
+        channel.read()
+    with pytest.raises(SourceError):
+        channel.acknowledge(done("1"))
+    channel.close()
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.usefixtures("patient_for_2_s")
+def test_broker_that_goes_away_is_an_error_in_bounded_time(broker: Broker, tmp_path: Path) -> None:
+    with running_broker(tmp_path) as mortal:
+        mortal.create_topic("shop-signal")
+        mortal.send("shop-signal", ("shop", value("1")))
+        channel = KafkaChannel(configured(mortal.servers))
+        messages = channel._messages()
+        assert next(messages)[0] == 0
+        end(mortal.process)
+        started = time.monotonic()
+        with pytest.raises(SourceError):
+            channel.acknowledge(done("1"))
+        with pytest.raises(SourceError), channel._asking():
+            channel._consumer.commit(offsets=[channel._at(1)], asynchronous=False)
+        channel.close()
+        assert time.monotonic() - started < 30
+
+
+def test_channel_needs_brokers() -> None:
+    with pytest.raises(ConfigurationError, match=r"no signal\.kafka\.bootstrap\.servers"):
+        KafkaChannel(configured(""))
+
+
+@pytest.mark.parametrize(("name", "said"), [("sasl.jaas.config", "Java JAAS"), ("nonsense", '"nonsense"')])
+def test_property_that_the_client_does_not_know_is_named(name: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"signal\.consumer\.\*: .*{said}.*librdkafka's properties"):
+        KafkaChannel(configured("127.0.0.1:1", **{f"signal.consumer.{name}": "x"}))

@@ -1,0 +1,269 @@
+"""Snapshots that are asked for, beside a writer that goes on: what they publish, end with, and tell."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.crash import killed
+from support.history import HistoryOptions, random_history
+from support.log import reads
+from support.pipeline import Pipeline, Replay
+from support.writing import writing
+
+from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot import SnapshotProgress
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sandbox import asn
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.tick import commit_tick
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+SMALL = {"incremental.snapshot.chunk.size": 7, "snapshot.group.chunks": 2}
+ids = itertools.count(1)
+
+
+def execute(*tables: str, id_: str = "", **data: Any) -> Signal:
+    return signal("execute-snapshot", {"data-collections": list(tables), **data}, id_)
+
+
+def signal(kind: str, data: Mapping[str, Any] | None = None, id_: str = "") -> Signal:
+    return Signal(id_ or f"ask{next(ids)}", kind, json.dumps(data or {}), "airflow")
+
+
+def outcomes(result: JobResult | None) -> dict[str, tuple[str, str]]:
+    assert result is not None
+    return {outcome.id: (outcome.status, outcome.reason) for outcome in result.signals}
+
+
+def shown(result: JobResult | None, id_: str) -> SnapshotProgress:
+    assert result is not None
+    return next(snapshot for snapshot in result.snapshots if snapshot.id == id_)
+
+
+def told(result: JobResult | None) -> list[str]:
+    assert result is not None
+    return [note.type for note in result.notifications]
+
+
+def use_signal_table(pipeline: Pipeline) -> str:
+    """Create a captured signal table and return its name in SQL."""
+    pipeline.execute(
+        f'CREATE TABLE "{pipeline.schema}"."SIGNALS" '
+        "(ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32) NOT NULL, DATA VARCHAR(2048))"
+    )
+    pipeline.writer.commit()
+    asn.addtable(pipeline.writer, pipeline.schema, "SIGNALS")
+    pipeline.properties = {
+        **pipeline.properties,
+        "signal.data.collection": f"{pipeline.schema}.SIGNALS",
+        "table.include.list": f"{pipeline.schema}\\.T.*",
+    }
+    return f'"{pipeline.schema}"."SIGNALS"'
+
+
+def certificates(pipeline: Pipeline, snapshot: str) -> list[Any]:
+    commits = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("commits").name)
+    return commits.where(commits.snapshot == snapshot).selectExpr("inline(chunks)").collect()
+
+
+def check_log(pipeline: Pipeline, table: TableId, key: int) -> None:
+    """No `r` or swept row is older than an event of its key that came before it, and the log adds up to the state."""
+    seen: dict[tuple[Any, ...], str] = {}
+    held: dict[tuple[Any, ...], tuple[Any, ...] | None] = {}
+    for row in pipeline.changes(table).where("op IS NOT NULL").collect():
+        of, commit = tuple(row["key"]), row["__commit_lsn"]
+        if row["op"] == "r":
+            assert commit >= seen.get(of, ""), (of, commit, seen[of])
+            held[of] = tuple(row["after"])
+        seen[of] = max(commit, seen.get(of, ""))
+    for of, image in held.items():
+        assert image is not None, of
+
+
+@pytest.mark.parametrize(("seed", "mark"), [(11, "read_only"), (12, "insert_insert"), (13, "insert_delete")])
+def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
+    new_pipeline: Callable[..., Pipeline], seed: int, mark: str
+) -> None:
+    pipeline = new_pipeline(**SMALL)
+    use_signal_table(pipeline)
+    pipeline.properties = {**pipeline.properties, "incremental.snapshot.watermarking.strategy": mark}
+    history = random_history(seed, HistoryOptions(tables=1, transactions=400, lanes=4, width=14))
+    replay = Replay(pipeline, history)
+    replay.prepare()
+    pipeline.captured()
+    shape = history.tables[0]
+    table = TableId(pipeline.schema, shape.name)
+    with writing(replay, seed):
+        first = pipeline.tick()
+        assert told(first)[0] == "STARTED"
+        assert told(first)[-1] == "COMPLETED"
+        ask = execute(f"{pipeline.schema}.T0")
+        second = pipeline.tick(ask)
+        assert outcomes(second)[ask.id] == ("done", "")
+        assert shown(second, ask.id).status == "completed"
+        assert (shown(second, ask.id).chunks or 0) > 2
+    pipeline.captured()
+    pipeline.tick()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table, len(shape.key))
+    rows = certificates(pipeline, ask.id)
+    assert sorted(row["chunk"] for row in rows) == list(range(shown(second, ask.id).chunks or 0))
+    assert all(row["rows_read"] == row["rows_dropped"] + row["rows_published"] for row in rows)
+    assert sum(row["rows_published"] for row in rows) == sum(part.rows for part in shown(second, ask.id).parts)
+
+
+@pytest.fixture
+def filled(new_pipeline: Callable[..., Pipeline]) -> tuple[Pipeline, TableId, TableId]:
+    """A pipeline with two tables of 30 rows, and their snapshot."""
+    pipeline = new_pipeline(**SMALL)
+    tables = []
+    for name in ("T0", "T1"):
+        ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9), S INTEGER)'
+        tables.append(pipeline.create(ddl, name))
+        rows = [(at, "a", 100 - at) for at in range(30)]
+        pipeline.many(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?, ?)', rows)
+    pipeline.captured()
+    result = pipeline.tick()
+    assert result is not None
+    assert not result.failed, result.failed
+    return pipeline, tables[0], tables[1]
+
+
+def test_conditions_surrogate_keys_and_what_is_refused(filled: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, one, two = filled
+    some = [{"data-collection": str(one), "filter": "ID >= 10 AND (ID < 20 OR A = ';')"}]
+    asks = {
+        "part": execute(str(one), **{"additional-conditions": some}),
+        "by S": execute(str(two), **{"surrogate-key": "S"}),
+        "twice": execute(f"{pipeline.schema}.T0"),
+        "no column": execute(str(two), **{"additional-conditions": [{"data-collection": ".*", "filter": "NOPE = 1"}]}),
+        "not unique": execute(str(two), **{"surrogate-key": "A"}),
+        "unknown": execute("NO.SUCH"),
+        "no json": replace(signal("execute-snapshot"), data="{"),
+        "no type": signal("execute"),
+        "no pause": signal("resume-snapshot"),
+    }
+    refused_later = {"no column", "not unique"}
+    result = pipeline.tick(*(ask for name, ask in asks.items() if name not in refused_later))
+    got = {name: outcomes(result).get(ask.id) for name, ask in asks.items()}
+    assert got["part"] == got["by S"] == ("done", "")
+    for name, word in {"twice": "already", "unknown": "no table", "no json": "JSON", "no type": "unknown"}.items():
+        status, reason = got[name] or ("", "")
+        assert status == "refused"
+        assert word in reason
+    assert shown(result, asks["part"].id).parts[0].rows == 10
+    assert shown(result, asks["by S"].id).parts[0].rows == 30
+    assert reads(pipeline, one) == {(at,): 2 if 10 <= at < 20 else 1 for at in range(30)}
+    assert pipeline.rows(one) == pipeline.source_rows(one)
+
+    again = pipeline.tick(asks["part"], *(asks[name] for name in refused_later))
+    assert outcomes(again)[asks["part"].id] == ("done", "")
+    assert "refuses the condition" in outcomes(again)[asks["no column"].id][1]
+    assert "duplicates" in outcomes(again)[asks["not unique"].id][1]
+    assert reads(pipeline, one)[(10,)] == 2
+
+
+def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**SMALL, **{"snapshot.budget.s": 0})
+    signals = use_signal_table(pipeline)
+    pipeline.execute(f"INSERT INTO {signals} VALUES ('old', 'log', '{{\"message\": \"x\"}}')")
+    ddl = f'CREATE TABLE "{pipeline.schema}"."T0" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))'
+    table = pipeline.create(ddl, "T0")
+    pipeline.many(f'INSERT INTO "{pipeline.schema}"."T0" VALUES (?, ?)', [(at, "a") for at in range(40)])
+    pipeline.captured()
+
+    def tell(id_: str, kind: str, data: str = "{}") -> None:
+        pipeline.execute(f"INSERT INTO {signals} VALUES (?, ?, ?)", id_, kind, data)
+        pipeline.writer.commit()
+        pipeline.captured()
+
+    first = pipeline.tick()
+    assert "first tick" in outcomes(first)["old"][1]
+    assert shown(first, "initial-1").done == 2
+    for _ in range(2):
+        last = pipeline.tick()
+    assert shown(last, "initial-1").status == "completed"
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert pipeline.tick() is None
+
+    tell("go", "execute-snapshot", json.dumps({"data-collections": [str(table)]}))
+    begun = pipeline.tick()
+    assert outcomes(begun)["go"] == ("accepted", "")
+    assert shown(begun, "go").done == 2
+    tell("wait", "pause-snapshot")
+    paused = pipeline.tick()
+    assert outcomes(paused)["wait"] == ("done", "")
+    assert shown(paused, "go").status == "paused"
+    assert pipeline.tick() is None
+    tell("on", "resume-snapshot")
+    assert shown(pipeline.tick(), "go").done == 4
+    tell("end", "stop-snapshot")
+    ended = pipeline.tick()
+    assert outcomes(ended)["go"] == ("stopped", "")
+    assert told(ended)[-1] == "ABORTED"
+    assert pipeline.tick() is None
+
+
+def test_a_new_snapshot_finds_what_was_deleted_unseen(filled: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, one, _ = filled
+    pipeline.execute(f'DELETE FROM "{one.schema}"."{one.name}" WHERE ID < 3')
+    pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET A = \'b\' WHERE ID = 5')
+    pipeline.writer.commit()
+    pipeline.captured()
+    pipeline.execute(f'DELETE FROM ASNCDC."CDC_{one.schema}_{one.name}"')
+    pipeline.writer.commit()
+    pipeline.tick()
+    assert pipeline.rows(one) != pipeline.source_rows(one)
+    ask = execute(str(one))
+    assert outcomes(pipeline.tick(ask))[ask.id] == ("done", "")
+    assert pipeline.rows(one) == pipeline.source_rows(one)
+    gone = pipeline.changes(one).where("op = 'd'").collect()
+    assert sorted(row["key"]["ID"] for row in gone) == [0, 1, 2]
+    assert {row["source"]["snapshot"] for row in gone} == {"incremental"}
+    assert pipeline.changes(one).where("op IS NULL").count() == 3
+
+
+def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, one, two = filled
+    ask = execute(f"{pipeline.schema}\\..*", type="blocking")
+    result = pipeline.tick(ask)
+    assert result is not None
+    assert outcomes(result)[ask.id] == ("done", "")
+    assert len({line.lsn for line in result.tables}) == 1
+    assert {line.reads for line in result.tables} == {30}
+    rows = pipeline.changes(two).where("op = 'r'").groupBy("source.snapshot").count().collect()
+    assert {row[0]: row[1] for row in rows} == {"true": 60}
+    assert pipeline.rows(one) == pipeline.source_rows(one)
+
+
+STEPS = [(Target, "stage"), (Ledger, "plan"), (Target, "append_changes"), (Target, "merge"), (Ledger, "commit")]
+
+
+def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(
+    filled: tuple[Pipeline, TableId, TableId],
+) -> None:
+    pipeline, one, _ = filled
+    for owner, step in STEPS:
+        ask = execute(str(one), id_=f"killed-{step}")
+        spec = pipeline.plan(signals=[ask])
+        assert spec is not None
+        with killed(owner, step, "after", at=2):
+            commit_tick(jobs.run(spec), pipeline.offsets)
+        pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET ID = ID + 1 WHERE ID > 15')
+        pipeline.writer.commit()
+        pipeline.captured()
+        result = pipeline.tick(ask)
+        assert outcomes(result)[ask.id] == ("done", ""), step
+        assert pipeline.rows(one) == pipeline.source_rows(one), step
+        found = [row["chunk"] for row in certificates(pipeline, ask.id)]
+        assert len(found) == len(set(found)) == shown(result, ask.id).chunks
