@@ -110,6 +110,7 @@ class PipelineConfig(_Frozen):
     signal_table: str = ""
     signal_channels: tuple[str, ...] = ("source", "airflow")
     signal_file: Path | None = None
+    notification_channels: tuple[str, ...] = ("delta", "log")
     kafka_bootstrap_servers: str = ""
     kafka_topic: str = ""
     kafka_group_id: str = "kafka-signal"

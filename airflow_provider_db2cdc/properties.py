@@ -118,6 +118,13 @@ USED = (
         "source, airflow",
         "list",
     ),
+    _used(
+        "notification.enabled.channels",
+        "notification_channels",
+        "Where notifications go: `delta` (the target's journal, always), `log`, `airflow`, a class as `module:Class`.",
+        "delta, log",
+        "list",
+    ),
     _used("signal.file", "signal_file", "The file of signals, a JSON object a line.", form="path"),
     _used("signal.kafka.topic", "kafka_topic", "The topic of signals.", "<topic.prefix>-signal"),
     _used("signal.kafka.bootstrap.servers", "kafka_bootstrap_servers", "Kafka's brokers."),
@@ -275,7 +282,7 @@ REFUSED = (
     _refused("provide.transaction.metadata", "every event has its commit's LSN, but no transaction block yet", "false"),
     _refused("signal.*", "there is no such setting of signals"),
     _refused("incremental.snapshot.allow.schema.changes", "the connector for Db2 has no such setting", "false"),
-    _refused("notification.*", "Airflow's asset events and callbacks tell of each tick"),
+    _refused("notification.*", "there is no such channel of notifications"),
     _refused("guardrail.*", "there is no limit on the number of tables"),
     _refused("update.capture.table.prune.*", "change tables are never pruned from here"),
 )

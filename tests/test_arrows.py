@@ -27,6 +27,7 @@ WITHIN = {
     "spark": {"errors", "cdc", "sql", "version", "spark"},
     "properties": {"errors"},
     "config": {"errors", "cdc", "properties"},
+    "channels": {"errors", "cdc", "config", "channels"},
     "tick": {"errors", "cdc"},
     "get_provider_info": {"version"},
 }
@@ -39,6 +40,7 @@ ONLY_IN = {
     "delta": {"spark"},
     "ibm_db": {"source", "sandbox", "hooks"},
     "ibm_db_dbi": {"source", "sandbox", "hooks"},
+    "confluent_kafka": {"channels"},
     f"{NAME}.spark": {"spark"},
     f"{NAME}.sandbox": {"sandbox", "cli", "demo"},
 }
@@ -188,6 +190,10 @@ def test_a_pure_part_loads_with_the_standard_library_alone(part):
 def test_the_spark_side_loads_where_neither_airflow_nor_ibm_db_nor_pydantic_is_installed():
     closed = "top in ('airflow', 'ibm_db', 'ibm_db_dbi', 'pydantic', 'yaml', 'typer', 'rich', 'pendulum', 'attrs')"
     assert import_behind_gate(modules_of("spark"), closed) <= WITHIN["spark"]
+
+
+def test_channels_load_where_no_client_of_kafka_is_installed():
+    assert "channels" in import_behind_gate(modules_of("channels"), "top == 'confluent_kafka'")
 
 
 def test_all_but_the_spark_side_and_the_airflow_edge_load_where_neither_spark_nor_airflow_is_installed():

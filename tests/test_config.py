@@ -119,13 +119,16 @@ class TestRefusal:
         assert "column.mask.with.3.chars is not supported" in refusal(**{"column.mask.with.3.chars": "A.B.C"})
 
     def test_all_wrong_properties_are_named_at_once(self) -> None:
-        text = refusal(transforms="unwrap", nonsense="1", **{"signal.data.collection": "A.B"})
-        assert all(name in text for name in ("transforms", "nonsense", "signal.data.collection"))
+        text = refusal(transforms="unwrap", nonsense="1", **{"signal.nonsense": "A.B"})
+        assert all(name in text for name in ("transforms", "nonsense", "signal.nonsense"))
 
     @pytest.mark.parametrize(
         ("name", "value"),
         [
-            ("snapshot.mode", "always"),
+            ("snapshot.mode", "sometimes"),
+            ("snapshot.group.chunks", 0),
+            ("snapshot.budget.s", -1),
+            ("incremental.snapshot.watermarking.strategy", "insert"),
             ("max.rows.per.batch", "many"),
             ("max.rows.per.batch", 0),
             ("pipeline", "a b"),
@@ -156,6 +159,46 @@ def test_password_is_not_in_the_repr() -> None:
     made = PipelineConfig.from_properties({**CONNECTOR, "target": "/lake/sales"})
     assert "not-for-eyes" not in repr(made)
     assert "not-for-eyes" not in str(made.model_dump())
+
+
+class TestSignals:
+    def test_come_by_the_table_and_airflow_unless_told_otherwise(self) -> None:
+        made = config()
+        assert (made.signal_channels, made.signal_table, made.signal_file) == (("source", "airflow"), "", None)
+        assert (made.kafka_group_id, made.kafka_topic, made.kafka_bootstrap_servers) == ("kafka-signal", "", "")
+
+    def test_take_debeziums_names(self) -> None:
+        made = config(
+            **{
+                "signal.data.collection": "CDC.SIGNALS",
+                "signal.enabled.channels": "source,kafka, my.module:Channel",
+                "signal.kafka.topic": "asks",
+                "signal.kafka.bootstrap.servers": "a:9092,b:9092",
+                "signal.kafka.groupId": "mine",
+                "signal.consumer.security.protocol": "SASL_SSL",
+                "signal.consumer.client.id": "me",
+                "incremental.snapshot.watermarking.strategy": "insert_delete",
+            }
+        )
+        assert made.signal_table == "CDC.SIGNALS"
+        assert made.signal_channels == ("source", "kafka", "my.module:Channel")
+        assert (made.kafka_topic, made.kafka_group_id) == ("asks", "mine")
+        assert made.kafka_bootstrap_servers == "a:9092,b:9092"
+        assert made.kafka_consumer == {"security.protocol": "SASL_SSL", "client.id": "me"}
+        assert made.settings.watermarking == "insert_delete"
+
+    def test_may_be_switched_off(self) -> None:
+        assert config(**{"signal.enabled.channels": ""}).signal_channels == ()
+
+    def test_file_is_relative_to_the_configurations(self, tmp_path: Path) -> None:
+        path = tmp_path / "pipeline.yaml"
+        path.write_text("pipeline: p\ntarget: /x\nsignal:\n  file: asks.jsonl\n  enabled.channels: [file]\n")
+        made = load_config(path, {})
+        assert (made.signal_file, made.signal_channels) == (tmp_path / "asks.jsonl", ("file",))
+
+    def test_settings_of_snapshots_reach_the_job(self) -> None:
+        made = config(snapshot_group_chunks="3", snapshot_budget_s="0", incremental_snapshot_chunk_size=7)
+        assert made.settings == ApplySettings(snapshot_group_chunks=3, snapshot_budget_s=0, snapshot_chunk_rows=7)
 
 
 class TestFile:
@@ -220,6 +263,10 @@ class TestFile:
         assert made.ignored == {}
 
 
+DECIDED_BY_MODE = {"snapshot_on_gap", "recover_offsets"}
+"""Settings of the job that follow from snapshot.mode."""
+
+
 class TestTable:
     def test_every_used_property_fills_a_field_that_exists(self) -> None:
         fields = PipelineConfig.model_fields
@@ -227,17 +274,21 @@ class TestTable:
 
     def test_every_setting_of_the_job_is_a_property(self) -> None:
         filled = {item.field for item in USED}
-        names = {
-            "tombstones",
-            "key_change_detection",
-            "parallel_tables",
-            "parallel_reads",
-            "rows_per_read",
-            "snapshot_chunk_rows",
-            "high_mark_timeout_s",
+        assert set(ApplySettings.__dataclass_fields__) - DECIDED_BY_MODE <= filled
+
+    def test_every_setting_reaches_the_job(self) -> None:
+        """Each is given another value than its default, which then is not what the job is told."""
+        others = {
+            "tombstones": False,
+            "key_change_detection": "none",
+            "watermarking": "insert_insert",
+            "snapshot_isolation": "repeatable_read",
         }
-        assert names == set(ApplySettings.__dataclass_fields__)
-        assert names <= filled
+        names = {item.field: item.name for item in USED}
+        for field in set(ApplySettings.__dataclass_fields__) - DECIDED_BY_MODE:
+            default = getattr(ApplySettings(), field)
+            other = others[field] if field in others else default + 1
+            assert getattr(config(**{names[field]: other}).settings, field) == other != default, field
 
     def test_names_are_given_once(self) -> None:
         assert not set(ALIASES) & set(PROPERTIES)

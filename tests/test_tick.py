@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.job import JobResult, Status, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.signal import SignalOutcome, SignalStatus
+from airflow_provider_db2cdc.cdc.snapshot import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import OffsetError, TickFailedError
+from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
-from airflow_provider_db2cdc.tick import commit_tick, raise_for_failures
+from airflow_provider_db2cdc.tick import commit_tick, raise_for_failures, raise_for_signals
 
 A, B = TableId("S", "A"), TableId("S", "B")
 
@@ -82,3 +85,41 @@ def test_failures_are_told_with_names_and_errors() -> None:
 
 def test_without_failures_nothing_is_raised() -> None:
     raise_for_failures(outcome(line(A, 5), line(B, 5, "unchanged")))
+
+
+SNAPSHOT = SnapshotProgress("1", "incremental", "running", (PartProgress(A, "reading", 1, 4, 10),), 5)
+
+
+def told(status: SignalStatus, channel: str = "file") -> SignalOutcome:
+    return SignalOutcome("1", channel, status, "why")
+
+
+def test_snapshots_and_signals_are_kept_for_the_next_plan(store: FileOffsetStore) -> None:
+    commit_tick(JobResult("p", "run", (line(A, 5),), (told("accepted"),), (SNAPSHOT,)), store)
+    assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),))
+    commit_tick(outcome(line(A, 6)), store)
+    assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),)), "a tick that says nothing of them"
+
+
+def test_snapshots_are_kept_though_an_offset_cannot_be(store: FileOffsetStore) -> None:
+    store.put(Offset(A, lsn(9), 8))
+    with pytest.raises(OffsetError):
+        commit_tick(JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,)), store)
+    assert store.backlog().snapshots == (SNAPSHOT,)
+
+
+def test_nothing_new_of_snapshots_is_not_written(store: FileOffsetStore) -> None:
+    commit_tick(outcome(line(A, 5)), store)
+    assert [path.name for path in store.path.parent.iterdir() if "backlog" in path.name] == []
+
+
+@pytest.mark.parametrize("status", ["refused", "failed", "stopped"])
+def test_signals_that_came_to_a_bad_end_are_told_with_their_reason(status: SignalStatus) -> None:
+    result = JobResult("p", "run", (), (told(status), SignalOutcome("2", "file", "done")))
+    with pytest.raises(SignalError, match=rf"1 signal\(s\).*\n  1 {status}: why$"):
+        raise_for_signals(result, "file")
+
+
+def test_signals_under_way_and_of_another_channel_raise_nothing() -> None:
+    result = JobResult("p", "run", (), (told("accepted"), told("refused", "kafka")))
+    raise_for_signals(result, "file")

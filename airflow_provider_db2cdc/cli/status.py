@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.gap import find_gap
@@ -43,12 +44,15 @@ def run(config: Path, as_json: bool) -> None:
         captured = read_capture(source, pipeline.asn_schema)
         chosen = pipeline.selection.tables(captured.instances)
         instances = {table: captured.instances[table] for table in chosen}
-        standings = _standings(source, instances, captured.fence, open_store(pipeline).all())
+        store = open_store(pipeline)
+        standings = _standings(source, instances, captured.fence, store.all())
+        backlog = store.backlog()
     if as_json:
-        fence = to_data(captured.fence)
-        print_json({"pipeline": pipeline.pipeline, "fence": fence, "tables": to_data(standings)})
+        found = {"fence": captured.fence, "tables": standings, "snapshots": backlog.snapshots}
+        print_json({"pipeline": pipeline.pipeline, **to_data(found), "signals": to_data(backlog.outcomes)})
     else:
         _show(pipeline, captured.fence, standings)
+        _show_snapshots(backlog)
 
 
 def _standings(
@@ -92,6 +96,23 @@ def _verdict(instance: CaptureInstance, known: bool, gap: str | None, pending: i
     if not known:
         return "new: the next tick takes it up"
     return f"{pending} change rows wait" if pending else "up to date"
+
+
+def _show_snapshots(backlog: Backlog) -> None:
+    """Show the snapshots of the last ticks, and what became of the newest signals."""
+    if backlog.snapshots:
+        table = Table("snapshot", "kind", "table", "status", "chunks", "rows", "reason", title="snapshots")
+        for snapshot in backlog.snapshots:
+            for part in snapshot.parts:
+                status = snapshot.status if snapshot.status == "paused" else part.status
+                chunks = f"{part.done} of {part.chunks or '?'}"
+                table.add_row(snapshot.id, snapshot.kind, str(part.table), status, chunks, str(part.rows), part.reason)
+        screen().print(table)
+    if backlog.outcomes:
+        table = Table("signal", "channel", "outcome", "reason", title="signals")
+        for outcome in backlog.outcomes:
+            table.add_row(outcome.id, outcome.channel, outcome.status, outcome.reason)
+        screen().print(table)
 
 
 def _show(config: PipelineConfig, fence: Fence, standings: Sequence[Standing]) -> None:

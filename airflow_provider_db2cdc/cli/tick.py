@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
+from airflow_provider_db2cdc.channels.notifier import notify
 from airflow_provider_db2cdc.cli.pipeline import need_database, open_source, open_store
 from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen, span, tell_ignored
 from airflow_provider_db2cdc.config import PipelineConfig, load_config
@@ -43,6 +44,7 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     result = _apply(pipeline, spec, progress)
     moved = commit_tick(result, open_store(pipeline))
     acknowledge_channels(pipeline, result.signals)
+    notify(pipeline, result.notifications)
     if as_json:
         print_json({"status": "failed" if result.failed else "applied", **to_data(result), "moved": to_data(moved)})
     else:

@@ -86,16 +86,15 @@ class VariableOffsetStore:
 
         :raises OffsetError: something else than was written is read back.
         """
-        self._keep(
-            backlog_key(self.pipeline), backlog.to_json(), "its snapshots and signals, as its last tick left them"
-        )
+        about = "its snapshots and signals, as its last tick left them"
+        self._keep(backlog_key(self.pipeline), backlog.to_json(), about)
 
     def _keep(self, key: str, text: str, about: str) -> None:
         Variable.set(key, text, description=f"Pipeline {self.pipeline}: {about}. Kept by its DAG.")
         if Variable.get(key, default=None) != text:
             raise OffsetError(
-                f"{_where(key)} was written, but {_shadow(key)} gives another value instead, so the pipeline would never "
-                "move on",
+                f"{_where(key)} was written, but {_shadow(key)} gives another value instead, so the pipeline would "
+                "never move on",
                 f"Remove it there: only Airflow's own database can keep it. Written was {text}.",
             )
 

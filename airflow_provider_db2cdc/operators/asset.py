@@ -24,3 +24,8 @@ def table_asset(pipeline: str, table: TableId | str) -> Asset:
 def pipeline_alias(pipeline: str) -> AssetAlias:
     """Return the alias under which the commit task emits the events of all tables of a pipeline."""
     return AssetAlias(name=f"{SCHEME}.{pipeline}")
+
+
+def notification_asset(pipeline: str) -> Asset:
+    """Return the asset whose events tell of a pipeline's snapshots; its path is no table's, which has two parts."""
+    return Asset(f"{SCHEME}://{pipeline}/notifications")

@@ -8,11 +8,13 @@ from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context, XComArg
 
+from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels
+from airflow_provider_db2cdc.channels.notifier import AIRFLOW, notify
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
-from airflow_provider_db2cdc.operators.asset import table_asset
+from airflow_provider_db2cdc.operators.asset import notification_asset, table_asset
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import read_config
 from airflow_provider_db2cdc.operators.summary import change_count, describe_snapshot, describe_table
@@ -64,7 +66,9 @@ class Db2CdcCommitOperator(BaseOperator):
             for snapshot in result.snapshots:
                 self.log.info("%s", describe_snapshot(snapshot))
             if self.config is not None:
-                acknowledge_channels(read_config(self.config), result.signals)
+                config = read_config(self.config)
+                acknowledge_channels(config, result.signals)
+                notify(config, result.notifications)
             self._announce(result, context)
             if self.fail_for_tables:
                 raise_for_failures(result)
@@ -82,6 +86,12 @@ class Db2CdcCommitOperator(BaseOperator):
                 continue
             for alias in aliases:
                 events[alias].add(asset, extra=event_extra(table))
+        told = to_data(result.notifications)
+        for alias in aliases if told and self._notifies() else ():
+            events[alias].add(notification_asset(result.pipeline), extra={"notifications": told})
+
+    def _notifies(self) -> bool:
+        return self.config is not None and AIRFLOW in read_config(self.config).notification_channels
 
 
 def event_extra(table: TableResult) -> dict[str, str | int | None]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import BaseOperator, Context, XComArg
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL
+from airflow_provider_db2cdc.errors import SignalError, TickFailedError
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.tick import raise_for_failures, raise_for_signals
 
@@ -30,12 +33,18 @@ class Db2CdcOutcomeOperator(BaseOperator):
         self.result = result
 
     def execute(self, context: Context) -> None:
-        """Say which tables failed, and which signals were refused.
+        """Say which tables failed, and which signals were refused, all of them together.
 
         :raises AirflowFailException: there are some; the next tick takes them up where they stand.
         """
         with fail_at_once():
             result = JobResult.from_json(str(self.result))
-            raise_for_failures(result)
-            raise_for_signals(result, AIRFLOW_CHANNEL)
+        problems: list[str] = []
+        for check in (raise_for_failures, partial(raise_for_signals, channel=AIRFLOW_CHANNEL)):
+            try:
+                check(result)
+            except (TickFailedError, SignalError) as error:
+                problems.append(str(error))
+        if problems:
+            raise AirflowFailException("\n".join(problems))
         self.log.info("all went well: pipeline=%s tables=%d", result.pipeline, len(result.tables))

@@ -81,7 +81,12 @@ class Db2CdcPlanOperator(BaseOperator):
         from airflow_provider_db2cdc.source.plan import plan_tick
 
         config = read_config(self.config)
-        asked = [*(signals if AIRFLOW_CHANNEL in config.signal_channels else ()), *read_channels(config)]
+        if signals and AIRFLOW_CHANNEL not in config.signal_channels:
+            raise SignalError(
+                f"the run carries signals, and {config.pipeline} does not listen to Airflow's",
+                f"Add {AIRFLOW_CHANNEL} to signal.enabled.channels.",
+            )
+        asked = [*signals, *read_channels(config)]
         offsets = VariableOffsetStore(config.pipeline)
         with Db2CdcHook(self.db2_conn_id).source() as source:
             return plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000, asked)

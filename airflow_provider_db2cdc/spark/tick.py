@@ -71,6 +71,19 @@ class Tick:
             ]
         )
 
+    def align(self) -> None:
+        """Bring the tables that stand at the plan's fence to where snapshots have brought the foremost one."""
+        known = [task.table for task in self.open_tasks() if task.table in self.last and not self.is_new(task)]
+        stands = {table: self.last[table].upto for table in known}
+        front = max(stands.values(), default=self.spec.fence.lsn)
+        self.plan_and_apply(
+            [
+                self.entry(self.tasks[table], stand, front)
+                for table, stand in stands.items()
+                if self.spec.fence.lsn <= stand < front
+            ]
+        )
+
     def publish(self, unfinished: Collection[TableId]) -> None:
         """Write the manifest when every table stands at one commit, and none is `unfinished`: still being filled."""
         stands = {self.last[table].upto for table in self.tasks if table in self.last}

@@ -3,7 +3,7 @@
 
 Beside itself it leaves `call.json` (its arguments and environment, the spec) for the test to look at. What it does
 otherwise is told by the environment: FAKE_FAIL (names of tables that fail), FAKE_DEATH (a last line, without a
-result), FAKE_SLEEP_S (how long it takes).
+result), FAKE_SLEEP_S (how long it takes), FAKE_REFUSE (ids of signals that are refused).
 """
 
 import json
@@ -23,6 +23,13 @@ def outcome(task, failing):
     return {**line, **applied, "status": "applied", "rows": 2, "commit_ts_ms": 1_700_000_000_000}
 
 
+def heard(signal, refused):
+    outcome = {"id": signal["id"], "channel": signal["channel"]}
+    if signal["id"] in refused:
+        return {**outcome, "status": "refused", "reason": "there is no such table"}
+    return {**outcome, "status": "done"}
+
+
 def main():
     path = Path(sys.argv[sys.argv.index("--spec") + 1])
     spec = json.loads(path.read_text())
@@ -37,7 +44,9 @@ def main():
         sys.exit(death)
     failing = os.environ.get("FAKE_FAIL", "").split()
     tables = [outcome(task, failing) for task in spec["tables"]]
+    signals = [heard(signal, os.environ.get("FAKE_REFUSE", "").split()) for signal in spec["signals"]]
     result = {"pipeline": spec["pipeline"], "run_id": spec["run_id"], "version": 1, "tables": tables}
+    result["signals"] = signals
     print("DB2CDC_RESULT " + json.dumps(result))
     return 1 if any(table["status"] == "failed" for table in tables) else 0
 

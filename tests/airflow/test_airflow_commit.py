@@ -1,12 +1,23 @@
+import json
+
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Variable
 from job_samples import job_result, lsn, table_result
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot import PartProgress, SnapshotProgress
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.asset import table_asset
-from airflow_provider_db2cdc.operators.summary import describe_table
+from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
+from airflow_provider_db2cdc.operators.summary import describe_snapshot, describe_table
 
 pytestmark = pytest.mark.airflow
+
+ORDERS = TableId("SALES", "ORDERS")
 
 DAG = """
 from airflow.sdk import DAG
@@ -17,6 +28,7 @@ with DAG("{dag_id}"):
     Db2CdcCommitOperator(
         task_id="commit",
         result={result!r},
+        config={config!r},
         fail_for_tables={fail},
         outlets=[pipeline_alias("{dag_id}"), table_asset("{dag_id}", "SALES.DECLARED")],
     )
@@ -27,9 +39,9 @@ with DAG("{dag_id}"):
 def commit(run_dag, inside):
     """Run the commit task on these results; return the run's state, the offsets and the asset events."""
 
-    def run(dag_id, *tables, fail=True):
-        result = job_result(*tables, pipeline=dag_id).to_json()
-        state, _ = run_dag(dag_id, DAG.format(dag_id=dag_id, result=result, fail=fail))
+    def run(dag_id, *tables, fail=True, config=None, **more):
+        result = job_result(*tables, pipeline=dag_id, **more).to_json()
+        state, _ = run_dag(dag_id, DAG.format(dag_id=dag_id, result=result, fail=fail, config=config))
         names = [table.table.name for table in tables]
         texts = inside(lambda: {name: Variable.get(f"db2cdc.{dag_id}.SALES.{name}", default=None) for name in names})
         offsets = {name: Offset.from_json(text, name).lsn for name, text in texts.items() if text}
@@ -77,6 +89,76 @@ def test_failed_table_does_not_take_the_events_of_the_others_along_when_another_
     state, _, seen = commit("commit_reports", table_result("ORDERS", creates=1), failed, fail=False)
     assert state == "success"
     assert "db2cdc://commit_reports/SALES/ORDERS" in seen
+
+
+def snapshot(status="running", *parts):
+    return SnapshotProgress("77", "incremental", status, parts or (PartProgress(ORDERS, "reading", 1, 4, 10),), 5)
+
+
+def test_signals_and_snapshots_become_the_backlog(commit, inside):
+    outcomes = [SignalOutcome("77", "airflow", "accepted"), SignalOutcome("1", "source", "done")]
+    state, _, _ = commit("commit_signals", table_result("ORDERS"), signals=outcomes, snapshots=[snapshot()])
+    assert state == "success"
+    kept = inside(lambda: VariableOffsetStore("commit_signals").backlog())
+    assert kept == Backlog((snapshot(),), tuple(outcomes), ("1",))
+
+
+def test_channels_are_told_what_became_of_their_signals(commit, tmp_path):
+    path = tmp_path / "signals"
+    path.write_text('{"id": "1", "type": "pause-snapshot"}\n{"id": "2", "type": "pause-snapshot"}\n')
+    config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(path)}
+    outcomes = [SignalOutcome("1", "file", "refused", "why"), SignalOutcome("2", "airflow", "done")]
+    assert commit("commit_tells", table_result("ORDERS"), config=config, signals=outcomes)[0] == "success"
+    assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["2"]
+    told = path.with_name("signals.outcomes").read_text()
+    assert json.loads(told) == {"id": "1", "status": "refused", "reason": "why"}
+
+
+def test_signals_are_not_consumed_when_an_offset_cannot_be_kept(commit, inside, tmp_path):
+    path = tmp_path / "signals"
+    path.write_text('{"id": "1", "type": "pause-snapshot"}\n')
+    config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(path)}
+    inside(lambda: VariableOffsetStore("commit_keeps").put(Offset(ORDERS, lsn(99), 5)))
+    outcomes = [SignalOutcome("1", "file", "done")]
+    assert commit("commit_keeps", table_result("ORDERS"), config=config, signals=outcomes)[0] == "failed"
+    assert '"1"' in path.read_text()
+
+
+def outcome(result):
+    return Db2CdcOutcomeOperator(task_id="outcome", result=result.to_json()).execute({})
+
+
+def test_outcome_tells_failed_tables_and_refused_signals_together():
+    failed = table_result("BROKEN", "failed", error="no disk")
+    signals = [SignalOutcome("77", "airflow", "refused", "no such table")]
+    with pytest.raises(AirflowFailException, match=r"(?s)BROKEN: no disk.*77 refused: no such table"):
+        outcome(job_result(failed, signals=signals))
+
+
+@pytest.mark.parametrize("status", ["refused", "failed", "stopped"])
+def test_outcome_fails_for_what_airflow_asked_and_did_not_get(status):
+    with pytest.raises(AirflowFailException, match=f"77 {status}: why"):
+        outcome(job_result(signals=[SignalOutcome("77", "airflow", status, "why")]))
+
+
+def test_outcome_is_green_for_what_another_channel_asked_and_what_is_under_way():
+    signals = [SignalOutcome("1", "file", "refused", "why"), SignalOutcome("2", "airflow", "accepted")]
+    assert outcome(job_result(table_result("ORDERS"), signals=signals)) is None
+
+
+@pytest.mark.parametrize(
+    ("progress", "line"),
+    [
+        (snapshot(), "snapshot 77 (incremental) running: 1 of 4 chunks, 10 rows; SALES.ORDERS 1/4 reading"),
+        (
+            snapshot("paused", PartProgress(ORDERS, "waiting", 0, None, 0)),
+            "snapshot 77 (incremental) paused: 0 of ? chunks, 0 rows; SALES.ORDERS 0/? waiting",
+        ),
+    ],
+    ids=["counted", "not counted"],
+)
+def test_summary_tells_how_far_a_snapshot_is(progress, line):
+    assert describe_snapshot(progress) == line
 
 
 def test_asset_of_a_table_is_the_same_for_who_writes_and_who_schedules():

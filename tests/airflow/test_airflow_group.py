@@ -94,11 +94,18 @@ with DAG("{dag_id}"):
         db2_conn_id="db2_sandbox",
         spark_conn_id="spark_test",
         target="/nowhere/{dag_id}",
+        signal_enabled_channels={channels!r},
+        signal_file={signal_file!r},
         table_include_list=[r"{schema}\\..*"],
         default_args={{"retries": 0}},
         spark_submit={{"spark_binary": {binary!r}, "jars": ""}},
     )
 """
+
+
+def dag_file(dag_id, captured, fake_spark, channels=("source", "airflow"), signal_file=None):
+    values = {"schema": captured.schema, "binary": str(fake_spark.binary)}
+    return DAG_FILE.format(dag_id=dag_id, channels=[*channels], signal_file=signal_file, **values)
 
 
 @pytest.mark.sandbox
@@ -108,7 +115,7 @@ def test_ticks_from_the_first_snapshot_over_a_failing_table_to_idleness(
     """Plan and commit are real, Db2 is the sandbox, Spark is a script that says it has applied what it was told."""
     dag_id = "ticks"
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
-    text = DAG_FILE.format(dag_id=dag_id, schema=captured.schema, binary=str(fake_spark.binary))
+    text = dag_file(dag_id, captured, fake_spark)
 
     def tick():
         state, tasks = run_dag(dag_id, text)
@@ -144,3 +151,35 @@ def test_ticks_from_the_first_snapshot_over_a_failing_table_to_idleness(
     state, _ = tick()
     assert state == "success"
     assert offset(items).lsn == offset(orders).lsn
+
+
+@pytest.mark.sandbox
+def test_signals_go_from_where_they_are_given_to_the_job_and_back(
+    captured, run_dag, inside, fake_spark, tmp_path, monkeypatch
+):
+    """An idle tick that was asked for something starts Spark, and each channel hears of its own signals."""
+    dag_id, path = "signalled", tmp_path / "signals"
+    text = dag_file(dag_id, captured, fake_spark, ("file", "airflow"), str(path))
+    asked = {"signals": [{"type": "log", "data": {"message": "m"}}, {"id": "77", "type": "pause-snapshot"}]}
+    assert run_dag(dag_id, text)[0] == "success"
+    assert run_dag(dag_id, text)[1]["tick.plan"] == "skipped"
+
+    path.write_text('{"id": "f", "type": "pause-snapshot"}\n', encoding="utf-8")
+    assert run_dag(dag_id, text, asked)[0] == "success"
+    spec = fake_spark.call()["spec"]
+    run = spec["run_id"].removeprefix(f"{dag_id}/")
+    assert [(one["id"], one["type"], one["channel"]) for one in spec["signals"]] == [
+        (f"{run}/1", "log", "airflow"),
+        ("77", "pause-snapshot", "airflow"),
+        ("f", "pause-snapshot", "file"),
+    ]
+    assert path.read_text(encoding="utf-8") == ""
+    outcomes = inside(lambda: VariableOffsetStore(dag_id).backlog()).outcomes
+    assert [(one.id, one.status) for one in outcomes] == [(f"{run}/1", "done"), ("77", "done"), ("f", "done")]
+
+    monkeypatch.setenv("FAKE_REFUSE", "88 g")
+    path.write_text('{"id": "g", "type": "pause-snapshot"}\n', encoding="utf-8")
+    assert run_dag(dag_id, text)[0] == "success", "what a file asked for does not fail the run"
+    assert '"g", "status": "refused"' in path.with_name("signals.outcomes").read_text(encoding="utf-8")
+    state, tasks = run_dag(dag_id, text, {"signals": [{"id": "88", "type": "pause-snapshot"}]})
+    assert (state, tasks["tick.commit"], tasks["tick.outcome"]) == ("failed", "success", "failed")

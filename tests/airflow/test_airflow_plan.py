@@ -47,6 +47,13 @@ def test_run_with_something_else_than_signals_is_refused_and_not_retried():
         operator.execute(context("manual", {"signals": "pause-snapshot"}))
 
 
+def test_run_with_signals_is_refused_where_airflow_is_no_channel():
+    properties = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "source"}
+    operator = Db2CdcPlanOperator(task_id="plan", config=properties)
+    with pytest.raises(AirflowFailException, match=r"p does not listen to Airflow's\. Add airflow to"):
+        operator.execute(context("manual", {"signals": [{"type": "pause-snapshot"}]}))
+
+
 def test_missing_connection_is_named_and_not_retried():
     operator = Db2CdcPlanOperator(task_id="plan", config={"pipeline": "p", "target": "/t"}, db2_conn_id="nowhere")
     with pytest.raises(AirflowFailException, match="no connection 'nowhere'"):

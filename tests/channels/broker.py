@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_db2cdc.sandbox.derby import free_port
@@ -58,14 +58,22 @@ class Broker:
 
     def committed(self, topic: str, group: str = "kafka-signal") -> int | None:
         """Return a group's offset, None when it has none."""
-        from confluent_kafka import Consumer
+        with self._consumer(group) as consumer:
+            [at] = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+        return at.offset if at.offset >= 0 else None
 
+    def commit(self, topic: str, offset: int, group: str = "kafka-signal") -> None:
+        """Set a group's offset, wherever that is."""
+        with self._consumer(group) as consumer:
+            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+
+    @contextmanager
+    def _consumer(self, group: str) -> Iterator[Consumer]:
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
         try:
-            [at] = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+            yield consumer
         finally:
             consumer.close()
-        return at.offset if at.offset >= 0 else None
 
 
 @contextmanager

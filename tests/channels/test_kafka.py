@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from broker import Broker, end, running_broker
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, parse
 from airflow_provider_db2cdc.channels import kafka
@@ -122,6 +122,15 @@ def test_second_channel_goes_on_behind_the_committed_offset(broker: Broker, topi
     assert ids(opened(**{"signal.kafka.groupId": "another"})) == ["1", "2", "3"]
 
 
+@pytest.mark.xfail(strict=True, reason="one group's offset stands for all keys of a topic")
+def test_pipelines_that_share_a_topic_do_not_consume_each_others_signals(
+    broker: Broker, topic: str, opened: Callable
+) -> None:
+    broker.send(topic, ("other", value("1")), ("shop", value("2")))
+    opened().acknowledge(done("2"))
+    assert ids(opened(**{"topic.prefix": "other"})) == ["1"]
+
+
 MALFORMED = ["{oops", "[1]", '"text"', "7", "", None, b"\xff\xfe", "{}", '{"id": "x"}']
 
 
@@ -166,16 +175,22 @@ def test_reading_ends_where_the_topic_ends_with_marks_of_a_transaction(
     assert ids(channel) == []
 
 
-def test_topic_made_anew_is_read_from_its_beginning(broker: Broker, topic: str, opened: Callable) -> None:
-    broker.send(topic, ("shop", value("1")), ("shop", value("2")))
-    opened().acknowledge(done("1", "2"))
-    broker.admin.delete_topics([topic], request_timeout=20)[topic].result(20)
-    deadline = time.monotonic() + 20
-    while topic in broker.admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    broker.create_topic(topic)
-    broker.send(topic, ("shop", value("3")))
+def test_offset_of_an_older_topic_of_the_name_hides_nothing(broker: Broker, topic: str, opened: Callable) -> None:
+    broker.send(topic, ("shop", value("1")))
+    broker.commit(topic, 50)
+    channel = opened()
+    assert ids(channel) == ["1"]
+    channel.acknowledge(done("1"))
+    assert broker.committed(topic) == 1
+
+
+def test_messages_that_the_topic_no_longer_keeps_are_not_waited_for(
+    broker: Broker, topic: str, opened: Callable
+) -> None:
+    broker.send(topic, *(("shop", value(id_)) for id_ in "123"))
+    broker.commit(topic, 0)
+    at = TopicPartition(topic, 0, 2)
+    broker.admin.delete_records([at], request_timeout=20)[at].result(20)
     assert ids(opened()) == ["3"]
 
 
@@ -212,6 +227,7 @@ def test_broker_that_goes_away_is_an_error_in_bounded_time(broker: Broker, tmp_p
     with running_broker(tmp_path) as mortal:
         mortal.create_topic("shop-signal")
         mortal.send("shop-signal", ("shop", value("1")))
+        mortal.commit("shop-signal", 0)  # A new broker takes seconds to make the topic of offsets.
         channel = KafkaChannel(configured(mortal.servers))
         messages = channel._messages()
         assert next(messages)[0] == 0

@@ -33,7 +33,8 @@ CHANGE_STEPS = [
 
 
 def deaths(steps: list[tuple[Any, str]]) -> list[tuple[Any, str, str]]:
-    return [(owner, step, when) for owner, step in steps for when in ("before", "after")]
+    """Return before the first step and after each: dead before a step is dead after the one that comes before it."""
+    return [(*steps[0], "before"), *((owner, step, "after") for owner, step in steps)]
 
 
 def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipeline]) -> None:

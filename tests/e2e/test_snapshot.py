@@ -97,13 +97,14 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     pipeline = new_pipeline(**SMALL)
     use_signal_table(pipeline)
     pipeline.properties = {**pipeline.properties, "incremental.snapshot.watermarking.strategy": mark}
-    history = random_history(seed, HistoryOptions(tables=1, transactions=400, lanes=4, width=14))
+    options = HistoryOptions(tables=1, transactions=600, lanes=1, width=40)
+    history = random_history(seed, options)
     replay = Replay(pipeline, history)
     replay.prepare()
     pipeline.captured()
     shape = history.tables[0]
     table = TableId(pipeline.schema, shape.name)
-    with writing(replay, seed):
+    with writing(pipeline, seed, options):
         first = pipeline.tick()
         assert told(first)[0] == "STARTED"
         assert told(first)[-1] == "COMPLETED"
@@ -136,6 +137,9 @@ def filled(new_pipeline: Callable[..., Pipeline]) -> tuple[Pipeline, TableId, Ta
     result = pipeline.tick()
     assert result is not None
     assert not result.failed, result.failed
+    assert len({line.lsn for line in result.tables}) == 1, "the tables do not end at one commit"
+    manifest = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("manifest").name)
+    assert manifest.count() == 1
     return pipeline, tables[0], tables[1]
 
 
@@ -253,11 +257,11 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(
     filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
     pipeline, one, _ = filled
-    for owner, step in STEPS:
+    for number, (owner, step) in enumerate(STEPS):
         ask = execute(str(one), id_=f"killed-{step}")
         spec = pipeline.plan(signals=[ask])
         assert spec is not None
-        with killed(owner, step, "after", at=2):
+        with killed(owner, step, "after", at=1 + number % 2):
             commit_tick(jobs.run(spec), pipeline.offsets)
         pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET ID = ID + 1 WHERE ID > 15')
         pipeline.writer.commit()

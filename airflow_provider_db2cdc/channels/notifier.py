@@ -1,0 +1,53 @@
+"""Where notifications go beside the target's journal: the log, Airflow's asset events, and what users bring."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Protocol
+
+from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+LOG, AIRFLOW, DELTA = "log", "airflow", "delta"
+
+
+class Notifier(Protocol):
+    """A place of one's own; made with the pipeline's configuration alone, as `module:Class` in the list names it."""
+
+    def send(self, notifications: Sequence[Notification]) -> None:
+        """Tell of a tick's notifications, in their order; a retried commit tells of them again."""
+
+
+def notify(config: PipelineConfig, notifications: Sequence[Notification]) -> None:
+    """Send a tick's notifications to the channels that `notification.enabled.channels` names.
+
+    The target's journal has them already; Airflow's events are the commit operator's.
+
+    :raises ConfigurationError: one of the channels is unknown.
+    """
+    for name in config.notification_channels:
+        if name in (AIRFLOW, DELTA):
+            continue
+        if name == LOG:
+            for one in notifications:
+                details = " ".join(f"{key}={value}" for key, value in one.additional_data.items())
+                log.info("notification: %s %s id=%s %s", one.aggregate_type, one.type, one.id, details)
+        elif notifications:
+            _load(name)(config).send(notifications)
+
+
+def _load(name: str) -> Callable[[PipelineConfig], Notifier]:
+    module, _, kind = name.partition(":")
+    try:
+        found: Callable[[PipelineConfig], Notifier] = getattr(import_module(module), kind)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"notification.enabled.channels: {name!r} is no channel ({error})",
+            "Known are log, airflow and delta; a custom one is named as module:Class.",
+        ) from error
+    return found

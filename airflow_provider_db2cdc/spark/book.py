@@ -1,0 +1,56 @@
+"""The agenda of one tick, shared by the thread that reads and the one that publishes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TypeVar
+
+from airflow_provider_db2cdc.cdc.agenda import Agenda
+from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot
+from airflow_provider_db2cdc.cdc.table import TableId
+
+T = TypeVar("T")
+
+
+class Book:
+    """An agenda that is replaced whole, by one thread at a time; `out` are the tables that failed in this tick."""
+
+    def __init__(self, agenda: Agenda) -> None:
+        self.agenda = agenda
+        self.out: set[TableId] = set()
+        self._lock = threading.Lock()
+
+    def change(self, step: Callable[[Agenda], tuple[Agenda, T]]) -> T:
+        """Replace the agenda by the step's, and return what else the step returns."""
+        with self._lock:
+            self.agenda, found = step(self.agenda)
+            return found
+
+    def put(self, id_: str, part: Part) -> None:
+        """Replace a snapshot's part."""
+        self.change(lambda agenda: (agenda.with_snapshot(_find(agenda, id_).with_part(part)), None))
+
+    def snapshot(self, id_: str) -> Snapshot:
+        """Return the snapshot of that id."""
+        return _find(self.agenda, id_)
+
+    def part(self, id_: str, table: TableId) -> Part:
+        """Return a snapshot's part."""
+        part = self.snapshot(id_).part(table)
+        assert part is not None
+        return part
+
+    def running(self, id_: str, failed: Collection[TableId]) -> Snapshot | None:
+        """Return a running snapshot without the tables that failed in this tick, None when it is not running."""
+        snapshot = self.snapshot(id_)
+        if snapshot.status != "running":
+            return None
+        return replace(
+            snapshot, parts=tuple(p for p in snapshot.parts if p.table not in self.out and p.table not in failed)
+        )
+
+
+def _find(agenda: Agenda, id_: str) -> Snapshot:
+    return next(snapshot for snapshot in agenda.snapshots if snapshot.id == id_)

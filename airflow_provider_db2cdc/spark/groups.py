@@ -1,0 +1,231 @@
+"""One snapshot in one tick: groups of chunks are read, and published once capture has passed their read.
+
+While one group waits for capture, the next one is being read, by a thread of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.snapshot import (
+    Part,
+    Reading,
+    Slice,
+    Snapshot,
+    chunked,
+    failed,
+    next_group,
+    next_to_chunk,
+    published,
+)
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import CaptureStoppedError, SourceError
+from airflow_provider_db2cdc.spark.batch import stage_chunks
+from airflow_provider_db2cdc.spark.book import Book
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.spark.ledger import Entry
+from airflow_provider_db2cdc.spark.mark import high_mark
+from airflow_provider_db2cdc.spark.progress import describe, say
+from airflow_provider_db2cdc.spark.session import table_session
+from airflow_provider_db2cdc.spark.snapshot import cut_of
+from airflow_provider_db2cdc.spark.tick import Tick
+from airflow_provider_db2cdc.sql.asn import count_changes
+
+POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class Group:
+    """What was read together, by table, and the mark that capture has to pass."""
+
+    slices: Mapping[TableId, Slice]
+    mark: str
+
+
+@dataclass
+class Groups:
+    """The groups of one snapshot; no group is begun behind the `deadline`, but for the first.
+
+    Two connections: `connection` is the publishing thread's, `reader` the reading one's. `write_down` keeps in the
+    target what the book says; it comes before the first batch that publishes a chunk of a table, so that a crash never
+    leaves published chunks of a snapshot, or of bounds, that nobody knows.
+    """
+
+    tick: Tick
+    book: Book
+    id: str
+    connection: DriverConnection
+    reader: DriverConnection
+    deadline: float
+    write_down: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        spec = self.tick.spec
+        self.marks, self.reader_marks = (
+            high_mark(spec.settings.watermarking, one, spec.source.asn_schema, spec.signal_table)
+            for one in (self.connection, self.reader)
+        )
+        self._begun: dict[TableId, int] = {}
+
+    def run(self, between: Callable[[], None]) -> None:
+        """Read and publish one group after the other as far as it goes in this tick; call `between` after each."""
+        self._sweep()
+        with ThreadPoolExecutor(1) as pool:
+            ahead = pool.submit(self._read_next)
+            while (group := ahead.result()) is not None:
+                ahead = pool.submit(self._read_next)
+                self._publish(group)
+                between()
+
+    def _read_next(self) -> Group | None:
+        """Read the snapshot's next group; None when there is none, it was stopped, or the time is over."""
+        limit = self.tick.spec.settings.snapshot_group_chunks
+        if self._begun and time.monotonic() > self.deadline:
+            return None
+        while (snapshot := self._running()) is not None:
+            table = next_to_chunk(snapshot, self._begun, limit)
+            if table is None:
+                break
+            self._chunk(table)
+        readings = next_group(snapshot, self._begun, limit) if snapshot is not None else []
+        if snapshot is None or not readings:
+            return None
+        opened = self.reader_marks.open()
+        by_table = {reading.table: reading for reading in readings}
+        slices = self.tick.each(
+            [self.tick.tasks[table] for table in by_table],
+            lambda task: self._stage(snapshot, task, by_table[task.table]),
+        )
+        closed = self.reader_marks.close(opened)
+        for table, reading in by_table.items():
+            self._begun[table] = reading.last + 1
+            if table not in slices:
+                self._fail(table)
+        return Group(slices, closed)
+
+    def _chunk(self, table: TableId) -> None:
+        rows = self.tick.spec.settings.snapshot_chunk_rows
+
+        def bounds(task: TableTask) -> Part:
+            part = self.book.part(self.id, table)
+            cut = cut_of(task.schema, part)
+            return chunked(part, [] if part.select else self.reader.chunk_bounds(cut, rows))
+
+        found = self.tick.each([self.tick.tasks[table]], bounds)
+        if table in found:
+            say(f"table={table} snapshot={self.id}: {found[table].chunks} chunks")
+            self.book.put(self.id, found[table])
+        else:
+            self._fail(table)
+
+    def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
+        part = self.book.part(self.id, task.table)
+        low = self.tick.applied(task)
+        session = table_session(self.tick.spark, sys.maxsize)
+        version, counts = stage_chunks(
+            session, self.tick.spec, self.tick.place, self.tick.source, task.schema, part, reading
+        )
+        return Slice(
+            snapshot.id, snapshot.kind, reading.first, reading.last, low, version, counts, condition=part.condition
+        )
+
+    def _publish(self, group: Group) -> None:
+        """Publish a group once capture has passed its read, then sweep the tables that it ended."""
+        tasks = [self.tick.tasks[table] for table in group.slices if self._is_wanted(table)]
+        if not tasks:
+            return
+        try:
+            high = self._await(group.mark)
+        except Exception as error:
+            self._fail_all(tasks, describe(error))
+            return
+        entries = self.tick.each(tasks, lambda task: self._entry(task, group.slices[task.table], high))
+        self.write_down()
+        self.tick.plan_and_apply(list(entries.values()))
+        for task in tasks:
+            self._settle_part(task.table, entries.get(task.table))
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Delete from the target, as one batch, what the tables that are read to their end no longer have."""
+        snapshot = self._running()
+        entries = {}
+        for part in snapshot.open_parts if snapshot is not None else ():
+            if part.sweep and part.done == part.chunks and part.low is not None and snapshot is not None:
+                task = self.tick.tasks[part.table]
+                at = self.tick.applied(task)
+                of = Slice(self.id, snapshot.kind, 0, part.done - 1, part.low, sweep_before=part.first_batch)
+                entries[part.table] = self.tick.entry(task, at, at, of)
+        self.tick.plan_and_apply(list(entries.values()))
+        for table, entry in entries.items():
+            self._settle_part(table, entry)
+
+    def _settle_part(self, table: TableId, entry: Entry | None) -> None:
+        """Write down what became of a table's part of a batch."""
+        if table in self.tick.errors or entry is None or entry.slice is None:
+            self._fail(table)
+            return
+        self.book.put(
+            self.id, published(self.book.part(self.id, table), entry.slice, entry.batch, self.tick.last[table].reads)
+        )
+
+    def _entry(self, task: TableTask, of: Slice, high: Lsn) -> Entry:
+        after = self.tick.applied(task)
+        upto = max(high, after)
+        self._check_counts(task, of, LsnRange(of.low, upto))
+        return self.tick.entry(task, after, upto, of)
+
+    def _check_counts(self, task: TableTask, of: Slice, window: LsnRange) -> None:
+        """Refuse a read that the source counts otherwise, by more than its changes meanwhile explain."""
+        missed = sum(abs(chunk.counted - chunk.read) for chunk in of.counts)
+        if not missed:
+            return
+        changes = 0
+        if not window.empty:
+            [[_, count]] = self.connection.text_rows(count_changes([(task.capture, window)]).text)
+            changes = int(count or 0)
+        if missed > changes:
+            raise SourceError(
+                f"{task.table}: chunks {of.first} to {of.last} were read with {sum(c.read for c in of.counts)} rows, "
+                f"the source counts {sum(c.counted for c in of.counts)}, and it had only {changes} changes meanwhile",
+                "The next tick reads them again. If it stays so, the columns that chunks are cut by compare unlike "
+                "they sort: name a surrogate key.",
+            )
+
+    def _await(self, closed: str) -> Lsn:
+        timeout_s = self.tick.spec.settings.high_mark_timeout_s
+        deadline = time.monotonic() + timeout_s
+        while (high := self.marks.reached(closed)) is None:
+            if time.monotonic() > deadline:
+                raise CaptureStoppedError(
+                    f"capture did not pass the snapshot's read within {timeout_s:.0f} s",
+                    "Is the capture agent running? A longer wait is high.mark.timeout.s.",
+                )
+            time.sleep(POLL_S)
+        return high
+
+    def _fail_all(self, tasks: Sequence[TableTask], error: str) -> None:
+        for task in tasks:
+            self.tick.errors[task.table] = error
+            self._fail(task.table)
+
+    def _fail(self, table: TableId) -> None:
+        """Leave a table out for the rest of the tick; its part is tried again by the next, but not for ever."""
+        self.book.out.add(table)
+        part = self.book.part(self.id, table)
+        if part.open:
+            self.book.put(self.id, failed(part, self.tick.errors.get(table, ""), forgiven=True))
+
+    def _is_wanted(self, table: TableId) -> bool:
+        snapshot = self._running()
+        part = snapshot.part(table) if snapshot is not None else None
+        return part is not None and part.open
+
+    def _running(self) -> Snapshot | None:
+        return self.book.running(self.id, self.tick.errors.keys())
