@@ -1,34 +1,30 @@
 """A pipeline's configuration, in Debezium's own words.
 
-`load_config` reads a file, for the command line; `PipelineConfig.from_properties` takes a mapping.
+`PipelineConfig.from_properties` takes a mapping; `config_file.load_config` reads one from a file.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
-from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, ApplySettings, Isolation, Watermarking
+from airflow_provider_db2cdc.cdc.job import ApplySettings, Isolation, Watermarking
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.mode import MODES, OLD_NAMES, Snapshotter, configured
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.properties import ALIASES, USED, Property, find_property, nearest_names
+from airflow_provider_db2cdc.properties import USED, find_property, nearest_names
+from airflow_provider_db2cdc.property import Property
 
 CONNECTOR_CLASS = "io.debezium.connector.db2.Db2Connector"
 MAPPINGS = {
     spelling for item in USED if item.form == "mapping" for spelling in (item.name, item.name.replace(".", "_"))
 }
-PLACEHOLDER = re.compile(r"\$\{env:(\w+)\}")
-
 SnapshotMode = Annotated[
     Literal[
         "initial",
@@ -113,7 +109,7 @@ class PipelineConfig(_Frozen):
     notification_channels: tuple[str, ...] = ("delta", "log")
     kafka_bootstrap_servers: str = ""
     kafka_topic: str = ""
-    kafka_group_id: str = "kafka-signal"
+    kafka_group_id: str = ""
     kafka_consumer: Mapping[str, str] = Field(default_factory=dict)
     high_mark_timeout_s: float = Field(600.0, gt=0)
     offsets_file: Path | None = None
@@ -181,7 +177,7 @@ class PipelineConfig(_Frozen):
 
         :raises ConfigurationError: unknown, unsupported, contradicting or malformed properties, all named at once.
         """
-        given, ignored, problems = _sort(dict(_flatten(_unwrap(properties))))
+        given, ignored, problems = _sort(dict(flatten(unwrap(properties))))
         if problems:
             raise ConfigurationError("; ".join(problems), "Correct or remove them.")
         data: dict[str, Any] = {"ignored": ignored}
@@ -192,29 +188,6 @@ class PipelineConfig(_Frozen):
             return cls.model_validate(data)
         except ValidationError as error:
             raise ConfigurationError(_explain(error), "Correct them.") from None
-
-
-def load_config(path: str | Path, environ: Mapping[str, str] | None = None) -> PipelineConfig:
-    """Read a YAML or JSON file; paths in it are relative to it, `${env:NAME}` stands for a variable's value.
-
-    User and password, where the file has none, come from DB2CDC_USER and DB2CDC_PASSWORD.
-
-    :raises ConfigurationError: the file cannot be read, or from_properties refuses what it says.
-    """
-    environ = os.environ if environ is None else environ
-    file = Path(path)
-    try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError) as error:
-        raise ConfigurationError(f"{file} cannot be read: {error}", "Name the file with --config.") from error
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        where = f" at line {place.line + 1}" if place else ""
-        raise ConfigurationError(f"{file} is neither YAML nor JSON{where}", "Correct it.") from None
-    if not isinstance(data, Mapping):
-        raise ConfigurationError(f"{file} holds no properties", "Write one `name: value` a line.")
-    flat = {name: _substitute(name, value, environ) for name, value in _flatten(_unwrap(data))}
-    return PipelineConfig.from_properties(_complete(_anchor(flat, file.parent), environ))
 
 
 def load_snapshotter(path: str) -> Snapshotter:
@@ -250,7 +223,7 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _unwrap(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+def unwrap(properties: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the inside of a connector's `{"name": ..., "config": {...}}`."""
     inner = properties.get("config")
     if not isinstance(inner, Mapping):
@@ -258,11 +231,12 @@ def _unwrap(properties: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**inner, **{name: value for name, value in properties.items() if name != "config"}}
 
 
-def _flatten(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Return nested properties by their dotted names."""
     for name, value in properties.items():
         full = f"{prefix}{name}"
         if isinstance(value, Mapping) and full not in MAPPINGS:
-            yield from _flatten(value, f"{full}.")
+            yield from flatten(value, f"{full}.")
         else:
             yield full, value
 
@@ -312,39 +286,3 @@ def _explain(error: ValidationError) -> str:
         field = ".".join(map(str, problem["loc"]))
         lines.append(f"{names.get(field, field)}: {problem['msg']}")
     return "; ".join(lines)
-
-
-def _substitute(name: str, value: Any, environ: Mapping[str, str]) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _substitute(f"{name}.{key}", inner, environ) for key, inner in value.items()}
-    if not isinstance(value, str):
-        return value
-
-    def replaced(match: re.Match[str]) -> str:
-        if match[1] not in environ:
-            raise ConfigurationError(f"{name} needs the environment variable {match[1]}, which is not set", "Set it.")
-        return environ[match[1]]
-
-    return PLACEHOLDER.sub(replaced, value)
-
-
-def _anchor(properties: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Make paths absolute: from the file's folder, not from wherever the command runs."""
-
-    def anchored(name: str, value: Any) -> Any:
-        item = find_property(name)
-        is_path = item is not None and item.form == "path" and isinstance(value, str) and ":" not in value
-        if not is_path or (item is not None and item.name == "target" and "/" not in value):
-            return value
-        return str((folder / Path(value).expanduser()).resolve())
-
-    return {name: anchored(name, value) for name, value in properties.items()}
-
-
-def _complete(properties: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    names = {ALIASES.get(name, name).replace("_", ".") for name in properties}
-    if any(name.startswith("database.") for name in names):
-        for name, variable in (("database.user", USER_ENV), ("database.password", PASSWORD_ENV)):
-            if name not in names and variable in environ:
-                properties[name] = environ[variable]
-    return properties

@@ -49,11 +49,11 @@ def raise_for_failures(result: JobResult) -> None:
 
 
 def raise_for_signals(result: JobResult, channel: str) -> None:
-    """Say that what was asked for by a channel was refused, stopped or failed; everything else is committed.
+    """Say that what was asked for by a channel was refused or failed; everything else is committed.
 
     :raises SignalError: with each signal's id and reason.
     """
-    bad = [one for one in result.signals if one.channel == channel and one.status in ("refused", "failed", "stopped")]
+    bad = [one for one in result.signals if one.channel == channel and one.status in ("refused", "failed")]
     if bad:
         listed = "\n".join(f"  {one.id} {one.status}: {one.reason}" for one in bad)
         raise SignalError(f"{len(bad)} signal(s) did not come to their end (the tick itself is committed):\n{listed}")

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from airflow.sdk import DAG, Param
 
 from airflow_provider_db2cdc import Db2CdcSignalOperator, Db2CdcSnapshotSensor
-from airflow_provider_db2cdc.config import load_config
+from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.operators.signal import form_data
 
 if path := os.environ.get("DB2CDC_CONFIG"):

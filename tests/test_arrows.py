@@ -25,15 +25,18 @@ WITHIN = {
     "sql": {"errors", "cdc", "sql"},
     "source": {"errors", "cdc", "sql", "config", "source"},
     "spark": {"errors", "cdc", "sql", "version", "spark"},
-    "properties": {"errors"},
-    "config": {"errors", "cdc", "properties"},
+    "property": set(),
+    "foreign_properties": {"property"},
+    "properties": {"property", "foreign_properties"},
+    "config": {"errors", "cdc", "property", "properties"},
+    "config_file": {"errors", "cdc", "config", "properties"},
     "channels": {"errors", "cdc", "config", "channels"},
     "tick": {"errors", "cdc"},
     "get_provider_info": {"version"},
 }
 """What these parts may import of the package."""
 
-PURE = {"errors", "version", "cdc", "sql", "properties", "tick", "get_provider_info"}
+PURE = {"errors", "version", "cdc", "sql", "property", "foreign_properties", "properties", "tick", "get_provider_info"}
 WITHOUT_AIRFLOW = {*WITHIN, "submit", "jars", "cli", "sandbox"}
 ONLY_IN = {
     "pyspark": {"spark", "submit", "demo"},

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.cdc.job import ApplySettings
-from airflow_provider_db2cdc.config import PipelineConfig, load_config, split_list
+from airflow_provider_db2cdc.config import PipelineConfig, split_list
+from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.properties import ALIASES, PROPERTIES, USED, find_property
 
@@ -165,7 +166,7 @@ class TestSignals:
     def test_come_by_the_table_and_airflow_unless_told_otherwise(self) -> None:
         made = config()
         assert (made.signal_channels, made.signal_table, made.signal_file) == (("source", "airflow"), "", None)
-        assert (made.kafka_group_id, made.kafka_topic, made.kafka_bootstrap_servers) == ("kafka-signal", "", "")
+        assert (made.kafka_group_id, made.kafka_topic, made.kafka_bootstrap_servers) == ("", "", "")
 
     def test_take_debeziums_names(self) -> None:
         made = config(

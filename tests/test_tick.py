@@ -113,13 +113,13 @@ def test_nothing_new_of_snapshots_is_not_written(store: FileOffsetStore) -> None
     assert [path.name for path in store.path.parent.iterdir() if "backlog" in path.name] == []
 
 
-@pytest.mark.parametrize("status", ["refused", "failed", "stopped"])
+@pytest.mark.parametrize("status", ["refused", "failed"])
 def test_signals_that_came_to_a_bad_end_are_told_with_their_reason(status: SignalStatus) -> None:
     result = JobResult("p", "run", (), (told(status), SignalOutcome("2", "file", "done")))
     with pytest.raises(SignalError, match=rf"1 signal\(s\).*\n  1 {status}: why$"):
         raise_for_signals(result, "file")
 
 
-def test_signals_under_way_and_of_another_channel_raise_nothing() -> None:
-    result = JobResult("p", "run", (), (told("accepted"), told("refused", "kafka")))
+def test_signals_under_way_stopped_or_of_another_channel_raise_nothing() -> None:
+    result = JobResult("p", "run", (), (told("accepted"), told("stopped"), told("refused", "kafka")))
     raise_for_signals(result, "file")

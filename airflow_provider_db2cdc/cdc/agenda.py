@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from airflow_provider_db2cdc.cdc.collection import condition_of, match_tables
 from airflow_provider_db2cdc.cdc.signal import (
     ExecuteSnapshot,
     LogMessage,
@@ -14,8 +15,6 @@ from airflow_provider_db2cdc.cdc.signal import (
     Signal,
     SignalOutcome,
     StopSnapshot,
-    condition_of,
-    match_tables,
     parse,
 )
 from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, Status, find_open, stopped

@@ -6,6 +6,7 @@ The truth is in the target; this is a copy for the plan, for `db2cdc status` and
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
@@ -14,6 +15,9 @@ from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOut
 from airflow_provider_db2cdc.cdc.snapshot import OPEN, OPEN_PARTS, SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
+
+KEPT_OUTCOMES = 20
+"""Of each channel."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,15 @@ class Backlog:
         told = {snapshot.id for snapshot in result.snapshots}
         still = [snapshot for snapshot in self.snapshots if snapshot.id not in told and snapshot.status in OPEN]
         heard = [outcome.id for outcome in result.signals if outcome.channel == SOURCE_CHANNEL]
-        named = {(outcome.channel, outcome.id): outcome for outcome in (*self.outcomes, *result.signals)}
+        named = {(outcome.channel, outcome.id): outcome for outcome in self.outcomes}
+        for outcome in result.signals:
+            name = (outcome.channel, outcome.id)
+            if named.get(name) != outcome:
+                named.pop(name, None)
+                named[name] = outcome
         return Backlog(
             snapshots=(*still, *result.snapshots) if result.snapshots or still else self.snapshots,
-            outcomes=tuple(named.values())[-KEPT_OUTCOMES:],
+            outcomes=_newest(list(named.values())),
             heard=tuple(heard) if heard else self.heard,
         )
 
@@ -71,4 +80,12 @@ class Backlog:
             ) from error
 
 
-KEPT_OUTCOMES = 20
+def _newest(outcomes: list[SignalOutcome]) -> tuple[SignalOutcome, ...]:
+    """Return each channel's newest outcomes; a signal table brings all of its rows at every tick."""
+    kept: list[SignalOutcome] = []
+    counts: Counter[str] = Counter()
+    for outcome in reversed(outcomes):
+        counts[outcome.channel] += 1
+        if counts[outcome.channel] <= KEPT_OUTCOMES:
+            kept.append(outcome)
+    return tuple(reversed(kept))

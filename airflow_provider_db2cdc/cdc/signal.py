@@ -7,12 +7,12 @@ A signal is an id, a type and a JSON text, whatever channel it came by. Each is 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.collection import Condition, check_condition, check_pattern
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 
@@ -20,9 +20,6 @@ SnapshotKind = Literal["initial", "incremental", "blocking"]
 SignalStatus = Literal["accepted", "done", "stopped", "failed", "refused"]
 
 SOURCE_CHANNEL = "source"
-
-QUOTED_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
-TEXT_OR_NAME = {"'": "text", '"': "quoted name"}
 
 
 @dataclass(frozen=True)
@@ -53,14 +50,6 @@ class SignalOutcome:
     channel: str
     status: SignalStatus
     reason: str = ""
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A filter for the tables that `pattern` names: only their rows that meet it are read."""
-
-    pattern: str
-    filter: str
 
 
 @dataclass(frozen=True)
@@ -119,63 +108,6 @@ def parse(signal: Signal) -> Request:
     return read(data)
 
 
-def match_tables(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
-    r"""Return the tables that a data collection names: `S."t.x"` exactly, else an anchored regex on `schema.table`.
-
-    A regex knows no case, as in table.include.list.
-
-    :raises SignalError: it does not compile, or matches none of the tables.
-    """
-    ordered = sorted(set(tables))
-    if '"' in pattern:
-        found = [table for table in ordered if table == _quoted(pattern)]
-    else:
-        found = [table for table in ordered if _compiled(pattern).fullmatch(str(table))]
-    if not found:
-        listed = ", ".join(map(str, ordered[:20])) or "none"
-        raise SignalError(f"{pattern!r} matches no table of this pipeline", f"Its tables are {listed}.")
-    return found
-
-
-def parse_table(name: str) -> TableId:
-    """Return the table that a setting names, as schema.table or quoted.
-
-    :raises SignalError: it is neither.
-    """
-    return _quoted(name)
-
-
-def condition_of(table: TableId, conditions: Sequence[Condition]) -> str:
-    """Return the filter of the first condition whose pattern names the table, empty for none."""
-    for condition in conditions:
-        if condition.pattern == "*" or _names(condition.pattern, table):
-            return condition.filter
-    return ""
-
-
-def check_condition(text: str) -> None:
-    """Refuse a filter that could be anything but one condition: it is put in parentheses into selects.
-
-    :raises SignalError: it holds `;` or a comment outside of quotes, or leaves quotes or parentheses open.
-    """
-    depth, quote = 0, ""
-    for at, character in enumerate(text):
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in TEXT_OR_NAME:
-            quote = character
-        elif character == ";" or text[at : at + 2] in ("--", "/*"):
-            raise SignalError(f"the condition holds {text[at : at + 2].strip()!r}", "Give one SQL condition alone.")
-        else:
-            depth += (character == "(") - (character == ")")
-            if depth < 0:
-                break
-    if quote:
-        raise SignalError(f"the condition leaves a {TEXT_OR_NAME[quote]} open", "Close it.")
-    if depth:
-        raise SignalError("the condition's parentheses do not match", "Close each where it is opened.")
-
-
 def _object(text: str) -> Mapping[str, Any]:
     try:
         data = json.loads(text) if text.strip() else {}
@@ -191,7 +123,7 @@ def _execute(data: Mapping[str, Any]) -> ExecuteSnapshot:
     if not collections:
         raise SignalError("it names no data-collections", 'Name tables, as in {"data-collections": ["SALES.ORDERS"]}.')
     for pattern in collections:
-        _check_pattern(pattern)
+        check_pattern(pattern)
     kind = _kind(data)
     surrogate = data.get("surrogate-key") or ""
     if not isinstance(surrogate, str):
@@ -218,7 +150,7 @@ def _condition(item: Any) -> Condition:
         )
     pattern, text = item["data-collection"], item["filter"].strip()
     if pattern != "*":
-        _check_pattern(pattern)
+        check_pattern(pattern)
     check_condition(text)
     return Condition(pattern, text)
 
@@ -237,7 +169,7 @@ def _stop(data: Mapping[str, Any]) -> StopSnapshot:
     _kind(data)
     collections = _texts(data, "data-collections")
     for pattern in collections:
-        _check_pattern(pattern)
+        check_pattern(pattern)
     return StopSnapshot(collections)
 
 
@@ -275,29 +207,3 @@ def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
         raise SignalError(f"{name} is not a list of names", 'Write ["SALES.ORDERS", "SALES\\\\..*"].')
     return tuple(dict.fromkeys(items))
-
-
-def _check_pattern(pattern: str) -> None:
-    if '"' in pattern:
-        _quoted(pattern)
-    else:
-        _compiled(pattern)
-
-
-def _names(pattern: str, table: TableId) -> bool:
-    return table == _quoted(pattern) if '"' in pattern else bool(_compiled(pattern).fullmatch(str(table)))
-
-
-def _quoted(pattern: str) -> TableId:
-    found = QUOTED_NAME.fullmatch(pattern)
-    if found is None:
-        raise SignalError(f"{pattern!r} is not a quoted name", 'Write it as "schema"."table".')
-    schema, name = (part[1:-1].replace('""', '"') if part.startswith('"') else part for part in found.groups())
-    return TableId(schema, name)
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern, re.IGNORECASE)
-    except re.error as error:
-        raise SignalError(f"{pattern!r} is not a regular expression: {error}", "Correct it.") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -9,7 +10,9 @@ from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
+
+log = logging.getLogger(__name__)
 
 AIRFLOW_CHANNEL = "airflow"
 ELSEWHERE = (SOURCE_CHANNEL, AIRFLOW_CHANNEL)
@@ -52,9 +55,15 @@ def open_channels(config: PipelineConfig) -> Iterator[list[SignalChannel]]:
 
 
 def read_channels(config: PipelineConfig) -> list[Signal]:
-    """Return what all channels hold."""
+    """Return what all channels hold; one out of reach is told of in the log, and the tick goes on without it."""
+    signals: list[Signal] = []
     with open_channels(config) as channels:
-        return [signal for channel in channels for signal in channel.read()]
+        for channel in channels:
+            try:
+                signals += channel.read()
+            except SourceError as error:
+                log.error("signals: channel %s cannot be read: %s", channel.name, error)
+    return signals
 
 
 def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutcome]) -> None:
@@ -64,8 +73,14 @@ def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutc
     with open_channels(config) as channels:
         for channel in channels:
             own = [outcome for outcome in outcomes if outcome.channel == channel.name]
-            if own:
+            if not own:
+                continue
+            try:
                 channel.acknowledge(own)
+            except SourceError as error:
+                log.error(
+                    "signals: channel %s cannot be told of outcomes, its signals come again: %s", channel.name, error
+                )
 
 
 def _open(name: str) -> Callable[[PipelineConfig], SignalChannel]:

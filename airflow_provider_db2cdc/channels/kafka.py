@@ -78,7 +78,7 @@ class KafkaChannel:
         """Return the consumer's settings; the last two are what acknowledging, and an end of reading, hang on."""
         return {
             "bootstrap.servers": self._servers,
-            "group.id": config.kafka_group_id,
+            "group.id": config.kafka_group_id or f"{config.server_name}-signal",
             "socket.timeout.ms": int(TIMEOUT_S * 1000),
             # It bounds how long a commit waits for the group's coordinator; there is no session without subscribing.
             "session.timeout.ms": int(TIMEOUT_S * 1000),

@@ -13,7 +13,8 @@ from rich.markup import escape
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cli.pipeline import open_source, open_store
 from airflow_provider_db2cdc.cli.screen import note, print_json, screen, tell_ignored
-from airflow_provider_db2cdc.config import PipelineConfig, load_config
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.jars import spark_classpath
 from airflow_provider_db2cdc.source.checks import Check, preflight

@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import open_store
 from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen
-from airflow_provider_db2cdc.config import load_config
+from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 

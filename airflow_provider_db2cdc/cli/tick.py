@@ -18,7 +18,8 @@ from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_
 from airflow_provider_db2cdc.channels.notifier import notify
 from airflow_provider_db2cdc.cli.pipeline import need_database, open_source, open_store
 from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen, span, tell_ignored
-from airflow_provider_db2cdc.config import PipelineConfig, load_config
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.submit.child import OnLine

@@ -37,7 +37,7 @@ class Db2CdcTaskGroup(TaskGroup):
     :param group_id: The group's id; also the pipeline's name when no `pipeline` is given.
     :param db2_conn_id: A connection of the IBM Db2 provider.
     :param spark_conn_id: The Spark connection.
-    :param config: A whole configuration, as `config.load_config` reads it from a file; or give properties.
+    :param config: A whole configuration, as `config_file.load_config` reads it from a file; or give properties.
     :param spark_submit: Further arguments of the apply task: whatever `SparkSubmitOperator` takes.
     :param properties: The pipeline's properties in snake_case (`target`, `table_include_list` ...) or, with
         ``**{"table.include.list": ...}``, under Debezium's own names. `database.*` is left to the connection.

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.mode import Snapshotter
-from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
-from airflow_provider_db2cdc.cdc.selection import matches
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalTable, parse_table
-from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalTable
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import (
     CaptureStoppedError,
@@ -29,6 +28,7 @@ from airflow_provider_db2cdc.source.catalog import Captured, read_capture, read_
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.failure import UnreachableError
 from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
+from airflow_provider_db2cdc.source.step import Beginning, Step
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.changes import commit_at_row
 from airflow_provider_db2cdc.sql.query import Query
@@ -46,88 +46,19 @@ class OfTable(Protocol):
         """The table's name."""
 
 
+Signals = Sequence[Signal]
 S = TypeVar("S", bound=OfTable)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Step:
-    """One table's part of the tick while it is being decided: `rows` is None until counted.
-
-    `due` says that Spark must look at the table even without a change: it is new, or changes may have been lost.
-    """
-
-    schema: TableSchema
-    capture: CaptureInstance
-    believed: Lsn | None
-    upto: Lsn
-    due: bool = False
-    restart: bool = False
-    snapshot: bool = True
-    rows: int | None = None
-
-    @property
-    def table(self) -> TableId:
-        """The table's name."""
-        return self.schema.table
-
-    @property
-    def span(self) -> LsnRange | None:
-        """The commits to read; None for a table without an offset, and where capture stands before it."""
-        return LsnRange(self.believed, self.upto) if self.believed and self.believed <= self.upto else None
-
-    def ending(self, upto: Lsn) -> Step:
-        """Return the step with this end, to be counted again if it is another one."""
-        return self if upto == self.upto else replace(self, upto=upto, rows=None)
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """How each table begins the tick: with its changes, a snapshot, or nothing.
-
-    `filling` are the tables whose initial snapshot is under way; `include` limits which new tables begin with one.
-    """
-
-    mode: Snapshotter
-    include: tuple[str, ...]
-    fence: Lsn
-    filling: frozenset[TableId]
-
-    def step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
-        """Return the table's step, its rows yet to be counted where it has changes to pull."""
-        if offset is None or offset.restart or self._anew(schema.table):
-            snapshot = schema.table in self.filling or (self._snapshots(schema.table) or offset is not None)
-            return Step(schema, capture, None, self.fence, True, offset is not None, snapshot, rows=0)
-        if not self.mode.stream() and schema.table not in self.filling:
-            return Step(schema, capture, offset.lsn, offset.lsn, rows=0)
-        if self.fence < offset.lsn:
-            return Step(schema, capture, offset.lsn, self.fence, due=True, rows=0)
-        return Step(schema, capture, offset.lsn, self.fence, due=_may_have_lost(capture, offset))
-
-    def _anew(self, table: TableId) -> bool:
-        return self._included(table) and self.mode.snapshot_data(known=True, in_progress=table in self.filling)
-
-    def _snapshots(self, table: TableId) -> bool:
-        return self._included(table) and self.mode.snapshot_data(known=False, in_progress=False)
-
-    def _included(self, table: TableId) -> bool:
-        return not self.include or any(matches(pattern, table) for pattern in self.include)
-
-
 def plan_tick(
-    source: Source,
-    config: PipelineConfig,
-    offsets: OffsetStore,
-    run_id: str,
-    planned_at_ms: int,
-    signals: Sequence[Signal] = (),
+    source: Source, config: PipelineConfig, offsets: OffsetStore, run_id: str, at_ms: int, signals: Signals = ()
 ) -> JobSpec | None:
     """Return what the tick has to do, None when there is nothing; nothing is written anywhere.
 
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
     on becomes a refusal in the spec. Planning an idle pipeline costs eight statements (some more a further hundred
-    tables, two more with a signal table). `signals` came by other channels than that table; with one, or while a
-    snapshot runs, there is something to do.
+    tables, two more with a signal table). `signals` came by other channels than that table.
 
     :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
     :raises TickFailedError: there is nothing else to do, but tables are refused: it lists them.
@@ -136,18 +67,15 @@ def plan_tick(
     """
     captured = read_capture(source, config.asn_schema)
     check_moving(captured.fence, config)
-    chosen = [captured.instances[table] for table in config.selection.tables(captured.instances)]
-    if not chosen:
-        raise nothing_chosen(config.asn_schema)
+    chosen = _chosen(captured, config)
     schemas = read_schemas(source, chosen, config.selection)
     refused: list[Refusal] = []
     backlog = offsets.backlog()
     beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling)
 
     def begin(capture: CaptureInstance) -> Step:
-        schema = schemas[capture.table]
-        admit(capture, schema, config)
-        return beginning.step(schema, capture, offsets.get(capture.table))
+        admit(capture, schemas[capture.table], config)
+        return beginning.step(schemas[capture.table], capture, offsets.get(capture.table))
 
     steps = _counted(source, _each(chosen, begin, refused), refused)
     table = _signal_table(source, config, captured, refused)
@@ -155,10 +83,16 @@ def plan_tick(
     if not (any(step.due or step.rows for step in steps) or asked or backlog.running):
         _report_nothing(refused)
         return None
-    steps = _each(steps, lambda step: _limited(source, step, config.max_rows_per_batch), refused)
-    steps = _counted(source, _aligned(steps), refused)
-    spec = _spec(source, config, run_id, planned_at_ms, captured.fence, steps, refused)
+    steps = _bounded(source, steps, config.max_rows_per_batch, refused)
+    spec = _spec(source, config, run_id, at_ms, captured.fence, steps, refused)
     return replace(spec, signals=tuple(asked), signal_table=table)
+
+
+def _chosen(captured: Captured, config: PipelineConfig) -> list[CaptureInstance]:
+    chosen = [captured.instances[table] for table in config.selection.tables(captured.instances)]
+    if not chosen:
+        raise nothing_chosen(config.asn_schema)
+    return chosen
 
 
 def nothing_chosen(asn_schema: str) -> ConfigurationError:
@@ -199,12 +133,6 @@ def _signal_table(
         return None
 
 
-def _may_have_lost(capture: CaptureInstance, offset: Offset) -> bool:
-    """Whether changes after the offset may be gone; Spark decides it with what the target proves."""
-    pruned = capture.floor is not None and offset.lsn < capture.floor
-    return pruned or offset.capture not in ("", capture.identity.digest)
-
-
 def _counted(source: Source, steps: Sequence[Step], refused: list[Refusal]) -> list[Step]:
     """Return the steps with their rows, from one statement; where that fails, from one a table."""
     try:
@@ -230,6 +158,12 @@ def _counts(source: Source, steps: Iterable[Step]) -> dict[TableId, int]:
 
 def _with_rows(step: Step, counts: dict[TableId, int]) -> Step:
     return step if step.rows is not None else replace(step, rows=counts.get(step.table, 0))
+
+
+def _bounded(source: Source, steps: Sequence[Step], max_rows: int, refused: list[Refusal]) -> list[Step]:
+    """Return the steps within the row limit, their ends aligned, and counted anew where that moved them."""
+    limited = _each(steps, lambda step: _limited(source, step, max_rows), refused)
+    return _counted(source, _aligned(limited), refused)
 
 
 def _limited(source: Source, step: Step, max_rows: int) -> Step:

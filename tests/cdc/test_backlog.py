@@ -80,13 +80,11 @@ class TestOutcomesAfterATick:
         old = Backlog(outcomes=(outcome("1"),), heard=("2",))
         assert old.after(result()) == old
 
-    @pytest.mark.xfail(strict=True, reason="an outcome that changes keeps its place, and so its age")
     def test_end_of_an_old_signal_is_as_new_as_any(self):
         old = Backlog(outcomes=(outcome("mine", "accepted"), *(outcome(f"{at}") for at in range(KEPT_OUTCOMES - 1))))
         new = old.after(result(signals=[outcome("mine"), outcome("another")]))
         assert outcome("mine") in new.outcomes
 
-    @pytest.mark.xfail(strict=True, reason="the signal table's rows count as the newest in each tick")
     def test_full_signal_table_hides_no_signal_of_another_channel(self):
         """Each tick that hears anything tells of every row of the signal table."""
         rows = [outcome(f"{at}", "done", "source") for at in range(KEPT_OUTCOMES + 5)]

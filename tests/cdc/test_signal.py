@@ -4,17 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_db2cdc.cdc.collection import Condition, check_condition, condition_of, match_tables
 from airflow_provider_db2cdc.cdc.signal import (
-    Condition,
     ExecuteSnapshot,
     LogMessage,
     PauseSnapshot,
     ResumeSnapshot,
     Signal,
     StopSnapshot,
-    check_condition,
-    condition_of,
-    match_tables,
     parse,
 )
 from airflow_provider_db2cdc.cdc.table import TableId

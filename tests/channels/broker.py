@@ -56,13 +56,13 @@ class Broker:
             producer.produce(topic, value, key)
         assert producer.flush(20) == 0
 
-    def committed(self, topic: str, group: str = "kafka-signal") -> int | None:
+    def committed(self, topic: str, group: str = "shop-signal") -> int | None:
         """Return a group's offset, None when it has none."""
         with self._consumer(group) as consumer:
             [at] = consumer.committed([TopicPartition(topic, 0)], timeout=20)
         return at.offset if at.offset >= 0 else None
 
-    def commit(self, topic: str, offset: int, group: str = "kafka-signal") -> None:
+    def commit(self, topic: str, offset: int, group: str = "shop-signal") -> None:
         """Set a group's offset, wherever that is."""
         with self._consumer(group) as consumer:
             consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)

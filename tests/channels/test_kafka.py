@@ -122,7 +122,6 @@ def test_second_channel_goes_on_behind_the_committed_offset(broker: Broker, topi
     assert ids(opened(**{"signal.kafka.groupId": "another"})) == ["1", "2", "3"]
 
 
-@pytest.mark.xfail(strict=True, reason="one group's offset stands for all keys of a topic")
 def test_pipelines_that_share_a_topic_do_not_consume_each_others_signals(
     broker: Broker, topic: str, opened: Callable
 ) -> None:

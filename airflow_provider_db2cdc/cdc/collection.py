@@ -1,0 +1,108 @@
+"""Data collections: how a signal names tables, and which of their rows it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import SignalError
+
+QUOTED_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
+TEXT_OR_NAME = {"'": "text", '"': "quoted name"}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A filter for the tables that `pattern` names: only their rows that meet it are read."""
+
+    pattern: str
+    filter: str
+
+
+def match_tables(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
+    r"""Return the tables that a data collection names: `S."t.x"` exactly, else an anchored regex on `schema.table`.
+
+    A regex knows no case, as in table.include.list.
+
+    :raises SignalError: it does not compile, or matches none of the tables.
+    """
+    ordered = sorted(set(tables))
+    if '"' in pattern:
+        found = [table for table in ordered if table == _quoted(pattern)]
+    else:
+        found = [table for table in ordered if _compiled(pattern).fullmatch(str(table))]
+    if not found:
+        listed = ", ".join(map(str, ordered[:20])) or "none"
+        raise SignalError(f"{pattern!r} matches no table of this pipeline", f"Its tables are {listed}.")
+    return found
+
+
+def parse_table(name: str) -> TableId:
+    """Return the table that a setting names, as schema.table or quoted.
+
+    :raises SignalError: it is neither.
+    """
+    return _quoted(name)
+
+
+def condition_of(table: TableId, conditions: Sequence[Condition]) -> str:
+    """Return the filter of the first condition whose pattern names the table, empty for none."""
+    for condition in conditions:
+        if condition.pattern == "*" or _names(condition.pattern, table):
+            return condition.filter
+    return ""
+
+
+def check_condition(text: str) -> None:
+    """Refuse a filter that could be anything but one condition: it is put in parentheses into selects.
+
+    :raises SignalError: it holds `;` or a comment outside of quotes, or leaves quotes or parentheses open.
+    """
+    depth, quote = 0, ""
+    for at, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in TEXT_OR_NAME:
+            quote = character
+        elif character == ";" or text[at : at + 2] in ("--", "/*"):
+            raise SignalError(f"the condition holds {text[at : at + 2].strip()!r}", "Give one SQL condition alone.")
+        else:
+            depth += (character == "(") - (character == ")")
+            if depth < 0:
+                break
+    if quote:
+        raise SignalError(f"the condition leaves a {TEXT_OR_NAME[quote]} open", "Close it.")
+    if depth:
+        raise SignalError("the condition's parentheses do not match", "Close each where it is opened.")
+
+
+def check_pattern(pattern: str) -> None:
+    """Refuse what names no table, whatever tables there are.
+
+    :raises SignalError: it is neither a quoted name nor a regular expression.
+    """
+    if '"' in pattern:
+        _quoted(pattern)
+    else:
+        _compiled(pattern)
+
+
+def _names(pattern: str, table: TableId) -> bool:
+    return table == _quoted(pattern) if '"' in pattern else bool(_compiled(pattern).fullmatch(str(table)))
+
+
+def _quoted(pattern: str) -> TableId:
+    found = QUOTED_NAME.fullmatch(pattern)
+    if found is None:
+        raise SignalError(f"{pattern!r} is not a quoted name", 'Write it as "schema"."table".')
+    schema, name = (part[1:-1].replace('""', '"') if part.startswith('"') else part for part in found.groups())
+    return TableId(schema, name)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, re.IGNORECASE)
+    except re.error as error:
+        raise SignalError(f"{pattern!r} is not a regular expression: {error}", "Correct it.") from None

@@ -1,0 +1,77 @@
+"""A pipeline's configuration as a file, for the command line and the shipped DAGs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV
+from airflow_provider_db2cdc.config import PipelineConfig, flatten, unwrap
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.properties import ALIASES, find_property
+
+PLACEHOLDER = re.compile(r"\$\{env:(\w+)\}")
+
+
+def load_config(path: str | Path, environ: Mapping[str, str] | None = None) -> PipelineConfig:
+    """Read a YAML or JSON file; paths in it are relative to it, `${env:NAME}` stands for a variable's value.
+
+    User and password, where the file has none, come from DB2CDC_USER and DB2CDC_PASSWORD.
+
+    :raises ConfigurationError: the file cannot be read, or from_properties refuses what it says.
+    """
+    environ = os.environ if environ is None else environ
+    file = Path(path)
+    try:
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}", "Name the file with --config.") from error
+    except yaml.YAMLError as error:
+        place = getattr(error, "problem_mark", None)
+        where = f" at line {place.line + 1}" if place else ""
+        raise ConfigurationError(f"{file} is neither YAML nor JSON{where}", "Correct it.") from None
+    if not isinstance(data, Mapping):
+        raise ConfigurationError(f"{file} holds no properties", "Write one `name: value` a line.")
+    flat = {name: _substitute(name, value, environ) for name, value in flatten(unwrap(data))}
+    return PipelineConfig.from_properties(_complete(_anchor(flat, file.parent), environ))
+
+
+def _substitute(name: str, value: Any, environ: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _substitute(f"{name}.{key}", inner, environ) for key, inner in value.items()}
+    if not isinstance(value, str):
+        return value
+
+    def replaced(match: re.Match[str]) -> str:
+        if match[1] not in environ:
+            raise ConfigurationError(f"{name} needs the environment variable {match[1]}, which is not set", "Set it.")
+        return environ[match[1]]
+
+    return PLACEHOLDER.sub(replaced, value)
+
+
+def _anchor(properties: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Make paths absolute: from the file's folder, not from wherever the command runs."""
+
+    def anchored(name: str, value: Any) -> Any:
+        item = find_property(name)
+        is_path = item is not None and item.form == "path" and isinstance(value, str) and ":" not in value
+        if not is_path or (item is not None and item.name == "target" and "/" not in value):
+            return value
+        return str((folder / Path(value).expanduser()).resolve())
+
+    return {name: anchored(name, value) for name, value in properties.items()}
+
+
+def _complete(properties: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    names = {ALIASES.get(name, name).replace("_", ".") for name in properties}
+    if any(name.startswith("database.") for name in names):
+        for name, variable in (("database.user", USER_ENV), ("database.password", PASSWORD_ENV)):
+            if name not in names and variable in environ:
+                properties[name] = environ[variable]
+    return properties

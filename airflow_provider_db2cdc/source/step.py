@@ -1,0 +1,82 @@
+"""One table's part of a tick while it is being decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.mode import Snapshotter
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.selection import matches
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+
+
+@dataclass(frozen=True)
+class Step:
+    """One table's part of the tick while it is being decided: `rows` is None until counted.
+
+    `due` says that Spark must look at the table even without a change: it is new, or changes may have been lost.
+    """
+
+    schema: TableSchema
+    capture: CaptureInstance
+    believed: Lsn | None
+    upto: Lsn
+    due: bool = False
+    restart: bool = False
+    snapshot: bool = True
+    rows: int | None = None
+
+    @property
+    def table(self) -> TableId:
+        """The table's name."""
+        return self.schema.table
+
+    @property
+    def span(self) -> LsnRange | None:
+        """The commits to read; None for a table without an offset, and where capture stands before it."""
+        return LsnRange(self.believed, self.upto) if self.believed and self.believed <= self.upto else None
+
+    def ending(self, upto: Lsn) -> Step:
+        """Return the step with this end, to be counted again if it is another one."""
+        return self if upto == self.upto else replace(self, upto=upto, rows=None)
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """How each table begins the tick: with its changes, a snapshot, or nothing.
+
+    `filling` are the tables whose initial snapshot is under way; `include` limits which new tables begin with one.
+    """
+
+    mode: Snapshotter
+    include: tuple[str, ...]
+    fence: Lsn
+    filling: frozenset[TableId]
+
+    def step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
+        """Return the table's step, its rows yet to be counted where it has changes to pull."""
+        if offset is None or offset.restart or self._anew(schema.table):
+            snapshot = schema.table in self.filling or (self._snapshots(schema.table) or offset is not None)
+            return Step(schema, capture, None, self.fence, True, offset is not None, snapshot, rows=0)
+        if not self.mode.stream() and schema.table not in self.filling:
+            return Step(schema, capture, offset.lsn, offset.lsn, rows=0)
+        if self.fence < offset.lsn:
+            return Step(schema, capture, offset.lsn, self.fence, due=True, rows=0)
+        return Step(schema, capture, offset.lsn, self.fence, due=_may_have_lost(capture, offset))
+
+    def _anew(self, table: TableId) -> bool:
+        return self._included(table) and self.mode.snapshot_data(known=True, in_progress=table in self.filling)
+
+    def _snapshots(self, table: TableId) -> bool:
+        return self._included(table) and self.mode.snapshot_data(known=False, in_progress=False)
+
+    def _included(self, table: TableId) -> bool:
+        return not self.include or any(matches(pattern, table) for pattern in self.include)
+
+
+def _may_have_lost(capture: CaptureInstance, offset: Offset) -> bool:
+    """Whether changes after the offset may be gone; Spark decides it with what the target proves."""
+    pruned = capture.floor is not None and offset.lsn < capture.floor
+    return pruned or offset.capture not in ("", capture.identity.digest)
