@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import ibm_db
 
@@ -12,12 +13,15 @@ _MOST_STATEMENTS = 300
 class PreparedConnection:
     """An ibm_db connection, autocommit off, as far as `statement` needs one.
 
-    Derby's own statement cache does not do: writers whose SQL has literals in it push everything else out.
+    Derby's own statement cache does not do: writers whose SQL has literals in it push everything else out. Nor is it
+    shared with other connections: each text ends with a comment of its own, because Derby compiles a shared statement
+    anew while others run it, and has been seen to keep a plan with too few columns from that.
     """
 
     def __init__(self, dsn: str) -> None:
         self._handle = ibm_db.connect(dsn, "", "", {ibm_db.SQL_ATTR_AUTOCOMMIT: ibm_db.SQL_AUTOCOMMIT_OFF})
         self._statements: dict[str, Any] = {}
+        self._own = f" /* {uuid4().hex} */"
 
     def cursor(self) -> _Cursor:
         """Return a new cursor; one at a time may be in use for one text of SQL."""
@@ -41,7 +45,7 @@ class PreparedConnection:
         if sql not in self._statements:
             if len(self._statements) >= _MOST_STATEMENTS:
                 self._free()
-            self._statements[sql] = ibm_db.prepare(self._handle, sql)
+            self._statements[sql] = ibm_db.prepare(self._handle, sql + self._own)
         return self._statements[sql]
 
     def _free(self) -> None:

@@ -1,0 +1,115 @@
+"""Snapshot modes, from a table's first tick on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.log import reads
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sandbox import faults
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+
+class OnlyNamedKnown:
+    """A custom snapshotter: data for new tables, and no streaming."""
+
+    def snapshot_data(self, known: bool, in_progress: bool) -> bool:
+        return not known and not in_progress
+
+    def stream(self) -> bool:
+        return False
+
+    def snapshot_on_gap(self) -> bool:
+        return False
+
+    def recover_offset(self) -> bool:
+        return False
+
+
+def table_of(pipeline: Pipeline, name: str = "T") -> TableId:
+    ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))'
+    table = pipeline.create(ddl, name)
+    insert(pipeline, 1, name)
+    return table
+
+
+def insert(pipeline: Pipeline, number: int, name: str = "T") -> None:
+    pipeline.execute(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?)', number, "a")
+    pipeline.writer.commit()
+    pipeline.captured()
+
+
+def test_no_data_begins_at_the_fence_and_recovery_finds_a_lost_offset(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": "no_data"})
+    table = table_of(pipeline)
+    pipeline.tick()
+    insert(pipeline, 2)
+    pipeline.tick()
+    assert pipeline.rows(table) == {(2, "a")}
+    assert not reads(pipeline, table)
+    pipeline.offsets.remove(table)
+    insert(pipeline, 3)
+    lost = pipeline.tick()
+    assert lost is not None
+    assert "missing" in lost.failed[0].error
+    pipeline.properties = {"snapshot.mode": "recovery"}
+    pipeline.tick()
+    assert pipeline.rows(table) == {(2, "a"), (3, "a")}
+    assert not reads(pipeline, table)
+
+
+@pytest.mark.parametrize("mode", ["initial_only", f"custom {__name__}:OnlyNamedKnown"])
+def test_modes_without_streaming_pull_nothing_after_the_snapshot(
+    new_pipeline: Callable[..., Pipeline], mode: str
+) -> None:
+    name, _, custom = mode.partition(" ")
+    pipeline = new_pipeline(**{"snapshot.mode": name, "snapshot.mode.custom.name": custom})
+    table = table_of(pipeline)
+    pipeline.tick()
+    insert(pipeline, 2)
+    assert pipeline.tick() is None
+    assert pipeline.rows(table) == {(1, "a")}
+
+
+def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": "always"})
+    table = table_of(pipeline)
+    pipeline.tick()
+    insert(pipeline, 2)
+    pipeline.tick()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert reads(pipeline, table) == {(1,): 2, (2,): 1}
+
+
+def test_when_needed_mends_a_gap_by_itself(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
+    table = table_of(pipeline)
+    pipeline.tick()
+    insert(pipeline, 2)
+    pipeline.execute(f'DELETE FROM "{pipeline.schema}"."T" WHERE ID = 1')
+    pipeline.writer.commit()
+    pipeline.captured()
+    faults.reregister(pipeline.writer, pipeline.schema, "T")
+    insert(pipeline, 3)
+    result = pipeline.tick()
+    assert result is not None
+    assert not result.failed, result.failed
+    assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "a"), (3, "a")}
+
+
+def test_include_list_and_a_select_of_ones_own(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    one, two = table_of(pipeline, "T"), table_of(pipeline, "U")
+    insert(pipeline, 2, "T")
+    pipeline.properties = {
+        "snapshot.include.collection.list": str(one),
+        "snapshot.select.statement.overrides": str(one),
+        f"snapshot.select.statement.overrides.{one}": f'SELECT * FROM "{one.schema}"."{one.name}" WHERE ID = 2',
+    }
+    pipeline.tick()
+    assert pipeline.rows(one) == {(2, "a")}
+    assert not reads(pipeline, two)
