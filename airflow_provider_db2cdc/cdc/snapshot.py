@@ -227,10 +227,10 @@ def published(part: Part, of: Slice, batch: int, rows: int) -> Part:
     return replace(after, status="completed") if after.done == after.chunks and not after.sweep else after
 
 
-def failed(part: Part, reason: str, forgiven: bool) -> Part:
-    """Return the part after a failure; a forgiven one is tried again in the next tick, but not for ever."""
+def failed(part: Part, reason: str, tries: int | None = MAX_FAILURES) -> Part:
+    """Return the part after a failure: the next ticks try it again, as often as `tries` says (None: for ever)."""
     failures = part.failures + 1
-    is_over = not forgiven or failures >= MAX_FAILURES
+    is_over = tries is not None and failures >= tries
     return replace(part, status="failed" if is_over else part.status, failures=failures, reason=reason)
 
 

@@ -42,13 +42,13 @@ class Book:
         assert part is not None
         return part
 
-    def running(self, id_: str, failed: Collection[TableId]) -> Snapshot | None:
-        """Return a running snapshot without the tables that failed in this tick, None when it is not running."""
+    def running(self, id_: str, usable: Collection[TableId]) -> Snapshot | None:
+        """Return a running snapshot with the tables alone that this tick can work on, None when it is not running."""
         snapshot = self.snapshot(id_)
         if snapshot.status != "running":
             return None
         return replace(
-            snapshot, parts=tuple(p for p in snapshot.parts if p.table not in self.out and p.table not in failed)
+            snapshot, parts=tuple(p for p in snapshot.parts if p.table in usable and p.table not in self.out)
         )
 
 

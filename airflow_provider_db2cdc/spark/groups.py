@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.snapshot import (
+    MAX_FAILURES,
     Part,
     Reading,
     Slice,
@@ -220,7 +221,9 @@ class Groups:
         self.book.out.add(table)
         part = self.book.part(self.id, table)
         if part.open:
-            self.book.put(self.id, failed(part, self.tick.errors.get(table, ""), forgiven=True))
+            # A table that was begun and given up would be half filled for good.
+            tries = None if self.book.snapshot(self.id).kind == "initial" else MAX_FAILURES
+            self.book.put(self.id, failed(part, self.tick.errors.get(table, ""), tries))
 
     def _is_wanted(self, table: TableId) -> bool:
         snapshot = self._running()
@@ -228,4 +231,4 @@ class Groups:
         return part is not None and part.open
 
     def _running(self) -> Snapshot | None:
-        return self.book.running(self.id, self.tick.errors.keys())
+        return self.book.running(self.id, self.tick.tasks.keys() - self.tick.errors.keys())

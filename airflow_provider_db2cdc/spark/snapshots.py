@@ -46,7 +46,8 @@ class Snapshots:
     def unfinished(self) -> set[TableId]:
         """The tables whose initial snapshot is not over: what they hold is not whole."""
         initial = [snapshot for snapshot in self.book.agenda.open if snapshot.kind == "initial"]
-        return {part.table for snapshot in initial for part in snapshot.parts if part.status != "completed"}
+        open_parts = {part.table for snapshot in initial for part in snapshot.parts if part.status != "completed"}
+        return open_parts & self.tick.tasks.keys()
 
     def run(self) -> None:
         """Hear the signals, then work on one snapshot after the other until the tick's time for them is over."""
@@ -81,7 +82,10 @@ class Snapshots:
         self._hear(self._in_table(connection), connection, begun=True)
 
     def _catch_up(self) -> None:
-        """Take over what the last tick published and could not write down, and let go of tables that are gone."""
+        """Take over what the last tick published and could not write down, and let go of tables that are gone.
+
+        An initial snapshot waits for a table that was taken out of the pipeline: what it has of it is not whole.
+        """
         applied = [(of, commit) for of, commit in self.tick.history.slices.values()] + self.tick.slices
         for of, commit in applied:
             snapshot = next((one for one in self.book.agenda.open if one.id == of.snapshot), None)
@@ -89,7 +93,7 @@ class Snapshots:
             if snapshot is not None and part is not None and (of.sweep or of.last >= part.done):
                 self.book.put(snapshot.id, published(part, of, commit.batch, commit.reads))
         for snapshot in self.book.agenda.open:
-            for part in snapshot.open_parts:
+            for part in snapshot.open_parts if snapshot.kind != "initial" else ():
                 if part.table not in self.tick.tasks and part.table not in self.tick.errors:
                     self.book.put(snapshot.id, stopped(part, "its table is no longer one of the pipeline's"))
 

@@ -168,8 +168,9 @@ class Tick:
         self.ledger.commit(list(applied.values()), _now_ms())
         for table, commit in applied.items():
             self.starts.setdefault(table, by_table[table].after)
-            self.done.setdefault(table, []).append(commit)
+            # In this order: whoever reads ahead takes a table for new until its last commit is known.
             self.last[table] = commit
+            self.done.setdefault(table, []).append(commit)
             if commit.slice is not None:
                 self.slices.append((commit.slice, commit))
 

@@ -105,7 +105,7 @@ def test_snapshot_completes_only_with_every_part():
     half = asked.with_part(published(asked.part(A), slice_of(0, 0), 1, 1))
     assert half.status == "running"
     assert half.with_part(published(half.part(B), slice_of(0, 0), 2, 1)).status == "completed"
-    broken = half.with_part(failed(half.part(B), "why", forgiven=False))
+    broken = half.with_part(failed(half.part(B), "why", tries=1))
     assert (broken.status, broken.reason) == ("failed", "failed: S.B")
     assert half.with_part(stopped(half.part(B), "why")).status == "completed"
     assert asked.with_part(stopped(asked.part(A), "")).with_part(stopped(asked.part(B), "")).status == "stopped"
@@ -114,9 +114,10 @@ def test_snapshot_completes_only_with_every_part():
 def test_failure_is_forgiven_but_not_for_ever():
     part = Part(A)
     for _ in range(MAX_FAILURES - 1):
-        part = failed(part, "why", forgiven=True)
+        part = failed(part, "why")
         assert part.open
-    assert failed(part, "why", forgiven=True).status == "failed"
+    assert failed(part, "why").status == "failed"
+    assert failed(part, "why", tries=None).open
     assert published(replace(part, failures=2), slice_of(0, 0), 1, 1).failures == 0
 
 
