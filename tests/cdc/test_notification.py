@@ -55,7 +55,10 @@ ENDS = [
     (read(Part(A), chunks=1, upto=0, rows=0), {"status": "EMPTY", "total_rows_scanned": "0"}),
     (read(Part(A), chunks=2, upto=1, rows=0), {"status": "SUCCEEDED", "total_rows_scanned": "0"}),
     (stopped(Part(A), "asked for"), {"status": "SKIPPED", "total_rows_scanned": "0", "reason": "asked for"}),
-    (failed(Part(A), "no grant", False), {"status": "SQL_EXCEPTION", "total_rows_scanned": "0", "reason": "no grant"}),
+    (
+        failed(Part(A), "no grant", tries=1),
+        {"status": "SQL_EXCEPTION", "total_rows_scanned": "0", "reason": "no grant"},
+    ),
 ]
 
 
@@ -76,7 +79,7 @@ def test_progress_and_end_of_a_table_are_told_once():
 
 def test_failure_that_is_forgiven_is_no_end():
     old = snapshot()
-    assert types(old, old.with_part(failed(Part(A), "lost the connection", True))) == []
+    assert types(old, old.with_part(failed(Part(A), "lost the connection"))) == []
 
 
 def ended(*parts):
@@ -90,7 +93,7 @@ ENDINGS = [
     (ended(read(Part(A), 1), read(Part(B), 1)), ("COMPLETED", {"connector_name": "db2"})),
     (ended(read(Part(A), 1), stopped(Part(B), "asked for")), ("COMPLETED", {"connector_name": "db2"})),
     (ended(stopped(Part(A), "asked for"), stopped(Part(B), "asked for")), ("ABORTED", BOTH)),
-    (ended(read(Part(A), 1), failed(Part(B), "no grant", False)), ("ABORTED", {**BOTH, "reason": "failed: S.B"})),
+    (ended(read(Part(A), 1), failed(Part(B), "no grant", tries=1)), ("ABORTED", {**BOTH, "reason": "failed: S.B"})),
 ]
 
 
@@ -157,5 +160,5 @@ def test_no_key_is_told():
 
 
 def test_additional_data_are_texts():
-    found = notifications(None, ended(read(Part(A), 1), failed(Part(B), "no grant", False)), AT)
+    found = notifications(None, ended(read(Part(A), 1), failed(Part(B), "no grant", tries=1)), AT)
     assert all(isinstance(text, str) for one in found for text in one.additional_data.values())
