@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,6 +17,7 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.mode import MODES, OLD_NAMES, Snapshotter, configured
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.import_path import load_class
 from airflow_provider_db2cdc.properties import USED, find_property, nearest_names
 from airflow_provider_db2cdc.property import Property
 
@@ -25,17 +25,9 @@ CONNECTOR_CLASS = "io.debezium.connector.db2.Db2Connector"
 MAPPINGS = {
     spelling for item in USED if item.form == "mapping" for spelling in (item.name, item.name.replace(".", "_"))
 }
+SNAPSHOTTER_METHODS = ("snapshot_data", "stream", "snapshot_on_gap", "recover_offset")
 SnapshotMode = Annotated[
-    Literal[
-        "initial",
-        "always",
-        "initial_only",
-        "no_data",
-        "recovery",
-        "when_needed",
-        "configuration_based",
-        "custom",
-    ],
+    Literal["initial", "always", "initial_only", "no_data", "recovery", "when_needed", "configuration_based", "custom"],
     BeforeValidator(lambda value: OLD_NAMES.get(value, value)),
 ]
 
@@ -193,16 +185,16 @@ class PipelineConfig(_Frozen):
 def load_snapshotter(path: str) -> Snapshotter:
     """Return an object of the class that `module:Class` names.
 
-    :raises ConfigurationError: there is none, or it cannot be made without arguments.
+    :raises ConfigurationError: there is none, it cannot be made without arguments, or it lacks a method.
     """
-    module, _, name = path.partition(":")
+    name, hint = "snapshot.mode.custom.name", "Name a class as module:Class; cdc.mode.Snapshotter says what it needs."
+    kind = load_class(path, name, hint)
     try:
-        found: Snapshotter = getattr(import_module(module), name)()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"snapshot.mode.custom.name {path!r} is no snapshotter ({error})",
-            "Name a class as module:Class; cdc.mode.Snapshotter says what it needs.",
-        ) from error
+        found: Snapshotter = kind()
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{name}: {path!r} cannot be made without arguments ({error})", hint) from error
+    if lacking := [method for method in SNAPSHOTTER_METHODS if not callable(getattr(found, method, None))]:
+        raise ConfigurationError(f"{name}: {path!r} has no method {lacking[0]}", hint)
     return found
 
 
@@ -267,7 +259,7 @@ def _sort(properties: Mapping[str, Any]) -> tuple[dict[str, tuple[Property, Any]
 
 
 def _read(item: Property, value: Any) -> Any:
-    if item.form != "list":
+    if item.form != "list" or not (value is None or isinstance(value, Iterable)):
         return value
     return tuple(split_list(value) if isinstance(value, str) else map(str, value or ()))
 

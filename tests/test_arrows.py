@@ -28,15 +28,19 @@ WITHIN = {
     "property": set(),
     "foreign_properties": {"property"},
     "properties": {"property", "foreign_properties"},
-    "config": {"errors", "cdc", "property", "properties"},
+    "import_path": {"errors"},
+    "config": {"errors", "cdc", "import_path", "property", "properties"},
     "config_file": {"errors", "cdc", "config", "properties"},
-    "channels": {"errors", "cdc", "config", "channels"},
+    "channels": {"errors", "cdc", "config", "import_path", "channels"},
     "tick": {"errors", "cdc"},
     "get_provider_info": {"version"},
 }
 """What these parts may import of the package."""
 
-PURE = {"errors", "version", "cdc", "sql", "property", "foreign_properties", "properties", "tick", "get_provider_info"}
+PURE = {
+    "errors", "version", "cdc", "sql", "property", "foreign_properties", "properties", "import_path", "tick",
+    "get_provider_info",
+}  # fmt: skip
 WITHOUT_AIRFLOW = {*WITHIN, "submit", "jars", "cli", "sandbox"}
 ONLY_IN = {
     "pyspark": {"spark", "submit", "demo"},

@@ -148,6 +148,11 @@ class TestRefusal:
         config(**{"provide.transaction.metadata": False, "db2.platform": "LUW", "message.key.columns": ""})
         assert "provide.transaction.metadata" in refusal(**{"provide.transaction.metadata": True})
 
+    @pytest.mark.parametrize("name", ["table.include.list", "signal.enabled.channels"])
+    @pytest.mark.parametrize("value", [5, True, False])
+    def test_what_is_no_list_is_refused_by_the_propertys_name(self, name: str, value: object) -> None:
+        assert name in refusal(**{name: value})
+
     def test_secrets_are_not_shown(self) -> None:
         bad = {"database.hostname": "h", "database.password": "s3cret", "database.port": "s3cret"}
         assert "s3cret" not in refusal(**bad)
@@ -302,3 +307,54 @@ class TestTable:
     def test_wildcards_are_no_names(self, name: str) -> None:
         item = find_property(name)
         assert item is None or item.name.endswith("*")
+
+
+class Whole:
+    """A snapshotter of one's own."""
+
+    def snapshot_data(self, known: bool, in_progress: bool) -> bool:
+        return not known
+
+    def stream(self) -> bool:
+        return True
+
+    def snapshot_on_gap(self) -> bool:
+        return True
+
+    def recover_offset(self) -> bool:
+        return False
+
+
+class Partial:
+    def stream(self) -> bool:
+        return True
+
+
+class Demanding(Whole):
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+
+class TestSnapshotter:
+    def custom(self, name: str) -> PipelineConfig:
+        return config(**{"snapshot.mode": "custom", "snapshot.mode.custom.name": name})
+
+    def test_of_ones_own_decides(self) -> None:
+        made = self.custom(f"{__name__}:Whole")
+        assert isinstance(made.snapshotter, Whole)
+        assert made.settings.snapshot_on_gap is True
+
+    @pytest.mark.parametrize(
+        ("path", "reason"),
+        [
+            ("", "names no class"),
+            ("json:Nothing", "names no class"),
+            (".relative:Class", "names no class"),
+            (f"{__name__}:Demanding", "cannot be made without arguments"),
+            (f"{__name__}:Partial", "has no method snapshot_data"),
+        ],
+    )
+    def test_that_is_none_is_refused_by_the_propertys_name(self, path: str, reason: str) -> None:
+        problem = rf"snapshot\.mode\.custom\.name: '{path}' {reason}.*Name a class as module:Class"
+        with pytest.raises(ConfigurationError, match=problem):
+            _ = self.custom(path).snapshotter

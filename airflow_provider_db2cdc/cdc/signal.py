@@ -89,6 +89,23 @@ class LogMessage:
 Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage
 
 
+def signal_of(item: Any, channel: str, default_id: str, at_ms: int | None = None) -> Signal:
+    """Return the signal that a JSON object, or the text of one, is: `{"id": ..., "type": ..., "data": {...}}`.
+
+    One without an id gets the default one. What is none gets it too, and no type, so that `parse` refuses it.
+    """
+    try:
+        given = json.loads(item) if isinstance(item, str | bytes) else item
+        id_, data = given.get("id"), given.get("data") or {}
+        name = default_id if id_ in (None, "") else str(id_)
+        signal = Signal(name, str(given.get("type") or ""), _text(data), channel, at_ms)
+        # Halves of surrogate pairs, which JSON's escapes may name, can be written nowhere.
+        f"{signal.id}{signal.type}{signal.data}".encode()
+    except (ValueError, AttributeError, RecursionError):
+        return Signal(default_id, "", "", channel, at_ms)
+    return signal
+
+
 def parse(signal: Signal) -> Request:
     """Return what the signal asks for.
 
@@ -97,7 +114,9 @@ def parse(signal: Signal) -> Request:
     if not signal.id:
         raise SignalError("it has no id", "Give each signal an id of its own.")
     if not signal.type:
-        raise SignalError("it has no type", 'Write {"id": "...", "type": "...", "data": {...}}.')
+        raise SignalError(
+            "it has no type, or no id where it needs one", 'Write {"id": "...", "type": "...", "data": {...}}.'
+        )
     reader = READERS.get(signal.type)
     if reader is None:
         raise SignalError(f"its type {signal.type!r} is unknown", f"Known are {', '.join(READERS)}.")
@@ -108,10 +127,15 @@ def parse(signal: Signal) -> Request:
     return read(data)
 
 
+def _text(data: Any) -> str:
+    return data if isinstance(data, str) else json.dumps(data)
+
+
 def _object(text: str) -> Mapping[str, Any]:
     try:
         data = json.loads(text) if text.strip() else {}
-    except ValueError as error:
+        json.dumps(data, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
         raise SignalError(f"its data are not JSON: {error}", 'Write them like {"data-collections": [...]}.') from None
     if not isinstance(data, dict):
         raise SignalError("its data are not a JSON object", 'Write them like {"data-collections": [...]}.')

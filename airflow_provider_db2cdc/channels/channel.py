@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from importlib import import_module
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
+from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.import_path import load_class
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +20,11 @@ ELSEWHERE = (SOURCE_CHANNEL, AIRFLOW_CHANNEL)
 
 
 class SignalChannel(Protocol):
-    """One way for signals to come in; a custom one is made with the pipeline's configuration alone."""
+    """One way for signals to come in; a custom one is made with the pipeline's configuration alone.
+
+    What it raises of a `Db2CdcError` while it reads or acknowledges is told of in the log, and the tick goes on without
+    it. By `name`, which is none of the known ones, the outcomes find the way back.
+    """
 
     name: str
 
@@ -44,30 +49,34 @@ def open_channels(config: PipelineConfig) -> Iterator[list[SignalChannel]]:
     :raises ConfigurationError: one of them is unknown, or lacks a setting.
     """
     channels: list[SignalChannel] = []
-    try:
+    with ExitStack() as stack:
         for name in config.signal_channels:
             if name not in ELSEWHERE:
                 channels.append(_open(name)(config))
+                stack.callback(channels[-1].close)
         yield channels
-    finally:
-        for channel in channels:
-            channel.close()
 
 
 def read_channels(config: PipelineConfig) -> list[Signal]:
-    """Return what all channels hold; one out of reach is told of in the log, and the tick goes on without it."""
+    """Return what all channels hold; one that cannot be read is told of in the log, and the tick goes on without it.
+
+    :raises ConfigurationError: a channel is unknown, or lacks a setting.
+    """
     signals: list[Signal] = []
     with open_channels(config) as channels:
         for channel in channels:
             try:
-                signals += channel.read()
-            except SourceError as error:
+                signals += [replace(signal, channel=channel.name) for signal in channel.read()]
+            except Db2CdcError as error:
                 log.error("signals: channel %s cannot be read: %s", channel.name, error)
     return signals
 
 
 def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutcome]) -> None:
-    """Tell each channel what became of its signals."""
+    """Tell each channel what became of its signals; one that cannot be told has them come again at the next tick.
+
+    :raises ConfigurationError: a channel is unknown, or lacks a setting.
+    """
     if all(outcome.channel in ELSEWHERE for outcome in outcomes):
         return
     with open_channels(config) as channels:
@@ -77,7 +86,7 @@ def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutc
                 continue
             try:
                 channel.acknowledge(own)
-            except SourceError as error:
+            except Db2CdcError as error:
                 log.error(
                     "signals: channel %s cannot be told of outcomes, its signals come again: %s", channel.name, error
                 )
@@ -92,12 +101,8 @@ def _open(name: str) -> Callable[[PipelineConfig], SignalChannel]:
         from airflow_provider_db2cdc.channels.kafka import KafkaChannel
 
         return KafkaChannel
-    module, _, kind = name.partition(":")
-    try:
-        found: Callable[[PipelineConfig], SignalChannel] = getattr(import_module(module), kind)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigurationError(
-            f"signal.enabled.channels: {name!r} is no channel ({error})",
-            "Known are source, airflow, file and kafka; a custom one is named as module:Class.",
-        ) from error
-    return found
+    return load_class(
+        name,
+        "signal.enabled.channels",
+        "Known are source, airflow, file and kafka; a custom one is named as module:Class.",
+    )

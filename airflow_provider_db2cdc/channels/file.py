@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from shutil import copymode
 
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, signal_of
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -21,6 +23,7 @@ class FileChannel:
 
     A line goes once it was acted on, and what becomes of it is told in lines of `<signal.file>.outcomes`. Unlike
     Debezium's, the file is not emptied before: a crash leaves the line, and its id tells that it was acted on already.
+    Who appends opens the file anew each time: it is replaced when lines are taken out.
     """
 
     name = NAME
@@ -35,16 +38,22 @@ class FileChannel:
 
         :raises ConfigurationError: the file is there and cannot be read.
         """
-        return [_signal(line) for line in [*_lines(self._taken), *_lines(self.path)]]
+        with _naming(f"the signals in {self.path} cannot be read"):
+            return self._signals()
 
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
-        """Tell the outcomes, and remove the lines that were acted on; lines that were appended meanwhile stay."""
+        """Tell the outcomes, and remove the lines that were acted on; lines that were appended meanwhile stay.
+
+        :raises ConfigurationError: the file, or the one of the outcomes beside it, cannot be written.
+        """
         place = self.path.with_name(f"{self.path.name}.outcomes")
-        told = {*_lines(place)}
-        _append(place, [text for text in map(_told, outcomes) if text not in told])
+        with _naming(f"the outcomes of signals cannot be told in {place}"):
+            told = {*_lines(place)}
+            _append(place, [text for text in map(_told, outcomes) if text not in told])
         acted = {outcome.id for outcome in outcomes}
-        if any(signal.id in acted for signal in self.read()):
-            self._remove(acted)
+        with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
+            if any(signal.id in acted for signal in self._signals()):
+                self._remove(acted)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -53,6 +62,9 @@ class FileChannel:
     def _taken(self) -> Path:
         """Where the lines are while acted ones are taken out of them; it stays after a crash only."""
         return self.path.with_name(f"{self.path.name}.taken")
+
+    def _signals(self) -> list[Signal]:
+        return [_signal(line) for line in [*_lines(self._taken), *_lines(self.path)]]
 
     def _remove(self, acted: Collection[str]) -> None:
         # What a crash left of an earlier removal comes first.
@@ -67,13 +79,21 @@ class FileChannel:
             _append(self.path, _split(taken.read()))
 
 
+@contextmanager
+def _naming(problem: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"{problem}: {error.strerror}", "Correct signal.file, or let the tick's user read and write in its folder."
+        ) from error
+
+
 def _lines(path: Path) -> list[str]:
     try:
         return _split(path.read_text(encoding="utf-8", errors="replace"))
     except FileNotFoundError:
         return []
-    except OSError as error:
-        raise ConfigurationError(f"the signals in {path} cannot be read: {error.strerror}", "Correct it.") from error
 
 
 def _split(text: str) -> list[str]:
@@ -96,11 +116,7 @@ def _told(outcome: SignalOutcome) -> str:
 
 
 def _signal(line: str) -> Signal:
-    try:
-        item = json.loads(line)
-        id_, kind, data = item.get("id"), item.get("type") or "", item.get("data") or {}
-    except (ValueError, AttributeError):
-        id_, kind, data = None, "", {}
-    if id_ in (None, ""):
-        return Signal(f"line {sha256(line.encode()).hexdigest()[:12]}", "", "", NAME)
-    return Signal(str(id_), str(kind), data if isinstance(data, str) else json.dumps(data), NAME)
+    """Return a line's signal; without an id of its own two equal lines would be one signal, so it is refused."""
+    digest = f"line {sha256(line.encode()).hexdigest()[:12]}"
+    signal = signal_of(line, NAME, digest)
+    return replace(signal, type="", data="") if signal.id == digest else signal

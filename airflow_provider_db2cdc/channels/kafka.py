@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, signal_of
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
 
@@ -128,14 +127,9 @@ class KafkaChannel:
     def _signal(self, message: Any) -> Signal | None:
         if (message.key() or b"").decode(errors="replace") != self._key:
             return None
-        default_id, at_ms = f"offset {message.offset()}", message.timestamp()[1]
-        try:
-            item = json.loads(message.value() or b"")
-            data = item.get("data") or {}
-            text = data if isinstance(data, str) else json.dumps(data)
-            return Signal(str(item.get("id") or default_id), str(item.get("type") or ""), text, NAME, at_ms)
-        except (ValueError, AttributeError):
-            return Signal(default_id, "", "", NAME, at_ms)
+        # Offsets alone would be known already in a topic that was created anew.
+        offset, at_ms = message.offset(), message.timestamp()[1]
+        return signal_of(message.value() or b"", NAME, f"offset {offset} of {at_ms}", at_ms)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -143,6 +137,6 @@ class KafkaChannel:
             yield
         except self._kafka.KafkaException as error:
             raise SourceError(
-                f"signals cannot be read from topic {self._topic} at {self._servers}: {error.args[0].str()}",
+                f"Kafka does not serve the signals' topic {self._topic} at {self._servers}: {error.args[0].str()}",
                 "Is the broker up, and the topic there?",
             ) from error

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.notification import Notification
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.import_path import load_class
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +37,22 @@ def notify(config: PipelineConfig, notifications: Sequence[Notification]) -> Non
                 details = " ".join(f"{key}={value}" for key, value in one.additional_data.items())
                 log.info("notification: %s %s id=%s %s", one.aggregate_type, one.type, one.id, details)
         elif notifications:
-            _load(name)(config).send(notifications)
+            _open(name)(config).send(notifications)
 
 
-def _load(name: str) -> Callable[[PipelineConfig], Notifier]:
-    module, _, kind = name.partition(":")
-    try:
-        found: Callable[[PipelineConfig], Notifier] = getattr(import_module(module), kind)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(
-            f"notification.enabled.channels: {name!r} is no channel ({error})",
-            "Known are log, airflow and delta; a custom one is named as module:Class.",
-        ) from error
-    return found
+def check_notifiers(config: PipelineConfig) -> None:
+    """Refuse notification channels that cannot be had, before a tick has anything to tell.
+
+    :raises ConfigurationError: one of the channels is unknown.
+    """
+    for name in config.notification_channels:
+        if name not in (LOG, AIRFLOW, DELTA):
+            _open(name)
+
+
+def _open(name: str) -> Callable[[PipelineConfig], Notifier]:
+    return load_class(
+        name,
+        "notification.enabled.channels",
+        "Known are log, airflow and delta; a custom one is named as module:Class.",
+    )

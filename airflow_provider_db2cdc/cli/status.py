@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
@@ -19,6 +20,7 @@ from airflow_provider_db2cdc.cli.pipeline import open_source, open_store
 from airflow_provider_db2cdc.cli.screen import clock, print_json, screen, span
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.operators.summary import describe_parts
 from airflow_provider_db2cdc.source.catalog import read_capture
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.asn import count_changes
@@ -104,15 +106,13 @@ def _show_snapshots(backlog: Backlog) -> None:
     if backlog.snapshots:
         table = Table("snapshot", "kind", "table", "status", "chunks", "rows", "reason", title="snapshots")
         for snapshot in backlog.snapshots:
-            for part in snapshot.parts:
-                status = snapshot.status if snapshot.status == "paused" else part.status
-                chunks = f"{part.done} of {part.chunks or '?'}"
-                table.add_row(snapshot.id, snapshot.kind, str(part.table), status, chunks, str(part.rows), part.reason)
+            for texts in describe_parts(snapshot):
+                table.add_row(*map(escape, (snapshot.id, snapshot.kind, *texts)))
         screen().print(table)
     if backlog.outcomes:
         table = Table("signal", "channel", "outcome", "reason", title="signals")
         for outcome in backlog.outcomes:
-            table.add_row(outcome.id, outcome.channel, outcome.status, outcome.reason)
+            table.add_row(*map(escape, (outcome.id, outcome.channel, outcome.status, outcome.reason)))
         screen().print(table)
 
 

@@ -65,18 +65,19 @@ class Db2CdcCommitOperator(BaseOperator):
             commit_tick(result, VariableOffsetStore(result.pipeline))
             for snapshot in result.snapshots:
                 self.log.info("%s", describe_snapshot(snapshot))
-            if self.config is not None:
-                config = read_config(self.config)
+            config = None if self.config is None else read_config(self.config)
+            if config is not None:
                 acknowledge_channels(config, result.signals)
                 notify(config, result.notifications)
-            self._announce(result, context)
+            self._announce_tables(result, context)
+            if config is not None and AIRFLOW in config.notification_channels:
+                self._announce_notifications(result, context)
             if self.fail_for_tables:
                 raise_for_failures(result)
 
-    def _announce(self, result: JobResult, context: Context) -> None:
+    def _announce_tables(self, result: JobResult, context: Context) -> None:
         events: Any = context["outlet_events"]
         declared = {outlet.uri: outlet for outlet in self.outlets if isinstance(outlet, Asset)}
-        aliases = [outlet for outlet in self.outlets if isinstance(outlet, AssetAlias)]
         for table in result.tables:
             if not change_count(table):
                 continue
@@ -84,14 +85,18 @@ class Db2CdcCommitOperator(BaseOperator):
             if asset.uri in declared:
                 events[declared[asset.uri]].extra = event_extra(table)
                 continue
-            for alias in aliases:
+            for alias in self._aliases:
                 events[alias].add(asset, extra=event_extra(table))
+
+    def _announce_notifications(self, result: JobResult, context: Context) -> None:
+        events: Any = context["outlet_events"]
         told = to_data(result.notifications)
-        for alias in aliases if told and self._notifies() else ():
+        for alias in self._aliases if told else ():
             events[alias].add(notification_asset(result.pipeline), extra={"notifications": told})
 
-    def _notifies(self) -> bool:
-        return self.config is not None and AIRFLOW in read_config(self.config).notification_channels
+    @property
+    def _aliases(self) -> list[AssetAlias]:
+        return [outlet for outlet in self.outlets if isinstance(outlet, AssetAlias)]
 
 
 def event_extra(table: TableResult) -> dict[str, str | int | None]:

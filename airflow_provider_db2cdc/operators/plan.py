@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +10,9 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal import Signal, signal_of
 from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL, read_channels
+from airflow_provider_db2cdc.channels.notifier import check_notifiers
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
@@ -60,7 +60,8 @@ class Db2CdcPlanOperator(BaseOperator):
             raise AirflowFailException(
                 "a backfill run moves no offset and writes nothing yet: old intervals cannot be read anew once the "
                 "change tables are pruned. To catch up, trigger a plain run: it takes everything since the offset. "
-                "To load a table anew, remove its target and its offset (`db2cdc forget`) and trigger a plain run."
+                'To have a table snapshotted anew, set "restart": true in its Airflow Variable (where the command line '
+                "keeps the offsets: `db2cdc offset restart <table>`) and trigger a plain run."
             )
         with fail_at_once():
             spec = self._plan(f"{run.dag_id}/{run.run_id}", signals_of(run.conf, run.run_id))
@@ -86,6 +87,7 @@ class Db2CdcPlanOperator(BaseOperator):
                 f"the run carries signals, and {config.pipeline} does not listen to Airflow's",
                 f"Add {AIRFLOW_CHANNEL} to signal.enabled.channels.",
             )
+        check_notifiers(config)
         asked = [*signals, *read_channels(config)]
         offsets = VariableOffsetStore(config.pipeline)
         with Db2CdcHook(self.db2_conn_id).source() as source:
@@ -104,13 +106,8 @@ def signals_of(conf: Mapping[str, Any] | None, run_id: str) -> list[Signal]:
         raise SignalError(
             f"the run's conf has no list of objects in {CONF_KEY!r}", 'Write [{"type": "...", "data": {}}].'
         )
-    return [_signal(item, run_id if len(items) == 1 else f"{run_id}/{at}") for at, item in enumerate(items, 1)]
-
-
-def _signal(item: Mapping[str, Any], default_id: str) -> Signal:
-    data = item.get("data") or {}
-    text = data if isinstance(data, str) else json.dumps(data)
-    return Signal(str(item.get("id") or default_id), str(item.get("type") or ""), text, AIRFLOW_CHANNEL)
+    ids = [run_id] if len(items) == 1 else [f"{run_id}/{at}" for at in range(1, len(items) + 1)]
+    return [signal_of(item, AIRFLOW_CHANNEL, id_) for item, id_ in zip(items, ids, strict=True)]
 
 
 def read_config(config: PipelineConfig | Mapping[str, Any]) -> PipelineConfig:

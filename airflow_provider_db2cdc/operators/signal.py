@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import Context
 
 from airflow_provider_db2cdc.cdc.signal import Signal, parse
+from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import CONF_KEY, signals_of
 
@@ -51,13 +53,13 @@ class Db2CdcSignalOperator(TriggerDagRunOperator):
     def execute(self, context: Context) -> None:
         """Trigger the run.
 
-        :raises AirflowFailException: it is no signal.
+        :raises AirflowFailException: it is no signal, or `conf` is no JSON object.
         """
         with fail_at_once():
             signal = self.signal()
             parse(signal)
-        sent = {"id": signal.id, "type": signal.type, "data": signal.data}
-        self.conf = {**(self.conf or {}), CONF_KEY: [sent]}
+            sent = {"id": signal.id, "type": signal.type, "data": signal.data}
+            self.conf = {**_own_conf(self.conf), CONF_KEY: [sent]}
         # It is by raising that the base class triggers a run: what execute() returned would be lost.
         context["ti"].xcom_push(key=XCOM_RETURN_KEY, value=signal.id)
         super().execute(context)
@@ -68,6 +70,17 @@ class Db2CdcSignalOperator(TriggerDagRunOperator):
             {CONF_KEY: [{"id": self.signal_id, "type": self.signal_type, "data": self.data}]}, self.signal_id
         )
         return signal
+
+
+def _own_conf(conf: Any) -> Mapping[str, Any]:
+    """Return the conf that is sent along; the base class takes the text of one, too."""
+    try:
+        own = json.loads(conf) if isinstance(conf, str) and conf.strip() else conf or {}
+    except ValueError:
+        own = None
+    if not isinstance(own, Mapping):
+        raise SignalError("the conf to be sent along is no JSON object", 'Write {"name": "value"}, or leave it out.')
+    return own
 
 
 def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:

@@ -1,9 +1,9 @@
-"""What a tick's log says of each table."""
+"""What a tick's log says of each table and snapshot, and `db2cdc status` of the latter."""
 
 from __future__ import annotations
 
 from airflow_provider_db2cdc.cdc.job import TableResult
-from airflow_provider_db2cdc.cdc.snapshot import SnapshotProgress
+from airflow_provider_db2cdc.cdc.snapshot import OPEN_PARTS, SnapshotProgress
 
 
 def change_count(table: TableResult) -> int:
@@ -21,8 +21,24 @@ def describe_table(table: TableResult, now_ms: int) -> str:
 
 
 def describe_snapshot(snapshot: SnapshotProgress) -> str:
-    """Return how far a snapshot is, in a line."""
-    rows = sum(part.rows for part in snapshot.parts)
-    tables = ", ".join(f"{part.table} {part.done}/{part.chunks or '?'} {part.status}" for part in snapshot.parts)
-    chunks = f"{snapshot.done} of {snapshot.chunks or '?'} chunks"
-    return f"snapshot {snapshot.id} ({snapshot.kind}) {snapshot.status}: {chunks}, {rows} rows; {tables}"
+    """Return how far a snapshot and each of its tables is, in a line."""
+    parts = [
+        f"{table} {status} {chunks}{f' ({reason})' if reason else ''}"
+        for table, status, chunks, _, reason in describe_parts(snapshot)
+    ]
+    return f"{snapshot}; {', '.join(parts)}"
+
+
+def describe_parts(snapshot: SnapshotProgress) -> list[tuple[str, str, str, str, str]]:
+    """Return of each of its tables the name, the status, the chunks, the rows and the reason, as texts."""
+    is_paused = snapshot.status == "paused"
+    return [
+        (
+            str(part.table),
+            "paused" if is_paused and part.status in OPEN_PARTS else part.status,
+            f"{part.done} of {part.chunks or '?'}",
+            str(part.rows),
+            part.reason,
+        )
+        for part in snapshot.parts
+    ]

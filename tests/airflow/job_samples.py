@@ -35,5 +35,5 @@ def table_result(name, status="applied", upto=9, **values):
     return TableResult(TableId("SALES", name), status, **{**usual, **values})
 
 
-def job_result(*tables, pipeline="sales", signals=(), snapshots=()):
-    return JobResult(pipeline, "dag/run", tables, tuple(signals), tuple(snapshots))
+def job_result(*tables, pipeline="sales", signals=(), snapshots=(), notifications=()):
+    return JobResult(pipeline, "dag/run", tables, tuple(signals), tuple(snapshots), tuple(notifications))

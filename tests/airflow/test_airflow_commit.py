@@ -6,6 +6,8 @@ from airflow.sdk import Variable
 from job_samples import job_result, lsn, table_result
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.notification import Notification
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.signal import SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot import PartProgress, SnapshotProgress
@@ -124,6 +126,26 @@ def test_signals_are_not_consumed_when_an_offset_cannot_be_kept(commit, inside, 
     assert '"1"' in path.read_text()
 
 
+def test_unreadable_file_of_signals_costs_neither_offset_nor_event(commit, tmp_path):
+    config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(tmp_path)}
+    outcomes = [SignalOutcome("1", "file", "done")]
+    changed = table_result("ORDERS", creates=1)
+    state, offsets, seen = commit("commit_unreadable", changed, config=config, signals=outcomes)
+    assert (state, offsets) == ("success", {"ORDERS": lsn(9)})
+    assert "db2cdc://commit_unreadable/SALES/ORDERS" in seen
+
+
+@pytest.mark.parametrize(("channels", "count"), [("delta,airflow", 1), ("delta,log", 0)])
+def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(commit, channels, count):
+    dag_id = f"commit_notifies_{count}"
+    config = {"pipeline": dag_id, "target": "/t", "notification.enabled.channels": channels}
+    told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
+    state, _, seen = commit(dag_id, table_result("ORDERS"), config=config, notifications=[told])
+    assert state == "success"
+    events_of_them = [extra for uri, extra in seen.items() if uri == f"db2cdc://{dag_id}/notifications"]
+    assert events_of_them == [{"notifications": [to_data(told)]}] * count
+
+
 def outcome(result):
     return Db2CdcOutcomeOperator(task_id="outcome", result=result.to_json()).execute({})
 
@@ -149,13 +171,22 @@ def test_outcome_is_green_for_what_another_channel_asked_and_what_is_under_way()
 @pytest.mark.parametrize(
     ("progress", "line"),
     [
-        (snapshot(), "snapshot 77 (incremental) running: 1 of 4 chunks, 10 rows; SALES.ORDERS 1/4 reading"),
+        (snapshot(), "snapshot 77 (incremental) running: 1 of 4 chunks, 10 rows; SALES.ORDERS reading 1 of 4"),
         (
             snapshot("paused", PartProgress(ORDERS, "waiting", 0, None, 0)),
-            "snapshot 77 (incremental) paused: 0 of ? chunks, 0 rows; SALES.ORDERS 0/? waiting",
+            "snapshot 77 (incremental) paused: 0 of ? chunks, 0 rows; SALES.ORDERS paused 0 of ?",
+        ),
+        (
+            snapshot(
+                "paused",
+                PartProgress(ORDERS, "completed", 4, 4, 40),
+                PartProgress(TableId("SALES", "ITEMS"), "failed", 1, 2, 3, "no disk"),
+            ),
+            "snapshot 77 (incremental) paused: 5 of 6 chunks, 43 rows; "
+            "SALES.ORDERS completed 4 of 4, SALES.ITEMS failed 1 of 2 (no disk)",
         ),
     ],
-    ids=["counted", "not counted"],
+    ids=["counted", "not counted", "partly over"],
 )
 def test_summary_tells_how_far_a_snapshot_is(progress, line):
     assert describe_snapshot(progress) == line

@@ -31,8 +31,12 @@ def context(run_type="scheduled", conf=None):
 
 def test_backfill_is_refused_at_once_with_what_to_do_instead():
     operator = Db2CdcPlanOperator(task_id="plan", config=PROPERTIES)
-    with pytest.raises(AirflowFailException, match=r"moves no offset and writes nothing.*trigger a plain run"):
+    with pytest.raises(
+        AirflowFailException, match=r"moves no offset and writes nothing.*trigger a plain run"
+    ) as caught:
         operator.execute(context("backfill"))
+    assert '"restart": true in its Airflow Variable' in str(caught.value)
+    assert "`db2cdc offset restart <table>`" in str(caught.value), "a command that there is"
 
 
 def test_wrong_property_is_named_and_not_retried():
@@ -52,6 +56,13 @@ def test_run_with_signals_is_refused_where_airflow_is_no_channel():
     operator = Db2CdcPlanOperator(task_id="plan", config=properties)
     with pytest.raises(AirflowFailException, match=r"p does not listen to Airflow's\. Add airflow to"):
         operator.execute(context("manual", {"signals": [{"type": "pause-snapshot"}]}))
+
+
+def test_unknown_notification_channel_is_refused_before_anything_is_done():
+    properties = {"pipeline": "p", "target": "/t", "notification.enabled.channels": "log,json:Nothing"}
+    operator = Db2CdcPlanOperator(task_id="plan", config=properties, db2_conn_id="nowhere")
+    with pytest.raises(AirflowFailException, match=r"notification\.enabled\.channels: 'json:Nothing' names no class"):
+        operator.execute(context())
 
 
 def test_missing_connection_is_named_and_not_retried():

@@ -126,6 +126,15 @@ def test_what_is_no_signal_is_refused_before_anything_is_triggered(kind, data, r
     assert pushed == []
 
 
+@pytest.mark.parametrize("conf", ["{oops", "[1]", "7", ["a"], 5], ids=str)
+def test_conf_to_be_sent_along_that_is_no_object_is_refused(conf):
+    operator = Db2CdcSignalOperator(
+        task_id="t", trigger_dag_id="d", signal_type="pause-snapshot", signal_id="1", conf=conf
+    )
+    with pytest.raises(AirflowFailException, match="conf to be sent along is no JSON object"):
+        operator.execute({})
+
+
 TARGET = """
 from airflow.sdk import DAG, task
 from airflow_provider_db2cdc.operators.plan import signals_of
@@ -200,6 +209,12 @@ def test_operator_triggers_a_run_that_carries_the_signal_and_gives_its_id_on(sen
     assert signal["id"].startswith("signal_sender/manual__")
     assert signal["id"].endswith("/send")
     assert heard == signal["id"]
+
+
+def test_conf_of_ones_own_may_be_the_text_of_one(send):
+    state, conf, _ = send("signal_type='pause-snapshot', conf='{\"mine\": {{ 1 + 1 }}}'")
+    assert state == "success"
+    assert (conf["mine"], conf["signals"][0]["type"]) == (2, "pause-snapshot")
 
 
 def test_triggered_run_hears_the_signal(send, run_dag):

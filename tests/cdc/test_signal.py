@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.cdc.signal import (
     Signal,
     StopSnapshot,
     parse,
+    signal_of,
 )
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
@@ -67,6 +68,8 @@ def test_other_types(kind, data, request_):
     [
         ("exec-snapshot", {}, "'exec-snapshot' is unknown.*execute-snapshot"),
         ("execute-snapshot", "{", "not JSON"),
+        pytest.param("execute-snapshot", "[" * 100_000, "not JSON", id="too deep"),
+        ("log", '{"message": "\\ud800"}', "not JSON"),
         ("execute-snapshot", "[1]", "not a JSON object"),
         ("execute-snapshot", {}, "names no data-collections"),
         ("execute-snapshot", {"data-collections": "A.B"}, "not a list of names"),
@@ -95,6 +98,34 @@ def test_other_types(kind, data, request_):
 def test_what_is_no_signal_is_refused_with_the_reason(kind, data, words):
     with pytest.raises(SignalError, match=words):
         parse(signal(kind, data))
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ({"id": "1", "type": "log", "data": {"message": "m"}}, Signal("1", "log", '{"message": "m"}', "file", 5)),
+        ({"id": 0, "type": "log", "data": "{}"}, Signal("0", "log", "{}", "file", 5)),
+        ({"type": "log"}, Signal("default", "log", "{}", "file", 5)),
+        ({"id": "", "type": "log", "data": None}, Signal("default", "log", "{}", "file", 5)),
+        ({"id": "1", "data": [1]}, Signal("1", "", "[1]", "file", 5)),
+    ],
+)
+def test_signal_is_the_same_as_an_object_and_as_its_text(item, expected):
+    text = json.dumps(item)
+    for given_as in (item, text, text.encode()):
+        assert signal_of(given_as, "file", "default", 5) == expected
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["{oops", b"\xff", "", "[1]", "7", "null", '"text"', "[" * 100_000, '{"id": "\\ud800", "type": "log"}', [1], None],
+    ids=lambda item: repr(item)[:20],
+)
+def test_what_is_no_object_is_refused_under_the_default_id(item):
+    found = signal_of(item, "kafka", "default")
+    assert (found.id, found.channel) == ("default", "kafka")
+    with pytest.raises(SignalError, match="has no type"):
+        parse(found)
 
 
 def test_signal_without_an_id_is_refused():

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, open_channels, read_channels
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
 
 
 class QueueChannel:
@@ -46,6 +46,22 @@ class BrokenChannel(QueueChannel):
         raise ConfigurationError("there is no queue", "Make one.")
 
 
+class AwayChannel(QueueChannel):
+    name = "away"
+
+    def read(self) -> Sequence[Signal]:
+        raise SourceError("the queue is away", "Wait for it.")
+
+    def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
+        raise SourceError("the queue is away", "Wait for it.")
+
+
+class StuckChannel(QueueChannel):
+    def close(self) -> None:
+        raise SourceError("the queue cannot be closed")
+
+
+AWAY, STUCK = f"{__name__}:AwayChannel", f"{__name__}:StuckChannel"
 QUEUE, BROKEN = f"{__name__}:QueueChannel", f"{__name__}:BrokenChannel"
 
 
@@ -115,6 +131,39 @@ def test_channels_before_a_broken_one_are_closed() -> None:
     assert QueueChannel.closed == 1
 
 
+def test_channels_are_all_closed_when_one_cannot_be() -> None:
+    with pytest.raises(SourceError, match="cannot be closed"):
+        read_channels(config(QUEUE, STUCK))
+    assert QueueChannel.closed == 1
+
+
+def test_channel_that_cannot_be_read_does_not_keep_the_others_from_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder in the file's place is an error of the configuration, and none for the tick to stop at."""
+    QueueChannel.waiting["p"] = [pause("1")]
+    assert read_channels(config("file", AWAY, QUEUE, **{"signal.file": str(tmp_path)})) == [pause("1")]
+    assert f"channel file cannot be read: the signals in {tmp_path} cannot be read: Is a directory" in caplog.text
+    assert "channel away cannot be read: the queue is away. Wait for it." in caplog.text
+
+
+def test_channel_that_cannot_be_told_does_not_keep_the_others_from_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "signals"
+    path.with_name("signals.outcomes").mkdir()
+    outcomes = [SignalOutcome("1", channel, "done") for channel in ("file", "away", "queue")]
+    acknowledge_channels(config("file", AWAY, QUEUE, **{"signal.file": str(path)}), outcomes)
+    assert QueueChannel.told == [SignalOutcome("1", "queue", "done")]
+    assert "channel file cannot be told of outcomes, its signals come again: the outcomes of signals" in caplog.text
+    assert "channel away cannot be told of outcomes" in caplog.text
+
+
+def test_signals_go_by_their_channels_name_whatever_they_say() -> None:
+    QueueChannel.waiting["p"] = [pause("1", "elsewhere")]
+    assert read_channels(config(QUEUE)) == [pause("1")], "by it alone what becomes of them finds the way back"
+
+
 def test_outcome_of_a_channel_that_is_no_longer_named_is_let_be() -> None:
     acknowledge_channels(config(QUEUE), [SignalOutcome("1", "kafka", "done")])
     assert QueueChannel.told == []
@@ -124,6 +173,8 @@ def test_outcome_of_a_channel_that_is_no_longer_named_is_let_be() -> None:
     "name", ["nonsense", "json", "json:", "json:Nothing", "no.such.module:Class", ":Class", ".relative:Class", "Kafka"]
 )
 def test_unknown_channel_is_refused_by_its_name(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"signal\.enabled\.channels: .*is no channel.*module:Class") as caught:
+    with pytest.raises(
+        ConfigurationError, match=r"signal\.enabled\.channels: .*names no class.*module:Class"
+    ) as caught:
         read_channels(config(name))
     assert repr(name) in str(caught.value)

@@ -130,9 +130,10 @@ def test_one_id_given_twice_is_consumed_and_told_once(signals: Signals) -> None:
 
 
 MALFORMED = ["{oops", "[1]", '"text"', "7", "null", "{}", '{"type": "log"}', line(None), line(""), "\ufffd"]
+TOO_DEEP = pytest.param("[" * 100_000, id="too deep")
 
 
-@pytest.mark.parametrize("text", MALFORMED)
+@pytest.mark.parametrize("text", [*MALFORMED, TOO_DEEP])
 def test_malformed_line_is_refused_and_then_consumed(signals: Signals, text: str) -> None:
     signals.append(text, line("2"))
     bad, good = FileChannel(signals.config).read()
@@ -213,6 +214,15 @@ def test_who_may_write_signals_stays_as_it_was(signals: Signals) -> None:
     signals.path.chmod(0o662)
     signals.acknowledge(*done("1"))
     assert stat.S_IMODE(signals.path.stat().st_mode) == 0o662
+
+
+@pytest.mark.parametrize("name", ["signals.jsonl.outcomes", "signals.jsonl.taken"])
+def test_what_stands_in_the_way_of_acknowledging_is_named_and_no_signal_lost(signals: Signals, name: str) -> None:
+    signals.append(line("1"), line("2"))
+    signals.path.with_name(name).mkdir()
+    with pytest.raises(ConfigurationError, match=r"signals.*signals\.jsonl.*: Is a directory\. Correct signal\.file"):
+        signals.acknowledge(*done("1"))
+    assert '"2"' in signals.path.read_text("utf-8")
 
 
 def test_channel_needs_a_file() -> None:

@@ -130,17 +130,17 @@ def test_pipelines_that_share_a_topic_do_not_consume_each_others_signals(
     assert ids(opened(**{"topic.prefix": "other"})) == ["1"]
 
 
-MALFORMED = ["{oops", "[1]", '"text"', "7", "", None, b"\xff\xfe", "{}", '{"id": "x"}']
+MALFORMED = ["{oops", "[1]", '"text"', "7", "", None, b"\xff\xfe", "{}", "[" * 100_000, '{"id": "x"}']
 
 
-@pytest.mark.parametrize("text", MALFORMED, ids=repr)
+@pytest.mark.parametrize("text", MALFORMED, ids=lambda text: repr(text)[:20])
 def test_malformed_message_is_refused_and_then_consumed(
     broker: Broker, topic: str, opened: Callable, text: str | bytes | None
 ) -> None:
     broker.send(topic, ("shop", text), ("shop", value("2")))
     channel = opened()
     bad, good = channel.read()
-    assert bad.id == ("x" if text == MALFORMED[-1] else "offset 0")
+    assert bad.id == ("x" if text == MALFORMED[-1] else f"offset 0 of {bad.at_ms}")
     with pytest.raises(SignalError, match="has no type"):
         parse(bad)
     assert good.id == "2"
@@ -148,9 +148,22 @@ def test_malformed_message_is_refused_and_then_consumed(
     assert ids(opened()) == ["2"]
 
 
-def test_message_without_an_id_goes_by_its_offset(broker: Broker, topic: str, opened: Callable) -> None:
+def test_message_without_an_id_goes_by_its_offset_and_time(broker: Broker, topic: str, opened: Callable) -> None:
     broker.send(topic, ("shop", value("1")), ("shop", value(None)), ("shop", value(None)))
-    assert ids(opened()) == ["1", "offset 1", "offset 2"]
+    one, *others = opened().read()
+    assert one.id == "1"
+    assert [signal.id for signal in others] == [f"offset {at} of {signal.at_ms}" for at, signal in enumerate(others, 1)]
+
+
+def test_message_without_an_id_is_not_taken_for_one_of_an_older_topic(
+    broker: Broker, topic: str, opened: Callable
+) -> None:
+    broker.send(topic, ("shop", value(None)))
+    time.sleep(0.01)
+    other = f"{topic}-anew"
+    broker.create_topic(other)
+    broker.send(other, ("shop", value(None)))
+    assert ids(opened()) != ids(opened(**{"signal.kafka.topic": other}))
 
 
 def test_reading_ends_where_the_topic_ends_with_marks_of_a_transaction(

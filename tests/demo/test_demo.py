@@ -126,7 +126,8 @@ def test_the_ui_answers_runs_the_dag_and_ends_whole(tmp_path: Path) -> None:
         assert call(f"{dag}/dagRuns/{run}", token)["state"] == "success"
         variables = call(f"{url}/api/v2/variables", token)["variables"]
         assert {item["key"] for item in variables} == {
-            f"db2cdc.shop.SHOP.{name}" for name in ("CUSTOMERS", "ORDERS", "ORDER_LINES")
+            *(f"db2cdc.shop.SHOP.{name}" for name in ("CUSTOMERS", "ORDERS", "ORDER_LINES")),
+            "db2cdc.shop~backlog",
         }
         assert ui.interrupt() == 130, ui.screen
         assert ui.left() == []

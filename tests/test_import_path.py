@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.import_path import load_class
+
+
+def test_class_is_found_by_its_module_and_name() -> None:
+    assert load_class("pathlib:PurePosixPath", "a.property", "hint") is PurePosixPath
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("", "Empty module name"),
+        (":Class", "Empty module name"),
+        ("json", "has no attribute ''"),
+        ("json:Nothing", "has no attribute 'Nothing'"),
+        ("no.such.module:Class", "No module named 'no'"),
+        (".relative:Class", "relative import"),
+        ("json:__name__", "but a str"),
+    ],
+)
+def test_what_names_no_class_is_refused_with_the_property_the_text_and_the_hint(path: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_class(path, "a.property", "Write another.")
+    assert str(caught.value).startswith(f"a.property: {path!r} names no class")
+    assert reason in caught.value.problem
+    assert caught.value.remedy == "Write another."
