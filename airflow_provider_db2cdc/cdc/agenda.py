@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_db2cdc.cdc.collection import condition_of, match_tables
 from airflow_provider_db2cdc.cdc.signal import (
@@ -29,7 +29,7 @@ class Agenda:
     """Snapshots in the order in which they were asked for, and the outcomes of signals that are known."""
 
     snapshots: tuple[Snapshot, ...] = ()
-    outcomes: Mapping[tuple[str, str], SignalOutcome] | None = None
+    outcomes: Mapping[tuple[str, str], SignalOutcome] = field(default_factory=dict)
 
     @property
     def open(self) -> tuple[Snapshot, ...]:
@@ -44,7 +44,7 @@ class Agenda:
 
     def knows(self, signal: Signal) -> bool:
         """Whether the signal was acted on before."""
-        return (signal.channel, signal.id) in (self.outcomes or {})
+        return (signal.channel, signal.id) in self.outcomes
 
     def with_snapshot(self, snapshot: Snapshot) -> Agenda:
         """Return the agenda with this snapshot in the place of the one of its id, or behind the others."""
@@ -54,7 +54,7 @@ class Agenda:
 
     def with_outcome(self, outcome: SignalOutcome) -> Agenda:
         """Return the agenda that knows the signal's outcome."""
-        known = {**(self.outcomes or {}), (outcome.channel, outcome.id): outcome}
+        known = {**self.outcomes, (outcome.channel, outcome.id): outcome}
         return replace(self, outcomes=known)
 
 
@@ -66,7 +66,7 @@ def act(
     `check` looks at each part's condition and surrogate key at the source and raises SignalError; `tables` are the
     pipeline's. A request for a snapshot is `accepted`, and has its end when its snapshot has; the others are `done`.
     """
-    known = (agenda.outcomes or {}).get((signal.channel, signal.id))
+    known = agenda.outcomes.get((signal.channel, signal.id))
     if known is not None:
         return agenda, known
     try:
@@ -84,7 +84,7 @@ def settle(agenda: Agenda) -> tuple[Agenda, list[SignalOutcome]]:
     """Return the agenda with the outcome of each accepted signal whose snapshot is over, and these outcomes."""
     ended: list[SignalOutcome] = []
     for snapshot in agenda.snapshots:
-        outcome = (agenda.outcomes or {}).get((snapshot.channel, snapshot.id))
+        outcome = agenda.outcomes.get((snapshot.channel, snapshot.id))
         if outcome is None or outcome.status != "accepted" or snapshot.open:
             continue
         status = "done" if snapshot.status == "completed" else snapshot.status

@@ -31,8 +31,8 @@ class Part:
     """One table of a snapshot; `select` is read instead of the whole table, as one chunk.
 
     `bounds` are the keys that end its chunks but for the last one's; `done` chunks are published, `rows` rows of them
-    as `r`. `low` and `first_batch` are the first published group's low mark and batch. `sweep` says that rows which
-    the snapshot did not find are to be deleted at its end. `failures` counts the ticks in which it failed.
+    as `r`. `low_batch` is the first published group's. `sweep` says that rows which the snapshot did not find are to be
+    deleted at its end. `failures` counts the ticks in which it failed.
     """
 
     table: TableId
@@ -44,8 +44,7 @@ class Part:
     bounds: tuple[Bound, ...] = ()
     done: int = 0
     rows: int = 0
-    low: Lsn | None = None
-    first_batch: int | None = None
+    low_batch: int | None = None
     failures: int = 0
     reason: str = ""
 
@@ -83,8 +82,9 @@ class ChunkCounts:
 class Slice:
     """Chunks that were read, as the batch that publishes them names them.
 
-    `low` is their low mark, `staging_version` the version of the table's staging table that holds just these rows.
-    A sweep has no chunks: it deletes what the part, whose first batch it names, did not find.
+    `low` is their low mark and `low_batch` the table's last batch when their read began; `staging_version` is the
+    version of the table's staging table that holds just these rows. A sweep publishes none: it deletes the rows that no
+    batch behind its low batch wrote.
     """
 
     snapshot: str
@@ -92,15 +92,11 @@ class Slice:
     first: int
     last: int
     low: Lsn
+    low_batch: int
     staging_version: int = 0
     counts: tuple[ChunkCounts, ...] = ()
     condition: str = ""
-    sweep_before: int | None = None
-
-    @property
-    def sweep(self) -> bool:
-        """Whether it only deletes."""
-        return self.sweep_before is not None
+    sweep: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,6 +176,16 @@ class SnapshotProgress:
         counts = [part.chunks for part in self.parts]
         return None if None in counts else sum(count for count in counts if count is not None)
 
+    @property
+    def rows(self) -> int:
+        """Rows published."""
+        return sum(part.rows for part in self.parts)
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        chunks = f"{self.done} of {self.chunks or '?'} chunks"
+        return f"snapshot {self.id} ({self.kind}) {self.status}: {chunks}, {self.rows} rows"
+
 
 def progress(snapshot: Snapshot) -> SnapshotProgress:
     """Return how far the snapshot is."""
@@ -208,22 +214,14 @@ def chunked(part: Part, bounds: Sequence[Sequence[str]]) -> Part:
     return replace(part, status="reading", bounds=tuple(tuple(bound) for bound in bounds))
 
 
-def published(part: Part, of: Slice, batch: int, rows: int) -> Part:
+def published(part: Part, of: Slice, rows: int) -> Part:
     """Return the part after a slice's batch was applied; the same one again changes nothing."""
     if of.sweep:
         return replace(part, status="completed") if part.open else part
     if of.last < part.done or not part.open:
         return part
-    first = part.done == 0
-    after = replace(
-        part,
-        status="reading",
-        done=of.last + 1,
-        rows=part.rows + rows,
-        low=of.low if first else part.low,
-        first_batch=batch if first else part.first_batch,
-        failures=0,
-    )
+    low_batch = of.low_batch if part.done == 0 else part.low_batch
+    after = replace(part, status="reading", done=of.last + 1, rows=part.rows + rows, low_batch=low_batch, failures=0)
     return replace(after, status="completed") if after.done == after.chunks and not after.sweep else after
 
 

@@ -4,22 +4,16 @@
 below it. Between the two a row may have been read before or after any change of it, so the log decides wherever it has
 a net effect, and the row that was read wherever it has none. Both marks may be wider than needed; the rule stays right.
 
+In the target the window is told by batches: what lies behind the table's last batch when the read began (the low batch)
+and is not behind the batch that publishes. Positions would not do: a source that was restored from a backup, or whose
+capture was set up anew, counts its commits anew, and what the target holds of before may have any position.
+
 This is the rule in its plain form. The Spark side does the same set by set and is tested against it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
-
-
-@dataclass(frozen=True)
-class Stand:
-    """What the current state knows of one of its rows: the commit that it shows, and the batch that wrote it."""
-
-    commit: Any
-    batch: int
 
 
 def surviving(staged: Iterable[tuple[Hashable, Hashable]], effects: Container[Hashable]) -> dict[Hashable, Hashable]:
@@ -31,12 +25,11 @@ def surviving(staged: Iterable[tuple[Hashable, Hashable]], effects: Container[Ha
     return {key: image for key, image in staged if key not in effects}
 
 
-def vanished(state: Mapping[Hashable, Stand], low: Any, first_batch: int) -> set[Hashable]:
+def vanished(batches: Mapping[Hashable, int], low_batch: int) -> set[Hashable]:
     """Return the keys of the state that a completed snapshot of the whole table did not find at the source.
 
-    `low` is the first group's low mark, `first_batch` the batch that published it. A row that exists was either read
-    (then a batch of the snapshot wrote it) or came by a change after `low` (then it shows a later commit). No keys need
-    be compared, so this holds for keys of every type, whatever orders them. Both conditions are needed: on an idle
-    source a high mark equals the low mark.
+    `batches` are those that wrote the rows of the state, `low_batch` is the first group's. A row that exists was either
+    read (then a batch of the snapshot wrote it) or came by a change behind the low mark (then that change's batch did).
+    No keys need be compared, so this holds for keys of every type, whatever orders them.
     """
-    return {key for key, stand in state.items() if stand.batch < first_batch and stand.commit <= low}
+    return {key for key, batch in batches.items() if batch <= low_batch}

@@ -50,9 +50,10 @@ def apply_entry(
     if not entry.span.empty:
         target.append_changes(_changes(spark, spec, source, task, entry), entry.batch, "changes")
     of = entry.slice
-    if of is not None and of.sweep_before is not None:
-        target.append_changes(_swept(target, spec, entry, of, of.sweep_before), entry.batch, "sweep")
-    counts = count_batch(target.batch(entry.batch))
+    if of is not None and of.sweep:
+        target.append_changes(_swept(target, spec, entry, of), entry.batch, "sweep")
+    is_empty = entry.span.empty and not (of is not None and of.sweep)
+    counts = BatchCounts() if is_empty else count_batch(target.batch(entry.batch))
     reads = None if of is None or of.sweep else _publish_reads(target, spec, entry, of, counts)
     published = reads.counts if reads is not None else {}
     say(
@@ -156,7 +157,7 @@ class Reads:
 
 def _publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch: BatchCounts) -> Reads:
     """Append the staged rows that the window leaves alone as `r` events, and return them."""
-    window = target.window(LsnRange(of.low, entry.upto))
+    window = target.window(of.low_batch, entry.batch)
     counts = batch if of.low == entry.after else count_batch(window)
     staged = target.staged(of.staging_version)
     if counts.events:
@@ -169,9 +170,9 @@ def _publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch
     return Reads(staged, {at: chunk.read for at, chunk in enumerate(of.counts, of.first)})
 
 
-def _swept(target: Target, spec: JobSpec, entry: Entry, of: Slice, first_batch: int) -> DataFrame:
+def _swept(target: Target, spec: JobSpec, entry: Entry, of: Slice) -> DataFrame:
     """Return delete events for the rows that the snapshot did not find."""
-    rows = target.swept(of.low, first_batch)
+    rows = target.swept(of.low_batch)
     how = SNAPSHOT_FIELD[of.kind]
     return swept_envelopes(rows, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
 

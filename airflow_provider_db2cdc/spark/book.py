@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda
-from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot
+from airflow_provider_db2cdc.cdc.snapshot import MAX_FAILURES, Part, Snapshot, failed
 from airflow_provider_db2cdc.cdc.table import TableId
 
 T = TypeVar("T")
@@ -31,6 +31,15 @@ class Book:
     def put(self, id_: str, part: Part) -> None:
         """Replace a snapshot's part."""
         self.change(lambda agenda: (agenda.with_snapshot(_find(agenda, id_).with_part(part)), None))
+
+    def fail(self, id_: str, table: TableId, reason: str) -> None:
+        """Leave a table out for the rest of the tick; its part is tried again by the next, but not for ever."""
+        self.out.add(table)
+        part = self.part(id_, table)
+        if part.open:
+            # A table that was begun and given up would be half filled for good.
+            tries = None if self.snapshot(id_).kind == "initial" else MAX_FAILURES
+            self.put(id_, failed(part, reason, tries))
 
     def snapshot(self, id_: str) -> Snapshot:
         """Return the snapshot of that id."""

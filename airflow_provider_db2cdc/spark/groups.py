@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.snapshot import (
-    MAX_FAILURES,
     Part,
     Reading,
     Slice,
     Snapshot,
     chunked,
-    failed,
     next_group,
     next_to_chunk,
     published,
@@ -32,7 +30,7 @@ from airflow_provider_db2cdc.spark.book import Book
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.ledger import Entry
 from airflow_provider_db2cdc.spark.mark import high_mark
-from airflow_provider_db2cdc.spark.progress import describe, say
+from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.session import table_session
 from airflow_provider_db2cdc.spark.snapshot import cut_of
 from airflow_provider_db2cdc.spark.tick import Tick
@@ -127,14 +125,15 @@ class Groups:
 
     def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
         part = self.book.part(self.id, task.table)
-        low = self.tick.applied(task)
+        low = self.tick.stand(task)
         session = table_session(self.tick.spark, sys.maxsize)
         version, counts = stage_chunks(
             session, self.tick.spec, self.tick.place, self.tick.source, task.schema, part, reading
         )
         return Slice(
-            snapshot.id, snapshot.kind, reading.first, reading.last, low, version, counts, condition=part.condition
-        )
+            snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch,
+            staging_version=version, counts=counts, condition=part.condition,
+        )  # fmt: skip
 
     def _publish(self, group: Group) -> None:
         """Publish a group once capture has passed its read, then sweep the tables that it ended."""
@@ -144,7 +143,9 @@ class Groups:
         try:
             high = self._await(group.mark)
         except Exception as error:
-            self._fail_all(tasks, describe(error))
+            for task in tasks:
+                self.tick.fail(task.table, error)
+                self._fail(task.table)
             return
         entries = self.tick.each(tasks, lambda task: self._entry(task, group.slices[task.table], high))
         self.write_down()
@@ -158,10 +159,10 @@ class Groups:
         snapshot = self._running()
         entries = {}
         for part in snapshot.open_parts if snapshot is not None else ():
-            if part.sweep and part.done == part.chunks and part.low is not None and snapshot is not None:
+            if part.sweep and part.done == part.chunks and part.low_batch is not None and snapshot is not None:
                 task = self.tick.tasks[part.table]
-                at = self.tick.applied(task)
-                of = Slice(self.id, snapshot.kind, 0, part.done - 1, part.low, sweep_before=part.first_batch)
+                at = self.tick.stand(task).upto
+                of = Slice(self.id, snapshot.kind, 0, part.done - 1, at, part.low_batch, sweep=True)
                 entries[part.table] = self.tick.entry(task, at, at, of)
         self.tick.plan_and_apply(list(entries.values()))
         for table, entry in entries.items():
@@ -172,12 +173,10 @@ class Groups:
         if table in self.tick.errors or entry is None or entry.slice is None:
             self._fail(table)
             return
-        self.book.put(
-            self.id, published(self.book.part(self.id, table), entry.slice, entry.batch, self.tick.last[table].reads)
-        )
+        self.book.put(self.id, published(self.book.part(self.id, table), entry.slice, self.tick.last[table].reads))
 
     def _entry(self, task: TableTask, of: Slice, high: Lsn) -> Entry:
-        after = self.tick.applied(task)
+        after = self.tick.stand(task).upto
         upto = max(high, after)
         self._check_counts(task, of, LsnRange(of.low, upto))
         return self.tick.entry(task, after, upto, of)
@@ -211,19 +210,8 @@ class Groups:
             time.sleep(POLL_S)
         return high
 
-    def _fail_all(self, tasks: Sequence[TableTask], error: str) -> None:
-        for task in tasks:
-            self.tick.errors[task.table] = error
-            self._fail(task.table)
-
     def _fail(self, table: TableId) -> None:
-        """Leave a table out for the rest of the tick; its part is tried again by the next, but not for ever."""
-        self.book.out.add(table)
-        part = self.book.part(self.id, table)
-        if part.open:
-            # A table that was begun and given up would be half filled for good.
-            tries = None if self.book.snapshot(self.id).kind == "initial" else MAX_FAILURES
-            self.book.put(self.id, failed(part, self.tick.errors.get(table, ""), tries))
+        self.book.fail(self.id, table, self.tick.errors.get(table, ""))
 
     def _is_wanted(self, table: TableId) -> bool:
         snapshot = self._running()

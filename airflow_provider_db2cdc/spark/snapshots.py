@@ -6,9 +6,10 @@ What the signal table asks for meanwhile is heard between groups.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, settle
 from airflow_provider_db2cdc.cdc.job import JobResult, TableTask
@@ -16,11 +17,12 @@ from airflow_provider_db2cdc.cdc.notification import Notification, notifications
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, LogMessage, Signal, SignalOutcome, parse
 from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, find_open, progress, published, stopped
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import SignalError, TickLostError
 from airflow_provider_db2cdc.spark.book import Book
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, driver_connection
 from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.progress import say
+from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.snapshot import check_part
 from airflow_provider_db2cdc.spark.tick import Tick
 from airflow_provider_db2cdc.sql.signal import given_signals
@@ -53,8 +55,12 @@ class Snapshots:
         """Hear the signals, then work on one snapshot after the other until the tick's time for them is over."""
         self._catch_up()
         self._begin_new()
-        if not (self.book.agenda.open or self.tick.spec.signals):
-            return
+        if self.book.agenda.open or self.tick.spec.signals:
+            self._work()
+        self._write()
+        self.tick.align()
+
+    def _work(self) -> None:
         with ExitStack() as stack:
             connection, reader = (
                 stack.enter_context(driver_connection(self.tick.spark, self.tick.source)) for _ in range(2)
@@ -64,10 +70,20 @@ class Snapshots:
             while (snapshot := self._next(worked)) is not None:
                 worked.add(snapshot.id)
                 self._say_progress(snapshot.id)
-                groups = Groups(self.tick, self.book, snapshot.id, connection, reader, self.deadline, self._write)
-                groups.run(lambda of=snapshot: self._after_group(of.id, connection))  # type: ignore[misc]
-        self._write()
-        self.tick.align()
+                self._go_on(snapshot, connection, reader)
+
+    def _go_on(self, snapshot: Snapshot, connection: DriverConnection, reader: DriverConnection) -> None:
+        """Work on one snapshot; what fails as a whole fails its tables, and nothing else of the tick."""
+        try:
+            groups = Groups(self.tick, self.book, snapshot.id, connection, reader, self.deadline, self._write)
+            groups.run(partial(self._after_group, snapshot.id, connection))
+        except TickLostError:
+            raise
+        except Exception as error:
+            for part in self.book.snapshot(snapshot.id).open_parts:
+                if part.table in self.tick.tasks and part.table not in self.tick.errors:
+                    self.tick.fail(part.table, error)
+                    self.book.fail(snapshot.id, part.table, self.tick.errors[part.table])
 
     def tell(self, result: JobResult) -> JobResult:
         """Return the tick's result with what there is to tell of signals and snapshots."""
@@ -91,7 +107,7 @@ class Snapshots:
             snapshot = next((one for one in self.book.agenda.open if one.id == of.snapshot), None)
             part = snapshot.part(commit.table) if snapshot else None
             if snapshot is not None and part is not None and (of.sweep or of.last >= part.done):
-                self.book.put(snapshot.id, published(part, of, commit.batch, commit.reads))
+                self.book.put(snapshot.id, published(part, of, commit.reads))
         for snapshot in self.book.agenda.open:
             for part in snapshot.open_parts if snapshot.kind != "initial" else ():
                 if part.table not in self.tick.tasks and part.table not in self.tick.errors:
@@ -124,13 +140,13 @@ class Snapshots:
                     f"signal: channel={signal.channel} id={signal.id} type={signal.type} {outcome.status} "
                     f"{outcome.reason}"
                 )
-            self.outcomes[name] = (self.book.agenda.outcomes or {})[name]
+            self.outcomes[name] = self.book.agenda.outcomes[name]
 
     def _act(self, signal: Signal, connection: DriverConnection, begun: bool) -> SignalOutcome:
         if signal.channel == SOURCE_CHANNEL and not self.tick.history.batch and not begun:
             outcome = SignalOutcome(signal.id, signal.channel, "refused", BEFORE_THE_FIRST)
             return self.book.change(lambda agenda: (agenda.with_outcome(outcome), outcome))
-        tables, check = list(self.tick.tasks), self._checker(connection)
+        tables, check = list(self.tick.tasks), partial(self._check, connection)
         outcome = self.book.change(lambda agenda: act(agenda, signal, tables, check, _now_ms()))
         if outcome.status == "done":
             self._log(signal)
@@ -142,14 +158,25 @@ class Snapshots:
             offsets = ", ".join(f"{table} {commit.upto}" for table, commit in sorted(self.tick.last.items()))
             say(f"signal {signal.id}: {request.message.replace('{}', offsets)}")
 
-    def _checker(self, connection: DriverConnection) -> Callable[[Part], None]:
-        return lambda part: check_part(connection, self.tick.tasks[part.table].schema, part)
+    def _check(self, connection: DriverConnection, part: Part) -> None:
+        try:
+            check_part(connection, self.tick.tasks[part.table].schema, part)
+        except SignalError:
+            raise
+        except Exception as error:
+            raise SignalError(
+                f"{part.table} could not be checked at the source: {describe(error)}", "Give the signal again."
+            ) from error
 
     def _in_table(self, connection: DriverConnection) -> list[Signal]:
         table = self.tick.spec.signal_table
         if table is None:
             return []
-        rows = connection.text_rows(given_signals(table))
+        try:
+            rows = connection.text_rows(given_signals(table))
+        except Exception as error:
+            say(f"signals: the signal table {table} cannot be read, the tick goes on without it: {describe(error)}")
+            return []
         return [Signal(row[0] or "", row[1] or "", row[2] or "", SOURCE_CHANNEL) for row in rows]
 
     def _next(self, worked: set[str]) -> Snapshot | None:
@@ -167,8 +194,7 @@ class Snapshots:
         changed = [snapshot for snapshot in now.snapshots if before.get(snapshot.id) != snapshot]
         at_ms = _now_ms()
         told = [one for snapshot in changed for one in notifications(before.get(snapshot.id), snapshot, at_ms)]
-        old = known.outcomes or {}
-        outcomes = [outcome for name, outcome in (now.outcomes or {}).items() if old.get(name) != outcome]
+        outcomes = [outcome for name, outcome in now.outcomes.items() if known.outcomes.get(name) != outcome]
         self.journal.write(changed, outcomes, told, at_ms)
         self.told += told
         self.known = now
@@ -176,16 +202,12 @@ class Snapshots:
     def _say_progress(self, id_: str) -> None:
         """Print how far the snapshot is, and, once it can be told, how long the rest may take."""
         shown = progress(self.book.snapshot(id_))
-        rows = sum(part.rows for part in shown.parts)
         at, done = self._paces.setdefault(id_, (time.monotonic(), shown.done))
         eta = ""
         if shown.chunks is not None and done < shown.done < shown.chunks:
             seconds = (time.monotonic() - at) / (shown.done - done) * (shown.chunks - shown.done)
             eta = f", about {seconds:.0f} s more"
-        say(
-            f"snapshot={id_} {shown.kind} {shown.status}: {shown.done} of {shown.chunks or '?'} chunks, "
-            f"{rows} rows{eta}"
-        )
+        say(f"{shown}{eta}")
 
 
 def _now_ms() -> int:

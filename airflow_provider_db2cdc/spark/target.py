@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
-from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl, row_type
@@ -92,16 +91,14 @@ class Target:
         """Return the change log's rows of one batch."""
         return _load(self.spark, self.layout.changes(self.table)).where(F.col("__batch") == number)
 
-    def window(self, span: LsnRange) -> DataFrame:
-        """Return the change log's rows of a range of commits, whichever batches brought them."""
-        commit = F.col("__commit_lsn")
+    def window(self, low_batch: int, batch: int) -> DataFrame:
+        """Return the change log's rows of the batches behind the first one, up to the second."""
         log = _load(self.spark, self.layout.changes(self.table))
-        return log.where((commit > str(span.after)) & (commit <= str(span.upto)))
+        return log.where((F.col("__batch") > low_batch) & (F.col("__batch") <= batch))
 
-    def swept(self, low: Lsn, first_batch: int) -> DataFrame:
-        """Return the rows (`row`) of the state that no batch since `first_batch` wrote and no commit after `low`."""
-        state = _load(self.spark, self.layout.state(self.table))
-        old = state.where((F.col("__batch") < first_batch) & (F.col("__commit_lsn") <= str(low)))
+    def swept(self, low_batch: int) -> DataFrame:
+        """Return the rows (`row`) of the state that no batch behind `low_batch` wrote."""
+        old = _load(self.spark, self.layout.state(self.table)).where(F.col("__batch") <= low_batch)
         return old.select(F.struct(*(F.col(_quote(name)) for name in self.schema.names)).alias("row"))
 
     def stage(self, rows: DataFrame) -> int:
@@ -199,8 +196,8 @@ class Target:
                 raise TargetError(
                     f"{self.table}: {name.name} needs column {field.name} {field.dataType.simpleString()[:200]}, "
                     f"it has {found}",
-                    "The source table's columns changed: add or widen the column in the target, or forget the table "
-                    "and let it be snapshotted anew.",
+                    "The source table's columns changed: add or widen the column in the target, or move the target's "
+                    f"tables of it away and run `db2cdc offset restart {self.table}`, to have it snapshotted anew.",
                 )
 
 

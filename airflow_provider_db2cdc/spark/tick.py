@@ -29,6 +29,14 @@ from airflow_provider_db2cdc.spark.target import Place
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Stand:
+    """How far the target holds a table: every change up to a position, by batches up to this one."""
+
+    upto: Lsn
+    batch: int
+
+
 @dataclass
 class Tick:
     """A tick under way: where each table stands, and which failed."""
@@ -120,9 +128,12 @@ class Tick:
         say(f"table={task.table} is snapshotted anew: {error.problem}")
         self.anew.add(task.table)
 
-    def applied(self, task: TableTask) -> Lsn:
-        """Return how far the target holds a table's changes; a new table's snapshot begins at the plan's fence."""
-        return task.upto if self.is_new(task) else self.last[task.table].upto
+    def stand(self, task: TableTask) -> Stand:
+        """Return how far the target holds a table; a new table's snapshot begins at the plan's fence."""
+        if self.is_new(task):
+            return Stand(self.spec.fence.lsn, self.history.batch)
+        last = self.last[task.table]
+        return Stand(last.upto, last.batch)
 
     def is_new(self, task: TableTask) -> bool:
         """Whether the table begins with a snapshot: nothing is known of it, or a person asked for a restart."""
@@ -189,9 +200,7 @@ class Tick:
             except TickLostError:
                 raise
             except Exception as error:
-                self.errors[task.table] = describe(error)
-                say(f"table={task.table} failed: {self.errors[task.table]}")
-                _trace(error)
+                self.fail(task.table, error)
                 return None
             finally:
                 taken = time.monotonic() - started
@@ -199,6 +208,12 @@ class Tick:
 
         with ThreadPoolExecutor(max(1, self.spec.settings.parallel_tables)) as pool:
             return dict(pair for pair in pool.map(attempt, tasks) if pair is not None)
+
+    def fail(self, table: TableId, error: Exception) -> None:
+        """Leave a table out for the rest of the tick, and report it with this error."""
+        self.errors[table] = describe(error)
+        say(f"table={table} failed: {self.errors[table]}")
+        _trace(error)
 
     def _line(self, table: TableId) -> TableResult:
         commits, last = self.done.get(table, []), self.last.get(table)

@@ -56,7 +56,7 @@ def acting(agenda, *signals, check=lambda part: None):
 
 
 def slice_of(first, last, sweep=False):
-    return Slice("s", "incremental", first, last, LOW, 3, sweep_before=7 if sweep else None)
+    return Slice("s", "incremental", first, last, LOW, 6, 3, sweep=sweep)
 
 
 def test_group_spans_the_end_of_one_table_and_the_beginning_of_others():
@@ -68,7 +68,7 @@ def test_group_spans_the_end_of_one_table_and_the_beginning_of_others():
 
 def test_group_begins_behind_what_is_published():
     asked = snapshot(A=3)
-    part = published(asked.part(A), slice_of(0, 1), 7, 10)
+    part = published(asked.part(A), slice_of(0, 1), 10)
     assert next_group(asked.with_part(part), {}, 5) == [Reading(A, 2, 2)]
 
 
@@ -87,24 +87,24 @@ def test_tables_are_chunked_only_as_far_as_a_group_needs():
 
 def test_part_advances_with_its_slices_and_completes_with_the_last():
     part = chunked(Part(A), bounds(2))
-    one = published(part, slice_of(0, 1), 7, 10)
-    assert (one.status, one.done, one.rows, one.first_batch, one.low) == ("reading", 2, 10, 7, LOW)
-    assert published(one, slice_of(0, 1), 7, 10) == one
-    two = published(one, slice_of(2, 2), 9, 1)
-    assert (two.status, two.done, two.rows, two.first_batch) == ("completed", 3, 11, 7)
+    one = published(part, slice_of(0, 1), 10)
+    assert (one.status, one.done, one.rows, one.low_batch) == ("reading", 2, 10, 6)
+    assert published(one, slice_of(0, 1), 10) == one
+    two = published(one, replace(slice_of(2, 2), low_batch=8), 1)
+    assert (two.status, two.done, two.rows, two.low_batch) == ("completed", 3, 11, 6)
 
 
 def test_part_with_a_sweep_completes_with_it():
-    part = published(replace(chunked(Part(A), []), sweep=True), slice_of(0, 0), 7, 10)
+    part = published(replace(chunked(Part(A), []), sweep=True), slice_of(0, 0), 10)
     assert (part.status, part.done) == ("reading", 1)
-    assert published(part, slice_of(0, 0, sweep=True), 8, 0).status == "completed"
+    assert published(part, slice_of(0, 0, sweep=True), 0).status == "completed"
 
 
 def test_snapshot_completes_only_with_every_part():
     asked = snapshot(A=1, B=1)
-    half = asked.with_part(published(asked.part(A), slice_of(0, 0), 1, 1))
+    half = asked.with_part(published(asked.part(A), slice_of(0, 0), 1))
     assert half.status == "running"
-    assert half.with_part(published(half.part(B), slice_of(0, 0), 2, 1)).status == "completed"
+    assert half.with_part(published(half.part(B), slice_of(0, 0), 1)).status == "completed"
     broken = half.with_part(failed(half.part(B), "why", tries=1))
     assert (broken.status, broken.reason) == ("failed", "failed: S.B")
     assert half.with_part(stopped(half.part(B), "why")).status == "completed"
@@ -118,7 +118,7 @@ def test_failure_is_forgiven_but_not_for_ever():
         assert part.open
     assert failed(part, "why").status == "failed"
     assert failed(part, "why", tries=None).open
-    assert published(replace(part, failures=2), slice_of(0, 0), 1, 1).failures == 0
+    assert published(replace(part, failures=2), slice_of(0, 0), 1).failures == 0
 
 
 def test_execute_makes_a_snapshot_with_conditions_and_without_a_sweep_for_them():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.crash import killed
 from support.history import HistoryOptions, random_history
-from support.log import reads
+from support.log import reads, rebuilt
 from support.pipeline import Pipeline, Replay
 from support.writing import writing
 
@@ -22,6 +22,7 @@ from airflow_provider_db2cdc.cdc.snapshot import SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
@@ -76,18 +77,21 @@ def certificates(pipeline: Pipeline, snapshot: str) -> list[Any]:
     return commits.where(commits.snapshot == snapshot).selectExpr("inline(chunks)").collect()
 
 
-def check_log(pipeline: Pipeline, table: TableId, key: int) -> None:
-    """No `r` or swept row is older than an event of its key that came before it, and the log adds up to the state."""
+def check_log(pipeline: Pipeline, table: TableId) -> None:
+    """No `r` is older than an event of its key that came before it, and the log adds up to the state."""
     seen: dict[tuple[Any, ...], str] = {}
-    held: dict[tuple[Any, ...], tuple[Any, ...] | None] = {}
     for row in pipeline.changes(table).where("op IS NOT NULL").collect():
         of, commit = tuple(row["key"]), row["__commit_lsn"]
-        if row["op"] == "r":
-            assert commit >= seen.get(of, ""), (of, commit, seen[of])
-            held[of] = tuple(row["after"])
+        assert row["op"] != "r" or commit >= seen.get(of, ""), (of, commit, seen[of])
         seen[of] = max(commit, seen.get(of, ""))
-    for of, image in held.items():
-        assert image is not None, of
+    assert rebuilt(pipeline, table) == pipeline.rows(table)
+
+
+def events_beside(pipeline: Pipeline, table: TableId, snapshot: str) -> int:
+    """Return how many events of the source the snapshot's own batches brought."""
+    commits = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("commits").name)
+    batches = commits.where(commits.snapshot == snapshot).select(commits.batch.alias("__batch")).distinct()
+    return pipeline.changes(table).where("op IN ('c', 'u', 'd')").join(batches, "__batch").count()
 
 
 @pytest.mark.parametrize(("seed", "mark"), [(11, "read_only"), (12, "insert_insert"), (13, "insert_delete")])
@@ -97,13 +101,12 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     pipeline = new_pipeline(**SMALL | {"snapshot.group.chunks": 1})
     use_signal_table(pipeline)
     pipeline.properties = {**pipeline.properties, "incremental.snapshot.watermarking.strategy": mark}
-    options = HistoryOptions(tables=1, transactions=600, lanes=1, width=40)
+    options = HistoryOptions(tables=1, transactions=2000, lanes=1, width=40)
     history = random_history(seed, options)
     replay = Replay(pipeline, history)
     replay.prepare()
     pipeline.captured()
-    shape = history.tables[0]
-    table = TableId(pipeline.schema, shape.name)
+    table = TableId(pipeline.schema, history.tables[0].name)
     with writing(pipeline, seed, options):
         first = pipeline.tick()
         assert told(first)[0] == "STARTED"
@@ -116,7 +119,8 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     pipeline.captured()
     pipeline.tick()
     assert pipeline.rows(table) == pipeline.source_rows(table)
-    check_log(pipeline, table, len(shape.key))
+    check_log(pipeline, table)
+    assert events_beside(pipeline, table, ask.id) > 0, "nothing was written while the snapshot ran"
     rows = certificates(pipeline, ask.id)
     assert sorted(row["chunk"] for row in rows) == list(range(shown(second, ask.id).chunks or 0))
     assert all(row["rows_read"] == row["rows_dropped"] + row["rows_published"] for row in rows)
@@ -217,6 +221,18 @@ def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[.
     assert told(ended)[-1] == "ABORTED"
     assert pipeline.tick() is None
 
+    pipeline.properties = {**pipeline.properties, "incremental.snapshot.watermarking.strategy": "insert_insert"}
+    pipeline.execute(f'UPDATE "{pipeline.schema}"."T0" SET A = \'b\' WHERE ID < 5')
+    pipeline.writer.commit()
+    pipeline.captured()
+    spec = pipeline.plan(signals=[execute(str(table))])
+    pipeline.execute(f"DROP TABLE {signals}")
+    pipeline.writer.commit()
+    assert spec is not None
+    [line] = jobs.run(spec).tables
+    assert line.status == "failed"
+    assert line.updates == 5, "the tables' changes do not wait for a snapshot that cannot be read"
+
 
 def test_a_new_snapshot_finds_what_was_deleted_unseen(filled: tuple[Pipeline, TableId, TableId]) -> None:
     pipeline, one, _ = filled
@@ -250,23 +266,30 @@ def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, 
     assert pipeline.rows(one) == pipeline.source_rows(one)
 
 
-STEPS = [(Target, "stage"), (Ledger, "plan"), (Target, "append_changes"), (Target, "merge"), (Ledger, "commit")]
+STEPS = [
+    (Target, "stage", "after", 1),
+    (Ledger, "plan", "after", 2),
+    (Target, "append_changes", "after", 1),
+    (Target, "merge", "after", 2),
+    (Ledger, "commit", "after", 1),
+    (Journal, "write", "before", 4),
+]
 
 
 def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(
     filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
     pipeline, one, _ = filled
-    for number, (owner, step) in enumerate(STEPS):
+    for owner, step, when, at in STEPS:
         ask = execute(str(one), id_=f"killed-{step}")
         spec = pipeline.plan(signals=[ask])
         assert spec is not None
-        with killed(owner, step, "after", at=1 + number % 2):
+        with killed(owner, step, when, at):
             commit_tick(jobs.run(spec), pipeline.offsets)
         pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET ID = ID + 1 WHERE ID > 15')
         pipeline.writer.commit()
         pipeline.captured()
-        result = pipeline.tick(ask)
+        result = pipeline.tick() if owner is Journal else pipeline.tick(ask)
         assert outcomes(result)[ask.id] == ("done", ""), step
         assert pipeline.rows(one) == pipeline.source_rows(one), step
         found = [row["chunk"] for row in certificates(pipeline, ask.id)]

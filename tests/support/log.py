@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from airflow_provider_db2cdc.cdc.effect import net_effects
 from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -33,6 +34,20 @@ def tombstones(pipeline: Pipeline, table: TableId) -> Counter[tuple[str, ...]]:
     """Return commit, intent and key of the change log's tombstones."""
     rows = pipeline.changes(table).where("op IS NULL").collect()
     return Counter((row["__commit_lsn"], row["__intent_lsn"], tuple(row["key"])) for row in rows)
+
+
+def rebuilt(pipeline: Pipeline, table: TableId) -> set[tuple[Any, ...]]:
+    """Return the rows that the change log adds up to, by commits; what snapshots tell is behind its commit."""
+    rows = pipeline.changes(table).where("op IS NOT NULL").collect()
+    held: dict[tuple[Any, ...], Any] = {}
+    for commit in sorted({row["__commit_lsn"] for row in rows}):
+        own = [row for row in rows if row["__commit_lsn"] == commit]
+        effects = net_effects(_event(row) for row in own if row["source"]["snapshot"] == "false")
+        held.update({key: effect.image for key, effect in effects.items()})
+        for row in own:
+            if row["source"]["snapshot"] != "false":
+                held[tuple(row["key"])] = None if row["after"] is None else tuple(row["after"])
+    return {image for image in held.values() if image is not None}
 
 
 def _change(row: tuple[Any, ...], keys: int) -> RowChange:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_db2cdc.cdc.effect import Effect, net_effects
 from airflow_provider_db2cdc.cdc.event import Event, events_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.window import Stand, surviving, vanished
+from airflow_provider_db2cdc.cdc.window import surviving, vanished
 from support.history import History
 
 MISTAKES = (
@@ -30,6 +30,7 @@ MISTAKES = (
     "no sweep",
     "sweep by commit alone",
     "applied behind the high mark",
+    "window by positions",
 )
 
 
@@ -38,9 +39,18 @@ class Wrong(AssertionError):
 
 
 @dataclass(frozen=True)
+class Stand:
+    """What the state shows of a row: the commit, and the batch that wrote it."""
+
+    commit: Lsn
+    batch: int
+
+
+@dataclass(frozen=True)
 class Entry:
     """One row of the change log, in the order of appending."""
 
+    batch: int
     commit: Lsn
     kind: str
     event: Event | None
@@ -54,6 +64,7 @@ class Group:
 
     chunk: int
     low: int
+    low_batch: int
     begin: int
     token: int
     fence: int
@@ -79,7 +90,7 @@ class SnapshotModel:
         self.states = [self.history.state(self.table, at) for at in self.positions]
         self.events = events_of(self.history.changes[self.table])
         self.writes = self.fence = self.applied = self.rng.randrange(len(self.positions))
-        self.batch, self.first_batch, self.low = 0, 0, 0
+        self.batch, self.low_batch, self.low = 0, 0, 0
         self.mode = self.rng.choice(("insert_insert", "read_only"))
         self.by_image = self.rng.random() < 0.3 or self.mistake.startswith("strict")
         self.chunk_of = self._chunks()
@@ -141,9 +152,7 @@ class SnapshotModel:
             low = self.writes
         if self.mistake == "high mark is the fence at the read":
             fence = self.fence
-        if not self.published and len(self.staged) == 0:
-            self.low = low
-        self.staged.append(Group(chunk, low, begin, self.writes, fence, rows))
+        self.staged.append(Group(chunk, low, self.batch, begin, self.writes, fence, rows))
 
     def _read(self, chunk: int, begin: int, end: int) -> list[tuple[Hashable, Hashable]]:
         keys = {key for at in range(begin, end + 1) for key in self.states[at]}
@@ -174,16 +183,16 @@ class SnapshotModel:
             group = replace(group, rows=tuple(self._read(group.chunk, self.writes, self.writes)))
         self._pull(max(high, self.applied))
         if not self.published:
-            self.first_batch = self.batch
-        for key, image in surviving(group.rows, self._overriding(group.low, high)).items():
-            self._append(Entry(self.positions[high], "r", None, key, image))
+            self.low_batch, self.low = group.low_batch, group.low
+        for key, image in surviving(group.rows, self._overriding(group, high)).items():
+            self._append(Entry(self.batch, self.positions[high], "r", None, key, image))
             self.state[key] = (image, Stand(self.positions[high], self.batch))
         self.published.add(group.chunk)
         if not self.by_image and not self.stale:
             self._check_state(f"after chunk {group.chunk}", lambda key: self.chunk_of(key, None) in self.published)
 
-    def _overriding(self, low: int, high: int) -> set[Hashable]:
-        events = self._between(low, high)
+    def _overriding(self, group: Group, high: int) -> set[Hashable]:
+        events = self._window(group, high)
         if self.mistake == "drop for any event":
             return {event.key for event in events}
         effects = self._effects(events)
@@ -192,11 +201,20 @@ class SnapshotModel:
             return {key for key, effect in effects.items() if effect.present or key not in changed}
         return {*effects}
 
+    def _window(self, group: Group, high: int) -> list[Event]:
+        """Return the log's events behind the group's low batch."""
+        if self.mistake in ("window by positions", "low mark after the read began"):
+            span = (self.positions[group.low], self.positions[high])
+            entries = [entry for entry in self.log if span[0] < entry.commit <= span[1]]
+        else:
+            entries = [entry for entry in self.log if entry.batch > group.low_batch]
+        return [entry.event for entry in entries if entry.event is not None]
+
     def _pull(self, upto: int) -> None:
         self.batch += 1
         events = self._between(self.applied, upto)
         for event in events:
-            self._append(Entry(event.commit, event.op, event, event.key, event.after))
+            self._append(Entry(self.batch, event.commit, event.op, event, event.key, event.after))
         for key, effect in self._effects(events).items():
             if effect.image is None:
                 self.state.pop(key, None)
@@ -208,14 +226,15 @@ class SnapshotModel:
         """Delete what the snapshot of the whole table did not find."""
         if self.mistake == "no sweep":
             return
-        stands = {key: stand for key, (_, stand) in self.state.items()}
-        first = self.batch + 1 if self.mistake == "sweep by commit alone" else self.first_batch
-        for key in vanished(stands, self.positions[self.low], first):
-            self._append(Entry(self.positions[self.applied], "gone", None, key, None))
+        gone = vanished({key: stand.batch for key, (_, stand) in self.state.items()}, self.low_batch)
+        if self.mistake == "sweep by commit alone":
+            gone = {key for key, (_, stand) in self.state.items() if stand.commit <= self.positions[self.low]}
+        for key in gone:
+            self._append(Entry(self.batch, self.positions[self.applied], "gone", None, key, None))
             del self.state[key]
 
     def _append(self, entry: Entry) -> None:
-        late = [e for e in self.log if e.key == entry.key and e.commit > entry.commit]
+        late = [e for e in self.log if e.batch and e.key == entry.key and e.commit > entry.commit]
         if entry.event is None and late:
             raise Wrong(f"{entry.kind} of {entry.key} at {entry.commit} stands behind {late[0]}")
         self.log.append(entry)
@@ -239,12 +258,15 @@ class SnapshotModel:
         return lambda key, image: sum(key > cut for cut in cuts)
 
     def _go_stale(self) -> None:
-        """Let the target hold rows of long ago, as after changes that were lost."""
+        """Let the target hold rows of long ago, or of before the source was restored: then with any position."""
         keys = sorted({key for state in self.states for key in state})
-        before = Lsn(bytes(len(self.positions[0].raw)))
+        long_ago = Lsn(bytes(len(self.positions[0].raw)))
         for key in keys:
             if self.rng.random() < 0.6:
-                self.state[key] = ((*key, 9, "stale"), Stand(before, 0))
+                commit = self.rng.choice((long_ago, *self.positions))
+                image = (*key, 9, "stale")
+                self.state[key] = (image, Stand(commit, 0))
+                self.log.append(Entry(0, commit, "c", Event(commit, b"", "c", key, None, image), key, image))
 
     def _check_state(self, when: str, covered: Callable[[Hashable], bool]) -> None:
         want = {key: image for key, image in self.states[self.applied].items() if covered(key)}
