@@ -111,7 +111,6 @@ REFUSED = (
     refused("skipped.operations", NO_TRANSFORM, "t", "none", ""),
     refused("skip.messages.without.change", NO_TRANSFORM, "false"),
     refused("event.processing.failure.handling.mode", "a change is never left out", "fail"),
-    refused("message.key.columns", "the key is the table's primary key", ""),
     refused("provide.transaction.metadata", "every event has its commit's LSN, but no transaction block yet", "false"),
     refused("signal.*", "there is no such setting of signals"),
     refused("incremental.snapshot.allow.schema.changes", "the connector for Db2 has no such setting", "false"),

@@ -22,6 +22,13 @@ USED = (
     used("column.include.list", "selection.column_include", "Regexes of `schema.table.column`.", "all", "list"),
     used("column.exclude.list", "selection.column_exclude", "Regexes of columns to leave out.", form="list"),
     used(
+        "message.key.columns",
+        "selection.message_key",
+        "Columns that are the key of tables instead of their own: `<regex of schema.table>:<column>,<column>;...`. "
+        "Their values must be unique in the table; nulls equal each other.",
+        "the primary key, else a unique index",
+    ),
+    used(
         "snapshot.mode",
         "snapshot_mode",
         "`initial`, `always`, `initial_only`, `no_data`, `recovery`, `when_needed`, `configuration_based`, `custom`.",

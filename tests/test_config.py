@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.cdc.job import ApplySettings
+from airflow_provider_db2cdc.cdc.key import KeyRule
 from airflow_provider_db2cdc.config import PipelineConfig, split_list
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -106,6 +107,12 @@ def test_commas_split_only_between_expressions(text: str, items: list[str]) -> N
     assert split_list(text) == items
 
 
+def test_key_columns_are_read_whole() -> None:
+    made = config(**{"message.key.columns": "S\\.T{1,2}:A,B;(?:S|R)\\.U:C"})
+    assert made.selection.key_rules == (KeyRule("S\\.T{1,2}", ("A", "B")), KeyRule("(?:S|R)\\.U", ("C",)))
+    assert config(message_key_columns="").selection == config().selection
+
+
 def test_yaml_list_is_taken_as_it_is() -> None:
     assert config(table_include_list=["A,B", "C"]).selection.table_include == ("A,B", "C")
 
@@ -141,11 +148,15 @@ class TestRefusal:
     def test_wrong_value_is_refused_by_the_propertys_name(self, name: str, value: object) -> None:
         assert name.split(".")[0] in refusal(**{name: value})
 
+    @pytest.mark.parametrize("value", ["S\\.T", "S\\.(T:A", "S\\.T:", ["S\\.T:A"]])
+    def test_key_columns_that_are_none_are_refused_by_the_propertys_name(self, value: object) -> None:
+        assert "message.key.columns" in refusal(**{"message.key.columns": value})
+
     def test_two_spellings_that_contradict(self) -> None:
         assert "contradict" in refusal(**{"topic.prefix": "a", "database.server.name": "b"})
 
     def test_value_that_asks_for_what_is_done_anyway_passes(self) -> None:
-        config(**{"provide.transaction.metadata": False, "db2.platform": "LUW", "message.key.columns": ""})
+        config(**{"provide.transaction.metadata": False, "db2.platform": "LUW", "transforms": ""})
         assert "provide.transaction.metadata" in refusal(**{"provide.transaction.metadata": True})
 
     @pytest.mark.parametrize("name", ["table.include.list", "signal.enabled.channels"])

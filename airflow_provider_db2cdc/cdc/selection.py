@@ -1,11 +1,13 @@
-"""Include and exclude lists: which tables and columns a pipeline carries, by Debezium's rules."""
+"""What a pipeline carries, by Debezium's rules: which tables, which of their columns, and by which key."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from airflow_provider_db2cdc.cdc import key
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -17,12 +19,14 @@ class Selection:
     """Regular expressions on `schema.table` and `schema.table.column`: anchored, without regard to case.
 
     Of each pair only one list may be given. Without any list every registered table, every captured column is taken.
+    `message_key` is the text of message.key.columns (cdc.key).
     """
 
     table_include: tuple[str, ...] = ()
     table_exclude: tuple[str, ...] = ()
     column_include: tuple[str, ...] = ()
     column_exclude: tuple[str, ...] = ()
+    message_key: str = ""
 
     def __post_init__(self) -> None:
         for kind, include, exclude in (
@@ -33,22 +37,39 @@ class Selection:
                 raise ConfigurationError(f"{kind}.include.list and {kind}.exclude.list are both given", "Give one.")
             for pattern in (*include, *exclude):
                 _compile(kind, pattern)
+        _ = self.key_rules
+
+    @cached_property
+    def key_rules(self) -> tuple[key.KeyRule, ...]:
+        """The entries of message.key.columns."""
+        return key.parse_key_rules(self.message_key)
 
     def tables(self, registered: Iterable[TableId]) -> list[TableId]:
         """Return the chosen ones of the registered tables, sorted.
 
-        :raises ConfigurationError: an include pattern matches no registered table.
+        :raises ConfigurationError: an include pattern, or one of message.key.columns, matches no registered table.
         """
         tables = sorted(set(registered))
         chosen = [table for table in tables if _passes(str(table), self.table_include, self.table_exclude)]
         for pattern in self.table_include:
             if not any(matches(pattern, table) for table in tables):
-                raise ConfigurationError(
-                    f"table.include.list: {pattern!r} matches no registered table",
-                    f"Registered are: {', '.join(map(str, tables)) or 'none'}. Patterns match the whole of "
-                    "schema.table; register the table for capture (ASNCDC.ADDTABLE) or correct the pattern.",
-                )
+                raise _no_match("table.include.list", pattern, tables)
+        self.check_key_rules(tables)
         return chosen
+
+    def check_key_rules(self, registered: Iterable[TableId]) -> None:
+        """Refuse a pattern of message.key.columns that no registered table matches.
+
+        :raises ConfigurationError: there is one.
+        """
+        tables = sorted(set(registered))
+        for rule in self.key_rules:
+            if not any(map(rule.covers, tables)):
+                raise _no_match(key.PROPERTY, rule.pattern, tables)
+
+    def named_key(self, table: TableId) -> key.NamedKey | None:
+        """Return the key that message.key.columns names for the table, None where its own is to be taken."""
+        return key.named_key(self.key_rules, table)
 
     def columns(self, table: TableId, names: Iterable[str], key: Sequence[str]) -> list[str]:
         """Return the chosen columns in their order; the key's columns are always chosen, as in Debezium."""
@@ -62,6 +83,14 @@ class Selection:
 def matches(pattern: str, table: TableId) -> bool:
     """Whether a pattern of an include or exclude list names the table."""
     return _matches(pattern, str(table))
+
+
+def _no_match(name: str, pattern: str, tables: Sequence[TableId]) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name}: {pattern!r} matches no registered table",
+        f"Registered are: {', '.join(map(str, tables)) or 'none'}. Patterns match the whole of "
+        "schema.table; register the table for capture (ASNCDC.ADDTABLE) or correct the pattern.",
+    )
 
 
 def _passes(name: str, include: Patterns, exclude: Patterns) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, check_state
+from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.table import TableSchema, check_names
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.config import PipelineConfig
@@ -63,10 +64,19 @@ def _check_state(instance: CaptureInstance, schema: TableSchema, config: Pipelin
 
 
 def _check_key(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    named = config.selection.named_key(schema.table)
+    if named and (lacking := named.lacking(schema.names)):
+        raise ConfigurationError(
+            f"{PROPERTY} names {', '.join(lacking)} of {instance.table}, which has no such captured column",
+            f"Its captured columns are {', '.join(schema.names)}; correct the property, or register the table again "
+            "with the column.",
+        )
     if not schema.key:
         raise RegistrationError(
-            f"{instance.table} has no key: neither a primary key nor a unique index of captured, not nullable columns",
-            "Add one (with all its columns in the change table), or exclude the table with table.exclude.list.",
+            f"{instance.table} has no key: neither a primary key nor a unique index whose columns are all captured "
+            "(an index that excludes null keys only counts if its columns are NOT NULL)",
+            f"Name columns whose values are unique with {PROPERTY} ('{schema.table}:<column>,<column>'), add a key "
+            "(with all its columns in the change table), or exclude the table with table.exclude.list.",
         )
 
 

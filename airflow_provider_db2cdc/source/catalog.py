@@ -25,11 +25,15 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Index:
-    """An index of a table: its columns in order, and whether it is the primary key or unique."""
+    """An index of a table: its columns in order, whether it is the primary key or unique, and of nulls too.
+
+    To a unique index of Db2 null is a value like any other, unless it was created with EXCLUDE NULL KEYS.
+    """
 
     name: str
     primary: bool
     unique: bool
+    nulls: bool
     columns: tuple[str, ...]
 
 
@@ -99,8 +103,9 @@ def read_schemas(
 ) -> dict[TableId, TableSchema]:
     """Read each table's chosen columns that its change table carries, and its key, in two statements per 100 tables.
 
-    The key is the primary key, else the smallest unique index, of columns that are captured and not nullable. A table
-    that the catalog does not have comes out without columns.
+    The key is what message.key.columns names; else, of those whose columns are all captured, the primary key, the
+    smallest unique index of NOT NULL columns, the smallest of nullable ones. A table of which columns are named that it
+    does not have comes out without a key, one that the catalog does not have without columns.
     """
     captures = {instance.table: instance for instance in instances}
     columns = _read_columns(source, list(captures))
@@ -113,12 +118,12 @@ def read_schemas(
 
 def read_indexes(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, list[Index]]:
     """Read the indexes of tables; a table without one has an empty list."""
-    parts: dict[tuple[TableId, str, str], list[str]] = defaultdict(list)
-    for schema, name, index_schema, index, rule, column in _in_groups(source, tables, catalog.indexes):
-        parts[_table(schema, name), f"{index_schema.rstrip()}.{index.rstrip()}", rule].append(column)
+    parts: dict[tuple[TableId, str, str, bool], list[str]] = defaultdict(list)
+    for schema, name, index_schema, index, rule, nulls, column in _in_groups(source, tables, catalog.indexes):
+        parts[_table(schema, name), f"{index_schema.rstrip()}.{index.rstrip()}", rule, nulls != "N"].append(column)
     found: dict[TableId, list[Index]] = defaultdict(list)
-    for (table, index, rule), names in parts.items():
-        found[table].append(Index(index, rule == "P", rule in ("P", "U"), tuple(names)))
+    for (table, index, rule, nulls), names in parts.items():
+        found[table].append(Index(index, rule == "P", rule in ("P", "U"), nulls, tuple(names)))
     return found
 
 
@@ -161,19 +166,29 @@ def _schema(
     table: TableId, columns: Sequence[Column], indexes: Iterable[Index], carried: frozenset[str], selection: Selection
 ) -> TableSchema:
     captured = [column for column in columns if column.name in carried and column.type not in UNCAPTURED_TYPES]
-    key = _key(indexes, frozenset(column.name for column in captured if not column.nullable))
+    names = [column.name for column in captured]
+    named = selection.named_key(table)
+    key = named.found(names) if named else _key(indexes, captured)
     chosen = frozenset(selection.columns(table, [column.name for column in columns], key))
     return TableSchema(
         table,
         columns=tuple(column for column in captured if column.name in chosen),
-        key=key,
+        key=() if named and named.lacking(names) else key,
         missing=tuple(column.name for column in columns if column.name in chosen and column not in captured),
     )
 
 
-def _key(indexes: Iterable[Index], usable: frozenset[str]) -> tuple[str, ...]:
-    keys = [index for index in indexes if index.unique and usable.issuperset(index.columns)]
-    best = min(keys, key=lambda index: (not index.primary, len(index.columns), index.name), default=None)
+def _key(indexes: Iterable[Index], captured: Iterable[Column]) -> tuple[str, ...]:
+    nullable = {column.name: column.nullable for column in captured}
+
+    def may_be_null(index: Index) -> bool:
+        return any(nullable[name] for name in index.columns)
+
+    keys = [index for index in indexes if index.unique and nullable.keys() >= set(index.columns)]
+    usable = [index for index in keys if index.nulls or not may_be_null(index)]
+    best = min(
+        usable, key=lambda index: (not index.primary, may_be_null(index), len(index.columns), index.name), default=None
+    )
     return best.columns if best else ()
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.offset import OffsetStore
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
@@ -73,10 +74,12 @@ def _select(
     selection: Selection, instances: Mapping[TableId, CaptureInstance], asn_schema: str
 ) -> tuple[list[TableId], list[Check]]:
     """Return the chosen tables, and a check a pattern: one that matches nothing does not hide the others' tables."""
-    if not selection.table_include:
-        chosen = selection.tables(instances)
-        return chosen, [] if chosen else [_failed("selection", "tables", nothing_chosen(asn_schema))]
     checks: list[Check] = []
+    if selection.key_rules:
+        checks.append(_tried("selection", PROPERTY, partial(selection.check_key_rules, instances)))
+    if not selection.table_include:
+        chosen = replace(selection, message_key="").tables(instances)
+        return chosen, checks if chosen else [*checks, _failed("selection", "tables", nothing_chosen(asn_schema))]
     tables: set[TableId] = set()
     for pattern in selection.table_include:
         try:

@@ -127,12 +127,9 @@ def swept_envelopes(
 
 
 def row_type(schema: TableSchema, names: Sequence[str] = ()) -> str:
-    """Return the DDL type of a row struct, of some columns only when named."""
-    fields = [
-        f"`{column.name.replace('`', '``')}`: {map_type(schema.table, column).delta}"
-        for column in schema.columns
-        if not names or column.name in names
-    ]
+    """Return the DDL type of a row struct, or of the columns named, in their order."""
+    columns = [schema.column(name) for name in names] if names else schema.columns
+    fields = [f"`{column.name.replace('`', '``')}`: {map_type(schema.table, column).delta}" for column in columns]
     return f"struct<{', '.join(fields)}>"
 
 

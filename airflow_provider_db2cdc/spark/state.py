@@ -36,14 +36,17 @@ def key_bounds(rows: DataFrame, schema: TableSchema) -> str:
     Only for key columns of types whose file statistics Delta compares; empty when there are none.
     """
     ends = [end(F.col(_quote(name))).alias(f"{end.__name__}{at}") for end in (F.min, F.max) for at, name in _at(schema)]
-    found = rows.agg(*ends).first()
+    nulls = [F.max(F.col(_quote(name)).isNull()).alias(f"null{at}") for at, name in _at(schema)]
+    found = rows.agg(*ends, *nulls).first()
     if found is None:
         return ""
     terms = []
     for at, name in _at(schema):
         low, high = _literal(found[f"min{at}"]), _literal(found[f"max{at}"])
         if low and high:
-            terms.append(f"t.{_quote(name)} >= {low} AND t.{_quote(name)} <= {high}")
+            within = f"t.{_quote(name)} >= {low} AND t.{_quote(name)} <= {high}"
+            # A null key lies between no two ends: without this its row of the target would not be found.
+            terms.append(f"({within} OR t.{_quote(name)} IS NULL)" if found[f"null{at}"] else within)
     return " AND ".join(terms)
 
 

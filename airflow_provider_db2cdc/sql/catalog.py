@@ -32,11 +32,12 @@ def columns(tables: Sequence[TableId]) -> Query:
 def indexes(tables: Sequence[TableId]) -> Query:
     """Return the select of the tables' indexes, a row a column, in the index's order; INCLUDE columns are left out.
 
-    Columns: TABSCHEMA, TABNAME, INDSCHEMA, INDNAME, UNIQUERULE (P primary key, U unique, D neither), COLNAME.
+    Columns: TABSCHEMA, TABNAME, INDSCHEMA, INDNAME, UNIQUERULE (P primary key, U unique, D neither), NULLKEYS (N: rows
+    whose key is null are left out of the index, so they need not be unique), COLNAME.
     """
     return Query(
-        "SELECT I.TABSCHEMA, I.TABNAME, I.INDSCHEMA, I.INDNAME, I.UNIQUERULE, U.COLNAME FROM SYSCAT.INDEXES I "
-        "JOIN SYSCAT.INDEXCOLUSE U ON U.INDSCHEMA = I.INDSCHEMA AND U.INDNAME = I.INDNAME "
+        "SELECT I.TABSCHEMA, I.TABNAME, I.INDSCHEMA, I.INDNAME, I.UNIQUERULE, I.NULLKEYS, U.COLNAME "
+        "FROM SYSCAT.INDEXES I JOIN SYSCAT.INDEXCOLUSE U ON U.INDSCHEMA = I.INDSCHEMA AND U.INDNAME = I.INDNAME "
         f"WHERE U.COLORDER <> 'I' AND ({_any_of(tables, 'I.TABSCHEMA', 'I.TABNAME')}) "
         "ORDER BY I.TABSCHEMA, I.TABNAME, I.INDSCHEMA, I.INDNAME, U.COLSEQ",
         _names(tables),

@@ -105,6 +105,22 @@ def test_indexes_know_their_rule_and_columns(connection):
     ]
 
 
+def test_null_keys_are_left_out_where_a_unique_constraint_lets_several_rows_have_them(connection):
+    execute(connection, "CREATE TABLE CAT.NULLS (A INTEGER, B INTEGER, CONSTRAINT LOOSE UNIQUE (A))")
+    execute(connection, "CREATE UNIQUE INDEX CAT.TIGHT ON CAT.NULLS (B)")
+    connection.commit()
+    try:
+        select = "SELECT COLNAMES, UNIQUERULE, NULLKEYS FROM SYSCAT.INDEXES WHERE TABNAME = 'NULLS' ORDER BY COLNAMES"
+        assert fetch(connection, select) == [("+A", "U", "N"), ("+B", "U", "Y")]
+        execute(connection, "INSERT INTO CAT.NULLS VALUES (NULL, 1), (NULL, NULL)")
+        with pytest.raises(Exception, match="TIGHT NULLS 23505"):
+            execute(connection, "INSERT INTO CAT.NULLS VALUES (3, NULL)")
+    finally:
+        connection.rollback()
+        execute(connection, "DROP TABLE CAT.NULLS")
+        connection.commit()
+
+
 def test_index_columns_come_with_sequence_and_order(connection):
     rows = fetch(
         connection,

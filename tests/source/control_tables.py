@@ -21,7 +21,8 @@ CATALOG = {
         "LENGTH INTEGER, SCALE SMALLINT, NULLS CHAR(1), CODEPAGE SMALLINT"
     ),
     "INDEXES": (
-        "INDSCHEMA VARCHAR(128), INDNAME VARCHAR(128), TABSCHEMA VARCHAR(128), TABNAME VARCHAR(128), UNIQUERULE CHAR(1)"
+        "INDSCHEMA VARCHAR(128), INDNAME VARCHAR(128), TABSCHEMA VARCHAR(128), TABNAME VARCHAR(128), "
+        "UNIQUERULE CHAR(1), NULLKEYS CHAR(1)"
     ),
     "INDEXCOLUSE": (
         "INDSCHEMA VARCHAR(128), INDNAME VARCHAR(128), COLNAME VARCHAR(128), COLSEQ SMALLINT, COLORDER CHAR(1)"
@@ -116,13 +117,20 @@ class ControlTables:
         self.insert("IBMSNAP_REGISTER", GLOBAL_RECORD="N", **{**owners, **usual, **values})
 
     def index(
-        self, schema: str, table: str, rule: str, columns: tuple[str, ...], include: tuple[str, ...] = ()
+        self,
+        schema: str,
+        table: str,
+        rule: str,
+        columns: tuple[str, ...],
+        include: tuple[str, ...] = (),
+        null_keys: str = "Y",
     ) -> None:
         """Describe an index in the catalog."""
         index = f"IX{next(_numbers)}"
         if columns:
             names = {"INDSCHEMA": schema, "INDNAME": index}
-            self._insert("SANDBOX_SYSCAT.INDEXES", {**names, "TABSCHEMA": schema, "TABNAME": table, "UNIQUERULE": rule})
+            rules = {"UNIQUERULE": rule, "NULLKEYS": null_keys}
+            self._insert("SANDBOX_SYSCAT.INDEXES", {**names, "TABSCHEMA": schema, "TABNAME": table, **rules})
             orders = [*((name, "A") for name in columns), *((name, "I") for name in include)]
             for place, (column, order) in enumerate(orders):
                 row = {**names, "COLNAME": column, "COLSEQ": place + 1, "COLORDER": order}

@@ -110,6 +110,15 @@ def test_pattern_that_matches_nothing_does_not_hide_the_other_tables(source, con
     assert subjects == [("selection", "NO.TABLE"), ("state", f"{captured.schema}.T")]
 
 
+@pytest.mark.parametrize("lists", [{}, {"table_include": (".*",)}], ids=["no list", "a list"])
+def test_key_pattern_that_matches_nothing_does_not_hide_the_tables(source, config, captured, lists):
+    captured.set("T", STATE="I")
+    chosen = Selection(message_key="NO.TABLE:ID", **lists)
+    found = failed(source, config.model_copy(update={"selection": chosen}))
+    subjects = [(check.name, check.subject) for check in found]
+    assert subjects == [("selection", "message.key.columns"), ("state", f"{captured.schema}.T")]
+
+
 def test_nothing_registered_is_a_failure(source, config):
     [check] = failed(source, config)
     assert check.name == "selection"

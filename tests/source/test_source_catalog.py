@@ -1,14 +1,30 @@
 import pytest
 from control_tables import lsn
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import Column
-from airflow_provider_db2cdc.errors import CaptureStoppedError
+from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, RegistrationError
+from airflow_provider_db2cdc.source.admission import admit
 from airflow_provider_db2cdc.source.catalog import read_capture, read_fence, read_instances, read_schemas
+from airflow_provider_db2cdc.source.plan import plan_tick
 
 pytestmark = pytest.mark.sandbox
 
 ALL = Selection()
+
+
+class NoOffsets:
+    """Offsets of a pipeline that never ran."""
+
+    def get(self, table):
+        return None
+
+    def backlog(self):
+        return Backlog()
+
+    def put(self, offset):
+        raise AssertionError("a plan writes nothing")
 
 
 def schema_of(source, control, name="T", selection=ALL):
@@ -92,7 +108,13 @@ def test_chosen_columns_keep_the_key(source, control):
     assert schema.missing == ()
 
 
-KEYED = (("A", "INTEGER", 4, "N"), ("B", "INTEGER", 4, "N"), ("C", "INTEGER", 4, "N"), ("N", "INTEGER", 4, "Y"))
+KEYED = (
+    ("A", "INTEGER", 4, "N"),
+    ("B", "INTEGER", 4, "N"),
+    ("C", "INTEGER", 4, "N"),
+    ("N", "INTEGER", 4, "Y"),
+    ("M", "INTEGER", 4, "Y"),
+)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +122,21 @@ KEYED = (("A", "INTEGER", 4, "N"), ("B", "INTEGER", 4, "N"), ("C", "INTEGER", 4,
     [
         (("C", "B"), [("A",)], ("C", "B")),
         ((), [("A", "B"), ("C",)], ("C",)),
+        ((), [("B",), ("A",)], ("B",)),
         ((), [("N",), ("A", "C")], ("A", "C")),
-        ((), [("N",)], ()),
+        ((), [("M", "A"), ("N",)], ("N",)),
+        ((), [("N",), ("M",)], ("N",)),
         ((), [], ()),
     ],
-    ids=["primary first, in its own order", "smallest unique", "no nullable", "only nullable", "none"],
+    ids=[
+        "primary first, in its own order",
+        "smallest unique",
+        "first by name",
+        "nullable last",
+        "smallest nullable",
+        "first nullable by name",
+        "none",
+    ],
 )
 def test_key_is_the_primary_key_else_the_smallest_unique_index(source, control, primary, unique, key):
     control.add("T", KEYED, key=primary)
@@ -118,6 +150,76 @@ def test_key_column_that_is_not_captured_makes_no_key(source, control):
     control.add("T", KEYED, key=("A",), carried=("B", "C"))
     control.index(control.schema, "T", "U", ("B", "C"))
     assert schema_of(source, control).key == ("B", "C")
+
+
+@pytest.mark.parametrize(
+    ("columns", "key"),
+    [(("N",), ()), (("A", "N"), ()), (("B", "A"), ("B", "A"))],
+    ids=["nullable", "partly", "not null"],
+)
+def test_index_that_excludes_null_keys_is_a_key_only_without_nullable_columns(source, control, columns, key):
+    control.add("T", KEYED, key=())
+    control.index(control.schema, "T", "U", columns, null_keys="N")
+    assert schema_of(source, control).key == key
+
+
+def test_nullable_key_column_that_is_not_captured_makes_no_key(source, control):
+    control.add("T", KEYED, key=(), carried=("A", "B"))
+    control.index(control.schema, "T", "U", ("N", "A"))
+    assert schema_of(source, control).key == ()
+
+
+def keyed_by(control, columns, **lists):
+    """A selection that names the key of table T."""
+    return Selection(message_key=rf"{control.schema}\.T:{columns}", **lists)
+
+
+def test_named_columns_are_the_key_in_place_of_the_tables_own(source, control):
+    control.add("T", KEYED, key=("A",))
+    control.add("OTHER", KEYED, key=("A",))
+    selection = keyed_by(control, "n,B")
+    assert schema_of(source, control, selection=selection).key == ("N", "B")
+    assert schema_of(source, control, "OTHER", selection).key == ("A",)
+
+
+def test_named_columns_are_chosen_even_where_a_list_leaves_them_out(source, control):
+    control.add("T", KEYED, key=("A",))
+    schema = schema_of(source, control, selection=keyed_by(control, "N", column_include=(r".*\.C",)))
+    assert (schema.names, schema.key) == (("C", "N"), ("N",))
+
+
+@pytest.mark.parametrize(
+    ("columns", "lacking"),
+    [("N,NOPE", "NOPE"), ("M", "M"), ('"n"', '"n"'), ("gone,B,NOPE", "gone, NOPE")],
+    ids=["one of two", "not captured", "quoted in another case", "several"],
+)
+def test_named_column_that_the_table_lacks_refuses_the_table_by_name(source, control, config, columns, lacking):
+    table = control.add("T", KEYED, key=("A",), carried=("A", "B", "C", "N"))
+    [instance] = read_instances(source, control.asn).values()
+    selection = keyed_by(control, columns, column_exclude=(r".*\.(B|N)",))
+    schema = schema_of(source, control, selection=selection)
+    assert schema.key == ()
+    problem = rf"^message\.key\.columns names {lacking} of {table}, which has no such captured column"
+    with pytest.raises(ConfigurationError, match=problem):
+        admit(instance, schema, config.model_copy(update={"selection": selection}))
+
+
+def test_table_without_a_key_is_told_the_way_out(source, control, config):
+    table = control.add("T", KEYED, key=())
+    [instance] = read_instances(source, control.asn).values()
+    with pytest.raises(RegistrationError, match=rf"has no key.*message\.key\.columns \('{table}:<column>,<column>'\)"):
+        admit(instance, schema_of(source, control), config)
+    named = keyed_by(control, "A")
+    admit(instance, schema_of(source, control, selection=named), config.model_copy(update={"selection": named}))
+
+
+def test_table_of_a_wrongly_named_key_is_refused_and_the_others_go_on(source, control, config):
+    control.add("T", KEYED)
+    control.add("OTHER", KEYED, key=("A",))
+    settings = config.model_copy(update={"selection": keyed_by(control, "NOPE")})
+    spec = plan_tick(source, settings, NoOffsets(), "run-1", 1)
+    assert [task.table.name for task in spec.tables] == ["OTHER"]
+    assert [refusal.table.name for refusal in spec.refused] == ["T"]
 
 
 def test_names_with_lower_case_quotes_and_blanks_are_found(source, control):

@@ -1,0 +1,73 @@
+"""Keys that are no primary key, through the whole way: named columns, and a unique index of nullable ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from support.log import reads, rebuilt
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.table import TableId
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+ROWS = [
+    ("v0", None, None),
+    ("v1", None, "a"),
+    ("v2", 1, None),
+    ("v3", 1, "a"),
+    ("v4", 1, "b"),
+    ("v5", 2, "a"),
+    ("v6", 3, "a"),
+    ("v7", 4, None),
+]
+SIX_ROWS_END_AT_A_NULL = {"incremental.snapshot.chunk.size": 6}
+COMMITS = {
+    "null key deleted": ["DELETE FROM {t} WHERE A IS NULL AND B IS NULL"],
+    "null key updated": ["UPDATE {t} SET V = 'new' WHERE A IS NULL AND B = 'a'"],
+    "key becomes null": ["UPDATE {t} SET A = NULL, B = NULL WHERE A = 2"],
+    "null becomes a key": ["UPDATE {t} SET A = 4 WHERE A IS NULL AND B = 'a'"],
+    "null and key swapped": ["UPDATE {t} SET B = CASE WHEN B IS NULL THEN 'a' END WHERE A = 1 AND V <> 'v4'"],
+    "part becomes null": ["UPDATE {t} SET A = NULL WHERE B = 'b'"],
+    "null key replaced": [
+        "INSERT INTO {t} VALUES ('first', 6, NULL)",
+        "DELETE FROM {t} WHERE A = 6",
+        "INSERT INTO {t} VALUES ('second', 6, NULL)",
+    ],
+    "key deleted": ["DELETE FROM {t} WHERE A = 3"],
+}
+
+
+def table_of(pipeline: Pipeline, name: str) -> TableId:
+    ddl = f"CREATE TABLE {pipeline.schema}.{name} (V VARCHAR(9) NOT NULL, A INTEGER, B VARCHAR(9))"
+    table = pipeline.create(ddl, name)
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?)", ROWS)
+    return table
+
+
+def test_null_keys_and_key_changes_reach_the_target(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**SIX_ROWS_END_AT_A_NULL)
+    named, unique = table_of(pipeline, "NAMED"), table_of(pipeline, "UNIQ")
+    pipeline.execute(f"CREATE UNIQUE INDEX {pipeline.schema}.UX ON {unique} (A, B)")
+    pipeline.writer.commit()
+    pipeline.properties = {**SIX_ROWS_END_AT_A_NULL, "message.key.columns": rf"{pipeline.schema}\.NAMED:b,A"}
+    pipeline.captured()
+
+    pipeline.tick()
+    assert reads(pipeline, unique) == Counter((a, b) for _, a, b in ROWS)
+    assert reads(pipeline, named) == Counter((b, a) for _, a, b in ROWS)
+    for table in (named, unique):
+        assert pipeline.changes(table).select("__ordinal").distinct().count() == 2
+        for statements in COMMITS.values():
+            for statement in statements:
+                pipeline.execute(statement.format(t=table))
+            pipeline.writer.commit()
+    pipeline.captured()
+
+    result = pipeline.tick()
+    assert result is not None
+    assert not result.failed, result.failed
+    for table in (named, unique):
+        assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)
