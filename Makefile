@@ -39,7 +39,7 @@ sandbox: setup ## Start the stand-in source in the foreground
 	$(PY) -m airflow_provider_db2cdc.cli.main sandbox up --foreground
 
 test: setup ## Run the whole suite
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist worksteal
 
 check: setup lint ## Lint, types and the fast tests
 	$(PY) -m pytest -m "not spark and not sandbox and not airflow and not slow" -n 2

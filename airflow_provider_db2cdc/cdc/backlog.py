@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot import OPEN, OPEN_PARTS, SnapshotProgress
+from airflow_provider_db2cdc.cdc.snapshot import OPEN, OPEN_PARTS
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
@@ -22,11 +23,15 @@ KEPT_OUTCOMES = 20
 
 @dataclass(frozen=True)
 class Backlog:
-    """Snapshots that are open or ended last, the newest signals' outcomes, the known ids of the signal table."""
+    """Snapshots that are open or ended last, the newest signals' outcomes, the known ids of the signal table.
+
+    `told` is how far into the target's journal all this goes.
+    """
 
     snapshots: tuple[SnapshotProgress, ...] = ()
     outcomes: tuple[SignalOutcome, ...] = ()
     heard: tuple[str, ...] = ()
+    told: int = 0
 
     @property
     def running(self) -> bool:
@@ -59,6 +64,7 @@ class Backlog:
             snapshots=(*still, *result.snapshots) if result.snapshots or still else self.snapshots,
             outcomes=_newest(list(named.values())),
             heard=tuple(heard) if heard else self.heard,
+            told=max(self.told, result.told),
         )
 
     def to_json(self) -> str:

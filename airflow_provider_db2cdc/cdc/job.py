@@ -11,8 +11,8 @@ from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalTable
-from airflow_provider_db2cdc.cdc.snapshot import SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -107,7 +107,8 @@ class JobSpec:
     """The plan of one tick, fixed before it runs: a retry does this very plan.
 
     `run_id` names the DAG run (or command) that planned it; the same run may come again, another one may not share a
-    batch. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows.
+    batch. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows. `told` is how far into
+    the target's journal a commit has told of signals and snapshots.
     """
 
     pipeline: str
@@ -121,6 +122,7 @@ class JobSpec:
     refused: tuple[Refusal, ...] = ()
     signals: tuple[Signal, ...] = ()
     signal_table: SignalTable | None = None
+    told: int = 0
     version: int = VERSION
 
     def to_json(self) -> str:
@@ -159,7 +161,6 @@ class TableResult:
     reads: int = 0
     rows: int | None = None
     commit_ts_ms: int | None = None
-    change_version: int | None = None
     state_version: int | None = None
     capture: str = ""
     duration_s: float = 0.0
@@ -170,7 +171,8 @@ class TableResult:
 class JobResult:
     """The outcome of one tick: a line a table, what became of signals, how far snapshots are, what there is to tell.
 
-    `snapshots` are those that are open, and those that ended in this tick.
+    `snapshots` are those that are open, and those that ended since a commit last told of them: what a tick that died
+    told nobody is told by the next one. `told` is how far into the journal this goes.
     """
 
     pipeline: str
@@ -179,6 +181,7 @@ class JobResult:
     signals: tuple[SignalOutcome, ...] = ()
     snapshots: tuple[SnapshotProgress, ...] = ()
     notifications: tuple[Notification, ...] = ()
+    told: int = 0
     version: int = VERSION
 
     @property

@@ -83,8 +83,9 @@ class Slice:
     """Chunks that were read, as the batch that publishes them names them.
 
     `low` is their low mark and `low_batch` the table's last batch when their read began; `staging_version` is the
-    version of the table's staging table that holds just these rows. A sweep publishes none: it deletes the rows that no
-    batch behind its low batch wrote.
+    version of the table's staging table that holds just these rows. `begun_batch` is the low batch of its part's first
+    slice and `rows_before` what the part published before it, so that the last slice alone tells how far the part is.
+    A sweep publishes none: it deletes the rows that no batch behind its low batch wrote.
     """
 
     snapshot: str
@@ -93,6 +94,8 @@ class Slice:
     last: int
     low: Lsn
     low_batch: int
+    begun_batch: int
+    rows_before: int = 0
     staging_version: int = 0
     counts: tuple[ChunkCounts, ...] = ()
     condition: str = ""
@@ -142,67 +145,6 @@ class Snapshot:
         return replace(self, status="stopped" if stopped else "completed")
 
 
-@dataclass(frozen=True)
-class PartProgress:
-    """How far one table of a snapshot is; `chunks` is None while they are not counted."""
-
-    table: TableId
-    status: PartStatus
-    done: int
-    chunks: int | None
-    rows: int
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class SnapshotProgress:
-    """How far a snapshot is, for people: in logs, XCom and `db2cdc status`."""
-
-    id: str
-    kind: SnapshotKind
-    status: Status
-    parts: tuple[PartProgress, ...]
-    started_at_ms: int
-    reason: str = ""
-
-    @property
-    def done(self) -> int:
-        """Chunks published."""
-        return sum(part.done for part in self.parts)
-
-    @property
-    def chunks(self) -> int | None:
-        """Chunks in all; None while those of some table are not counted."""
-        counts = [part.chunks for part in self.parts]
-        return None if None in counts else sum(count for count in counts if count is not None)
-
-    @property
-    def rows(self) -> int:
-        """Rows published."""
-        return sum(part.rows for part in self.parts)
-
-    def __str__(self) -> str:
-        """Say it in a line."""
-        chunks = f"{self.done} of {self.chunks or '?'} chunks"
-        return f"snapshot {self.id} ({self.kind}) {self.status}: {chunks}, {self.rows} rows"
-
-
-def progress(snapshot: Snapshot) -> SnapshotProgress:
-    """Return how far the snapshot is."""
-    parts = tuple(
-        PartProgress(
-            part.table,
-            part.status,
-            part.done,
-            None if part.status == "waiting" else part.chunks,
-            part.rows,
-            part.reason,
-        )
-        for part in snapshot.parts
-    )
-    return SnapshotProgress(snapshot.id, snapshot.kind, snapshot.status, parts, snapshot.started_at_ms, snapshot.reason)
-
-
 def ends(part: Part, chunk: int) -> tuple[Bound, Bound]:
     """Return the bounds that a chunk lies between: beyond the first, up to the second; empty where there is none."""
     low = part.bounds[chunk - 1] if chunk > 0 else ()
@@ -215,14 +157,26 @@ def chunked(part: Part, bounds: Sequence[Sequence[str]]) -> Part:
 
 
 def published(part: Part, of: Slice, rows: int) -> Part:
-    """Return the part after a slice's batch was applied; the same one again changes nothing."""
+    """Return the part after a slice's batch was applied, with as many rows; the same one again changes nothing."""
     if of.sweep:
         return replace(part, status="completed") if part.open else part
     if of.last < part.done or not part.open:
         return part
-    low_batch = of.low_batch if part.done == 0 else part.low_batch
-    after = replace(part, status="reading", done=of.last + 1, rows=part.rows + rows, low_batch=low_batch, failures=0)
+    after = replace(
+        part,
+        status="reading",
+        done=of.last + 1,
+        rows=of.rows_before + rows,
+        low_batch=of.begun_batch,
+        failures=0,
+    )
     return replace(after, status="completed") if after.done == after.chunks and not after.sweep else after
+
+
+def without_progress(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot as it was before anything of it was published, but for what has ended since."""
+    parts = (replace(part, done=0, rows=0, low_batch=None, failures=0) for part in snapshot.parts)
+    return replace(snapshot, parts=tuple(parts))
 
 
 def failed(part: Part, reason: str, tries: int | None = MAX_FAILURES) -> Part:

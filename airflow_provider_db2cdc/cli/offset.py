@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from airflow_provider_db2cdc.cdc.codec import to_data
@@ -78,5 +79,5 @@ def _table(offsets: Mapping[TableId, Offset]) -> Table:
     table = Table("table", "lsn", "batch", "newest commit (UTC)")
     for name in sorted(offsets):
         offset = offsets[name]
-        table.add_row(str(name), str(offset.lsn), str(offset.batch), clock(offset.commit_ts_ms))
+        table.add_row(escape(str(name)), str(offset.lsn), str(offset.batch), clock(offset.commit_ts_ms))
     return table

@@ -122,12 +122,12 @@ def _show(config: PipelineConfig, fence: Fence, standings: Sequence[Standing]) -
     for line in standings:
         offset = line.offset
         table.add_row(
-            str(line.table),
+            escape(str(line.table)),
             line.state,
             line.update_as,
             str(offset.lsn) if offset else "-",
             str(offset.batch) if offset else "-",
             clock(offset.commit_ts_ms if offset else None),
-            line.verdict,
+            escape(line.verdict),
         )
     screen().print(table)

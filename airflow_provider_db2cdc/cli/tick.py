@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
-from airflow_provider_db2cdc.channels.notifier import notify
+from airflow_provider_db2cdc.channels.notifier import check_notifiers, notify
 from airflow_provider_db2cdc.cli.pipeline import need_database, open_source, open_store
 from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen, span, tell_ignored
 from airflow_provider_db2cdc.config import PipelineConfig
@@ -55,6 +56,7 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
 
 def _plan(config: PipelineConfig) -> JobSpec | None:
     now = datetime.now(UTC)
+    check_notifiers(config)
     signals = read_channels(config)
     with open_source(config) as source:
         return plan_tick(
@@ -114,7 +116,7 @@ def _show(result: JobResult, moved: Sequence[Offset], taken_s: float) -> None:
 def _row(line: TableResult) -> list[str]:
     counts = (line.creates, line.updates, line.deletes, line.reads)
     return [
-        str(line.table),
+        escape(str(line.table)),
         f"[{COLOURS[line.status]}]{line.status}[/]",
         *(str(count) if count else "" for count in counts),
         "" if line.rows is None else str(line.rows),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from airflow_provider_db2cdc.cdc.job import TableResult
-from airflow_provider_db2cdc.cdc.snapshot import OPEN_PARTS, SnapshotProgress
+from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
+from airflow_provider_db2cdc.cdc.snapshot import OPEN_PARTS
 
 
 def change_count(table: TableResult) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseSensorOperator, Context
 
 from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import fail_at_once
@@ -47,7 +48,7 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
                 if snapshot.id == id_:
                     self.log.info("%s", describe_snapshot(snapshot))
                     context["ti"].xcom_push(key="progress", value=to_data(snapshot))
-            outcome = next((one for one in backlog.outcomes if one.id == id_), None)
+            outcome = next((one for one in backlog.outcomes if (one.channel, one.id) == (AIRFLOW_CHANNEL, id_)), None)
             if outcome is not None and outcome.status in BAD_ENDS:
                 raise SignalError(f"signal {outcome.id} {outcome.status}: {outcome.reason}")
         return outcome is not None and outcome.status == "done"

@@ -85,7 +85,7 @@ def plan_tick(
         return None
     steps = _bounded(source, steps, config.max_rows_per_batch, refused)
     spec = _spec(source, config, run_id, at_ms, captured.fence, steps, refused)
-    return replace(spec, signals=tuple(asked), signal_table=table)
+    return replace(spec, signals=tuple(asked), signal_table=table, told=backlog.told)
 
 
 def _chosen(captured: Captured, config: PipelineConfig) -> list[CaptureInstance]:

@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, Slice, ends
-from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError
 from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired, read_envelopes, swept_envelopes
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads, net_effects
@@ -22,7 +22,7 @@ from airflow_provider_db2cdc.spark.ledger import Commit, Entry
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.snapshot import chunk_rows, count_chunks, surviving
 from airflow_provider_db2cdc.spark.state import effect_rows, key_bounds, staged_rows
-from airflow_provider_db2cdc.spark.target import Place, Target
+from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
 
 SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "true", "incremental": "incremental"}
@@ -30,26 +30,16 @@ SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "tr
 
 
 def apply_entry(
-    spark: SparkSession,
-    spec: JobSpec,
-    place: Place,
-    source: JdbcSource,
-    task: TableTask,
-    entry: Entry,
-    last: Commit | None,
+    target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry, last: Commit | None
 ) -> Commit:
-    """Bring one planned batch of one table into Delta and return what is there then.
+    """Bring one planned batch of one table into Delta and return what is there then; `target` is prepared.
 
     Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
     from the change log, so after a crash between the two nothing is read from the source again.
     """
-    if last is not None and _known_empty(task, entry):
-        return _unmoved(entry, last)
-    target = Target(spark, place, task.schema)
-    target.prepare()
-    if not entry.span.empty:
-        target.append_changes(_changes(spark, spec, source, task, entry), entry.batch, "changes")
     of = entry.slice
+    if not entry.span.empty:
+        target.append_changes(_changes(target.spark, spec, source, task, entry), entry.batch, "changes")
     if of is not None and of.sweep:
         target.append_changes(_swept(target, spec, entry, of), entry.batch, "sweep")
     is_empty = entry.span.empty and not (of is not None and of.sweep)
@@ -60,12 +50,26 @@ def apply_entry(
         f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, "
         f"{sum(published.values())} reads"
     )
-    grown = _into_state(target, entry, counts, reads.rows if reads is not None else None, last)
-    rows = target.count() if grown is None or last is None else last.rows + grown
-    return _committed(target, entry, counts, published, rows)
+    after = _into_state(target, entry, counts, reads.rows if reads is not None else None, last)
+    return _committed(entry, counts, published, after)
 
 
-def check_readable(spark: SparkSession, spec: JobSpec, place: Place, task: TableTask, entry: Entry) -> None:
+def known_empty(task: TableTask, entry: Entry) -> bool:
+    """Whether the plan has counted no change in all of the entry's range."""
+    counted = task.rows == 0 and not task.restart and entry.after == task.believed and entry.upto <= task.upto
+    return counted and entry.slice is None
+
+
+def unmoved(entry: Entry, last: Commit) -> Commit:
+    """Return the commit of a range that held no change of the table: its offset moves, its tables do not."""
+    return Commit(
+        batch=entry.batch, table=entry.table, upto=entry.upto, capture=entry.capture,
+        creates=0, updates=0, deletes=0, reads=0, commit_ts_ms=last.commit_ts_ms,
+        state_version=last.state_version, rows=last.rows,
+    )  # fmt: skip
+
+
+def check_readable(target: Target, spec: JobSpec, task: TableTask, entry: Entry) -> None:
     """Refuse to redo a batch whose changes may be gone from the source and are not in the change log either.
 
     :raises GapError: that is so.
@@ -73,7 +77,6 @@ def check_readable(spark: SparkSession, spec: JobSpec, place: Place, task: Table
     gap = find_gap(entry.after, entry.capture, task.capture.identity, task.capture.floor, spec.fence.lsn)
     if gap is None or entry.span.empty:
         return
-    target = Target(spark, place, task.schema)
     if not target.has_changes() or target.batch(entry.batch).where("op IN ('c', 'u', 'd')").isEmpty():
         raise gap_error(task.table, gap)
 
@@ -88,31 +91,19 @@ def gap_error(table: TableId, gap: str) -> GapError:
 
 
 def stage_chunks(
-    spark: SparkSession,
-    spec: JobSpec,
-    place: Place,
-    source: JdbcSource,
-    schema: TableSchema,
-    part: Part,
-    reading: Reading,
+    target: Target, spec: JobSpec, source: JdbcSource, part: Part, reading: Reading
 ) -> tuple[int, tuple[ChunkCounts, ...]]:
     """Read some chunks of a table into its staging table; return the version that holds just these rows, and counts.
 
     The source counts after the read and before the high mark, so that every change between the two is in the window.
     """
-    target = Target(spark, place, schema)
+    spark, schema = target.spark, target.schema
     how = Fetch(spec.settings.snapshot_fetch_rows, spec.settings.snapshot_isolation)
     version = target.stage(chunk_rows(spark, source, schema, part, reading, how))
     read = {int(row[0]): int(row[1]) for row in target.staged(version).groupBy("chunk").count().collect()}
     counted = count_chunks(spark, source, schema, part, reading)
     counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), rows) for chunk, rows in sorted(counted.items()))
     return version, tuple(counts)
-
-
-def _known_empty(task: TableTask, entry: Entry) -> bool:
-    """Whether the plan has counted no change in all of the entry's range."""
-    counted = task.rows == 0 and not task.restart and entry.after == task.believed and entry.upto <= task.upto
-    return counted and entry.slice is None
 
 
 def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
@@ -177,33 +168,52 @@ def _swept(target: Target, spec: JobSpec, entry: Entry, of: Slice) -> DataFrame:
     return swept_envelopes(rows, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
 
 
+@dataclass(frozen=True)
+class State:
+    """The current state after a batch."""
+
+    rows: int
+    version: int
+
+
 def _into_state(
     target: Target, entry: Entry, counts: BatchCounts, staged: DataFrame | None, last: Commit | None
-) -> int | None:
-    """Bring the batch's effects into the state; return by how many rows it grew, None when that is not known."""
-    schema = target.schema
-    rows = None
-    if counts.events:
-        rows = effect_rows(net_effects(target.batch(entry.batch), schema, counts), schema)
-    if staged is not None:
-        unchanged = staged_rows(staged, schema, entry.upto)
-        rows = unchanged if rows is None else rows.unionByName(unchanged)
+) -> State:
+    """Bring the batch's effects into the state."""
+    rows = _effects(target, entry, counts, staged)
     if rows is None:
-        return 0
+        return _state(target, last, 0, None if last is None else last.state_version)
     if target.lacks("") if last is None else last.rows == 0:
-        target.fill(rows.where("__present").drop("__present"), entry.batch)
-        return None
+        return _state(target, last, None, _fill(target, rows, entry))
     effects = rows.localCheckpoint()
-    bounds = key_bounds(effects, schema)
+    bounds = key_bounds(effects, target.schema)
     is_new = entry.slice is not None and entry.slice.kind == "initial"
     if is_new and bounds and target.lacks(bounds):
-        target.fill(effects.where("__present").drop("__present"), entry.batch)
-        return None
-    return target.merge(effects, entry.batch, bounds)
+        return _state(target, last, None, _fill(target, effects, entry))
+    return _state(target, last, *target.merge(effects, entry.batch, bounds))
 
 
-def _committed(target: Target, entry: Entry, counts: BatchCounts, published: Mapping[int, int], rows: int) -> Commit:
-    change_version, state_version = target.versions()
+def _effects(target: Target, entry: Entry, counts: BatchCounts, staged: DataFrame | None) -> DataFrame | None:
+    """Return the batch's net effects and the staged rows that are published, None when there are neither."""
+    schema = target.schema
+    changed = effect_rows(net_effects(target.batch(entry.batch), schema, counts), schema) if counts.events else None
+    unchanged = None if staged is None else staged_rows(staged, schema, entry.upto)
+    if changed is None or unchanged is None:
+        return unchanged if changed is None else changed
+    return changed.unionByName(unchanged)
+
+
+def _fill(target: Target, effects: DataFrame, entry: Entry) -> int | None:
+    return target.fill(effects.where("__present").drop("__present"), entry.batch)
+
+
+def _state(target: Target, last: Commit | None, grown: int | None, version: int | None) -> State:
+    """Return what is there; a step that was done before says neither its growth nor its version."""
+    rows = target.count() if grown is None or last is None else last.rows + grown
+    return State(rows, target.newest_version() if version is None else version)
+
+
+def _committed(entry: Entry, counts: BatchCounts, published: Mapping[int, int], state: State) -> Commit:
     return Commit(
         batch=entry.batch,
         table=entry.table,
@@ -214,18 +224,8 @@ def _committed(target: Target, entry: Entry, counts: BatchCounts, published: Map
         deletes=counts.deletes,
         reads=sum(published.values()),
         commit_ts_ms=None if counts.last_commit_us is None else counts.last_commit_us // 1000,
-        change_version=change_version,
-        state_version=state_version,
-        rows=rows,
+        state_version=state.version,
+        rows=state.rows,
         slice=entry.slice,
         published=published,
     )
-
-
-def _unmoved(entry: Entry, last: Commit) -> Commit:
-    """Return the commit of a range that held no change of the table: its offset moves, its tables do not."""
-    return Commit(
-        batch=entry.batch, table=entry.table, upto=entry.upto, capture=entry.capture,
-        creates=0, updates=0, deletes=0, reads=0, commit_ts_ms=last.commit_ts_ms,
-        change_version=last.change_version, state_version=last.state_version, rows=last.rows,
-    )  # fmt: skip

@@ -5,11 +5,10 @@ While one group waits for capture, the next one is being read, by a thread of it
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
@@ -31,8 +30,9 @@ from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.ledger import Entry
 from airflow_provider_db2cdc.spark.mark import high_mark
 from airflow_provider_db2cdc.spark.progress import say
-from airflow_provider_db2cdc.spark.session import table_session
+from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.snapshot import cut_of
+from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.spark.tick import Tick
 from airflow_provider_db2cdc.sql.asn import count_changes
 
@@ -70,6 +70,7 @@ class Groups:
             high_mark(spec.settings.watermarking, one, spec.source.asn_schema, spec.signal_table)
             for one in (self.connection, self.reader)
         )
+        self.sessions = TableSessions(self.tick.spark)
         self._begun: dict[TableId, int] = {}
 
     def run(self, between: Callable[[], None]) -> None:
@@ -126,12 +127,11 @@ class Groups:
     def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
         part = self.book.part(self.id, task.table)
         low = self.tick.stand(task)
-        session = table_session(self.tick.spark, sys.maxsize)
-        version, counts = stage_chunks(
-            session, self.tick.spec, self.tick.place, self.tick.source, task.schema, part, reading
-        )
+        rows = (reading.last - reading.first + 1) * self.tick.spec.settings.snapshot_chunk_rows
+        target = Target(self.sessions.of(task.table, rows), self.tick.place, task.schema)
+        version, counts = stage_chunks(target, self.tick.spec, self.tick.source, part, reading)
         return Slice(
-            snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch,
+            snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch, low.batch,
             staging_version=version, counts=counts, condition=part.condition,
         )  # fmt: skip
 
@@ -162,7 +162,7 @@ class Groups:
             if part.sweep and part.done == part.chunks and part.low_batch is not None and snapshot is not None:
                 task = self.tick.tasks[part.table]
                 at = self.tick.stand(task).upto
-                of = Slice(self.id, snapshot.kind, 0, part.done - 1, at, part.low_batch, sweep=True)
+                of = Slice(self.id, snapshot.kind, 0, part.done - 1, at, part.low_batch, part.low_batch, sweep=True)
                 entries[part.table] = self.tick.entry(task, at, at, of)
         self.tick.plan_and_apply(list(entries.values()))
         for table, entry in entries.items():
@@ -179,7 +179,9 @@ class Groups:
         after = self.tick.stand(task).upto
         upto = max(high, after)
         self._check_counts(task, of, LsnRange(of.low, upto))
-        return self.tick.entry(task, after, upto, of)
+        part = self.book.part(self.id, task.table)
+        begun = of.low_batch if part.low_batch is None else part.low_batch
+        return self.tick.entry(task, after, upto, replace(of, begun_batch=begun, rows_before=part.rows))
 
     def _check_counts(self, task: TableTask, of: Slice, window: LsnRange) -> None:
         """Refuse a read that the source counts otherwise, by more than its changes meanwhile explain."""

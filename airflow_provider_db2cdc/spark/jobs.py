@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource
@@ -26,10 +28,13 @@ def run(spec: JobSpec) -> JobResult:
     layout = Layout(spec.target)
     ledger = Ledger(spark, layout, spec.pipeline)
     owner = ledger.prepare()
-    tick = Tick(spark, spec, Place(layout, owner), ledger, JdbcSource(spec.source), ledger.history())
+    journal = Journal(spark, layout, owner, spec.run_id)
+    with ThreadPoolExecutor(1) as beside:
+        recalled = beside.submit(journal.read, spec.told)
+        tick = Tick(spark, spec, Place(layout, owner), ledger, JdbcSource(spec.source), ledger.history())
     tick.redo()
     tick.pull()
-    snapshots = Snapshots(tick, Journal(spark, layout, owner, spec.run_id))
+    snapshots = Snapshots(tick, journal, recalled.result())
     snapshots.run()
     tick.publish(unfinished=snapshots.unfinished)
     return snapshots.tell(tick.result())

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda
@@ -21,11 +22,20 @@ from airflow_provider_db2cdc.cdc.notification import Notification
 from airflow_provider_db2cdc.cdc.signal import SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot import Bound, Part, Snapshot
 from airflow_provider_db2cdc.errors import TickLostError
-from airflow_provider_db2cdc.spark.ledger import literal_frame
-from airflow_provider_db2cdc.spark.target import Owner, create_table, table_exists
+from airflow_provider_db2cdc.spark.delta import append, create_table, literal_frame, load, table_exists
+from airflow_provider_db2cdc.spark.target import Owner
 
 JOURNAL = "seq bigint, run_id string, kind string, id string, document string, at_ms bigint"
 KEPT = ("signal", "snapshot", "bounds")
+
+
+@dataclass(frozen=True)
+class News:
+    """What the journal holds that no commit has told of: ids of snapshots, outcomes of signals, notifications."""
+
+    snapshots: frozenset[str] = frozenset()
+    outcomes: tuple[SignalOutcome, ...] = ()
+    notifications: tuple[Notification, ...] = ()
 
 
 @dataclass
@@ -37,20 +47,22 @@ class Journal:
     owner: Owner
     run_id: str
     seq: int = 0
+    news: News = field(default_factory=News)
     bounded: set[tuple[str, str]] = field(default_factory=set)
 
-    def read(self) -> Agenda | None:
-        """Return the agenda as it stands, None when the pipeline never had one."""
+    def read(self, told: int) -> Agenda:
+        """Return the agenda as it stands; rows behind `told` become the news."""
         name = self.layout.internal("journal")
         if not table_exists(self.spark, name):
-            return None
-        rows = self.spark.read.format("delta").load(name.name) if name.is_path else self.spark.table(name.name)
-        newest = rows.groupBy("kind", F.when(F.col("kind").isin(*KEPT), F.col("id")).alias("id")).agg(
-            F.max("seq").alias("seq"), F.max_by("document", "seq").alias("document")
-        )
-        found = newest.orderBy("seq").collect()
+            return Agenda()
+        kind = F.col("kind")
+        one = F.when(kind.isin(*KEPT), F.col("id")).when(F.col("seq") > told, F.col("seq").cast("string"))
+        newest = load(self.spark, name).groupBy("kind", one.alias("one"))
+        found = newest.agg(F.max("seq").alias("seq"), F.max_by("document", "seq").alias("document")).collect()
+        found.sort(key=lambda row: int(row["seq"]))
         self.seq = max((int(row["seq"]) for row in found), default=0)
-        documents = {(row["kind"], row["id"]): json.loads(row["document"]) for row in found if row["kind"] in KEPT}
+        self.news = _news([row for row in found if row["seq"] > told])
+        documents = {(row["kind"], row["one"]): json.loads(row["document"]) for row in found if row["kind"] in KEPT}
         bounds = {id_: _bounds(document) for (kind, id_), document in documents.items() if kind == "bounds"}
         self.bounded = {(snapshot, table) for snapshot, table in (json.loads(id_) for id_ in bounds)}
         signals = [from_data(SignalOutcome, document) for (kind, _), document in documents.items() if kind == "signal"]
@@ -98,29 +110,35 @@ class Journal:
         name = self.layout.internal("journal")
         if not table_exists(self.spark, name):
             create_table(self.spark, name, JOURNAL, self.owner.properties)
+        # Numbered by its first row: a run that was overtaken would write a number that is there.
+        pair = (f"db2cdc/{self.owner.pipeline}/journal", self.seq + 1)
         rows = [
             (self.seq + at, self.run_id, kind, id_, json.dumps(document, sort_keys=True), at_ms)
             for at, (kind, id_, document) in enumerate(documents, 1)
         ]
         self.seq += len(rows)
-        pair = {"txnAppId": f"db2cdc/{self.owner.pipeline}/journal", "txnVersion": str(self.seq)}
-        writer = literal_frame(self.spark, rows, JOURNAL).write.format("delta").mode("append").options(**pair)
-        if name.is_path:
-            writer.save(name.name)
-        else:
-            writer.saveAsTable(name.name)
-        self._check_own(rows[-1][0])
-
-    def _check_own(self, seq: int) -> None:
-        name = self.layout.internal("journal")
-        rows = self.spark.read.format("delta").load(name.name) if name.is_path else self.spark.table(name.name)
-        winners = {row[0] for row in rows.where(F.col("seq") == seq).select("run_id").collect()}
-        if winners != {self.run_id}:
+        try:
+            version = append(literal_frame(self.spark, rows, JOURNAL), name, pair)
+        except PySparkException as error:
+            if "ConcurrentTransaction" not in str(error):
+                raise
+            version = None
+        if version is None:
             raise TickLostError(
-                f"run {', '.join(sorted(winners)) or 'of another tick'} wrote to the journal of pipeline "
-                f"{self.owner.pipeline!r} at the same moment",
+                f"another run wrote to the journal of pipeline {self.owner.pipeline!r} at the same moment",
                 "Two ticks of one pipeline ran at once: let the other one finish; max_active_runs=1 keeps them apart.",
             )
+
+
+def _news(rows: Sequence[Row]) -> News:
+    def documents(kind: str) -> list[Any]:
+        return [json.loads(row["document"]) for row in rows if row["kind"] == kind]
+
+    return News(
+        frozenset(document["id"] for document in documents("snapshot")),
+        tuple(from_data(SignalOutcome, document) for document in documents("signal")),
+        tuple(from_data(Notification, document) for document in documents("notification")),
+    )
 
 
 def _bounds_id(snapshot: Snapshot, part: Part) -> str:

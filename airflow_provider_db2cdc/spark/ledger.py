@@ -13,17 +13,18 @@ from typing import Any
 from uuid import uuid4
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
-from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
+from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
-from airflow_provider_db2cdc.spark.target import Owner, create_table, read_owner, sql_name, table_exists
+from airflow_provider_db2cdc.spark.delta import Pair, append, create_table, literal_frame, load, sql_name, table_exists
+from airflow_provider_db2cdc.spark.target import Owner, read_owner
 
 BATCHES = (
     "batch bigint, run_id string, schema string, table string, after_lsn string, upto_lsn string, "
@@ -31,7 +32,7 @@ BATCHES = (
 )
 COMMITS = (
     "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
-    "deletes bigint, reads bigint, commit_ts_ms bigint, change_version bigint, state_version bigint, rows bigint, "
+    "deletes bigint, reads bigint, commit_ts_ms bigint, state_version bigint, rows bigint, "
     "applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, chunks array<struct<"
     "chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
     "rows_published: bigint, rows_dropped: bigint>>"
@@ -79,7 +80,6 @@ class Commit:
     deletes: int
     reads: int
     commit_ts_ms: int | None
-    change_version: int
     state_version: int
     rows: int
     slice: Slice | None = None
@@ -131,9 +131,9 @@ class Ledger:
     def history(self) -> History:
         """Read what was planned and applied so far."""
         keys = ["batch", "schema", "table"]
-        commits = self._read(self._commits).dropDuplicates(keys)
+        commits = load(self.spark, self._commits).dropDuplicates(keys)
         applied = commits.select(*keys, F.struct(*commits.columns).alias("applied"))
-        batches = self._read(self._batches)
+        batches = load(self.spark, self._batches)
         entries = batches.select(*keys, F.struct(*batches.columns).alias("entry")).join(applied, keys, "left")
         tables = entries.groupBy("schema", "table").agg(
             F.max_by("applied", F.when(F.col("applied").isNotNull(), F.col("batch"))).alias("last"),
@@ -165,26 +165,25 @@ class Ledger:
 
         :raises TickLostError: another run has planned this batch number.
         """
-        batch, run_id = entries[0].batch, entries[0].run_id
-        rows = [_entry_row(entry) for entry in entries]
+        batch, rows = entries[0].batch, [_entry_row(entry) for entry in entries]
         try:
-            pair = {"txnAppId": f"db2cdc/{self.pipeline}/plan", "txnVersion": str(batch)}
-            self._append(self._batches, rows, BATCHES, pair)
+            version = append(literal_frame(self.spark, rows, BATCHES), self._batches, self._pair("plan", batch))
         except PySparkException as error:
             if "ConcurrentTransaction" not in str(error):
                 raise
-        written = self._read(self._batches).where(F.col("batch") == batch).select("run_id").distinct().collect()
-        winners = {row[0] for row in written}
-        if winners != {run_id}:
-            raise TickLostError(
-                f"run {', '.join(sorted(winners))} planned batch {batch} of pipeline {self.pipeline!r} first",
-                "Nothing was written by this run. Two ticks of one pipeline ran at once: let the other one finish; "
-                "max_active_runs=1 keeps them apart.",
-            )
+            version = None
+        if version is not None:
+            return
+        written = load(self.spark, self._batches).where(F.col("batch") == batch).select("run_id").distinct().collect()
+        raise TickLostError(
+            f"run {', '.join(row[0] for row in written)} planned batch {batch} of pipeline {self.pipeline!r} first",
+            "Nothing was written by this run. Two ticks of one pipeline ran at once: let the other one finish; "
+            "max_active_runs=1 keeps them apart.",
+        )
 
     def commit(self, commits: Sequence[Commit], at_ms: int) -> None:
         """Mark tables of a batch as applied; a second mark of the same changes nothing that is read from here."""
-        self._append(self._commits, [_commit_row(commit, at_ms) for commit in commits], COMMITS, {})
+        append(literal_frame(self.spark, [_commit_row(commit, at_ms) for commit in commits], COMMITS), self._commits)
 
     def publish(self, batch: int, frontier: Lsn, commits: Sequence[Commit], at_ms: int) -> None:
         """Write the manifest of one frontier: Delta versions that show the source as of one commit."""
@@ -192,8 +191,7 @@ class Ledger:
         versions = {str(commit.table): commit.state_version for commit in commits}
         counts = {str(commit.table): commit.rows for commit in commits}
         row = (batch, str(frontier), max(times, default=None), versions, counts, at_ms)
-        pair = {"txnAppId": f"db2cdc/{self.pipeline}/manifest", "txnVersion": str(batch)}
-        self._append(self._manifest, [row], MANIFEST, pair)
+        append(literal_frame(self.spark, [row], MANIFEST), self._manifest, self._pair("manifest", batch))
 
     def tidy(self, batch: int) -> None:
         """Compact the small files that a tick leaves, now and then."""
@@ -201,36 +199,13 @@ class Ledger:
             for name in (self._batches, self._commits, self._manifest):
                 self.spark.sql(f"OPTIMIZE {sql_name(name)}")
 
-    def _read(self, name: DeltaName) -> DataFrame:
-        return self.spark.read.format("delta").load(name.name) if name.is_path else self.spark.table(name.name)
-
-    def _append(
-        self, name: DeltaName, rows: Sequence[tuple[object, ...]], ddl: str, options: Mapping[str, str]
-    ) -> None:
-        writer = literal_frame(self.spark, rows, ddl).write.format("delta").mode("append").options(**options)
-        if name.is_path:
-            writer.save(name.name)
-        else:
-            writer.saveAsTable(name.name)
+    def _pair(self, step: str, batch: int) -> Pair:
+        return f"db2cdc/{self.pipeline}/{step}", batch
 
 
 def _batch_of_slice() -> Column:
     """Return an applied entry's batch where it is a part of a snapshot, else null."""
     return F.when(F.col("applied").isNotNull() & F.col("entry.slice").isNotNull(), F.col("batch"))
-
-
-def literal_frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:
-    """Return few rows as a frame of literals: unlike createDataFrame it starts no Python worker."""
-    structs = [F.struct(*(_literal(value) for value in row)).cast(f"struct<{ddl}>") for row in rows]
-    return spark.range(1, numPartitions=1).select(F.explode(F.array(*structs)).alias("r")).select("r.*")
-
-
-def _literal(value: object) -> Column:
-    if isinstance(value, list):
-        return F.array(*(F.struct(*(_literal(part) for part in item)) for item in value))
-    if isinstance(value, Mapping):
-        return F.create_map(*(F.lit(part) for item in value.items() for part in item))
-    return F.lit(value)
 
 
 def _identity_text(identity: CaptureIdentity) -> str:
@@ -255,7 +230,7 @@ def _entry_row(entry: Entry) -> tuple[object, ...]:
 def _commit_row(commit: Commit, at_ms: int) -> tuple[object, ...]:
     named = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
     counts = (commit.creates, commit.updates, commit.deletes, commit.reads, commit.commit_ts_ms)
-    return (*named, *counts, commit.change_version, commit.state_version, commit.rows, at_ms, *_slice_row(commit))
+    return (*named, *counts, commit.state_version, commit.rows, at_ms, *_slice_row(commit))
 
 
 def _slice_row(commit: Commit) -> tuple[object, ...]:
@@ -284,7 +259,7 @@ def _entry(row: dict[str, object]) -> Entry:
 
 
 def _commit(row: dict[str, object]) -> Commit:
-    names = ("creates", "updates", "deletes", "reads", "change_version", "state_version", "rows", "batch")
+    names = ("creates", "updates", "deletes", "reads", "state_version", "rows", "batch")
     counted: dict[str, Any] = {name: int(str(row[name])) for name in names}
     return Commit(
         table=TableId(str(row["schema"]), str(row["table"])),

@@ -15,8 +15,12 @@ JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.){2,}([A-Z]\w*(?:Exception|Error))\b")
 
 
 def say(text: str) -> None:
-    """Print one progress line, which the Airflow side shows in the task's log."""
-    sys.stdout.write(f"{PROGRESS_MARK}{text}\n")
+    """Print one progress line, which the Airflow side shows in the task's log.
+
+    Names and messages may come from outside: no text of theirs becomes a line of its own, or cannot be written.
+    """
+    line = " ".join(text.splitlines()).encode("utf-8", "backslashreplace").decode("utf-8")
+    sys.stdout.write(f"{PROGRESS_MARK}{line}\n")
     sys.stdout.flush()
 
 

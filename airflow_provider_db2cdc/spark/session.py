@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 NEEDED_CONF = {
@@ -19,8 +20,10 @@ SESSION_CONF = {
 SMALL_CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
 }
-"""For few rows: adaptive execution would submit a job of its own for each stage, and partitions would be empty."""
+"""For few rows: adaptive execution would submit a job of its own for each stage, partitions would be empty, and to
+compile a stage's code takes longer than to do without."""
 
 SMALL_ROWS = 20_000
 
@@ -45,14 +48,28 @@ def open_session(name: str) -> SparkSession:
     return spark
 
 
-def table_session(spark: SparkSession, rows: int) -> SparkSession:
-    """Return a session of its own on the same application, set for about `rows` rows.
+class TableSessions:
+    """A session a table, on the same application; each belongs to one thread at a time.
 
-    Delta takes a statement's transaction pair from the session, so each table needs one.
+    Delta takes a statement's transaction pair from the session, and tells there which version it has made.
     """
-    session = spark.newSession()
-    _configure(session, {**SESSION_CONF, **(SMALL_CONF if rows <= SMALL_ROWS else {})})
-    return session
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._of: dict[TableId, SparkSession] = {}
+
+    def of(self, table: TableId, rows: int) -> SparkSession:
+        """Return the table's session, set for about `rows` rows."""
+        session = self._of.get(table)
+        if session is None:
+            session = self._of[table] = self._spark.newSession()
+            _configure(session, SESSION_CONF)
+        if rows <= SMALL_ROWS:
+            _configure(session, SMALL_CONF)
+        else:
+            for key in SMALL_CONF:
+                session.conf.unset(key)
+        return session
 
 
 def _configure(session: SparkSession, conf: dict[str, str]) -> None:

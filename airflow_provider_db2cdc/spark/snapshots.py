@@ -13,9 +13,17 @@ from functools import partial
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, settle
 from airflow_provider_db2cdc.cdc.job import JobResult, TableTask
-from airflow_provider_db2cdc.cdc.notification import Notification, notifications
+from airflow_provider_db2cdc.cdc.notification import notifications
+from airflow_provider_db2cdc.cdc.progress import progress
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, LogMessage, Signal, SignalOutcome, parse
-from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, find_open, progress, published, stopped
+from airflow_provider_db2cdc.cdc.snapshot import (
+    Part,
+    Snapshot,
+    find_open,
+    published,
+    stopped,
+    without_progress,
+)
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError, TickLostError
 from airflow_provider_db2cdc.spark.book import Book
@@ -27,20 +35,23 @@ from airflow_provider_db2cdc.spark.snapshot import check_part
 from airflow_provider_db2cdc.spark.tick import Tick
 from airflow_provider_db2cdc.sql.signal import given_signals
 
+WRITE_EVERY_S = 30.0
 BEFORE_THE_FIRST = "it was given before the pipeline's first tick. Give it again under another id if it is meant."
 
 
 class Snapshots:
-    """The agenda of the pipeline in one tick; `known` is what stands in the journal of it."""
+    """The agenda of the pipeline in one tick; `known` is what stands in the journal, which was read, of it."""
 
-    def __init__(self, tick: Tick, journal: Journal) -> None:
+    def __init__(self, tick: Tick, journal: Journal, known: Agenda) -> None:
         self.tick = tick
         self.journal = journal
-        self.known = journal.read() or Agenda()
-        self.book = Book(self.known)
-        self.ended_before = {snapshot.id for snapshot in self.known.snapshots if not snapshot.open}
-        self.outcomes: dict[tuple[str, str], SignalOutcome] = {}
-        self.told: list[Notification] = []
+        self.known = known
+        self.book = Book(known)
+        ended = {snapshot.id for snapshot in self.known.snapshots if not snapshot.open}
+        self.ended_before = ended - journal.news.snapshots
+        self.outcomes = {(outcome.channel, outcome.id): outcome for outcome in journal.news.outcomes}
+        self.told = [*journal.news.notifications]
+        self.noted, self.written, self.written_at = self.known, len(self.told), time.monotonic()
         self.deadline = time.monotonic() + tick.spec.settings.snapshot_budget_s
         self._paces: dict[str, tuple[float, int]] = {}
 
@@ -75,7 +86,7 @@ class Snapshots:
     def _go_on(self, snapshot: Snapshot, connection: DriverConnection, reader: DriverConnection) -> None:
         """Work on one snapshot; what fails as a whole fails its tables, and nothing else of the tick."""
         try:
-            groups = Groups(self.tick, self.book, snapshot.id, connection, reader, self.deadline, self._write)
+            groups = Groups(self.tick, self.book, snapshot.id, connection, reader, self.deadline, self._write_down)
             groups.run(partial(self._after_group, snapshot.id, connection))
         except TickLostError:
             raise
@@ -89,11 +100,16 @@ class Snapshots:
         """Return the tick's result with what there is to tell of signals and snapshots."""
         shown = [progress(one) for one in self.book.agenda.snapshots if one.id not in self.ended_before]
         return replace(
-            result, signals=tuple(self.outcomes.values()), snapshots=tuple(shown), notifications=tuple(self.told)
+            result,
+            signals=tuple(self.outcomes.values()),
+            snapshots=tuple(shown),
+            notifications=tuple(self.told),
+            told=self.journal.seq,
         )
 
     def _after_group(self, id_: str, connection: DriverConnection) -> None:
-        self._write()
+        self._note()
+        self._write_down()
         self._say_progress(id_)
         self._hear(self._in_table(connection), connection, begun=True)
 
@@ -185,19 +201,33 @@ class Snapshots:
         running = [one for one in self.book.agenda.open if one.status == "running" and one.id not in worked]
         return min(running, key=lambda one: one.kind != "initial", default=None)
 
+    def _write_down(self) -> None:
+        """Write down what a crash must not make forgotten; mere progress, which the ledger tells too, now and then."""
+        known = [*map(without_progress, self.known.snapshots)]
+        is_progress = [*map(without_progress, self.book.agenda.snapshots)] == known
+        is_heard = self.book.agenda.outcomes == self.known.outcomes
+        if not (is_progress and is_heard) or time.monotonic() - self.written_at > WRITE_EVERY_S:
+            self._write()
+
     def _write(self) -> None:
-        """Write down what has changed since it was last written, and tell of it."""
+        """Write down what has changed since it was last written, and what was noted meanwhile."""
         for outcome in self.book.change(settle):
             self.outcomes[outcome.channel, outcome.id] = outcome
+        self._note()
         now, known = self.book.agenda, self.known
         before = {snapshot.id: snapshot for snapshot in known.snapshots}
         changed = [snapshot for snapshot in now.snapshots if before.get(snapshot.id) != snapshot]
-        at_ms = _now_ms()
-        told = [one for snapshot in changed for one in notifications(before.get(snapshot.id), snapshot, at_ms)]
         outcomes = [outcome for name, outcome in now.outcomes.items() if known.outcomes.get(name) != outcome]
-        self.journal.write(changed, outcomes, told, at_ms)
-        self.told += told
-        self.known = now
+        self.journal.write(changed, outcomes, self.told[self.written :], _now_ms())
+        self.known, self.written, self.written_at = now, len(self.told), time.monotonic()
+
+    def _note(self) -> None:
+        """Note for whoever listens what has become of the snapshots since this was last done."""
+        before = {snapshot.id: snapshot for snapshot in self.noted.snapshots}
+        self.noted, at_ms = self.book.agenda, _now_ms()
+        for snapshot in self.noted.snapshots:
+            if before.get(snapshot.id) != snapshot:
+                self.told += notifications(before.get(snapshot.id), snapshot, at_ms)
 
     def _say_progress(self, id_: str) -> None:
         """Print how far the snapshot is, and, once it can be told, how long the rest may take."""

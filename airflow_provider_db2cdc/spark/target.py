@@ -6,13 +6,9 @@ skipped; a run that another one overtook meanwhile fails with ConcurrentTransact
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
-from uuid import uuid4
+from typing import cast
 
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -21,10 +17,21 @@ from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl, row_type
+from airflow_provider_db2cdc.spark.delta import (
+    Pair,
+    append,
+    committed,
+    create_table,
+    delta_table,
+    load,
+    newest_version,
+    overwrite,
+    sql_name,
+    table_exists,
+)
 
 OWNER_PROPERTY, LEDGER_PROPERTY = "db2cdc.pipeline", "db2cdc.ledger"
 REFUSED_IN_NAMES = set(" ,;{}()\n\t=.`")
-APP_ID, APP_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
 
 @dataclass(frozen=True)
@@ -84,79 +91,71 @@ class Target:
 
     def append_changes(self, rows: DataFrame, batch: int, step: str) -> None:
         """Append change log rows of one step of a batch; nothing happens when that step is already there."""
-        options = {"txnAppId": self._app(step), "txnVersion": str(batch)}
-        _save(rows.write.format("delta").mode("append").options(**options), self.layout.changes(self.table))
+        append(rows, self.layout.changes(self.table), self._pair(step, batch))
 
     def batch(self, number: int) -> DataFrame:
         """Return the change log's rows of one batch."""
-        return _load(self.spark, self.layout.changes(self.table)).where(F.col("__batch") == number)
+        return load(self.spark, self.layout.changes(self.table)).where(F.col("__batch") == number)
 
     def window(self, low_batch: int, batch: int) -> DataFrame:
         """Return the change log's rows of the batches behind the first one, up to the second."""
-        log = _load(self.spark, self.layout.changes(self.table))
+        log = load(self.spark, self.layout.changes(self.table))
         return log.where((F.col("__batch") > low_batch) & (F.col("__batch") <= batch))
 
     def swept(self, low_batch: int) -> DataFrame:
         """Return the rows (`row`) of the state that no batch behind `low_batch` wrote."""
-        old = _load(self.spark, self.layout.state(self.table)).where(F.col("__batch") <= low_batch)
+        old = load(self.spark, self.layout.state(self.table)).where(F.col("__batch") <= low_batch)
         return old.select(F.struct(*(F.col(_quote(name)) for name in self.schema.names)).alias("row"))
 
     def stage(self, rows: DataFrame) -> int:
         """Replace the staged snapshot rows and return the staging table's version that holds just these."""
         name = self.layout.staging(self.table)
         self._ensure(name, f"row {row_type(self.schema)}, chunk int", {"delta.dataSkippingNumIndexedCols": "0"})
-        tag = uuid4().hex
-        _save(rows.write.format("delta").mode("overwrite").option("userMetadata", tag), name)
-        history = _delta(self.spark, name).history(20)
-        own = history.where(F.col("userMetadata") == tag).first()
+        version = overwrite(rows, name)
+        if version is not None:
+            return version
         # Without rows before and after, Delta has nothing to commit: then the newest version is as empty.
-        found = own or history.first()
-        if found is None or (own is None and not self.staged(int(found["version"])).isEmpty()):
+        version = newest_version(self.spark, name)
+        if not self.staged(version).isEmpty():
             raise TargetError(f"{self.table}: its staged rows vanished while they were written", "Run the tick again.")
-        return int(found["version"])
+        return version
 
     def staged(self, version: int) -> DataFrame:
         """Return the rows that were staged as that version."""
-        name = self.layout.staging(self.table)
-        reader = self.spark.read.format("delta").option("versionAsOf", version)
-        return reader.load(name.name) if name.is_path else reader.table(name.name)
+        return load(self.spark, self.layout.staging(self.table), version)
 
-    def fill(self, rows: DataFrame, batch: int) -> None:
-        """Append rows of keys that the state does not have."""
-        options = {"txnAppId": self._app("state"), "txnVersion": str(batch)}
+    def fill(self, rows: DataFrame, batch: int) -> int | None:
+        """Append rows of keys that the state does not have; return the version, None when they were there already."""
         numbered = rows.withColumn("__batch", F.lit(batch).cast("bigint"))
-        _save(numbered.write.format("delta").mode("append").options(**options), self.layout.state(self.table))
+        return append(numbered, self.layout.state(self.table), self._pair("state", batch))
 
-    def merge(self, effects: DataFrame, batch: int, bounds: str) -> int | None:
+    def merge(self, effects: DataFrame, batch: int, bounds: str) -> tuple[int | None, int | None]:
         """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
 
-        Returns by how many rows the state grew, None when the batch was already merged.
+        Returns by how many rows the state grew, and its version; None where the batch was already merged.
         """
         keys = [f"t.{_quote(name)} <=> s.{_quote(name)}" for name in self.schema.key]
         columns = {_quote(name): f"s.{_quote(name)}" for name in (*self.schema.names, "__commit_lsn")}
         columns["__batch"] = f"{batch}L"
         merge = (
-            _delta(self.spark, self.layout.state(self.table))
+            delta_table(self.spark, self.layout.state(self.table))
             .alias("t")
             .merge(effects.alias("s"), " AND ".join([*keys, *([bounds] if bounds else [])]))
             .whenMatchedDelete("NOT s.__present")
             .whenMatchedUpdate(set=dict(columns))
             .whenNotMatchedInsert("s.__present", values=dict(columns))
         )
-        with _transaction(self.spark, self._app("state"), batch):
-            done = merge.execute().first()
-        return None if done is None else int(done["num_inserted_rows"]) - int(done["num_deleted_rows"])
+        done, version = committed(self.spark, self._pair("state", batch), lambda: merge.execute().first())
+        return None if done is None else int(done["num_inserted_rows"]) - int(done["num_deleted_rows"]), version
 
     def lacks(self, bounds: str) -> bool:
         """Whether the state has no row within bounds (as `key_bounds` gives them; empty: no row at all)."""
-        state = _load(self.spark, self.layout.state(self.table)).alias("t")
+        state = load(self.spark, self.layout.state(self.table)).alias("t")
         return (state.where(bounds) if bounds else state).isEmpty()
 
-    def versions(self) -> tuple[int, int]:
-        """Return the newest versions of change log and state."""
-        names = (self.layout.changes(self.table), self.layout.state(self.table))
-        log, state = (_delta(self.spark, name).history(1).select("version").first() for name in names)
-        return int(log[0]), int(state[0])  # type: ignore[index]
+    def newest_version(self) -> int:
+        """Return the state's newest version."""
+        return newest_version(self.spark, self.layout.state(self.table))
 
     def has_changes(self) -> bool:
         """Whether there is a change log yet."""
@@ -164,13 +163,13 @@ class Target:
 
     def count(self) -> int:
         """Return the state's rows, which Delta knows without reading any."""
-        return _load(self.spark, self.layout.state(self.table)).count()
+        return load(self.spark, self.layout.state(self.table)).count()
 
     def _row_columns(self) -> str:
         return row_type(self.schema).removeprefix("struct<").removesuffix(">").replace("`: ", "` ")
 
-    def _app(self, step: str) -> str:
-        return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}"
+    def _pair(self, step: str, batch: int) -> Pair:
+        return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}", batch
 
     def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
         named = {**self.place.owner.properties, **properties}
@@ -189,7 +188,7 @@ class Target:
         self._check_columns(name, ddl)
 
     def _check_columns(self, name: DeltaName, ddl: str) -> None:
-        have = {field.name: field.dataType for field in _load(self.spark, name).schema}
+        have = {field.name: field.dataType for field in load(self.spark, name).schema}
         for field in cast(StructType, StructType.fromDDL(ddl)).fields:
             if have.get(field.name) != field.dataType:
                 found = have[field.name].simpleString()[:200] if field.name in have else "no such column"
@@ -201,17 +200,6 @@ class Target:
                 )
 
 
-def table_exists(spark: SparkSession, name: DeltaName) -> bool:
-    """Whether there is a Delta table of that name."""
-    return DeltaTable.isDeltaTable(spark, name.name) if name.is_path else spark.catalog.tableExists(name.name)
-
-
-def create_table(spark: SparkSession, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
-    """Create an empty Delta table; another run may do the same at the same time."""
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql_name(name)} ({ddl}) USING delta TBLPROPERTIES ({listed})")
-
-
 def read_owner(spark: SparkSession, name: DeltaName) -> Owner | None:
     """Return whose table it is, None when it is not this provider's."""
     rows = spark.sql(f"SHOW TBLPROPERTIES {sql_name(name)}").collect()
@@ -219,38 +207,6 @@ def read_owner(spark: SparkSession, name: DeltaName) -> Owner | None:
     if OWNER_PROPERTY not in found or LEDGER_PROPERTY not in found:
         return None
     return Owner(found[OWNER_PROPERTY], found[LEDGER_PROPERTY])
-
-
-def sql_name(name: DeltaName) -> str:
-    """Return the table's name in a statement."""
-    return f"delta.`{name.name}`" if name.is_path else name.name
-
-
-@contextmanager
-def _transaction(spark: SparkSession, app: str, version: int) -> Iterator[None]:
-    """Put the pair on the session for one statement: MERGE takes it from nowhere else."""
-    spark.conf.set(APP_ID, app)
-    spark.conf.set(APP_VERSION, str(version))
-    try:
-        yield
-    finally:
-        spark.conf.unset(APP_ID)
-        spark.conf.unset(APP_VERSION)
-
-
-def _delta(spark: SparkSession, name: DeltaName) -> DeltaTable:
-    return DeltaTable.forPath(spark, name.name) if name.is_path else DeltaTable.forName(spark, name.name)
-
-
-def _load(spark: SparkSession, name: DeltaName) -> DataFrame:
-    return spark.read.format("delta").load(name.name) if name.is_path else spark.table(name.name)
-
-
-def _save(writer: Any, name: DeltaName) -> None:
-    if name.is_path:
-        writer.save(name.name)
-    else:
-        writer.saveAsTable(name.name)
 
 
 def _quote(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,12 +18,12 @@ from airflow_provider_db2cdc.cdc.offset import reconcile
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, OffsetError, TickLostError
-from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, gap_error
+from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, gap_error, known_empty, unmoved
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource
 from airflow_provider_db2cdc.spark.ledger import Commit, Entry, History, Ledger
 from airflow_provider_db2cdc.spark.progress import describe, say
-from airflow_provider_db2cdc.spark.session import table_session
-from airflow_provider_db2cdc.spark.target import Place
+from airflow_provider_db2cdc.spark.session import TableSessions
+from airflow_provider_db2cdc.spark.target import Place, Target
 
 T = TypeVar("T")
 
@@ -49,6 +48,7 @@ class Tick:
     history: History
     done: dict[TableId, list[Commit]] = field(default_factory=dict)
     anew: set[TableId] = field(default_factory=set)
+    prepared: set[TableId] = field(default_factory=set)
     slices: list[tuple[Slice, Commit]] = field(default_factory=list)
     starts: dict[TableId, Lsn] = field(default_factory=dict)
     errors: dict[TableId, str] = field(default_factory=dict)
@@ -58,6 +58,7 @@ class Tick:
         self.tasks: Mapping[TableId, TableTask] = {task.table: task for task in self.spec.tables}
         self.last: dict[TableId, Commit] = dict(self.history.last)
         self.batch = self.history.batch
+        self.sessions = TableSessions(self.spark)
         self.errors.update({refusal.table: refusal.error for refusal in self.spec.refused})
 
     def redo(self) -> None:
@@ -112,7 +113,8 @@ class Tick:
     def _redo(self, entries: Mapping[TableId, Entry]) -> None:
         def check(task: TableTask) -> bool:
             try:
-                check_readable(table_session(self.spark, 0), self.spec, self.place, task, entries[task.table])
+                target = Target(self.sessions.of(task.table, task.rows), self.place, task.schema)
+                check_readable(target, self.spec, task, entries[task.table])
             except GapError as error:
                 self._snapshot_anew(task, error)
                 return False
@@ -187,8 +189,15 @@ class Tick:
 
     def _commit(self, entry: Entry) -> Commit:
         task = self.tasks[entry.table]
-        session = table_session(self.spark, sys.maxsize if entry.slice is not None else task.rows)
-        return apply_entry(session, self.spec, self.place, self.source, task, entry, self.last.get(entry.table))
+        last = self.last.get(entry.table)
+        if last is not None and known_empty(task, entry):
+            return unmoved(entry, last)
+        read = 0 if entry.slice is None else sum(chunk.read for chunk in entry.slice.counts)
+        target = Target(self.sessions.of(entry.table, task.rows + read), self.place, task.schema)
+        if entry.table not in self.prepared:
+            target.prepare()
+            self.prepared.add(entry.table)
+        return apply_entry(target, self.spec, self.source, task, entry, last)
 
     def each(self, tasks: Iterable[TableTask], step: Callable[[TableTask], T]) -> dict[TableId, T]:
         """Do a step for several tables side by side; a table whose step fails is out for the rest of the tick."""
@@ -231,10 +240,9 @@ class Tick:
         )
         if last is None or (self.tasks.get(table) and self.is_new(self.tasks[table])):
             return line
-        versions = (last.change_version, last.state_version)
         return replace(
             line, lsn=last.upto, batch=last.batch, rows=last.rows, commit_ts_ms=last.commit_ts_ms,
-            change_version=versions[0], state_version=versions[1], capture=last.capture.digest,
+            state_version=last.state_version, capture=last.capture.digest,
         )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import (
     Condition,
     ExecuteSnapshot,
@@ -15,7 +16,6 @@ from airflow_provider_db2cdc.cdc.signal import (
     StopSnapshot,
     parse,
 )
-from airflow_provider_db2cdc.cdc.snapshot import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore

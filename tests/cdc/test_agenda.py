@@ -56,7 +56,7 @@ def acting(agenda, *signals, check=lambda part: None):
 
 
 def slice_of(first, last, sweep=False):
-    return Slice("s", "incremental", first, last, LOW, 6, 3, sweep=sweep)
+    return Slice("s", "incremental", first, last, LOW, 6, 6, 10 * first // 2, 3, sweep=sweep)
 
 
 def test_group_spans_the_end_of_one_table_and_the_beginning_of_others():

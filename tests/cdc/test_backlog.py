@@ -1,11 +1,12 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from airflow_provider_db2cdc.cdc.backlog import KEPT_OUTCOMES, Backlog
 from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
 
@@ -63,6 +64,12 @@ class TestSnapshotsAfterATick:
         ended = Backlog((snapshot("a", "completed"),))
         assert ended.after(result()) == ended
         assert ended.after(result([snapshot("b")])).snapshots == (snapshot("b"),)
+
+
+def test_what_was_told_never_goes_back():
+    backlog = Backlog(told=7)
+    assert backlog.after(replace(result(), told=9)).told == 9
+    assert backlog.after(replace(result(), told=3)).told == 7
 
 
 class TestOutcomesAfterATick:
@@ -139,4 +146,4 @@ def test_damaged_document_is_named_with_what_to_do(text):
 def test_document_is_one_line_of_json_in_a_fixed_order():
     text = Backlog(heard=("1",)).to_json()
     assert "\n" not in text
-    assert list(json.loads(text)) == ["heard", "outcomes", "snapshots"]
+    assert list(json.loads(text)) == ["heard", "outcomes", "snapshots", "told"]

@@ -22,8 +22,8 @@ from airflow_provider_db2cdc.cdc.job import (
 )
 from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
 from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalTable
-from airflow_provider_db2cdc.cdc.snapshot import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -68,7 +68,6 @@ RESULT = JobResult(
             reads=4,
             rows=5,
             commit_ts_ms=6,
-            change_version=7,
             state_version=8,
             capture="digest",
             duration_s=9.25,

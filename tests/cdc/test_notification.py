@@ -22,7 +22,7 @@ def read(part, chunks=3, upto=0, rows=10):
     """Return the part after its chunks up to this one were published."""
     if part.status == "waiting":
         part = chunked(part, [(str(at),) for at in range(chunks - 1)])
-    return published(part, Slice("id-1", "incremental", part.done, upto, Lsn(bytes(16)), 6), rows)
+    return published(part, Slice("id-1", "incremental", part.done, upto, Lsn(bytes(16)), 6, 6, part.rows), rows)
 
 
 def told(old, new):

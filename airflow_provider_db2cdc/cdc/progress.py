@@ -1,0 +1,70 @@
+"""How far snapshots are, for people: in logs, XCom and `db2cdc status`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_db2cdc.cdc.signal import SnapshotKind
+from airflow_provider_db2cdc.cdc.snapshot import PartStatus, Snapshot, Status
+from airflow_provider_db2cdc.cdc.table import TableId
+
+
+@dataclass(frozen=True)
+class PartProgress:
+    """How far one table of a snapshot is; `chunks` is None while they are not counted."""
+
+    table: TableId
+    status: PartStatus
+    done: int
+    chunks: int | None
+    rows: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SnapshotProgress:
+    """How far a snapshot is."""
+
+    id: str
+    kind: SnapshotKind
+    status: Status
+    parts: tuple[PartProgress, ...]
+    started_at_ms: int
+    reason: str = ""
+
+    @property
+    def done(self) -> int:
+        """Chunks published."""
+        return sum(part.done for part in self.parts)
+
+    @property
+    def chunks(self) -> int | None:
+        """Chunks in all; None while those of some table are not counted."""
+        counts = [part.chunks for part in self.parts]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    @property
+    def rows(self) -> int:
+        """Rows published."""
+        return sum(part.rows for part in self.parts)
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        chunks = f"{self.done} of {self.chunks or '?'} chunks"
+        return f"snapshot {self.id} ({self.kind}) {self.status}: {chunks}, {self.rows} rows"
+
+
+def progress(snapshot: Snapshot) -> SnapshotProgress:
+    """Return how far the snapshot is."""
+    parts = tuple(
+        PartProgress(
+            part.table,
+            part.status,
+            part.done,
+            None if part.status == "waiting" else part.chunks,
+            part.rows,
+            part.reason,
+        )
+        for part in snapshot.parts
+    )
+    return SnapshotProgress(snapshot.id, snapshot.kind, snapshot.status, parts, snapshot.started_at_ms, snapshot.reason)

@@ -1,0 +1,109 @@
+"""Delta tables by path or by a catalog's name: created, read, and written, each write with what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.layout import DeltaName
+
+T = TypeVar("T")
+Pair = tuple[str, int]
+"""Delta's transaction pair: an appId, and a number that only grows. A write whose pair is there already is skipped."""
+
+LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
+"""Delta's own: the version that the session's last commit made."""
+
+APP_ID, APP_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+
+
+def table_exists(spark: SparkSession, name: DeltaName) -> bool:
+    """Whether there is a Delta table of that name."""
+    return DeltaTable.isDeltaTable(spark, name.name) if name.is_path else spark.catalog.tableExists(name.name)
+
+
+def create_table(spark: SparkSession, name: DeltaName, ddl: str, properties: Mapping[str, str]) -> None:
+    """Create an empty Delta table; another run may do the same at the same time."""
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql_name(name)} ({ddl}) USING delta TBLPROPERTIES ({listed})")
+
+
+def load(spark: SparkSession, name: DeltaName, version: int | None = None) -> DataFrame:
+    """Return the table's rows, of one version if it is named."""
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(name.name) if name.is_path else reader.table(name.name)
+
+
+def append(rows: DataFrame, name: DeltaName, pair: Pair | None = None) -> int | None:
+    """Append rows and return the version that this made, None when the pair was there already: then nothing happened.
+
+    :raises PySparkException: another writer brought the same pair meanwhile (ConcurrentTransactionException).
+    """
+    options = {} if pair is None else {"txnAppId": pair[0], "txnVersion": str(pair[1])}
+    return _write(rows, name, "append", options)
+
+
+def overwrite(rows: DataFrame, name: DeltaName) -> int | None:
+    """Replace the table's rows and return the version that this made, None when there are none before and after."""
+    return _write(rows, name, "overwrite", {})
+
+
+def committed(spark: SparkSession, pair: Pair, step: Callable[[], T]) -> tuple[T, int | None]:
+    """Do a step that writes under a pair on its session, as MERGE must; return its result and the version it made."""
+    spark.conf.set(APP_ID, pair[0])
+    spark.conf.set(APP_VERSION, str(pair[1]))
+    try:
+        return _watched(spark, step)
+    finally:
+        spark.conf.unset(APP_ID)
+        spark.conf.unset(APP_VERSION)
+
+
+def newest_version(spark: SparkSession, name: DeltaName) -> int:
+    """Return the table's newest version."""
+    row = delta_table(spark, name).history(1).select("version").first()
+    assert row is not None
+    return int(row[0])
+
+
+def delta_table(spark: SparkSession, name: DeltaName) -> DeltaTable:
+    """Return the table for Delta's own statements."""
+    return DeltaTable.forPath(spark, name.name) if name.is_path else DeltaTable.forName(spark, name.name)
+
+
+def sql_name(name: DeltaName) -> str:
+    """Return the table's name in a statement."""
+    return f"delta.`{name.name}`" if name.is_path else name.name
+
+
+def literal_frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:
+    """Return few rows as a frame of literals: unlike createDataFrame it starts no Python worker."""
+    structs = [F.struct(*(_literal(value) for value in row)).cast(f"struct<{ddl}>") for row in rows]
+    return spark.range(1, numPartitions=1).select(F.explode(F.array(*structs)).alias("r")).select("r.*")
+
+
+def _write(rows: DataFrame, name: DeltaName, mode: str, options: Mapping[str, str]) -> int | None:
+    writer = rows.write.format("delta").mode(mode).options(**options)
+    save = writer.save if name.is_path else writer.saveAsTable
+    return _watched(rows.sparkSession, lambda: save(name.name))[1]
+
+
+def _watched(spark: SparkSession, step: Callable[[], T]) -> tuple[T, int | None]:
+    spark.conf.unset(LAST_COMMIT)
+    done = step()
+    version = spark.conf.get(LAST_COMMIT, None)
+    return done, None if version is None else int(version)
+
+
+def _literal(value: object) -> Column:
+    if isinstance(value, list):
+        return F.array(*(F.struct(*(_literal(part) for part in item)) for item in value))
+    if isinstance(value, Mapping):
+        return F.create_map(*(F.lit(part) for item in value.items() for part in item))
+    return F.lit(value)
