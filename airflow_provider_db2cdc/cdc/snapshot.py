@@ -31,8 +31,9 @@ class Part:
     """One table of a snapshot; `select` is read instead of the whole table, as one chunk.
 
     `bounds` are the keys that end its chunks but for the last one's; `done` chunks are published, `rows` rows of them
-    as `r`. `low_batch` is the first published group's. `sweep` says that rows which the snapshot did not find are to be
-    deleted at its end. `failures` counts the ticks in which it failed.
+    as `r`. `low_batch` is the first published group's; `fingerprint` that of the columns which it is read with. `sweep`
+    says that rows which the snapshot did not find are to be deleted at its end. `failures` counts the ticks in which it
+    failed.
     """
 
     table: TableId
@@ -45,6 +46,7 @@ class Part:
     done: int = 0
     rows: int = 0
     low_batch: int | None = None
+    fingerprint: str = ""
     failures: int = 0
     reason: str = ""
 
@@ -95,6 +97,7 @@ class Slice:
     low: Lsn
     low_batch: int
     begun_batch: int
+    fingerprint: str
     rows_before: int = 0
     staging_version: int = 0
     counts: tuple[ChunkCounts, ...] = ()
@@ -151,16 +154,25 @@ def ends(part: Part, chunk: int) -> tuple[Bound, Bound]:
     return low, part.bounds[chunk] if chunk < len(part.bounds) else ()
 
 
-def chunked(part: Part, bounds: Sequence[Sequence[str]]) -> Part:
-    """Return the part with its chunks known."""
-    return replace(part, status="reading", bounds=tuple(tuple(bound) for bound in bounds))
+def chunked(part: Part, bounds: Sequence[Sequence[str]], fingerprint: str) -> Part:
+    """Return the part with its chunks known, and the columns that they are read with."""
+    named = tuple(tuple(bound) for bound in bounds)
+    return replace(part, status="reading", bounds=named, fingerprint=fingerprint)
+
+
+def renewed(part: Part) -> Part:
+    """Return the part to be read from its beginning, under columns that have changed; what it has published stays."""
+    return replace(part, status="waiting", bounds=(), done=0, rows=0, low_batch=None, fingerprint="", failures=0)
 
 
 def published(part: Part, of: Slice, rows: int) -> Part:
-    """Return the part after a slice's batch was applied, with as many rows; the same one again changes nothing."""
-    if of.sweep:
+    """Return the part after a slice's batch was applied, with as many rows; the same one again changes nothing.
+
+    A slice that was read under other columns than the part is now tells nothing of it.
+    """
+    if of.sweep and of.fingerprint == part.fingerprint:
         return replace(part, status="completed") if part.open else part
-    if of.last < part.done or not part.open:
+    if of.last < part.done or not part.open or of.fingerprint != part.fingerprint:
         return part
     after = replace(
         part,

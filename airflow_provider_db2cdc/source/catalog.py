@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.cdc.types import CHARACTER_TYPES, UNCAPTURED_TYPES
+from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES
 from airflow_provider_db2cdc.errors import CaptureStoppedError
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql import asn, catalog
@@ -149,11 +149,8 @@ def _read_tables(source: Source, tables: Sequence[TableId]) -> dict[TableId, Row
 
 def _read_columns(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, list[Column]]:
     found: dict[TableId, list[Column]] = defaultdict(list)
-    for schema, name, column, kind, length, scale, nulls, codepage in _in_groups(source, tables, catalog.columns):
-        bit_data = kind.rstrip() in CHARACTER_TYPES and codepage == 0
-        found[_table(schema, name)].append(
-            Column(column, kind.rstrip(), int(length), int(scale or 0), nulls != "N", bit_data)
-        )
+    for row in _in_groups(source, tables, catalog.columns):
+        found[_table(row[0], row[1])].append(catalog.column_of(row))
     return found
 
 

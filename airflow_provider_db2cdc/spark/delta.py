@@ -50,8 +50,8 @@ def append(rows: DataFrame, name: DeltaName, pair: Pair | None = None) -> int | 
 
 
 def overwrite(rows: DataFrame, name: DeltaName) -> int | None:
-    """Replace the table's rows and return the version that this made, None when there are none before and after."""
-    return _write(rows, name, "overwrite", {})
+    """Replace the table's rows and columns; return the version that this made, None without rows before and after."""
+    return _write(rows, name, "overwrite", {"overwriteSchema": "true"})
 
 
 def committed(spark: SparkSession, pair: Pair, step: Callable[[], T]) -> tuple[T, int | None]:

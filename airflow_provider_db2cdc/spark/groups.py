@@ -31,7 +31,7 @@ from airflow_provider_db2cdc.spark.ledger import Entry
 from airflow_provider_db2cdc.spark.mark import high_mark
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.session import TableSessions
-from airflow_provider_db2cdc.spark.snapshot import cut_of
+from airflow_provider_db2cdc.spark.snapshot import check_columns, cut_of
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.spark.tick import Tick
 from airflow_provider_db2cdc.sql.asn import count_changes
@@ -115,7 +115,8 @@ class Groups:
         def bounds(task: TableTask) -> Part:
             part = self.book.part(self.id, table)
             cut = cut_of(task.schema, part)
-            return chunked(part, [] if part.select else self.reader.chunk_bounds(cut, rows))
+            bounds = [] if part.select else self.reader.chunk_bounds(cut, rows)
+            return chunked(part, bounds, task.schema.fingerprint)
 
         found = self.tick.each([self.tick.tasks[table]], bounds)
         if table in found:
@@ -130,8 +131,9 @@ class Groups:
         rows = (reading.last - reading.first + 1) * self.tick.spec.settings.snapshot_chunk_rows
         target = Target(self.sessions.of(task.table, rows), self.tick.place, task.schema)
         version, counts = stage_chunks(target, self.tick.spec, self.tick.source, part, reading)
+        check_columns(self.reader, task.schema)
         return Slice(
-            snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch, low.batch,
+            snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch, low.batch, part.fingerprint,
             staging_version=version, counts=counts, condition=part.condition,
         )  # fmt: skip
 
@@ -162,7 +164,17 @@ class Groups:
             if part.sweep and part.done == part.chunks and part.low_batch is not None and snapshot is not None:
                 task = self.tick.tasks[part.table]
                 at = self.tick.stand(task).upto
-                of = Slice(self.id, snapshot.kind, 0, part.done - 1, at, part.low_batch, part.low_batch, sweep=True)
+                of = Slice(
+                    self.id,
+                    snapshot.kind,
+                    0,
+                    part.done - 1,
+                    at,
+                    part.low_batch,
+                    part.low_batch,
+                    part.fingerprint,
+                    sweep=True,
+                )
                 entries[part.table] = self.tick.entry(task, at, at, of)
         self.tick.plan_and_apply(list(entries.values()))
         for table, entry in entries.items():

@@ -48,7 +48,7 @@ class Journal:
     run_id: str
     seq: int = 0
     news: News = field(default_factory=News)
-    bounded: set[tuple[str, str]] = field(default_factory=set)
+    bounded: set[str] = field(default_factory=set)
 
     def read(self, told: int) -> Agenda:
         """Return the agenda as it stands; rows behind `told` become the news."""
@@ -64,7 +64,7 @@ class Journal:
         self.news = _news([row for row in found if row["seq"] > told])
         documents = {(row["kind"], row["one"]): json.loads(row["document"]) for row in found if row["kind"] in KEPT}
         bounds = {id_: _bounds(document) for (kind, id_), document in documents.items() if kind == "bounds"}
-        self.bounded = {(snapshot, table) for snapshot, table in (json.loads(id_) for id_ in bounds)}
+        self.bounded = {*bounds}
         signals = [from_data(SignalOutcome, document) for (kind, _), document in documents.items() if kind == "signal"]
         snapshots = [
             _with_bounds(from_data(Snapshot, document), bounds)
@@ -100,10 +100,10 @@ class Journal:
         """Return the bounds that were not written yet: they never change, and may be many."""
         new = []
         for part in snapshot.parts:
-            name = (snapshot.id, str(part.table))
+            name = _bounds_id(snapshot, part)
             if part.bounds and name not in self.bounded:
                 self.bounded.add(name)
-                new.append(("bounds", _bounds_id(snapshot, part), to_data(part.bounds)))
+                new.append(("bounds", name, to_data(part.bounds)))
         return new
 
     def _append(self, documents: Sequence[tuple[str, str, Any]], at_ms: int) -> None:
@@ -142,7 +142,7 @@ def _news(rows: Sequence[Row]) -> News:
 
 
 def _bounds_id(snapshot: Snapshot, part: Part) -> str:
-    return json.dumps([snapshot.id, str(part.table)])
+    return json.dumps([snapshot.id, str(part.table), part.fingerprint])
 
 
 def _bounds(document: list[list[str]]) -> tuple[Bound, ...]:

@@ -9,9 +9,10 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.snapshot import Part, Reading
 from airflow_provider_db2cdc.cdc.table import TableSchema
-from airflow_provider_db2cdc.errors import SignalError
+from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource
+from airflow_provider_db2cdc.sql.catalog import column_of, columns
 from airflow_provider_db2cdc.sql.chunk import (
     Cut,
     chunk_predicate,
@@ -20,6 +21,7 @@ from airflow_provider_db2cdc.sql.chunk import (
     surrogate_check,
     table_rows,
 )
+from airflow_provider_db2cdc.sql.query import inline
 
 
 def cut_of(schema: TableSchema, part: Part) -> Cut:
@@ -69,6 +71,21 @@ def surviving(staged: DataFrame, schema: TableSchema, window: DataFrame, effects
     calm = keyed.join(touched, "key", "left_anti")
     cancelled = keyed.join(touched, "key", "left_semi").join(effects.select("key"), "key", "left_anti")
     return calm.unionByName(cancelled.dropDuplicates(["key"])).select("row", "chunk")
+
+
+def check_columns(connection: DriverConnection, schema: TableSchema) -> None:
+    """Make sure, behind a read, that the columns were those that the tick knows.
+
+    :raises SourceError: one of them was altered or dropped since the plan.
+    """
+    rows = connection.text_rows(inline(columns([schema.table])))
+    found = {column.name: column for column in map(column_of, rows)}
+    changed = [column.name for column in schema.columns if found.get(column.name) != column]
+    if changed:
+        raise SourceError(
+            f"{schema.table}: columns {', '.join(changed)} changed while chunks were being read",
+            "None of these chunks is published: the next tick reads them under the columns as they are then.",
+        )
 
 
 def check_part(connection: DriverConnection, schema: TableSchema, part: Part) -> None:

@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.cdc.snapshot import (
     Snapshot,
     find_open,
     published,
+    renewed,
     stopped,
     without_progress,
 )
@@ -124,10 +125,20 @@ class Snapshots:
             part = snapshot.part(commit.table) if snapshot else None
             if snapshot is not None and part is not None and (of.sweep or of.last >= part.done):
                 self.book.put(snapshot.id, published(part, of, commit.reads))
+        self._renew()
         for snapshot in self.book.agenda.open:
             for part in snapshot.open_parts if snapshot.kind != "initial" else ():
                 if part.table not in self.tick.tasks and part.table not in self.tick.errors:
                     self.book.put(snapshot.id, stopped(part, "its table is no longer one of the pipeline's"))
+
+    def _renew(self) -> None:
+        """Begin anew with tables whose columns have changed since their chunks were named: nothing is mixed."""
+        for snapshot in self.book.agenda.open:
+            for part in snapshot.open_parts:
+                task = self.tick.tasks.get(part.table)
+                if task is not None and part.fingerprint not in ("", task.schema.fingerprint):
+                    say(f"table={part.table} snapshot={snapshot.id}: its columns changed, it is read anew")
+                    self.book.put(snapshot.id, renewed(part))
 
     def _begin_new(self) -> None:
         tick = self.tick

@@ -17,6 +17,7 @@ from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl, row_type
+from airflow_provider_db2cdc.spark.columns import add_columns
 from airflow_provider_db2cdc.spark.delta import (
     Pair,
     append,
@@ -29,6 +30,7 @@ from airflow_provider_db2cdc.spark.delta import (
     sql_name,
     table_exists,
 )
+from airflow_provider_db2cdc.spark.progress import say
 
 OWNER_PROPERTY, LEDGER_PROPERTY = "db2cdc.pipeline", "db2cdc.ledger"
 REFUSED_IN_NAMES = set(" ,;{}()\n\t=.`")
@@ -77,17 +79,15 @@ class Target:
         return self.schema.table
 
     def prepare(self) -> None:
-        """Create change log and state where they are missing, and check those that are there.
+        """Create change log and state where they are missing; add to those that are there what the source has gained.
 
-        :raises TargetError: a table is another pipeline's, lacks a column of the source, or cannot be written.
+        :raises TargetError: a table is another pipeline's, has a column of another type, or cannot be written.
         """
         keys = ", ".join(_quote(name) for name in (*self.schema.key, "__commit_lsn", "__batch"))
         log = {"delta.dataSkippingStatsColumns": "__batch,__commit_lsn"}
         state = {"delta.dataSkippingStatsColumns": keys.replace(", ", ","), "delta.enableDeletionVectors": "true"}
-        self._ensure(self.layout.changes(self.table), log_ddl(self.schema), log)
-        self._ensure(
-            self.layout.state(self.table), f"{self._row_columns()}, __commit_lsn string, __batch bigint", state
-        )
+        self._fit(self.layout.changes(self.table), log_ddl(self.schema), log)
+        self._fit(self.layout.state(self.table), f"{self._row_columns()}, __commit_lsn string, __batch bigint", state)
 
     def append_changes(self, rows: DataFrame, batch: int, step: str) -> None:
         """Append change log rows of one step of a batch; nothing happens when that step is already there."""
@@ -121,8 +121,13 @@ class Target:
         return version
 
     def staged(self, version: int) -> DataFrame:
-        """Return the rows that were staged as that version."""
-        return load(self.spark, self.layout.staging(self.table), version)
+        """Return the rows that were staged as that version, with nulls in columns that the source has gained since."""
+        rows = load(self.spark, self.layout.staging(self.table), version)
+        have = cast(StructType, rows.schema["row"].dataType).names
+        row = F.struct(
+            *((F.col("row").getField(name) if name in have else F.lit(None)).alias(name) for name in self.schema.names)
+        )
+        return rows.withColumn("row", row.cast(row_type(self.schema)))
 
     def fill(self, rows: DataFrame, batch: int) -> int | None:
         """Append rows of keys that the state does not have; return the version, None when they were there already."""
@@ -171,6 +176,13 @@ class Target:
     def _pair(self, step: str, batch: int) -> Pair:
         return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}", batch
 
+    def _fit(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
+        self._ensure(name, ddl, properties)
+        added = add_columns(self.spark, name, ddl)
+        if added:
+            say(f"table={self.table} {name.name} gains {', '.join(added)}: null until a row changes or is snapshotted")
+        self._check_columns(name, ddl)
+
     def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
         named = {**self.place.owner.properties, **properties}
         if any(REFUSED_IN_NAMES & set(column) for column in self.schema.names):
@@ -185,7 +197,6 @@ class Target:
                 f"{name.name} was written by {by}",
                 "Move it away, or give this pipeline a target of its own.",
             )
-        self._check_columns(name, ddl)
 
     def _check_columns(self, name: DeltaName, ddl: str) -> None:
         have = {field.name: field.dataType for field in load(self.spark, name).schema}
@@ -195,7 +206,7 @@ class Target:
                 raise TargetError(
                     f"{self.table}: {name.name} needs column {field.name} {field.dataType.simpleString()[:200]}, "
                     f"it has {found}",
-                    "The source table's columns changed: add or widen the column in the target, or move the target's "
+                    "The source table's columns changed: change the column in the target, or move the target's "
                     f"tables of it away and run `db2cdc offset restart {self.table}`, to have it snapshotted anew.",
                 )
 

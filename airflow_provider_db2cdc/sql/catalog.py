@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import Column, TableId
+from airflow_provider_db2cdc.cdc.types import CHARACTER_TYPES
 from airflow_provider_db2cdc.sql.query import Query
 
 
@@ -27,6 +29,13 @@ def columns(tables: Sequence[TableId]) -> Query:
         f"WHERE {_any_of(tables, 'TABSCHEMA', 'TABNAME')} ORDER BY TABSCHEMA, TABNAME, COLNO",
         _names(tables),
     )
+
+
+def column_of(row: Sequence[Any]) -> Column:
+    """Return a row of `columns` as a column; numbers may come as texts."""
+    _, _, name, kind, length, scale, nulls, codepage = row
+    bit_data = kind.rstrip() in CHARACTER_TYPES and int(codepage) == 0
+    return Column(name, kind.rstrip(), int(length), int(scale or 0), nulls != "N", bit_data)
 
 
 def indexes(tables: Sequence[TableId]) -> Query:

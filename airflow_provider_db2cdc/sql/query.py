@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_db2cdc.sql.quoting import text_literal
+
 
 @dataclass(frozen=True)
 class Query:
@@ -12,3 +14,10 @@ class Query:
 
     text: str
     params: tuple[Any, ...] = ()
+
+
+def inline(query: Query) -> str:
+    """Return the text with its values, which are texts, in the place of the markers: for statements without markers."""
+    first, *rest = query.text.split("?")
+    pairs = zip(query.params, rest, strict=True)
+    return first + "".join(f"{text_literal(value)}{text}" for value, text in pairs)

@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.cdc.snapshot import (
     next_group,
     next_to_chunk,
     published,
+    renewed,
     stopped,
 )
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -33,7 +34,7 @@ def bounds(count):
 
 def snapshot(kind="incremental", **chunks):
     parts = [
-        chunked(Part(TableId("S", name)), bounds(count - 1)) if count else Part(TableId("S", name))
+        chunked(Part(TableId("S", name)), bounds(count - 1), "f") if count else Part(TableId("S", name))
         for name, count in chunks.items()
     ]
     return Snapshot("s", kind, tuple(parts))
@@ -56,7 +57,7 @@ def acting(agenda, *signals, check=lambda part: None):
 
 
 def slice_of(first, last, sweep=False):
-    return Slice("s", "incremental", first, last, LOW, 6, 6, 10 * first // 2, 3, sweep=sweep)
+    return Slice("s", "incremental", first, last, LOW, 6, 6, "f", 10 * first // 2, 3, sweep=sweep)
 
 
 def test_group_spans_the_end_of_one_table_and_the_beginning_of_others():
@@ -86,7 +87,7 @@ def test_tables_are_chunked_only_as_far_as_a_group_needs():
 
 
 def test_part_advances_with_its_slices_and_completes_with_the_last():
-    part = chunked(Part(A), bounds(2))
+    part = chunked(Part(A), bounds(2), "f")
     one = published(part, slice_of(0, 1), 10)
     assert (one.status, one.done, one.rows, one.low_batch) == ("reading", 2, 10, 6)
     assert published(one, slice_of(0, 1), 10) == one
@@ -94,8 +95,19 @@ def test_part_advances_with_its_slices_and_completes_with_the_last():
     assert (two.status, two.done, two.rows, two.low_batch) == ("completed", 3, 11, 6)
 
 
+def test_part_whose_columns_changed_begins_anew_and_forgets_slices_of_before():
+    part = published(chunked(Part(A), bounds(2), "f"), slice_of(0, 1), 10)
+    anew = renewed(part)
+    assert (anew.status, anew.done, anew.rows, anew.low_batch, anew.bounds) == ("waiting", 0, 0, None, ())
+    other = chunked(anew, bounds(1), "g")
+    assert published(other, slice_of(0, 1), 10) == other
+    swept = replace(other, sweep=True)
+    assert published(swept, slice_of(0, 1, sweep=True), 0) == swept
+    assert published(other, replace(slice_of(0, 1), fingerprint="g"), 10).status == "completed"
+
+
 def test_part_with_a_sweep_completes_with_it():
-    part = published(replace(chunked(Part(A), []), sweep=True), slice_of(0, 0), 10)
+    part = published(replace(chunked(Part(A), [], "f"), sweep=True), slice_of(0, 0), 10)
     assert (part.status, part.done) == ("reading", 1)
     assert published(part, slice_of(0, 0, sweep=True), 0).status == "completed"
 
@@ -118,7 +130,7 @@ def test_failure_is_forgiven_but_not_for_ever():
         assert part.open
     assert failed(part, "why").status == "failed"
     assert failed(part, "why", tries=None).open
-    assert published(replace(part, failures=2), slice_of(0, 0), 1).failures == 0
+    assert published(replace(part, failures=2, fingerprint="f"), slice_of(0, 0), 1).failures == 0
 
 
 def test_execute_makes_a_snapshot_with_conditions_and_without_a_sweep_for_them():

@@ -149,5 +149,5 @@ def test_the_ddl_names_the_key_where_it_is_kept():
     shape = random_history(1, HistoryOptions(composite=True)).tables[0]
     assert create_table(shape, "S") == (
         'CREATE TABLE "S"."T0" ("G" INTEGER NOT NULL, "N" INTEGER NOT NULL, "A" INTEGER, "B" VARCHAR(10), '
-        'PRIMARY KEY ("G", "N"))'
+        'PRIMARY KEY ("N", "G"))'
     )

@@ -21,8 +21,10 @@ def snapshot(*parts, kind="incremental", **more):
 def read(part, chunks=3, upto=0, rows=10):
     """Return the part after its chunks up to this one were published."""
     if part.status == "waiting":
-        part = chunked(part, [(str(at),) for at in range(chunks - 1)])
-    return published(part, Slice("id-1", "incremental", part.done, upto, Lsn(bytes(16)), 6, 6, part.rows), rows)
+        part = chunked(part, [(str(at),) for at in range(chunks - 1)], "f")
+    return published(
+        part, Slice("id-1", "incremental", part.done, upto, Lsn(bytes(16)), 6, 6, part.fingerprint, part.rows), rows
+    )
 
 
 def told(old, new):
@@ -153,7 +155,7 @@ def test_every_one_has_the_snapshots_id_kind_and_the_time(kind, aggregate):
 
 
 def test_no_key_is_told():
-    part = read(chunked(Part(A), [("'secret'",), ("'hidden'",)]), upto=1)
+    part = read(chunked(Part(A), [("'secret'",), ("'hidden'",)], "f"), upto=1)
     text = repr(notifications(None, snapshot().with_part(part), AT))
     assert "secret" not in text
     assert "hidden" not in text

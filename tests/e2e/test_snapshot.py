@@ -267,6 +267,31 @@ def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, 
     assert pipeline.rows(one) == pipeline.source_rows(one)
 
 
+def test_a_blocking_snapshot_that_fails_leaves_offsets_and_changes_alone(
+    filled: tuple[Pipeline, TableId, TableId],
+) -> None:
+    pipeline, one, two = filled
+    known = pipeline.offsets.get(one)
+    condition = {"data-collection": str(one), "filter": "1 / (ID - 5) > 0"}
+    ask = execute(f"{pipeline.schema}\\..*", type="blocking", **{"additional-conditions": [condition]})
+    first = pipeline.tick(ask)
+    assert first is not None
+    assert [line.table for line in first.failed] == [one]
+    assert pipeline.offsets.get(one) == known
+    assert (outcomes(first)[ask.id], shown(first, ask.id).status) == (("accepted", ""), "running")
+    assert reads(pipeline, two)[(1,)] == 2
+    pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET A = \'b\' WHERE ID < 9')
+    pipeline.writer.commit()
+    pipeline.captured()
+    second, third = pipeline.tick(), pipeline.tick()
+    assert second is not None
+    assert {line.table: line.updates for line in second.tables}[one] == 9
+    assert outcomes(third)[ask.id] == ("failed", f"failed: {one}")
+    assert pipeline.rows(one) == pipeline.source_rows(one)
+    assert set(reads(pipeline, one).values()) == {1}
+    assert pipeline.tick() is None
+
+
 STEPS = [
     (Target, "stage", "after", 1),
     (Ledger, "plan", "after", 2),

@@ -52,7 +52,9 @@ def rebuilt(pipeline: Pipeline, table: TableId) -> set[tuple[Any, ...]]:
 
 def _change(row: tuple[Any, ...], keys: int) -> RowChange:
     commit, intent, op, *image = row
-    return RowChange(Lsn(bytes(commit)), Lsn(bytes(intent)), op, tuple(image[:keys]), tuple(image))
+    # As operation.create_table declares them.
+    key = tuple(reversed(image[:keys]))
+    return RowChange(Lsn(bytes(commit)), Lsn(bytes(intent)), op, key, tuple(image))
 
 
 def _event(row: Any) -> Event:

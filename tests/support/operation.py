@@ -103,10 +103,13 @@ def statement(shape: TableShape, operation: Operation, schema: str) -> tuple[str
 
 
 def create_table(shape: TableShape, schema: str, keyed: bool = True) -> str:
-    """Return the table's DDL, without its primary key where a database checks keys row by row."""
+    """Return the table's DDL, without its primary key where a database checks keys row by row.
+
+    The key's columns are declared the other way round than they stand in the table: nothing may mix up the two orders.
+    """
     keys = [f'"{name}" INTEGER NOT NULL' for name in shape.key]
     columns = [*keys, f'"{shape.values[0]}" INTEGER', f'"{shape.values[1]}" VARCHAR(10)']
-    primary = f"PRIMARY KEY ({', '.join(chr(34) + name + chr(34) for name in shape.key)})"
+    primary = f"PRIMARY KEY ({', '.join(chr(34) + name + chr(34) for name in reversed(shape.key))})"
     return f'CREATE TABLE "{schema}"."{shape.name}" ({", ".join([*columns, *([primary] if keyed else [])])})'
 
 

@@ -1,0 +1,60 @@
+"""Columns that are added and altered while snapshots are under way: nothing of two forms is mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.log import rebuilt
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.snapshot import SnapshotProgress
+from airflow_provider_db2cdc.sandbox import asn
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.tick import commit_tick
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+TWO_OF_THREE_CHUNKS = {
+    "incremental.snapshot.chunk.size": 4, "snapshot.group.chunks": 2, "snapshot.budget.s": 0
+}  # fmt: skip
+
+
+def initial(pipeline: Pipeline) -> SnapshotProgress:
+    """Do a tick and return how far its snapshot is."""
+    result = pipeline.tick()
+    assert result is not None
+    assert not result.failed, result.failed
+    return result.snapshots[0]
+
+
+def test_columns_that_change_during_a_snapshot(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**TWO_OF_THREE_CHUNKS)
+    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))"
+    table = pipeline.create(ddl, "T")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(at, "a") for at in range(12)])
+    pipeline.captured()
+    assert initial(pipeline).done == 2
+
+    pipeline.execute(f'ALTER TABLE {table} ADD COLUMN "new. col" INTEGER DEFAULT 7')
+    pipeline.writer.commit()
+    asn.addcolumn(pipeline.writer, table.schema, table.name, "new. col")
+    pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    pipeline.writer.commit()
+    pipeline.captured()
+    assert initial(pipeline).done == 2, "what was read without the new column counts no more"
+
+    pipeline.captured()
+    spec = pipeline.plan()
+    assert spec is not None
+    pipeline.execute(f"ALTER TABLE {table} ALTER COLUMN A SET DATA TYPE VARCHAR(20)")
+    pipeline.writer.commit()
+    result = jobs.run(spec)
+    commit_tick(result, pipeline.offsets)
+    assert "columns A changed while" in result.failed[0].error
+    assert result.snapshots[0].done == 2
+
+    pipeline.captured()
+    assert [initial(pipeline).done for _ in range(2)] == [2, 3]
+    assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)
+    assert {row[2] for row in pipeline.rows(table)} == {7}
