@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import subprocess
 import time
@@ -19,6 +20,7 @@ from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobSpec
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
+from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot import Part
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import SparkConfig
@@ -29,7 +31,9 @@ from airflow_provider_db2cdc.sql.changes import change_rows
 from airflow_provider_db2cdc.sql.chunk import chunk_predicate, table_rows
 from airflow_provider_db2cdc.submit.runner import run_job
 from airflow_provider_db2cdc.tick import commit_tick
+from tests.bench.counting import counted
 from tests.bench.stage import ROOT, Stage
+from tests.bench.writing import changing
 
 
 @dataclass
@@ -65,6 +69,29 @@ def snapshot(stage: Stage, options: argparse.Namespace, console: Console) -> Mea
         _note(measured, number, ours, limit, console)
         shutil.rmtree(pipeline.target)
     assert pipeline.source_rows(table) is not None
+    return measured
+
+
+def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
+    """Measure an incremental snapshot beside a writer of 200 changes a second, against the bare read of its chunks."""
+    pipeline = stage.pipeline()
+    pipeline.properties = {"snapshot.budget.s": 36_000}
+    table = stage.big_table(pipeline, options.rows)
+    pipeline.captured()
+    commit_tick(_run(_spec(pipeline)), pipeline.offsets)
+    measured = Measured(goal=0.7, more={"rows": options.rows})
+    for number in range(options.rounds + 1):
+        asked = Signal(f"bench{number}", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
+        spec = pipeline.plan(signals=[asked])
+        assert spec is not None
+        limit = _timed(lambda spec=spec, number=number: _bare_snapshot(stage, spec, number))
+        with changing(pipeline, options.rows, 200) as changes, counted() as counts:
+            ours = _timed(lambda spec=spec: commit_tick(_run(spec), pipeline.offsets))
+        _note(measured, number, ours, limit, console)
+        measured.more |= counts.told(ours, changes[0])
+        pipeline.captured()
+        while (rest := pipeline.plan()) is not None:
+            commit_tick(_run(rest), pipeline.offsets)
     return measured
 
 
@@ -143,6 +170,7 @@ def tick(stage: Stage, options: argparse.Namespace, console: Console) -> Measure
 
 CASES: dict[str, Callable[[Stage, argparse.Namespace, Console], Measured]] = {
     "snapshot": snapshot,
+    "incremental": incremental,
     "batch": batch,
     "large": large,
     "tick": tick,

@@ -1,0 +1,73 @@
+"""What a snapshot asks of the source: statements, and how long it waits for capture."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource
+
+
+@dataclass
+class Counts:
+    """Statements of the driver and for frames, chunks, and seconds of waiting."""
+
+    statements: int = 0
+    reads: int = 0
+    chunks: int = 0
+    waited_s: list[float] = field(default_factory=list)
+
+    def told(self, seconds: float, changes: int) -> dict[str, Any]:
+        """Return what the table shows; one read a chunk is the chunk's own."""
+        return {
+            "changes meanwhile": changes,
+            "chunks": self.chunks,
+            "statements a chunk": round((self.statements + self.reads - self.chunks) / max(1, self.chunks), 2),
+            "waiting for capture": f"{100 * sum(self.waited_s) / seconds:.1f} %",
+        }
+
+
+@contextmanager
+def counted() -> Iterator[Counts]:
+    """Count what the block does; polls for capture are left out."""
+    counts = Counts()
+    text_rows, frame, wait, bounds = (
+        DriverConnection.text_rows, JdbcSource.frame, Groups._await, DriverConnection.chunk_bounds
+    )  # fmt: skip
+
+    def asking(*arguments: Any, **named: Any) -> Any:
+        counts.statements += 1
+        return text_rows(*arguments, **named)
+
+    def reading(*arguments: Any, **named: Any) -> Any:
+        # Spark asks for a frame's columns by a statement of its own.
+        counts.reads += 2
+        return frame(*arguments, **named)
+
+    def waiting(*arguments: Any) -> Any:
+        started, before = time.monotonic(), counts.statements
+        try:
+            return wait(*arguments)
+        finally:
+            counts.statements = before
+            counts.waited_s.append(time.monotonic() - started)
+
+    def cutting(*arguments: Any) -> Any:
+        found = bounds(*arguments)
+        counts.chunks += len(found) + 1
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        steps: list[tuple[Any, str, Callable[..., Any]]] = [
+            (DriverConnection, "text_rows", asking), (JdbcSource, "frame", reading), (Groups, "_await", waiting),
+            (DriverConnection, "chunk_bounds", cutting),
+        ]  # fmt: skip
+        for owner, name, step in steps:
+            patch.setattr(owner, name, step)
+        yield counts
