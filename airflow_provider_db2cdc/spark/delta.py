@@ -32,6 +32,11 @@ def create_table(spark: SparkSession, name: DeltaName, ddl: str, properties: Map
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql_name(name)} ({ddl}) USING delta TBLPROPERTIES ({listed})")
 
 
+def table_properties(spark: SparkSession, name: DeltaName) -> dict[str, str]:
+    """Return the table's properties."""
+    return {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {sql_name(name)}").collect()}
+
+
 def load(spark: SparkSession, name: DeltaName, version: int | None = None) -> DataFrame:
     """Return the table's rows, of one version if it is named."""
     reader = spark.read.format("delta")

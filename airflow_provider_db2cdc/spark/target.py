@@ -29,8 +29,12 @@ from airflow_provider_db2cdc.spark.delta import (
     overwrite,
     sql_name,
     table_exists,
+    table_properties,
 )
 from airflow_provider_db2cdc.spark.progress import say
+
+MAPPING = "delta.columnMapping.mode"
+"""By name, it lets a table hold columns of any name."""
 
 OWNER_PROPERTY, LEDGER_PROPERTY = "db2cdc.pipeline", "db2cdc.ledger"
 REFUSED_IN_NAMES = set(" ,;{}()\n\t=.`")
@@ -186,7 +190,7 @@ class Target:
     def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
         named = {**self.place.owner.properties, **properties}
         if any(REFUSED_IN_NAMES & set(column) for column in self.schema.names):
-            named["delta.columnMapping.mode"] = "name"
+            named[MAPPING] = "name"
         if not table_exists(self.spark, name):
             create_table(self.spark, name, ddl, named)
             return
@@ -197,6 +201,8 @@ class Target:
                 f"{name.name} was written by {by}",
                 "Move it away, or give this pipeline a target of its own.",
             )
+        if MAPPING in named and not is_mapped(self.spark, name):
+            self.spark.sql(f"ALTER TABLE {sql_name(name)} SET TBLPROPERTIES ('{MAPPING}' = 'name')")
 
     def _check_columns(self, name: DeltaName, ddl: str) -> None:
         have = {field.name: field.dataType for field in load(self.spark, name).schema}
@@ -211,10 +217,14 @@ class Target:
                 )
 
 
+def is_mapped(spark: SparkSession, name: DeltaName) -> bool:
+    """Whether the table's columns may have any name."""
+    return table_properties(spark, name).get(MAPPING) == "name"
+
+
 def read_owner(spark: SparkSession, name: DeltaName) -> Owner | None:
     """Return whose table it is, None when it is not this provider's."""
-    rows = spark.sql(f"SHOW TBLPROPERTIES {sql_name(name)}").collect()
-    found = {row[0]: row[1] for row in rows}
+    found = table_properties(spark, name)
     if OWNER_PROPERTY not in found or LEDGER_PROPERTY not in found:
         return None
     return Owner(found[OWNER_PROPERTY], found[LEDGER_PROPERTY])

