@@ -108,7 +108,8 @@ class JobSpec:
 
     `run_id` names the DAG run (or command) that planned it; the same run may come again, another one may not share a
     batch. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows. `told` is how far into
-    the target's journal a commit has told of signals and snapshots.
+    the target's journal a commit has told of signals and snapshots; `since` is the least of the offsets' batches: what
+    the ledger has of before is nothing to this tick.
     """
 
     pipeline: str
@@ -123,6 +124,7 @@ class JobSpec:
     signals: tuple[Signal, ...] = ()
     signal_table: SignalTable | None = None
     told: int = 0
+    since: int = 0
     version: int = VERSION
 
     def to_json(self) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot
+from airflow_provider_db2cdc.cdc.table import TableId
 
 Aggregate = Literal["Initial Snapshot", "Incremental Snapshot"]
 Type = Literal["STARTED", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED", "ABORTED", "PAUSED", "RESUMED", "SKIPPED"]
@@ -35,6 +36,13 @@ def notifications(old: Snapshot | None, new: Snapshot, at_ms: int) -> list[Notif
         Notification(new.id, _aggregate(new), kind, {"connector_name": CONNECTOR, **data}, at_ms)
         for kind, data in _steps(old, new)
     ]
+
+
+def skipped(tables: Iterable[TableId], run_id: str, at_ms: int) -> Notification:
+    """Return what is told of new tables that the mode takes no snapshot of; `run_id` names the run that met them."""
+    collections = ",".join(str(table) for table in tables)
+    data = {"connector_name": CONNECTOR, "data_collections": collections}
+    return Notification(run_id, "Initial Snapshot", "SKIPPED", data, at_ms)
 
 
 def _aggregate(snapshot: Snapshot) -> Aggregate:

@@ -208,6 +208,7 @@ def _spec(
         tables=tuple(_task(step, config.snapshot_overrides.get(str(step.table), "")) for step in steps),
         settings=config.settings,
         refused=tuple(refused),
+        since=min((step.batch for step in steps), default=0),
     )
 
 

@@ -17,6 +17,7 @@ class Step:
     """One table's part of the tick while it is being decided: `rows` is None until counted.
 
     `due` says that Spark must look at the table even without a change: it is new, or changes may have been lost.
+    `batch` is the offset's, 0 where none is believed.
     """
 
     schema: TableSchema
@@ -27,6 +28,7 @@ class Step:
     restart: bool = False
     snapshot: bool = True
     rows: int | None = None
+    batch: int = 0
 
     @property
     def table(self) -> TableId:
@@ -61,10 +63,11 @@ class Beginning:
             snapshot = schema.table in self.filling or (self._snapshots(schema.table) or offset is not None)
             return Step(schema, capture, None, self.fence, True, offset is not None, snapshot, rows=0)
         if not self.mode.stream() and schema.table not in self.filling:
-            return Step(schema, capture, offset.lsn, offset.lsn, rows=0)
+            return Step(schema, capture, offset.lsn, offset.lsn, rows=0, batch=offset.batch)
         if self.fence < offset.lsn:
-            return Step(schema, capture, offset.lsn, self.fence, due=True, rows=0)
-        return Step(schema, capture, offset.lsn, self.fence, due=_may_have_lost(capture, offset))
+            return Step(schema, capture, offset.lsn, self.fence, due=True, rows=0, batch=offset.batch)
+        due = _may_have_lost(capture, offset)
+        return Step(schema, capture, offset.lsn, self.fence, due=due, batch=offset.batch)
 
     def _anew(self, table: TableId) -> bool:
         return self._included(table) and self.mode.snapshot_data(known=True, in_progress=table in self.filling)

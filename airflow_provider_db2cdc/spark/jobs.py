@@ -8,7 +8,7 @@ from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource
 from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.ledger import History, Ledger
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.session import open_session
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
@@ -31,10 +31,17 @@ def run(spec: JobSpec) -> JobResult:
     journal = Journal(spark, layout, owner, spec.run_id)
     with ThreadPoolExecutor(1) as beside:
         recalled = beside.submit(journal.read, spec.told)
-        tick = Tick(spark, spec, Place(layout, owner), ledger, JdbcSource(spec.source), ledger.history())
+        tick = Tick(spark, spec, Place(layout, owner), ledger, JdbcSource(spec.source), _history(ledger, spec))
     tick.redo()
     tick.pull()
     snapshots = Snapshots(tick, journal, recalled.result())
     snapshots.run()
     tick.publish(unfinished=snapshots.unfinished)
     return snapshots.tell(tick.result())
+
+
+def _history(ledger: Ledger, spec: JobSpec) -> History:
+    """Return what the ledger says since the offsets; all of it where it knows less than the offsets believe."""
+    history = ledger.history(spec.since)
+    unproven = [task for task in spec.tables if task.believed is not None and task.table not in history.last]
+    return ledger.history() if unproven and spec.since else history

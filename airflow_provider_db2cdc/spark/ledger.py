@@ -128,12 +128,12 @@ class Ledger:
             )
         return owner
 
-    def history(self) -> History:
-        """Read what was planned and applied so far."""
-        keys = ["batch", "schema", "table"]
-        commits = load(self.spark, self._commits).dropDuplicates(keys)
+    def history(self, since: int = 0) -> History:
+        """Read what was planned and applied from a batch on."""
+        keys, is_read = ["batch", "schema", "table"], F.col("batch") >= since
+        commits = load(self.spark, self._commits).where(is_read).dropDuplicates(keys)
         applied = commits.select(*keys, F.struct(*commits.columns).alias("applied"))
-        batches = load(self.spark, self._batches)
+        batches = load(self.spark, self._batches).where(is_read)
         entries = batches.select(*keys, F.struct(*batches.columns).alias("entry")).join(applied, keys, "left")
         tables = entries.groupBy("schema", "table").agg(
             F.max_by("applied", F.when(F.col("applied").isNotNull(), F.col("batch"))).alias("last"),

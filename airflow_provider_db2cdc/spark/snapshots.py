@@ -13,7 +13,7 @@ from functools import partial
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, settle
 from airflow_provider_db2cdc.cdc.job import JobResult, TableTask
-from airflow_provider_db2cdc.cdc.notification import notifications
+from airflow_provider_db2cdc.cdc.notification import notifications, skipped
 from airflow_provider_db2cdc.cdc.progress import progress
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, LogMessage, Signal, SignalOutcome, parse
 from airflow_provider_db2cdc.cdc.snapshot import (
@@ -143,7 +143,11 @@ class Snapshots:
     def _begin_new(self) -> None:
         tick = self.tick
         fresh = [task for task in tick.open_tasks() if tick.is_new(task)]
-        tick.plan_and_apply([tick.entry(task, task.upto, task.upto) for task in fresh if not task.snapshot])
+        unread = [task for task in fresh if not task.snapshot]
+        tick.plan_and_apply([tick.entry(task, task.upto, task.upto) for task in unread])
+        begun = [task.table for task in unread if task.table not in tick.errors]
+        if begun:
+            self.told.append(skipped(begun, tick.spec.run_id, _now_ms()))
         parts = [
             Part(task.table, select=task.select, sweep=task.table in tick.last and not task.select)
             for task in fresh

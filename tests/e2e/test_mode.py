@@ -46,7 +46,10 @@ def insert(pipeline: Pipeline, number: int, name: str = "T") -> None:
 def test_no_data_begins_at_the_fence_and_recovery_finds_a_lost_offset(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "no_data"})
     table = table_of(pipeline)
-    pipeline.tick()
+    first = pipeline.tick()
+    assert first is not None
+    [note] = first.notifications
+    assert (note.type, note.additional_data["data_collections"]) == ("SKIPPED", str(table))
     insert(pipeline, 2)
     pipeline.tick()
     assert pipeline.rows(table) == {(2, "a")}

@@ -86,6 +86,15 @@ def test_spec_carries_what_the_job_needs_and_survives_json(plan, source, config,
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
+def test_ledger_is_needed_from_the_least_of_the_batches_and_whole_for_a_table_without_an_offset(plan, control):
+    control.add("A")
+    control.add("B")
+    control.capture("A", 70)
+    offsets = {"A": Offset(control.table("A"), lsn(60), 7), "B": Offset(control.table("B"), lsn(100), 5)}
+    assert plan(**offsets).since == 5
+    assert plan(A=offsets["A"]).since == 0
+
+
 def test_new_table_begins_at_the_fence_uncounted(plan, control):
     control.add("A")
     control.capture("A", 70)
