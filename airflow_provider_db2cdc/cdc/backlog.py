@@ -64,7 +64,7 @@ class Backlog:
             snapshots=(*still, *result.snapshots) if result.snapshots or still else self.snapshots,
             outcomes=_newest(list(named.values())),
             heard=tuple(heard) if heard else self.heard,
-            told=max(self.told, result.told),
+            told=result.told,
         )
 
     def to_json(self) -> str:

@@ -170,9 +170,7 @@ def published(part: Part, of: Slice, rows: int) -> Part:
 
     A slice that was read under other columns than the part is now tells nothing of it.
     """
-    if of.sweep and of.fingerprint == part.fingerprint:
-        return replace(part, status="completed") if part.open else part
-    if of.last < part.done or not part.open or of.fingerprint != part.fingerprint:
+    if not part.open or of.fingerprint != part.fingerprint or (of.last < part.done and not of.sweep):
         return part
     after = replace(
         part,
@@ -182,7 +180,8 @@ def published(part: Part, of: Slice, rows: int) -> Part:
         low_batch=of.begun_batch,
         failures=0,
     )
-    return replace(after, status="completed") if after.done == after.chunks and not after.sweep else after
+    is_over = of.sweep or (after.done == after.chunks and not after.sweep)
+    return replace(after, status="completed") if is_over else after
 
 
 def without_progress(snapshot: Snapshot) -> Snapshot:

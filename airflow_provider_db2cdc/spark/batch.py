@@ -35,7 +35,8 @@ def apply_entry(
     """Bring one planned batch of one table into Delta and return what is there then; `target` is prepared.
 
     Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
-    from the change log, so after a crash between the two nothing is read from the source again.
+    from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
+    under other columns than the table has now are left out: their part of the snapshot is read anew.
     """
     of = entry.slice
     if not entry.span.empty:
@@ -44,7 +45,8 @@ def apply_entry(
         target.append_changes(_swept(target, spec, entry, of), entry.batch, "sweep")
     is_empty = entry.span.empty and not (of is not None and of.sweep)
     counts = BatchCounts() if is_empty else count_batch(target.batch(entry.batch))
-    reads = None if of is None or of.sweep else _publish_reads(target, spec, entry, of, counts)
+    is_read = of is not None and not of.sweep and of.fingerprint == target.schema.fingerprint
+    reads = _publish_reads(target, spec, entry, of, counts) if of is not None and is_read else None
     published = reads.counts if reads is not None else {}
     say(
         f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, "
@@ -54,8 +56,13 @@ def apply_entry(
     return _committed(entry, counts, published, after)
 
 
-def known_empty(task: TableTask, entry: Entry) -> bool:
-    """Whether the plan has counted no change in all of the entry's range."""
+def known_empty(spec: JobSpec, task: TableTask, entry: Entry) -> bool:
+    """Whether the plan has counted no change in all of the entry's range.
+
+    Not so for a batch of another plan: what that one counted may be in the change log and pruned at the source.
+    """
+    if entry.planned_at_ms != spec.planned_at_ms:
+        return False
     counted = task.rows == 0 and not task.restart and entry.after == task.believed and entry.upto <= task.upto
     return counted and entry.slice is None
 

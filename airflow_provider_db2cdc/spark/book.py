@@ -32,14 +32,24 @@ class Book:
         """Replace a snapshot's part."""
         self.change(lambda agenda: (agenda.with_snapshot(_find(agenda, id_).with_part(part)), None))
 
+    def turn(self, id_: str, table: TableId, step: Callable[[Part], Part]) -> None:
+        """Replace a snapshot's part by what the step makes of it, unless it has come to its end meanwhile."""
+
+        def turned(agenda: Agenda) -> tuple[Agenda, None]:
+            snapshot = _find(agenda, id_)
+            part = snapshot.part(table)
+            if part is None or not part.open:
+                return agenda, None
+            return agenda.with_snapshot(snapshot.with_part(step(part))), None
+
+        self.change(turned)
+
     def fail(self, id_: str, table: TableId, reason: str) -> None:
         """Leave a table out for the rest of the tick; its part is tried again by the next, but not for ever."""
         self.out.add(table)
-        part = self.part(id_, table)
-        if part.open:
-            # A table that was begun and given up would be half filled for good.
-            tries = None if self.snapshot(id_).kind == "initial" else MAX_FAILURES
-            self.put(id_, failed(part, reason, tries))
+        # A table that was begun and given up would be half filled for good.
+        tries = None if self.snapshot(id_).kind == "initial" else MAX_FAILURES
+        self.turn(id_, table, lambda part: failed(part, reason, tries))
 
     def snapshot(self, id_: str) -> Snapshot:
         """Return the snapshot of that id."""

@@ -6,14 +6,13 @@ While one group waits for capture, the next one is being read, by a thread of it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.snapshot import (
-    Part,
     Reading,
     Slice,
     Snapshot,
@@ -110,20 +109,18 @@ class Groups:
         return Group(slices, closed)
 
     def _chunk(self, table: TableId) -> None:
-        rows = self.tick.spec.settings.snapshot_chunk_rows
-
-        def bounds(task: TableTask) -> Part:
+        def cut(task: TableTask) -> Sequence[Sequence[str]]:
             part = self.book.part(self.id, table)
-            cut = cut_of(task.schema, part)
-            bounds = [] if part.select else self.reader.chunk_bounds(cut, rows)
-            return chunked(part, bounds, task.schema.fingerprint)
+            rows = self.tick.spec.settings.snapshot_chunk_rows
+            return [] if part.select else self.reader.chunk_bounds(cut_of(task.schema, part), rows)
 
-        found = self.tick.each([self.tick.tasks[table]], bounds)
-        if table in found:
-            say(f"table={table} snapshot={self.id}: {found[table].chunks} chunks")
-            self.book.put(self.id, found[table])
-        else:
+        task = self.tick.tasks[table]
+        found = self.tick.each([task], cut)
+        if table not in found:
             self._fail(table)
+            return
+        say(f"table={table} snapshot={self.id}: {len(found[table]) + 1} chunks")
+        self.book.turn(self.id, table, lambda part: chunked(part, found[table], task.schema.fingerprint))
 
     def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
         part = self.book.part(self.id, task.table)
@@ -165,16 +162,9 @@ class Groups:
                 task = self.tick.tasks[part.table]
                 at = self.tick.stand(task).upto
                 of = Slice(
-                    self.id,
-                    snapshot.kind,
-                    0,
-                    part.done - 1,
-                    at,
-                    part.low_batch,
-                    part.low_batch,
-                    part.fingerprint,
-                    sweep=True,
-                )
+                    self.id, snapshot.kind, 0, part.done - 1, at, part.low_batch, part.low_batch, part.fingerprint,
+                    rows_before=part.rows, sweep=True,
+                )  # fmt: skip
                 entries[part.table] = self.tick.entry(task, at, at, of)
         self.tick.plan_and_apply(list(entries.values()))
         for table, entry in entries.items():
@@ -185,7 +175,8 @@ class Groups:
         if table in self.tick.errors or entry is None or entry.slice is None:
             self._fail(table)
             return
-        self.book.put(self.id, published(self.book.part(self.id, table), entry.slice, self.tick.last[table].reads))
+        of, reads = entry.slice, self.tick.last[table].reads
+        self.book.turn(self.id, table, lambda part: published(part, of, reads))
 
     def _entry(self, task: TableTask, of: Slice, high: Lsn) -> Entry:
         after = self.tick.stand(task).upto

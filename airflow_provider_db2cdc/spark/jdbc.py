@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,14 +57,19 @@ class JdbcSource:
 
 
 class DriverConnection:
-    """A JDBC connection in the driver's JVM for single small statements."""
+    """A JDBC connection in the driver's JVM for single small statements, one at a time."""
 
     def __init__(self, jvm: Any, connection: Any) -> None:
         self._jvm = jvm
         self._connection = connection
+        self._one_at_a_time = threading.Lock()
 
     def text_rows(self, select: str) -> list[list[str | None]]:
         """Return all rows as the driver's texts; bit data as hex."""
+        with self._one_at_a_time:
+            return self._text_rows(select)
+
+    def _text_rows(self, select: str) -> list[list[str | None]]:
         statement = self._connection.createStatement()
         try:
             results = statement.executeQuery(select)
@@ -78,11 +84,12 @@ class DriverConnection:
 
     def execute(self, statement: str) -> None:
         """Execute and commit one statement that changes rows."""
-        prepared = self._connection.createStatement()
-        try:
-            prepared.executeUpdate(statement)
-        finally:
-            prepared.close()
+        with self._one_at_a_time:
+            prepared = self._connection.createStatement()
+            try:
+                prepared.executeUpdate(statement)
+            finally:
+                prepared.close()
 
     def chunk_bounds(self, cut: Cut, rows: int) -> list[Bound]:
         """Return the keys that end the table's chunks of `rows` rows, but for the last chunk's."""

@@ -48,7 +48,7 @@ class Journal:
     run_id: str
     seq: int = 0
     news: News = field(default_factory=News)
-    bounded: set[str] = field(default_factory=set)
+    bounded: dict[str, tuple[Bound, ...]] = field(default_factory=dict)
 
     def read(self, told: int) -> Agenda:
         """Return the agenda as it stands; rows behind `told` become the news."""
@@ -64,7 +64,7 @@ class Journal:
         self.news = _news([row for row in found if row["seq"] > told])
         documents = {(row["kind"], row["one"]): json.loads(row["document"]) for row in found if row["kind"] in KEPT}
         bounds = {id_: _bounds(document) for (kind, id_), document in documents.items() if kind == "bounds"}
-        self.bounded = {*bounds}
+        self.bounded = dict(bounds)
         signals = [from_data(SignalOutcome, document) for (kind, _), document in documents.items() if kind == "signal"]
         snapshots = [
             _with_bounds(from_data(Snapshot, document), bounds)
@@ -95,14 +95,14 @@ class Journal:
         documents += [("notification", one.id, to_data(one)) for one in notifications]
         if documents:
             self._append(documents, at_ms)
+            self.bounded |= {id_: _bounds(document) for kind, id_, document in documents if kind == "bounds"}
 
     def _new_bounds(self, snapshot: Snapshot) -> list[tuple[str, str, Any]]:
-        """Return the bounds that were not written yet: they never change, and may be many."""
+        """Return the bounds that were not written yet: they seldom change, and may be many."""
         new = []
         for part in snapshot.parts:
             name = _bounds_id(snapshot, part)
-            if part.bounds and name not in self.bounded:
-                self.bounded.add(name)
+            if part.bounds and self.bounded.get(name) != part.bounds:
                 new.append(("bounds", name, to_data(part.bounds)))
         return new
 

@@ -57,6 +57,7 @@ class TableSessions:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._of: dict[TableId, SparkSession] = {}
+        self._small: set[TableId] = set()
 
     def of(self, table: TableId, rows: int) -> SparkSession:
         """Return the table's session, set for about `rows` rows."""
@@ -66,9 +67,12 @@ class TableSessions:
             _configure(session, SESSION_CONF)
         if rows <= SMALL_ROWS:
             _configure(session, SMALL_CONF)
-        else:
+            self._small.add(table)
+        elif table in self._small:
+            # To unset them would forget what the application was submitted with.
             for key in SMALL_CONF:
-                session.conf.unset(key)
+                session.sql(f"RESET {key}")
+            self._small.remove(table)
         return session
 
 

@@ -119,13 +119,13 @@ class Snapshots:
 
         An initial snapshot waits for a table that was taken out of the pipeline: what it has of it is not whole.
         """
+        self._renew()
         applied = [(of, commit) for of, commit in self.tick.history.slices.values()] + self.tick.slices
         for of, commit in applied:
             snapshot = next((one for one in self.book.agenda.open if one.id == of.snapshot), None)
             part = snapshot.part(commit.table) if snapshot else None
             if snapshot is not None and part is not None and (of.sweep or of.last >= part.done):
                 self.book.put(snapshot.id, published(part, of, commit.reads))
-        self._renew()
         for snapshot in self.book.agenda.open:
             for part in snapshot.open_parts if snapshot.kind != "initial" else ():
                 if part.table not in self.tick.tasks and part.table not in self.tick.errors:
@@ -229,7 +229,7 @@ class Snapshots:
         for outcome in self.book.change(settle):
             self.outcomes[outcome.channel, outcome.id] = outcome
         self._note()
-        now, known = self.book.agenda, self.known
+        now, known = self.noted, self.known
         before = {snapshot.id: snapshot for snapshot in known.snapshots}
         changed = [snapshot for snapshot in now.snapshots if before.get(snapshot.id) != snapshot]
         outcomes = [outcome for name, outcome in now.outcomes.items() if known.outcomes.get(name) != outcome]

@@ -125,13 +125,8 @@ class Target:
         return version
 
     def staged(self, version: int) -> DataFrame:
-        """Return the rows that were staged as that version, with nulls in columns that the source has gained since."""
-        rows = load(self.spark, self.layout.staging(self.table), version)
-        have = cast(StructType, rows.schema["row"].dataType).names
-        row = F.struct(
-            *((F.col("row").getField(name) if name in have else F.lit(None)).alias(name) for name in self.schema.names)
-        )
-        return rows.withColumn("row", row.cast(row_type(self.schema)))
+        """Return the rows that were staged as that version."""
+        return load(self.spark, self.layout.staging(self.table), version)
 
     def fill(self, rows: DataFrame, batch: int) -> int | None:
         """Append rows of keys that the state does not have; return the version, None when they were there already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -190,9 +191,9 @@ class Tick:
     def _commit(self, entry: Entry) -> Commit:
         task = self.tasks[entry.table]
         last = self.last.get(entry.table)
-        if last is not None and known_empty(task, entry):
+        if last is not None and known_empty(self.spec, task, entry):
             return unmoved(entry, last)
-        read = 0 if entry.slice is None else sum(chunk.read for chunk in entry.slice.counts)
+        read = 0 if entry.slice is None else _rows_of(entry.slice)
         target = Target(self.sessions.of(entry.table, task.rows + read), self.place, task.schema)
         if entry.table not in self.prepared:
             target.prepare()
@@ -244,6 +245,11 @@ class Tick:
             line, lsn=last.upto, batch=last.batch, rows=last.rows, commit_ts_ms=last.commit_ts_ms,
             state_version=last.state_version, capture=last.capture.digest,
         )  # fmt: skip
+
+
+def _rows_of(of: Slice) -> int:
+    """Return how many rows a slice may bring; nobody knows beforehand how many a sweep deletes."""
+    return sys.maxsize if of.sweep else sum(chunk.read for chunk in of.counts)
 
 
 def _now_ms() -> int:

@@ -95,6 +95,12 @@ def test_part_advances_with_its_slices_and_completes_with_the_last():
     assert (two.status, two.done, two.rows, two.low_batch) == ("completed", 3, 11, 6)
 
 
+def test_sweep_alone_tells_how_far_its_part_is():
+    part = replace(chunked(Part(A), bounds(2), "f"), sweep=True)
+    swept = published(part, replace(slice_of(0, 2, sweep=True), rows_before=30), 0)
+    assert (swept.status, swept.done, swept.rows, swept.low_batch) == ("completed", 3, 30, 6)
+
+
 def test_part_whose_columns_changed_begins_anew_and_forgets_slices_of_before():
     part = published(chunked(Part(A), bounds(2), "f"), slice_of(0, 1), 10)
     anew = renewed(part)

@@ -57,20 +57,23 @@ def told(result: JobResult | None) -> list[str]:
     return [note.type for note in result.notifications]
 
 
-def use_signal_table(pipeline: Pipeline) -> str:
-    """Create a captured signal table and return its name in SQL."""
+def use_signal_table(pipeline: Pipeline, schema: str = "") -> str:
+    """Create a captured signal table, in a schema of its own if it is named, and return its name in SQL."""
+    if schema:
+        pipeline.execute(f'CREATE SCHEMA "{schema}"')
+    home = schema or pipeline.schema
     pipeline.execute(
-        f'CREATE TABLE "{pipeline.schema}"."SIGNALS" '
+        f'CREATE TABLE "{home}"."SIGNALS" '
         "(ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32) NOT NULL, DATA VARCHAR(2048))"
     )
     pipeline.writer.commit()
-    asn.addtable(pipeline.writer, pipeline.schema, "SIGNALS")
+    asn.addtable(pipeline.writer, home, "SIGNALS")
     pipeline.properties = {
         **pipeline.properties,
-        "signal.data.collection": f"{pipeline.schema}.SIGNALS",
+        "signal.data.collection": f"{home}.SIGNALS",
         "table.include.list": f"{pipeline.schema}\\.T.*",
     }
-    return f'"{pipeline.schema}"."SIGNALS"'
+    return f'"{home}"."SIGNALS"'
 
 
 def certificates(pipeline: Pipeline, snapshot: str) -> list[Any]:
@@ -184,7 +187,7 @@ def test_conditions_surrogate_keys_and_what_is_refused(filled: tuple[Pipeline, T
 
 def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**SMALL, **{"snapshot.budget.s": 0})
-    signals = use_signal_table(pipeline)
+    signals = use_signal_table(pipeline, f"{pipeline.schema}_SIGNALS")
     pipeline.execute(f"INSERT INTO {signals} VALUES ('old', 'log', '{{\"message\": \"x\"}}')")
     ddl = f'CREATE TABLE "{pipeline.schema}"."T0" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))'
     table = pipeline.create(ddl, "T0")
