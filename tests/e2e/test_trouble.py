@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from support.crash import killed
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -17,6 +18,7 @@ from airflow_provider_db2cdc.errors import TargetError, TickLostError
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
@@ -73,6 +75,26 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: tuple[Pipeline, Table
     insert(pipeline, 5)
     pipeline.tick()
     assert pipeline.rows(bad) == pipeline.source_rows(bad)
+
+
+def test_changes_that_only_the_change_log_holds_reach_the_state(pair: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, good, bad = pair
+    insert(pipeline, 2)
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Target, "append_changes", "after", at=2):
+        commit_tick(jobs.run(spec), pipeline.offsets)
+    change_tables = [f'ASNCDC."CDC_{table.schema}_{table.name}"' for table in (good, bad)]
+    [(last,)] = pipeline.query(f"SELECT MAX(IBMSNAP_COMMITSEQ) FROM {change_tables[0]}")
+    faults.prune(pipeline.writer, upto=bytes(last))
+    assert [pipeline.query(f"SELECT COUNT(*) FROM {name}") for name in change_tables] == [[(0,)], [(0,)]]
+
+    result = pipeline.tick()
+
+    assert result is not None
+    assert not result.failed, result.failed
+    for table in (good, bad):
+        assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
 def test_an_edited_offset_is_refused_by_name(pair: tuple[Pipeline, TableId, TableId]) -> None:
@@ -133,9 +155,9 @@ def test_of_two_ticks_at_once_the_second_loses(
     assert second is not None
     real, seen = Ledger.history, []
 
-    def slow(ledger: Ledger) -> object:
+    def slow(ledger: Ledger, since: int = 0) -> object:
         """Let the first run do its whole tick between the second's reading and planning."""
-        found = real(ledger)
+        found = real(ledger, since)
         if not seen:
             seen.append(found)
             commit_tick(jobs.run(first), pipeline.offsets)
