@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, Slice, ends
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import GapError
 from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired, read_envelopes, swept_envelopes
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads, net_effects
@@ -38,22 +38,21 @@ def apply_entry(
     from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
     under other columns than the table has now are left out: their part of the snapshot is read anew.
     """
-    of = entry.slice
+    entry = replace(entry, slice=_as_read(entry.slice, target.schema))
+    swept, read = _sweep_or_read(entry.slice)
     if not entry.span.empty:
         target.append_changes(_changes(target.spark, spec, source, task, entry), entry.batch, "changes")
-    if of is not None and of.sweep:
-        target.append_changes(_swept(target, spec, entry, of), entry.batch, "sweep")
-    is_empty = entry.span.empty and not (of is not None and of.sweep)
-    counts = BatchCounts() if is_empty else count_batch(target.batch(entry.batch))
-    is_read = of is not None and not of.sweep and of.fingerprint == target.schema.fingerprint
-    reads = _publish_reads(target, spec, entry, of, counts) if of is not None and is_read else None
-    published = reads.counts if reads is not None else {}
+    if swept is not None:
+        target.append_changes(_swept(target, spec, entry, swept), entry.batch, "sweep")
+    has_events = not entry.span.empty or swept is not None
+    counts = count_batch(target.batch(entry.batch)) if has_events else BatchCounts()
+    reads = Reads() if read is None else _publish_reads(target, spec, entry, read, counts)
     say(
         f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, "
-        f"{sum(published.values())} reads"
+        f"{sum(reads.counts.values())} reads"
     )
-    after = _into_state(target, entry, counts, reads.rows if reads is not None else None, last)
-    return _committed(entry, counts, published, after)
+    after = _into_state(target, entry, counts, reads.rows, last)
+    return _committed(entry, counts, reads.counts, after)
 
 
 def known_empty(spec: JobSpec, task: TableTask, entry: Entry) -> bool:
@@ -113,6 +112,15 @@ def stage_chunks(
     return version, tuple(counts)
 
 
+def _as_read(of: Slice | None, schema: TableSchema) -> Slice | None:
+    """Return a slice unless its rows were read under other columns; a sweep holds no rows of its own."""
+    return of if of is not None and (of.sweep or of.fingerprint == schema.fingerprint) else None
+
+
+def _sweep_or_read(of: Slice | None) -> tuple[Slice | None, Slice | None]:
+    return (of, None) if of is not None and of.sweep else (None, of)
+
+
 def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
     """Return the batch's change rows as envelopes; one reader a sub-range, each of whole commits in order."""
     before_images = has_before_images(task.schema, task.capture)
@@ -147,10 +155,10 @@ def _spans(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTa
 
 @dataclass(frozen=True)
 class Reads:
-    """The rows of a slice that go out as `r`, and how many they are by chunk."""
+    """The rows of a slice that go out as `r`, if any, and how many they are by chunk."""
 
-    rows: DataFrame
-    counts: Mapping[int, int]
+    rows: DataFrame | None = None
+    counts: Mapping[int, int] = field(default_factory=dict)
 
 
 def _publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch: BatchCounts) -> Reads:
