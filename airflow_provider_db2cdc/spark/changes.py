@@ -12,6 +12,7 @@ from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.cdc.types import TypeMapping, map_type
+from airflow_provider_db2cdc.spark.delta import quoted
 from airflow_provider_db2cdc.version import __version__
 
 CONNECTOR = "db2"
@@ -129,7 +130,7 @@ def swept_envelopes(
 def row_type(schema: TableSchema, names: Sequence[str] = ()) -> str:
     """Return the DDL type of a row struct, or of the columns named, in their order."""
     columns = [schema.column(name) for name in names] if names else schema.columns
-    fields = [f"`{column.name.replace('`', '``')}`: {map_type(schema.table, column).delta}" for column in columns]
+    fields = [f"{quoted(column.name)}: {map_type(schema.table, column).delta}" for column in columns]
     return f"struct<{', '.join(fields)}>"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -17,6 +18,9 @@ Pair = tuple[str, int]
 
 LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 """Delta's own: the version that the session's last commit made."""
+
+CONCURRENT = "ConcurrentTransaction"
+"""In the text of the error by which Delta refuses a pair that another writer has just brought."""
 
 APP_ID, APP_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
@@ -54,6 +58,16 @@ def append(rows: DataFrame, name: DeltaName, pair: Pair | None = None) -> int | 
     return _write(rows, name, "append", options)
 
 
+def append_first(rows: DataFrame, name: DeltaName, pair: Pair) -> bool:
+    """Append rows and return True, or False where another writer has brought the pair, before or meanwhile."""
+    try:
+        return append(rows, name, pair) is not None
+    except PySparkException as error:
+        if CONCURRENT not in str(error):
+            raise
+        return False
+
+
 def overwrite(rows: DataFrame, name: DeltaName) -> int | None:
     """Replace the table's rows and columns; return the version that this made, None without rows before and after."""
     return _write(rows, name, "overwrite", {"overwriteSchema": "true"})
@@ -85,6 +99,11 @@ def delta_table(spark: SparkSession, name: DeltaName) -> DeltaTable:
 def sql_name(name: DeltaName) -> str:
     """Return the table's name in a statement."""
     return f"delta.`{name.name}`" if name.is_path else name.name
+
+
+def quoted(column: str) -> str:
+    """Return a column's name in an expression."""
+    return f"`{column.replace('`', '``')}`"
 
 
 def literal_frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:

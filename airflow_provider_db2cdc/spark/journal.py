@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -22,7 +21,7 @@ from airflow_provider_db2cdc.cdc.notification import Notification
 from airflow_provider_db2cdc.cdc.signal import SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot import Bound, Part, Snapshot
 from airflow_provider_db2cdc.errors import TickLostError
-from airflow_provider_db2cdc.spark.delta import append, create_table, literal_frame, load, table_exists
+from airflow_provider_db2cdc.spark.delta import append_first, create_table, literal_frame, load, table_exists
 from airflow_provider_db2cdc.spark.target import Owner
 
 JOURNAL = "seq bigint, run_id string, kind string, id string, document string, at_ms bigint"
@@ -116,18 +115,12 @@ class Journal:
             (self.seq + at, self.run_id, kind, id_, json.dumps(document, sort_keys=True), at_ms)
             for at, (kind, id_, document) in enumerate(documents, 1)
         ]
-        self.seq += len(rows)
-        try:
-            version = append(literal_frame(self.spark, rows, JOURNAL), name, pair)
-        except PySparkException as error:
-            if "ConcurrentTransaction" not in str(error):
-                raise
-            version = None
-        if version is None:
+        if not append_first(literal_frame(self.spark, rows, JOURNAL), name, pair):
             raise TickLostError(
                 f"another run wrote to the journal of pipeline {self.owner.pipeline!r} at the same moment",
                 "Two ticks of one pipeline ran at once: let the other one finish; max_active_runs=1 keeps them apart.",
             )
+        self.seq += len(rows)
 
 
 def _news(rows: Sequence[Row]) -> News:

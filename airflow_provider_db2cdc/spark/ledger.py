@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,8 +22,18 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
-from airflow_provider_db2cdc.spark.delta import Pair, append, create_table, literal_frame, load, sql_name, table_exists
-from airflow_provider_db2cdc.spark.target import Owner, read_owner
+from airflow_provider_db2cdc.spark.delta import (
+    Pair,
+    append,
+    append_first,
+    create_table,
+    literal_frame,
+    load,
+    sql_name,
+    table_exists,
+    table_properties,
+)
+from airflow_provider_db2cdc.spark.target import Owner, owner_of
 
 BATCHES = (
     "batch bigint, run_id string, schema string, table string, after_lsn string, upto_lsn string, "
@@ -120,7 +129,7 @@ class Ledger:
         for name, ddl in ((self._batches, BATCHES), (self._commits, COMMITS), (self._manifest, MANIFEST)):
             if not table_exists(self.spark, name):
                 create_table(self.spark, name, ddl, fresh.properties)
-        owner = read_owner(self.spark, self._batches)
+        owner = owner_of(table_properties(self.spark, self._batches))
         if owner is None or owner.pipeline != self.pipeline:
             raise TargetError(
                 f"the target belongs to pipeline {owner.pipeline!r}" if owner else "the target is somebody else's",
@@ -166,13 +175,7 @@ class Ledger:
         :raises TickLostError: another run has planned this batch number.
         """
         batch, rows = entries[0].batch, [_entry_row(entry) for entry in entries]
-        try:
-            version = append(literal_frame(self.spark, rows, BATCHES), self._batches, self._pair("plan", batch))
-        except PySparkException as error:
-            if "ConcurrentTransaction" not in str(error):
-                raise
-            version = None
-        if version is not None:
+        if append_first(literal_frame(self.spark, rows, BATCHES), self._batches, self._pair("plan", batch)):
             return
         written = load(self.spark, self._batches).where(F.col("batch") == batch).select("run_id").distinct().collect()
         raise TickLostError(

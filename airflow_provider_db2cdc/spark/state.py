@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.spark.changes import key_struct
+from airflow_provider_db2cdc.spark.delta import quoted
 
 BOUND_TEXT_LENGTH = 200
 
@@ -35,8 +36,8 @@ def key_bounds(rows: DataFrame, schema: TableSchema) -> str:
 
     Only for key columns of types whose file statistics Delta compares; empty when there are none.
     """
-    ends = [end(F.col(_quote(name))).alias(f"{end.__name__}{at}") for end in (F.min, F.max) for at, name in _at(schema)]
-    nulls = [F.max(F.col(_quote(name)).isNull()).alias(f"null{at}") for at, name in _at(schema)]
+    ends = [end(F.col(quoted(name))).alias(f"{end.__name__}{at}") for end in (F.min, F.max) for at, name in _at(schema)]
+    nulls = [F.max(F.col(quoted(name)).isNull()).alias(f"null{at}") for at, name in _at(schema)]
     found = rows.agg(*ends, *nulls).first()
     if found is None:
         return ""
@@ -44,9 +45,9 @@ def key_bounds(rows: DataFrame, schema: TableSchema) -> str:
     for at, name in _at(schema):
         low, high = _literal(found[f"min{at}"]), _literal(found[f"max{at}"])
         if low and high:
-            within = f"t.{_quote(name)} >= {low} AND t.{_quote(name)} <= {high}"
+            within = f"t.{quoted(name)} >= {low} AND t.{quoted(name)} <= {high}"
             # A null key lies between no two ends: without this its row of the target would not be found.
-            terms.append(f"({within} OR t.{_quote(name)} IS NULL)" if found[f"null{at}"] else within)
+            terms.append(f"({within} OR t.{quoted(name)} IS NULL)" if found[f"null{at}"] else within)
     return " AND ".join(terms)
 
 
@@ -71,7 +72,3 @@ def _literal(value: Any) -> str:
             return f"'{escaped}'"
         case _:
             return ""
-
-
-def _quote(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

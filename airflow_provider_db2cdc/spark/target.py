@@ -6,18 +6,17 @@ skipped; a run that another one overtook meanwhile fails with ConcurrentTransact
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl, row_type
-from airflow_provider_db2cdc.spark.columns import add_columns
+from airflow_provider_db2cdc.spark.columns import fit_columns
 from airflow_provider_db2cdc.spark.delta import (
     Pair,
     append,
@@ -27,6 +26,7 @@ from airflow_provider_db2cdc.spark.delta import (
     load,
     newest_version,
     overwrite,
+    quoted,
     sql_name,
     table_exists,
     table_properties,
@@ -87,11 +87,15 @@ class Target:
 
         :raises TargetError: a table is another pipeline's, has a column of another type, or cannot be written.
         """
-        keys = ", ".join(_quote(name) for name in (*self.schema.key, "__commit_lsn", "__batch"))
+        keys = ", ".join(quoted(name) for name in (*self.schema.key, "__commit_lsn", "__batch"))
         log = {"delta.dataSkippingStatsColumns": "__batch,__commit_lsn"}
         state = {"delta.dataSkippingStatsColumns": keys.replace(", ", ","), "delta.enableDeletionVectors": "true"}
-        self._fit(self.layout.changes(self.table), log_ddl(self.schema), log)
-        self._fit(self.layout.state(self.table), f"{self._row_columns()}, __commit_lsn string, __batch bigint", state)
+        state_ddl = f"{self._row_columns()}, __commit_lsn string, __batch bigint"
+        gained = self._fit(self.layout.changes(self.table), log_ddl(self.schema), log)
+        gained += self._fit(self.layout.state(self.table), state_ddl, state)
+        if gained:
+            names = ", ".join(dict.fromkeys(gained))
+            say(f"table={self.table} gains {names} in the target: null until a row changes or is snapshotted")
 
     def append_changes(self, rows: DataFrame, batch: int, step: str) -> None:
         """Append change log rows of one step of a batch; nothing happens when that step is already there."""
@@ -109,7 +113,7 @@ class Target:
     def swept(self, low_batch: int) -> DataFrame:
         """Return the rows (`row`) of the state that no batch behind `low_batch` wrote."""
         old = load(self.spark, self.layout.state(self.table)).where(F.col("__batch") <= low_batch)
-        return old.select(F.struct(*(F.col(_quote(name)) for name in self.schema.names)).alias("row"))
+        return old.select(F.struct(*(F.col(quoted(name)) for name in self.schema.names)).alias("row"))
 
     def stage(self, rows: DataFrame) -> int:
         """Replace the staged snapshot rows and return the staging table's version that holds just these."""
@@ -138,8 +142,8 @@ class Target:
 
         Returns by how many rows the state grew, and its version; None where the batch was already merged.
         """
-        keys = [f"t.{_quote(name)} <=> s.{_quote(name)}" for name in self.schema.key]
-        columns = {_quote(name): f"s.{_quote(name)}" for name in (*self.schema.names, "__commit_lsn")}
+        keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.schema.key]
+        columns = {quoted(name): f"s.{quoted(name)}" for name in (*self.schema.names, "__commit_lsn")}
         columns["__batch"] = f"{batch}L"
         merge = (
             delta_table(self.spark, self.layout.state(self.table))
@@ -175,55 +179,30 @@ class Target:
     def _pair(self, step: str, batch: int) -> Pair:
         return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}", batch
 
-    def _fit(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
+    def _fit(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> list[str]:
         self._ensure(name, ddl, properties)
-        added = add_columns(self.spark, name, ddl)
-        if added:
-            say(f"table={self.table} {name.name} gains {', '.join(added)}: null until a row changes or is snapshotted")
-        self._check_columns(name, ddl)
+        return fit_columns(self.spark, self.table, name, ddl)
 
     def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
-        named = {**self.place.owner.properties, **properties}
-        if any(REFUSED_IN_NAMES & set(column) for column in self.schema.names):
-            named[MAPPING] = "name"
+        needs_mapping = any(REFUSED_IN_NAMES & set(column) for column in self.schema.names)
         if not table_exists(self.spark, name):
-            create_table(self.spark, name, ddl, named)
+            mapping = {MAPPING: "name"} if needs_mapping else {}
+            create_table(self.spark, name, ddl, {**self.place.owner.properties, **properties, **mapping})
             return
-        owner = read_owner(self.spark, name)
+        found = table_properties(self.spark, name)
+        owner = owner_of(found)
         if owner != self.place.owner:
             by = f"pipeline {owner.pipeline!r} under another ledger" if owner else "somebody else"
             raise TargetError(
                 f"{name.name} was written by {by}",
                 "Move it away, or give this pipeline a target of its own.",
             )
-        if MAPPING in named and not is_mapped(self.spark, name):
+        if needs_mapping and found.get(MAPPING) != "name":
             self.spark.sql(f"ALTER TABLE {sql_name(name)} SET TBLPROPERTIES ('{MAPPING}' = 'name')")
 
-    def _check_columns(self, name: DeltaName, ddl: str) -> None:
-        have = {field.name: field.dataType for field in load(self.spark, name).schema}
-        for field in cast(StructType, StructType.fromDDL(ddl)).fields:
-            if have.get(field.name) != field.dataType:
-                found = have[field.name].simpleString()[:200] if field.name in have else "no such column"
-                raise TargetError(
-                    f"{self.table}: {name.name} needs column {field.name} {field.dataType.simpleString()[:200]}, "
-                    f"it has {found}",
-                    "The source table's columns changed: change the column in the target, or move the target's "
-                    f"tables of it away and run `db2cdc offset restart {self.table}`, to have it snapshotted anew.",
-                )
 
-
-def is_mapped(spark: SparkSession, name: DeltaName) -> bool:
-    """Whether the table's columns may have any name."""
-    return table_properties(spark, name).get(MAPPING) == "name"
-
-
-def read_owner(spark: SparkSession, name: DeltaName) -> Owner | None:
-    """Return whose table it is, None when it is not this provider's."""
-    found = table_properties(spark, name)
-    if OWNER_PROPERTY not in found or LEDGER_PROPERTY not in found:
+def owner_of(properties: Mapping[str, str]) -> Owner | None:
+    """Return whose table it is by its properties, None when it is not this provider's."""
+    if OWNER_PROPERTY not in properties or LEDGER_PROPERTY not in properties:
         return None
-    return Owner(found[OWNER_PROPERTY], found[LEDGER_PROPERTY])
-
-
-def _quote(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return Owner(properties[OWNER_PROPERTY], properties[LEDGER_PROPERTY])
