@@ -25,7 +25,7 @@ CONNECTOR_CLASS = "io.debezium.connector.db2.Db2Connector"
 MAPPINGS = {
     spelling for item in USED if item.form == "mapping" for spelling in (item.name, item.name.replace(".", "_"))
 }
-SNAPSHOTTER_METHODS = ("snapshot_data", "stream", "snapshot_on_gap", "recover_offset")
+SNAPSHOTTER_METHODS = [name for name in vars(Snapshotter) if not name.startswith("_")]
 SnapshotMode = Annotated[
     Literal["initial", "always", "initial_only", "no_data", "recovery", "when_needed", "configuration_based", "custom"],
     BeforeValidator(lambda value: OLD_NAMES.get(value, value)),

@@ -22,21 +22,26 @@ class Condition:
 
 
 def match_tables(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
-    r"""Return the tables that a data collection names: `S."t.x"` exactly, else an anchored regex on `schema.table`.
-
-    A regex knows no case, as in table.include.list.
+    """Return the tables that a data collection names.
 
     :raises SignalError: it does not compile, or matches none of the tables.
     """
     ordered = sorted(set(tables))
-    if '"' in pattern:
-        found = [table for table in ordered if table == _quoted(pattern)]
-    else:
-        found = [table for table in ordered if _compiled(pattern).fullmatch(str(table))]
+    found = [table for table in ordered if is_named(pattern, table)]
     if not found:
         listed = ", ".join(map(str, ordered[:20])) or "none"
         raise SignalError(f"{pattern!r} matches no table of this pipeline", f"Its tables are {listed}.")
     return found
+
+
+def is_named(pattern: str, table: TableId) -> bool:
+    r"""Whether a pattern names the table: `S."t.x"` exactly, else an anchored regex on `schema.table`.
+
+    A regex knows no case, as in table.include.list.
+
+    :raises SignalError: it does not compile, or its quotes are wrong.
+    """
+    return table == _quoted(pattern) if '"' in pattern else bool(_compiled(pattern).fullmatch(str(table)))
 
 
 def parse_table(name: str) -> TableId:
@@ -50,7 +55,7 @@ def parse_table(name: str) -> TableId:
 def condition_of(table: TableId, conditions: Sequence[Condition]) -> str:
     """Return the filter of the first condition whose pattern names the table, empty for none."""
     for condition in conditions:
-        if condition.pattern == "*" or _names(condition.pattern, table):
+        if condition.pattern == "*" or is_named(condition.pattern, table):
             return condition.filter
     return ""
 
@@ -87,10 +92,6 @@ def check_pattern(pattern: str) -> None:
         _quoted(pattern)
     else:
         _compiled(pattern)
-
-
-def _names(pattern: str, table: TableId) -> bool:
-    return table == _quoted(pattern) if '"' in pattern else bool(_compiled(pattern).fullmatch(str(table)))
 
 
 def _quoted(pattern: str) -> TableId:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from airflow_provider_db2cdc.cdc.collection import check_pattern, parse_table
+from airflow_provider_db2cdc.cdc.collection import check_pattern, is_named
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError
 
@@ -38,16 +38,14 @@ class NamedKey:
 
 @dataclass(frozen=True)
 class KeyRule:
-    r"""One entry: the key of the tables that a pattern names, `S."t.x"` exactly, else an anchored, case-blind regex."""
+    """One entry: the key of the tables that a pattern names, as `is_named` reads it."""
 
     pattern: str
     columns: tuple[str, ...]
 
     def covers(self, table: TableId) -> bool:
         """Whether the entry is about the table."""
-        if '"' in self.pattern:
-            return table == parse_table(self.pattern)
-        return re.fullmatch(self.pattern, str(table), re.IGNORECASE) is not None
+        return is_named(self.pattern, table)
 
 
 def parse_key_rules(text: str) -> tuple[KeyRule, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
-from airflow_provider_db2cdc.cdc.snapshot import PartStatus, Snapshot, Status
+from airflow_provider_db2cdc.cdc.snapshot import OPEN_PARTS, PartStatus, Snapshot, Status
 from airflow_provider_db2cdc.cdc.table import TableId
 
 
@@ -68,3 +68,18 @@ def progress(snapshot: Snapshot) -> SnapshotProgress:
         for part in snapshot.parts
     )
     return SnapshotProgress(snapshot.id, snapshot.kind, snapshot.status, parts, snapshot.started_at_ms, snapshot.reason)
+
+
+def describe_parts(snapshot: SnapshotProgress) -> list[tuple[str, str, str, str, str]]:
+    """Return of each of its tables the name, the status, the chunks, the rows and the reason, as texts."""
+    is_paused = snapshot.status == "paused"
+    return [
+        (
+            str(part.table),
+            "paused" if is_paused and part.status in OPEN_PARTS else part.status,
+            f"{part.done} of {part.chunks or '?'}",
+            str(part.rows),
+            part.reason,
+        )
+        for part in snapshot.parts
+    ]

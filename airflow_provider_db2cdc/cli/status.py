@@ -15,12 +15,12 @@ from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.progress import describe_parts
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import open_source, open_store
 from airflow_provider_db2cdc.cli.screen import clock, print_json, screen, span
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
-from airflow_provider_db2cdc.operators.summary import describe_parts
 from airflow_provider_db2cdc.source.catalog import read_capture
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.asn import count_changes

@@ -1,10 +1,9 @@
-"""What a tick's log says of each table and snapshot, and `db2cdc status` of the latter."""
+"""What a tick's log says of each table and snapshot."""
 
 from __future__ import annotations
 
 from airflow_provider_db2cdc.cdc.job import TableResult
-from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
-from airflow_provider_db2cdc.cdc.snapshot import OPEN_PARTS
+from airflow_provider_db2cdc.cdc.progress import SnapshotProgress, describe_parts
 
 
 def change_count(table: TableResult) -> int:
@@ -28,18 +27,3 @@ def describe_snapshot(snapshot: SnapshotProgress) -> str:
         for table, status, chunks, _, reason in describe_parts(snapshot)
     ]
     return f"{snapshot}; {', '.join(parts)}"
-
-
-def describe_parts(snapshot: SnapshotProgress) -> list[tuple[str, str, str, str, str]]:
-    """Return of each of its tables the name, the status, the chunks, the rows and the reason, as texts."""
-    is_paused = snapshot.status == "paused"
-    return [
-        (
-            str(part.table),
-            "paused" if is_paused and part.status in OPEN_PARTS else part.status,
-            f"{part.done} of {part.chunks or '?'}",
-            str(part.rows),
-            part.reason,
-        )
-        for part in snapshot.parts
-    ]

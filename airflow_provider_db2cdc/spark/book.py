@@ -28,10 +28,6 @@ class Book:
             self.agenda, found = step(self.agenda)
             return found
 
-    def put(self, id_: str, part: Part) -> None:
-        """Replace a snapshot's part."""
-        self.change(lambda agenda: (agenda.with_snapshot(_find(agenda, id_).with_part(part)), None))
-
     def turn(self, id_: str, table: TableId, step: Callable[[Part], Part]) -> None:
         """Replace a snapshot's part by what the step makes of it, unless it has come to its end meanwhile."""
 

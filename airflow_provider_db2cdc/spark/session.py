@@ -57,7 +57,6 @@ class TableSessions:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._of: dict[TableId, SparkSession] = {}
-        self._small: set[TableId] = set()
 
     def of(self, table: TableId, rows: int) -> SparkSession:
         """Return the table's session, set for about `rows` rows."""
@@ -67,12 +66,10 @@ class TableSessions:
             _configure(session, SESSION_CONF)
         if rows <= SMALL_ROWS:
             _configure(session, SMALL_CONF)
-            self._small.add(table)
-        elif table in self._small:
+        else:
             # To unset them would forget what the application was submitted with.
             for key in SMALL_CONF:
                 session.sql(f"RESET {key}")
-            self._small.remove(table)
         return session
 
 

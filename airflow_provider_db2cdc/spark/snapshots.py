@@ -37,6 +37,7 @@ from airflow_provider_db2cdc.spark.tick import Tick
 from airflow_provider_db2cdc.sql.signal import given_signals
 
 WRITE_EVERY_S = 30.0
+GONE = "its table is no longer one of the pipeline's"
 BEFORE_THE_FIRST = "it was given before the pipeline's first tick. Give it again under another id if it is meant."
 
 
@@ -122,14 +123,12 @@ class Snapshots:
         self._renew()
         applied = [(of, commit) for of, commit in self.tick.history.slices.values()] + self.tick.slices
         for of, commit in applied:
-            snapshot = next((one for one in self.book.agenda.open if one.id == of.snapshot), None)
-            part = snapshot.part(commit.table) if snapshot else None
-            if snapshot is not None and part is not None and (of.sweep or of.last >= part.done):
-                self.book.put(snapshot.id, published(part, of, commit.reads))
+            if any(snapshot.id == of.snapshot for snapshot in self.book.agenda.open):
+                self.book.turn(of.snapshot, commit.table, partial(published, of=of, rows=commit.reads))
         for snapshot in self.book.agenda.open:
             for part in snapshot.open_parts if snapshot.kind != "initial" else ():
                 if part.table not in self.tick.tasks and part.table not in self.tick.errors:
-                    self.book.put(snapshot.id, stopped(part, "its table is no longer one of the pipeline's"))
+                    self.book.turn(snapshot.id, part.table, partial(stopped, reason=GONE))
 
     def _renew(self) -> None:
         """Begin anew with tables whose columns have changed since their chunks were named: nothing is mixed."""
@@ -138,7 +137,7 @@ class Snapshots:
                 task = self.tick.tasks.get(part.table)
                 if task is not None and part.fingerprint not in ("", task.schema.fingerprint):
                     say(f"table={part.table} snapshot={snapshot.id}: its columns changed, it is read anew")
-                    self.book.put(snapshot.id, renewed(part))
+                    self.book.turn(snapshot.id, part.table, renewed)
 
     def _begin_new(self) -> None:
         tick = self.tick
