@@ -36,10 +36,9 @@ class Agenda:
         """The snapshots that are not over, the next one first."""
         return tuple(snapshot for snapshot in self.snapshots if snapshot.open)
 
-    @property
-    def current(self) -> Snapshot | None:
-        """The snapshot that is to be worked on, None when there is none: new tables first, then in the order asked."""
-        running = [snapshot for snapshot in self.open if snapshot.status == "running"]
+    def next_snapshot(self, besides: Collection[str] = ()) -> Snapshot | None:
+        """Return the snapshot to be worked on, of those of other ids: new tables first, then in the order asked."""
+        running = [one for one in self.open if one.status == "running" and one.id not in besides]
         return min(running, key=lambda snapshot: snapshot.kind != "initial", default=None)
 
     def knows(self, signal: Signal) -> bool:

@@ -212,8 +212,7 @@ class Snapshots:
     def _next(self, worked: set[str]) -> Snapshot | None:
         if time.monotonic() > self.deadline and worked:
             return None
-        running = [one for one in self.book.agenda.open if one.status == "running" and one.id not in worked]
-        return min(running, key=lambda one: one.kind != "initial", default=None)
+        return self.book.agenda.next_snapshot(besides=worked)
 
     def _write_down(self) -> None:
         """Write down what a crash must not make forgotten; mere progress, which the ledger tells too, now and then."""

@@ -143,7 +143,7 @@ def test_execute_makes_a_snapshot_with_conditions_and_without_a_sweep_for_them()
     conditions = [{"data-collection": "S.B", "filter": "X = 1"}]
     agenda, outcomes = acting(Agenda(), execute("S.B", "S.*", **{"additional-conditions": conditions}))
     assert outcomes == [("accepted", "")]
-    assert agenda.current == Snapshot(
+    assert agenda.next_snapshot() == Snapshot(
         "1", "incremental", (Part(B, "X = 1"), Part(A, sweep=True), Part(C, sweep=True)), "source", "running", 5
     )
 
@@ -189,14 +189,14 @@ def test_check_at_the_source_refuses():
 
 def test_snapshots_wait_for_each_other_and_new_tables_go_first():
     agenda, _ = acting(Agenda(), execute("S.A"), execute("S.B", id="2"))
-    assert agenda.current.id == "1"
+    assert agenda.next_snapshot().id == "1"
     agenda = begin_initial(agenda, [Part(C)], 9)
-    assert (agenda.current.kind, agenda.current.parts) == ("initial", (Part(C),))
+    assert (agenda.next_snapshot().kind, agenda.next_snapshot().parts) == ("initial", (Part(C),))
 
 
 def test_stop_ends_all_or_some_tables_and_the_signals_outcome_follows():
     agenda, _ = acting(Agenda(), execute("S.A", "S.B"), sent("stop-snapshot", {"data-collections": ["S.A"]}, "2"))
-    assert [part.status for part in agenda.current.parts] == ["stopped", "waiting"]
+    assert [part.status for part in agenda.next_snapshot().parts] == ["stopped", "waiting"]
     assert settle(agenda)[1] == []
     agenda, _ = acting(agenda, sent("stop-snapshot", id="3"))
     agenda, [outcome] = settle(agenda)
@@ -206,11 +206,11 @@ def test_stop_ends_all_or_some_tables_and_the_signals_outcome_follows():
 
 def test_pause_and_resume():
     agenda, _ = acting(Agenda(), execute("S.A"), sent("pause-snapshot", id="2"))
-    assert agenda.current is None
+    assert agenda.next_snapshot() is None
     assert len(agenda.open) == 1
     agenda, outcomes = acting(agenda, sent("resume-snapshot", id="3"))
     assert outcomes == [("done", "")]
-    assert agenda.current.id == "1"
+    assert agenda.next_snapshot().id == "1"
 
 
 def test_pause_leaves_the_initial_snapshot_alone():

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from support.crash import killed
 from support.log import rebuilt
 from support.pipeline import Pipeline
 
+from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -58,3 +61,24 @@ def test_columns_that_change_during_a_snapshot(new_pipeline: Callable[..., Pipel
     assert [initial(pipeline).done for _ in range(2)] == [2, 3]
     assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)
     assert {row[2] for row in pipeline.rows(table)} == {7}
+
+
+def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))", "T")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(at, "a") for at in range(5)])
+    pipeline.captured()
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Ledger, "plan", "after"):
+        jobs.run(spec)
+
+    pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER DEFAULT 7")
+    pipeline.writer.commit()
+    asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
+    pipeline.captured()
+    assert initial(pipeline).rows == 5
+    assert pipeline.rows(table) == {(at, "a", 7) for at in range(5)} == pipeline.source_rows(table)
+    certificates = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("commits").name)
+    published = [[chunk["rows_published"] for chunk in row.chunks] for row in certificates.collect() if row.chunks]
+    assert published == [[5]], "only what was published has a certificate"

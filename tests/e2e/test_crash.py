@@ -31,6 +31,9 @@ CHANGE_STEPS = [
     (FileOffsetStore, "put"),
 ]
 
+TWO_GROUPS = {"incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1}
+"""Of 50 rows: what the first group has published is of no use to whoever does not know that there is a second."""
+
 
 def deaths(steps: list[tuple[Any, str]]) -> list[tuple[Any, str, str]]:
     """Return before the first step and after each: dead before a step is dead after the one that comes before it."""
@@ -78,6 +81,7 @@ def test_a_snapshot_survives_a_kill_at_each_step(new_pipeline: Callable[..., Pip
     starts: dict[TableId, Lsn] = {}
     for number, (owner, step, when) in enumerate(deaths(SNAPSHOT_STEPS)):
         name = f"T{number}"
+        pipeline.properties = TWO_GROUPS if step == "plan" else {}
         ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))'
         table = pipeline.create(ddl, name)
         pipeline.many(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?)', [(at * 2, "a") for at in range(50)])

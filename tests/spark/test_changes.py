@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from support.frames import SEEDED, change_frame, effects_in, events_in, seeded
+from support.frames import SEEDED, change_frame, effects_in, events_in, log_frame, seeded
 from support.history import HistoryOptions, random_history
 
 from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
@@ -61,12 +61,7 @@ def test_updates_with_before_images_pair_like_deletes_and_inserts(spark: SparkSe
 def test_net_effects_are_the_plain_rule(spark: SparkSession, update_as: str) -> None:
     changes = many_changes(update_as)
     events = paired(change_frame(spark, changes), SEEDED, "adjacent", before_images=False)
-    batch = events.select(
-        F.col("commit").alias("__commit_lsn"),
-        F.col("intent").alias("__intent_lsn"),
-        *("op", "key", "before", "after"),
-        F.struct(F.lit(0).cast("bigint").alias("ts_us")).alias("source"),
-    ).localCheckpoint()
+    batch = log_frame(events)
     counts = count_batch(batch)
 
     found = effects_in(net_effects(batch, SEEDED, counts).collect())

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from support.frames import SEEDED, change_frame, seeded
+from support.frames import SEEDED, change_frame, log_frame, seeded
 from support.history import History, HistoryOptions, random_history
 
 from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
@@ -47,12 +46,7 @@ def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:
     staged = [row for rows, _ in reads for row in rows]
     changes = [change for _, some in reads for change in some]
     events = paired(change_frame(spark, changes), SEEDED, "adjacent", before_images=False)
-    window = events.select(
-        F.col("commit").alias("__commit_lsn"),
-        F.col("intent").alias("__intent_lsn"),
-        *("op", "key", "before", "after"),
-        F.struct(F.lit(0).cast("bigint").alias("ts_us")).alias("source"),
-    ).localCheckpoint()
+    window = log_frame(events)
     rows = spark.createDataFrame(
         [(image, 0) for _, image in staged], "row struct<SEED: int, ID: int, A: int, B: string>, chunk int"
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.event import Event, RowChange
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -38,6 +39,16 @@ def change_frame(spark: SparkSession, changes: Iterable[RowChange]) -> DataFrame
     """Return change rows as JDBC delivers them, in one partition."""
     rows = [(bytearray(c.commit.raw), bytearray(c.intent.raw), c.op, *_tuple(c.image)) for c in changes]
     return spark.createDataFrame(rows, CHANGE_DDL).coalesce(1)
+
+
+def log_frame(events: DataFrame) -> DataFrame:
+    """Return rows of `spark.changes.paired` as the change log holds them, as far as net effects need it."""
+    return events.select(
+        F.col("commit").alias("__commit_lsn"),
+        F.col("intent").alias("__intent_lsn"),
+        *("op", "key", "before", "after"),
+        F.struct(F.lit(0).cast("bigint").alias("ts_us")).alias("source"),
+    ).localCheckpoint()
 
 
 def events_in(rows: Iterable[Row]) -> list[Event]:

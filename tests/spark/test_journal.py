@@ -1,0 +1,88 @@
+"""The journal outlives the tick that writes it, and tells what no commit has told of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.cdc.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot import Bound, Part, Snapshot
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.spark.journal import Journal
+from airflow_provider_db2cdc.spark.target import Owner
+
+pytestmark = pytest.mark.spark
+TABLE = TableId("S", "T")
+
+
+def journal(spark: SparkSession, folder: Path, run_id: str = "run") -> Journal:
+    return Journal(spark, Layout(str(folder / "lake")), Owner("test", "ledger"), run_id)
+
+
+def snapshot(fingerprint: str, *bounds: Bound) -> Snapshot:
+    part = Part(TABLE, status="reading", bounds=bounds, fingerprint=fingerprint)
+    return Snapshot("ad-hoc", "incremental", (part,), "file", started_at_ms=5)
+
+
+def test_bounds_are_those_of_the_columns_that_they_were_named_with(spark: SparkSession, tmp_path: Path) -> None:
+    first, other = snapshot("one", ("4",), ("8",)), snapshot("two", ("5",))
+    writer = journal(spark, tmp_path)
+    # Back under the first columns the table has grown: bounds of the same name say something else.
+    for one in (first, other, first, replace(first, status="paused"), snapshot("one", ("4",), ("9",))):
+        writer.write([one], [], [], 1)
+        assert journal(spark, tmp_path).read(0).snapshots == (one,)
+
+
+def test_bounds_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
+    writer, one = journal(spark, tmp_path), snapshot("one", ("4",))
+    writer.write([one], [], [], 1)
+    assert writer.seq == 2
+    again = journal(spark, tmp_path)
+    again.read(0)
+    again.write([replace(one, status="paused")], [], [], 2)
+    assert again.seq == 3
+
+
+def test_what_was_written_behind_the_last_commit_is_news(spark: SparkSession, tmp_path: Path) -> None:
+    writer, one = journal(spark, tmp_path), snapshot("one", ("4",))
+    refused = SignalOutcome("a", "file", "refused", "no such table")
+    told = Notification("ad-hoc", "Incremental Snapshot", "STARTED", {"data_collections": "S.T"}, 1)
+    writer.write([one], [refused], [told], 1)
+    seq = writer.seq
+    stopped = SignalOutcome("ad-hoc", "file", "stopped", "by hand")
+    aborted = Notification("ad-hoc", "Incremental Snapshot", "ABORTED", {}, 2)
+    writer.write([replace(one, status="stopped")], [stopped], [aborted], 2)
+
+    late = journal(spark, tmp_path)
+    agenda = late.read(seq)
+    assert late.news.snapshots == {"ad-hoc"}
+    assert (late.news.outcomes, late.news.notifications) == ((stopped,), (aborted,))
+    assert agenda.outcomes == {("file", "a"): refused, ("file", "ad-hoc"): stopped}
+    assert agenda.snapshots[0].status == "stopped"
+
+    all_of_it = journal(spark, tmp_path)
+    all_of_it.read(0)
+    assert all_of_it.news.notifications == (told, aborted)
+    nothing = journal(spark, tmp_path)
+    nothing.read(writer.seq)
+    assert nothing.news.notifications == nothing.news.outcomes == ()
+    assert not nothing.news.snapshots
+
+
+def test_a_run_that_was_overtaken_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    journal(spark, tmp_path).write([snapshot("one")], [], [], 1)
+    fast, slow = journal(spark, tmp_path, "fast"), journal(spark, tmp_path, "slow")
+    fast.read(0)
+    slow.read(0)
+    fast.write([snapshot("two")], [], [], 2)
+    seq = slow.seq
+    with pytest.raises(TickLostError, match="another run wrote to the journal"):
+        slow.write([snapshot("three")], [], [], 2)
+    assert slow.seq == seq
+    assert journal(spark, tmp_path).read(0).snapshots == (snapshot("two"),)

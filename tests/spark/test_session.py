@@ -1,0 +1,28 @@
+"""Sessions of tables: apart from each other, and set for the rows at hand."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark.session import SMALL_CONF, SMALL_ROWS, TableSessions
+
+SHUFFLES = "spark.sql.shuffle.partitions"
+
+
+def test_a_table_has_one_session_that_no_other_shares(spark: SparkSession) -> None:
+    sessions = TableSessions(spark)
+    one = sessions.of(TableId("S", "A"), 0)
+    assert sessions.of(TableId("S", "A"), 10) is one
+    other = sessions.of(TableId("S", "B"), 0)
+    one.conf.set("spark.databricks.delta.write.txnAppId", "mine")
+    assert other.conf.get("spark.databricks.delta.write.txnAppId", None) is None
+
+
+def test_many_rows_bring_back_what_the_application_was_submitted_with(spark: SparkSession) -> None:
+    submitted = spark.sparkContext.getConf().get(SHUFFLES)
+    assert submitted not in (None, SMALL_CONF[SHUFFLES], "200"), "neither ours nor Spark's own"
+    sessions = TableSessions(spark)
+    for rows, wanted in ((0, "1"), (SMALL_ROWS + 1, submitted), (SMALL_ROWS, "1"), (10**9, submitted)):
+        assert sessions.of(TableId("S", "A"), rows).conf.get(SHUFFLES) == wanted
+    assert sessions.of(TableId("S", "NEW"), 10**9).conf.get(SHUFFLES) == submitted
