@@ -30,9 +30,11 @@ SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "tr
 
 
 def apply_entry(
-    target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry, last: Commit | None
+    target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry, last: Commit | None, calm: bool
 ) -> Commit:
     """Bring one planned batch of one table into Delta and return what is there then; `target` is prepared.
+
+    `calm` says that the source has counted no change in the batch's range, so that none is read.
 
     Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
     from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
@@ -40,18 +42,18 @@ def apply_entry(
     """
     entry = replace(entry, slice=_as_read(entry.slice, target.schema))
     swept, read = _sweep_or_read(entry.slice)
-    if not entry.span.empty:
+    has_changes = not (calm or entry.span.empty)
+    if has_changes:
         target.append_changes(_changes(target.spark, spec, source, task, entry), entry.batch, "changes")
     if swept is not None:
         target.append_changes(_swept(target, spec, entry, swept), entry.batch, "sweep")
-    has_events = not entry.span.empty or swept is not None
-    counts = count_batch(target.batch(entry.batch)) if has_events else BatchCounts()
+    counts = count_batch(target.batch(entry.batch)) if has_changes or swept is not None else BatchCounts()
     reads = Reads() if read is None else _publish_reads(target, spec, entry, read, counts)
     say(
         f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, "
         f"{sum(reads.counts.values())} reads"
     )
-    after = _into_state(target, entry, counts, reads.rows, last)
+    after = _into_state(target, entry, counts, reads, last)
     return _committed(entry, counts, reads.counts, after)
 
 
@@ -62,8 +64,7 @@ def known_empty(spec: JobSpec, task: TableTask, entry: Entry) -> bool:
     """
     if entry.planned_at_ms != spec.planned_at_ms:
         return False
-    counted = task.rows == 0 and not task.restart and entry.after == task.believed and entry.upto <= task.upto
-    return counted and entry.slice is None
+    return task.rows == 0 and not task.restart and entry.after == task.believed and entry.upto <= task.upto
 
 
 def unmoved(entry: Entry, last: Commit) -> Commit:
@@ -75,12 +76,14 @@ def unmoved(entry: Entry, last: Commit) -> Commit:
     )  # fmt: skip
 
 
-def check_readable(target: Target, spec: JobSpec, task: TableTask, entry: Entry) -> None:
+def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) -> None:
     """Refuse to redo a batch whose changes may be gone from the source and are not in the change log either.
+
+    `fence` is how far capture stands.
 
     :raises GapError: that is so.
     """
-    gap = find_gap(entry.after, entry.capture, task.capture.identity, task.capture.floor, spec.fence.lsn)
+    gap = find_gap(entry.after, entry.capture, task.capture.identity, task.capture.floor, fence)
     if gap is None or entry.span.empty:
         return
     if not target.has_changes() or target.batch(entry.batch).where("op IN ('c', 'u', 'd')").isEmpty():
@@ -191,21 +194,33 @@ class State:
     version: int
 
 
-def _into_state(
-    target: Target, entry: Entry, counts: BatchCounts, staged: DataFrame | None, last: Commit | None
-) -> State:
+def _into_state(target: Target, entry: Entry, counts: BatchCounts, reads: Reads, last: Commit | None) -> State:
     """Bring the batch's effects into the state."""
-    rows = _effects(target, entry, counts, staged)
+    rows = _effects(target, entry, counts, reads.rows)
     if rows is None:
-        return _state(target, last, 0, None if last is None else last.state_version)
-    if target.lacks("") if last is None else last.rows == 0:
-        return _state(target, last, None, _fill(target, rows, entry))
+        return _state(target, None if last is None else last.rows, None if last is None else last.state_version)
+    if _is_empty(target) if last is None else last.rows == 0:
+        return _filled(target, rows, entry, counts, reads, 0)
     effects = rows.localCheckpoint()
     bounds = key_bounds(effects, target.schema)
     is_new = entry.slice is not None and entry.slice.kind == "initial"
     if is_new and bounds and target.lacks(bounds):
-        return _state(target, last, None, _fill(target, effects, entry))
-    return _state(target, last, *target.merge(effects, entry.batch, bounds))
+        return _filled(target, effects, entry, counts, reads, None if last is None else last.rows)
+    grown, version = target.merge(effects, entry.batch, bounds)
+    return _state(target, None if grown is None or last is None else last.rows + grown, version)
+
+
+def _is_empty(target: Target) -> bool:
+    return target.newest_version() == 0 or target.lacks("")
+
+
+def _filled(
+    target: Target, effects: DataFrame, entry: Entry, counts: BatchCounts, reads: Reads, before: int | None
+) -> State:
+    """Append effects of keys that the state does not have; how many they are is known where they are all reads."""
+    version = target.fill(effects.where("__present").drop("__present"), entry.batch)
+    is_known = version is not None and before is not None and counts.events == 0
+    return _state(target, (before or 0) + sum(reads.counts.values()) if is_known else None, version)
 
 
 def _effects(target: Target, entry: Entry, counts: BatchCounts, staged: DataFrame | None) -> DataFrame | None:
@@ -218,14 +233,9 @@ def _effects(target: Target, entry: Entry, counts: BatchCounts, staged: DataFram
     return changed.unionByName(unchanged)
 
 
-def _fill(target: Target, effects: DataFrame, entry: Entry) -> int | None:
-    return target.fill(effects.where("__present").drop("__present"), entry.batch)
-
-
-def _state(target: Target, last: Commit | None, grown: int | None, version: int | None) -> State:
-    """Return what is there; a step that was done before says neither its growth nor its version."""
-    rows = target.count() if grown is None or last is None else last.rows + grown
-    return State(rows, target.newest_version() if version is None else version)
+def _state(target: Target, rows: int | None, version: int | None) -> State:
+    """Return what is there, asked of the target where the step did not tell, as one that was done before does not."""
+    return State(target.count() if rows is None else rows, target.newest_version() if version is None else version)
 
 
 def _committed(entry: Entry, counts: BatchCounts, published: Mapping[int, int], state: State) -> Commit:

@@ -5,6 +5,7 @@ While one group waits for capture, the next one is being read, by a thread of it
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ from airflow_provider_db2cdc.spark.snapshot import check_columns, cut_of
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.spark.tick import Tick
 from airflow_provider_db2cdc.sql.asn import count_changes
+from airflow_provider_db2cdc.sql.chunk import Cut, row_bytes
 
 POLL_S = 0.5
 
@@ -77,10 +79,24 @@ class Groups:
         self._sweep()
         with ThreadPoolExecutor(1) as pool:
             ahead = pool.submit(self._read_next)
+            self._prepare()
             while (group := ahead.result()) is not None:
                 ahead = pool.submit(self._read_next)
                 self._publish(group)
                 between()
+
+    def _prepare(self) -> None:
+        """Make ready, while the first group is being read, the target's tables of those that it may be of."""
+        snapshot = self._running()
+        parts = snapshot.open_parts if snapshot is not None else ()
+        limit = (
+            None if snapshot is None or snapshot.kind == "blocking" else self.tick.spec.settings.snapshot_group_chunks
+        )
+        tables = [part.table for part in parts[:limit]]
+        ready = self.tick.each([self.tick.tasks[table] for table in tables], self.tick.prepare)
+        for table in tables:
+            if table not in ready:
+                self._fail(table)
 
     def _read_next(self) -> Group | None:
         """Read the snapshot's next group; None when there is none, it was stopped, or the time is over."""
@@ -111,8 +127,8 @@ class Groups:
     def _chunk(self, table: TableId) -> None:
         def cut(task: TableTask) -> Sequence[Sequence[str]]:
             part = self.book.part(self.id, table)
-            rows = self.tick.spec.settings.snapshot_chunk_rows
-            return [] if part.select else self.reader.chunk_bounds(cut_of(task.schema, part), rows)
+            cut = cut_of(task.schema, part)
+            return [] if part.select else self.reader.chunk_bounds(cut, self._chunk_rows(task, cut))
 
         task = self.tick.tasks[table]
         found = self.tick.each([task], cut)
@@ -122,11 +138,21 @@ class Groups:
         say(f"table={table} snapshot={self.id}: {len(found[table]) + 1} chunks")
         self.book.turn(self.id, table, lambda part: chunked(part, found[table], task.schema.fingerprint))
 
+    def _chunk_rows(self, task: TableTask, cut: Cut) -> int:
+        """Return how many rows a chunk of the table has."""
+        settings = self.tick.spec.settings
+        if settings.snapshot_chunk_bytes is None:
+            return settings.snapshot_chunk_rows
+        found = self.reader.text_rows(row_bytes(task.schema, cut))
+        return max(1, settings.snapshot_chunk_bytes // max(1, int(found[0][0] or 1))) if found else 1
+
     def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
         part = self.book.part(self.id, task.table)
         low = self.tick.stand(task)
-        rows = (reading.last - reading.first + 1) * self.tick.spec.settings.snapshot_chunk_rows
-        target = Target(self.sessions.of(task.table, rows), self.tick.place, task.schema)
+        settings = self.tick.spec.settings
+        rows = (reading.last - reading.first + 1) * settings.snapshot_chunk_rows
+        about = sys.maxsize if settings.snapshot_chunk_bytes else rows
+        target = Target(self.sessions.of(task.table, about), self.tick.place, task.schema)
         version, counts = stage_chunks(target, self.tick.spec, self.tick.source, part, reading)
         check_columns(self.reader, task.schema)
         return Slice(

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
-from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -103,10 +103,10 @@ class History:
     table's last applied part of a snapshot, with its commit.
     """
 
-    last: Mapping[TableId, Commit]
-    applied: Mapping[TableId, int]
-    pending: Sequence[Entry]
-    batch: int
+    last: Mapping[TableId, Commit] = field(default_factory=dict)
+    applied: Mapping[TableId, int] = field(default_factory=dict)
+    pending: Sequence[Entry] = ()
+    batch: int = 0
     slices: Mapping[TableId, tuple[Slice, Commit]] = field(default_factory=dict)
 
 
@@ -119,6 +119,7 @@ class Ledger:
         self._batches, self._commits, self._manifest = (
             layout.internal(name) for name in ("batches", "commits", "manifest")
         )
+        self._is_fresh = False
 
     def prepare(self) -> Owner:
         """Create the tables where they are missing and return whose target it is.
@@ -126,6 +127,7 @@ class Ledger:
         :raises TargetError: the target belongs to another pipeline or cannot be written.
         """
         fresh = Owner(self.pipeline, uuid4().hex)
+        self._is_fresh = not table_exists(self.spark, self._batches)
         for name, ddl in ((self._batches, BATCHES), (self._commits, COMMITS), (self._manifest, MANIFEST)):
             if not table_exists(self.spark, name):
                 create_table(self.spark, name, ddl, fresh.properties)
@@ -138,11 +140,13 @@ class Ledger:
         return owner
 
     def history(self, since: int = 0) -> History:
-        """Read what was planned and applied from a batch on."""
-        keys, is_read = ["batch", "schema", "table"], F.col("batch") >= since
-        commits = load(self.spark, self._commits).where(is_read).dropDuplicates(keys)
+        """Read what was planned and applied from a batch on; nothing of a ledger that this run has begun."""
+        if self._is_fresh:
+            return History()
+        keys = ["batch", "schema", "table"]
+        commits = self._since(self._commits, since).dropDuplicates(keys)
         applied = commits.select(*keys, F.struct(*commits.columns).alias("applied"))
-        batches = load(self.spark, self._batches).where(is_read)
+        batches = self._since(self._batches, since)
         entries = batches.select(*keys, F.struct(*batches.columns).alias("entry")).join(applied, keys, "left")
         tables = entries.groupBy("schema", "table").agg(
             F.max_by("applied", F.when(F.col("applied").isNotNull(), F.col("batch"))).alias("last"),
@@ -168,6 +172,10 @@ class Ledger:
                 for commit in [_commit(row["sliced"]["applied"].asDict())]
             },
         )
+
+    def _since(self, name: DeltaName, batch: int) -> DataFrame:
+        """Return the rows from a batch on, as one partition: they are few, and what is grouped is shuffled nowhere."""
+        return load(self.spark, name).where(F.col("batch") >= batch).coalesce(1)
 
     def plan(self, entries: Sequence[Entry]) -> None:
         """Write the entries of one new batch, first writer wins.

@@ -20,11 +20,12 @@ from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, OffsetError, TickLostError
 from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, gap_error, known_empty, unmoved
-from airflow_provider_db2cdc.spark.jdbc import JdbcSource
+from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Commit, Entry, History, Ledger
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.target import Place, Target
+from airflow_provider_db2cdc.sql.asn import count_changes, global_row
 
 T = TypeVar("T")
 
@@ -115,7 +116,8 @@ class Tick:
         def check(task: TableTask) -> bool:
             try:
                 target = Target(self.sessions.of(task.table, task.rows), self.place, task.schema)
-                check_readable(target, self.spec, task, entries[task.table])
+                entry = entries[task.table]
+                check_readable(target, task, entry, self._fence(entry.after))
             except GapError as error:
                 self._snapshot_anew(task, error)
                 return False
@@ -156,11 +158,20 @@ class Tick:
         after = reconcile(task.table, task.believed, last.upto if last else None, applied)
         if after is None or last is None:
             return None
-        gap = find_gap(after, last.capture, task.capture.identity, task.capture.floor, self.spec.fence.lsn)
+        gap = find_gap(after, last.capture, task.capture.identity, task.capture.floor, self._fence(after))
         if gap:
             self._snapshot_anew(task, gap_error(task.table, gap))
             return None
         return after
+
+    def _fence(self, after: Lsn) -> Lsn:
+        """Return how far capture stands: as planned, or as it does now where a first try of the plan went beyond it."""
+        planned = self.spec.fence.lsn
+        if after <= planned:
+            return planned
+        with driver_connection(self.spark, self.source) as connection:
+            synchpoint = connection.text_rows(global_row(self.spec.source.asn_schema).text)[0][0]
+        return Lsn.parse(synchpoint) if synchpoint else planned
 
     def entry(self, task: TableTask, after: Lsn, upto: Lsn, of: Slice | None = None) -> Entry:
         """Return the table's part of the next batch."""
@@ -170,13 +181,31 @@ class Tick:
     def plan_and_apply(self, entries: Sequence[Entry]) -> None:
         """Do one batch; tables whose part fails are out for the rest of the tick, and redone by the next."""
         if entries:
+            calm = self._calm(entries)
             self.ledger.plan(entries)
             self.batch = entries[0].batch
-            self._apply(entries)
+            self._apply(entries, calm)
 
-    def _apply(self, entries: Sequence[Entry]) -> None:
+    def _calm(self, entries: Sequence[Entry]) -> set[TableId]:
+        """Return the tables of whose entries' ranges the source counts no change, where the plan has not counted."""
+        beyond = [entry for entry in entries if not entry.span.empty and entry.upto > self.tasks[entry.table].upto]
+        if not beyond:
+            return set()
+        try:
+            with driver_connection(self.spark, self.source) as connection:
+                ranges = [(self.tasks[entry.table].capture, entry.span) for entry in beyond]
+                counts = connection.text_rows(count_changes(ranges).text)
+        except Exception as error:
+            say(f"changes could not be counted, so they are read: {describe(error)}")
+            return set()
+        return {beyond[int(place or 0)].table for place, count in counts if count == "0"}
+
+    def _apply(self, entries: Sequence[Entry], calm: Collection[TableId] = ()) -> None:
         by_table = {entry.table: entry for entry in entries}
-        applied = self.each([self.tasks[table] for table in by_table], lambda task: self._commit(by_table[task.table]))
+        applied = self.each(
+            [self.tasks[table] for table in by_table],
+            lambda task: self._commit(by_table[task.table], task.table in calm),
+        )
         if not applied:
             return
         self.ledger.commit(list(applied.values()), _now_ms())
@@ -188,17 +217,22 @@ class Tick:
             if commit.slice is not None:
                 self.slices.append((commit.slice, commit))
 
-    def _commit(self, entry: Entry) -> Commit:
+    def _commit(self, entry: Entry, calm: bool) -> Commit:
         task = self.tasks[entry.table]
         last = self.last.get(entry.table)
-        if last is not None and known_empty(self.spec, task, entry):
+        calm = calm or known_empty(self.spec, task, entry)
+        if calm and last is not None and entry.slice is None:
             return unmoved(entry, last)
+        self.prepare(task)
         read = 0 if entry.slice is None else _rows_of(entry.slice)
         target = Target(self.sessions.of(entry.table, task.rows + read), self.place, task.schema)
-        if entry.table not in self.prepared:
-            target.prepare()
-            self.prepared.add(entry.table)
-        return apply_entry(target, self.spec, self.source, task, entry, last)
+        return apply_entry(target, self.spec, self.source, task, entry, last, calm)
+
+    def prepare(self, task: TableTask) -> None:
+        """Make a table's own tables ready, once a tick."""
+        if task.table not in self.prepared:
+            Target(self.sessions.of(task.table, 0), self.place, task.schema).prepare()
+            self.prepared.add(task.table)
 
     def each(self, tasks: Iterable[TableTask], step: Callable[[TableTask], T]) -> dict[TableId, T]:
         """Do a step for several tables side by side; a table whose step fails is out for the rest of the tick."""

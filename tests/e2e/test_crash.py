@@ -88,6 +88,10 @@ def test_a_snapshot_survives_a_kill_at_each_step(new_pipeline: Callable[..., Pip
         pipeline.captured()
         spec = pipeline.plan()
         assert spec is not None
+        # The high mark is to lie beyond the plan's fence, and a window between them.
+        pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET A = \'c\' WHERE ID IN (4, 40)')
+        pipeline.writer.commit()
+        pipeline.captured()
         with killed(owner, step, when):
             commit_tick(jobs.run(spec), pipeline.offsets)
         pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET ID = ID + 1, A = \'b\' WHERE ID < 20')

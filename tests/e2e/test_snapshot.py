@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support.crash import killed
 from support.history import HistoryOptions, random_history
-from support.log import reads, rebuilt
-from support.pipeline import Pipeline, Replay
+from support.log import check_log, reads
+from support.pipeline import Pipeline, Replay, use_signal_table
 from support.writing import writing
 
 from airflow_provider_db2cdc.cdc.job import JobResult
@@ -20,7 +20,6 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.journal import Journal
@@ -57,38 +56,9 @@ def told(result: JobResult | None) -> list[str]:
     return [note.type for note in result.notifications]
 
 
-def use_signal_table(pipeline: Pipeline, schema: str = "") -> str:
-    """Create a captured signal table, in a schema of its own if it is named, and return its name in SQL."""
-    if schema:
-        pipeline.execute(f'CREATE SCHEMA "{schema}"')
-    home = schema or pipeline.schema
-    pipeline.execute(
-        f'CREATE TABLE "{home}"."SIGNALS" '
-        "(ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32) NOT NULL, DATA VARCHAR(2048))"
-    )
-    pipeline.writer.commit()
-    asn.addtable(pipeline.writer, home, "SIGNALS")
-    pipeline.properties = {
-        **pipeline.properties,
-        "signal.data.collection": f"{home}.SIGNALS",
-        "table.include.list": f"{pipeline.schema}\\.T.*",
-    }
-    return f'"{home}"."SIGNALS"'
-
-
 def certificates(pipeline: Pipeline, snapshot: str) -> list[Any]:
     commits = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("commits").name)
     return commits.where(commits.snapshot == snapshot).selectExpr("inline(chunks)").collect()
-
-
-def check_log(pipeline: Pipeline, table: TableId) -> None:
-    """No `r` is older than an event of its key that came before it, and the log adds up to the state."""
-    seen: dict[tuple[Any, ...], str] = {}
-    for row in pipeline.changes(table).where("op IS NOT NULL").collect():
-        of, commit = tuple(row["key"]), row["__commit_lsn"]
-        assert row["op"] != "r" or commit >= seen.get(of, ""), (of, commit, seen[of])
-        seen[of] = max(commit, seen.get(of, ""))
-    assert rebuilt(pipeline, table) == pipeline.rows(table)
 
 
 def events_beside(pipeline: Pipeline, table: TableId, snapshot: str) -> int:

@@ -50,6 +50,16 @@ def rebuilt(pipeline: Pipeline, table: TableId) -> set[tuple[Any, ...]]:
     return {image for image in held.values() if image is not None}
 
 
+def check_log(pipeline: Pipeline, table: TableId) -> None:
+    """No `r` is older than an event of its key that came before it, and the log adds up to the state."""
+    seen: dict[tuple[Any, ...], str] = {}
+    for row in pipeline.changes(table).where("op IS NOT NULL").collect():
+        of, commit = tuple(row["key"]), row["__commit_lsn"]
+        assert row["op"] != "r" or commit >= seen.get(of, ""), (of, commit, seen[of])
+        seen[of] = max(commit, seen.get(of, ""))
+    assert rebuilt(pipeline, table) == pipeline.rows(table)
+
+
 def _change(row: tuple[Any, ...], keys: int) -> RowChange:
     commit, intent, op, *image = row
     # As operation.create_table declares them.

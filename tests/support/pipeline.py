@@ -26,7 +26,8 @@ from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.tick import commit_tick
+from airflow_provider_db2cdc.spark.delta import load
+from airflow_provider_db2cdc.tick import commit_tick, keep_told
 from support.history import Commit, History, Rollback
 from support.operation import Row, create_table, statement
 
@@ -113,17 +114,18 @@ class Pipeline:
                 return None
             result = jobs.run(spec)
             commit_tick(result, self.offsets)
+            keep_told(result, self.offsets)
             if not any(DERBY_FAULT in line.error for line in result.failed):
                 break
         return result
 
     def state(self, table: TableId) -> DataFrame:
         """The current state of a table."""
-        return self.spark.read.format("delta").load(Layout(self.target).state(table).name)
+        return load(self.spark, Layout(self.target).state(table))
 
     def changes(self, table: TableId) -> DataFrame:
         """The change log of a table, in order."""
-        frame = self.spark.read.format("delta").load(Layout(self.target).changes(table).name)
+        frame = load(self.spark, Layout(self.target).changes(table))
         return frame.orderBy("__batch", "__commit_lsn", "__intent_lsn", "__ordinal")
 
     def rows(self, table: TableId) -> set[Row]:
@@ -137,6 +139,25 @@ class Pipeline:
     def source_rows(self, table: TableId) -> set[Row]:
         """The source's rows."""
         return set(self.query(f'SELECT * FROM "{table.schema}"."{table.name}"'))
+
+
+def use_signal_table(pipeline: Pipeline, schema: str = "") -> str:
+    """Create a captured signal table, in a schema of its own if it is named, and return its name in SQL."""
+    if schema:
+        pipeline.execute(f'CREATE SCHEMA "{schema}"')
+    home = schema or pipeline.schema
+    pipeline.execute(
+        f'CREATE TABLE "{home}"."SIGNALS" '
+        "(ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32) NOT NULL, DATA VARCHAR(2048))"
+    )
+    pipeline.writer.commit()
+    asn.addtable(pipeline.writer, home, "SIGNALS")
+    pipeline.properties = {
+        **pipeline.properties,
+        "signal.data.collection": f"{home}.SIGNALS",
+        "table.include.list": f"{pipeline.schema}\\.T.*",
+    }
+    return f'"{home}"."SIGNALS"'
 
 
 @dataclass

@@ -1,0 +1,149 @@
+"""Everything at once, by chance: snapshots of all kinds, stops, pauses, restarts and kills, beside a writer.
+
+What is said of each seed is what is always said: the log is linear while it grows, and in the end target and source are
+equal. `DB2CDC_SOAK=40 pytest tests/e2e/test_soak.py` plays forty seeds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.crash import Killed, dying
+from support.history import HistoryOptions, random_history
+from support.log import check_log
+from support.pipeline import DERBY_FAULT, Pipeline, Replay, use_signal_table
+from support.writing import writing
+
+from airflow_provider_db2cdc.cdc.job import JobResult, Watermarking
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.journal import Journal
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.tick import commit_tick, keep_told
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+SEEDS = range(1, 1 + int(os.environ.get("DB2CDC_SOAK", "1")))
+STEPS, LAST_TICKS = 7, 12
+MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete")
+DEATHS: list[tuple[Any, str]] = [
+    (Target, "stage"),
+    (Ledger, "plan"),
+    (Target, "append_changes"),
+    (Target, "fill"),
+    (Target, "merge"),
+    (Ledger, "commit"),
+    (Ledger, "publish"),
+    (Journal, "write"),
+    (FileOffsetStore, "put"),
+    (FileOffsetStore, "put_backlog"),
+]
+
+
+class Soak:
+    """One pipeline under way, and what chance makes of it."""
+
+    def __init__(self, pipeline: Pipeline, tables: list[TableId], rng: random.Random) -> None:
+        self.pipeline, self.tables, self.rng = pipeline, tables, rng
+        self.ids = itertools.count(1)
+        self.happened: list[str] = []
+
+    def step(self) -> None:
+        """Do one tick, with what is asked and what goes wrong in it."""
+        signals = [self.signal() for _ in range(self.rng.choice((0, 1, 1, 2)))]
+        if self.rng.random() < 0.15:
+            table = self.rng.choice(self.tables)
+            self.happened.append(f"restart {table.name}")
+            self.restart(table)
+        spec = self.pipeline.plan(signals=signals)
+        if spec is None:
+            return
+        dies = self.rng.random() < 0.5
+        with self.death() if dies else nullcontext(), suppress(Killed):
+            self.settle(jobs.run(spec))
+        if dies and self.rng.random() < 0.5:
+            self.happened.append("retry")
+            self.settle(jobs.run(spec))
+
+    def settle(self, result: JobResult) -> None:
+        """Commit a tick; nothing fails but what the sandbox itself breaks."""
+        failed = [line.error for line in result.failed if DERBY_FAULT not in line.error]
+        assert not failed, (failed, self.happened)
+        commit_tick(result, self.pipeline.offsets)
+        keep_told(result, self.pipeline.offsets)
+
+    def finish(self) -> None:
+        """Let what is open come to its end; what nobody can end any more is a fault."""
+        resume = Signal("resume-at-last", "resume-snapshot", "{}", "airflow")
+        for at in range(LAST_TICKS):
+            spec = self.pipeline.plan(signals=[] if at else [resume])
+            if spec is None:
+                return
+            self.settle(jobs.run(spec))
+        raise AssertionError(f"it does not come to an end: {self.pipeline.offsets.backlog()} {self.happened}")
+
+    def restart(self, table: TableId) -> None:
+        """Have a table begin anew, as `db2cdc offset restart` does."""
+        offset = self.pipeline.offsets.get(table)
+        if offset is not None:
+            self.pipeline.offsets.put(replace(offset, restart=True))
+
+    def signal(self) -> Signal:
+        """Return a request of any kind, of some tables."""
+        kind = self.rng.choice(["execute-snapshot"] * 4 + ["stop-snapshot", "pause-snapshot", "resume-snapshot"])
+        chosen = self.rng.sample(self.tables, self.rng.randint(1, len(self.tables)))
+        data: dict[str, Any] = {"data-collections": [str(table) for table in chosen]}
+        if kind == "execute-snapshot":
+            data["type"] = self.rng.choice(["incremental", "incremental", "blocking"])
+            if self.rng.random() < 0.3:
+                data["additional-conditions"] = [{"data-collection": str(chosen[0]), "filter": "A > 0"}]
+        self.happened.append(f"{kind} {data.get('type', '')} {[table.name for table in chosen]}")
+        return Signal(f"ask{next(self.ids)}", kind, json.dumps(data), "airflow")
+
+    def death(self) -> AbstractContextManager[Any]:
+        """Return a block in which the process dies at a step, unless it does not come to it."""
+        owner, step = self.rng.choice(DEATHS)
+        when, at = self.rng.choice(["before", "after"]), self.rng.choice((1, 1, 2, 3))
+        self.happened.append(f"death {when} {step} {at}")
+        return dying(owner, step, when, at)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_happens_target_and_source_are_equal_in_the_end(
+    new_pipeline: Callable[..., Pipeline], seed: int
+) -> None:
+    rng = random.Random(seed)
+    pipeline = new_pipeline(
+        **{
+            "incremental.snapshot.chunk.size": rng.choice((8, 15, 40)),
+            "snapshot.group.chunks": rng.choice((1, 2, 3)),
+            "snapshot.budget.s": rng.choice((0, 0, 5, 900)),
+            "incremental.snapshot.watermarking.strategy": rng.choice(MARKS),
+        }
+    )
+    use_signal_table(pipeline)
+    options = HistoryOptions(tables=2, transactions=3000, lanes=1, width=30)
+    history = random_history(seed, options)
+    Replay(pipeline, history).prepare()
+    pipeline.captured()
+    tables = [TableId(pipeline.schema, shape.name) for shape in history.tables]
+    soak = Soak(pipeline, tables, rng)
+    with writing(pipeline, seed, options):
+        for _ in range(STEPS):
+            soak.step()
+    pipeline.captured()
+    soak.finish()
+    for table in tables:
+        assert pipeline.rows(table) == pipeline.source_rows(table), soak.happened
+        check_log(pipeline, table)

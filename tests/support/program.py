@@ -1,0 +1,113 @@
+"""A command of `db2cdc` as a person starts and stops it, and Airflow's API behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+START_TIMEOUT_S, RUN_TIMEOUT_S, END_TIMEOUT_S = 300, 900, 90
+
+
+class Program:
+    """A command of `db2cdc`, in a process group of its own as a shell would start it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self._log = folder.parent / "screen"
+        with self._log.open("w") as screen:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "airflow_provider_db2cdc.cli.main", *arguments, "--folder", str(folder)],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=screen,
+                stderr=screen,
+                process_group=0,
+            )
+
+    @property
+    def screen(self) -> str:
+        """What it has printed."""
+        return self._log.read_text()
+
+    @property
+    def url(self) -> str:
+        """Where its Airflow is."""
+        [url] = set(re.findall(r"Airflow is at (http://127\.0\.0\.1:\d+)", self.screen))
+        return str(url)
+
+    def await_text(self, text: str, timeout_s: float) -> None:
+        """Wait until it has printed a text."""
+        wait_for(lambda: text in self.screen or self.process.poll() is not None, timeout_s)
+        assert text in self.screen, self.screen
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C and return its exit code."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.process.wait(END_TIMEOUT_S)
+
+    def left(self) -> list[str]:
+        """The command lines of processes that live in its folder or name it."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                line, place = " ".join(process.cmdline()), process.cwd()
+            except psutil.Error:
+                continue
+            if process.pid != os.getpid() and (str(self.folder) in line or place.startswith(str(self.folder))):
+                found.append(line)
+        return found
+
+
+def wait_for(condition: Callable[[], Any], timeout_s: float) -> Any:
+    """Return what the condition finds, once it finds something."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.3)
+    raise AssertionError(f"nothing within {timeout_s} s")
+
+
+@contextmanager
+def started(folder: Path, *arguments: str) -> Iterator[Program]:
+    """Start a command and see to its end."""
+    program = Program(folder, *arguments)
+    try:
+        yield program
+    finally:
+        if program.process.poll() is None:
+            program.process.terminate()
+            program.process.wait(END_TIMEOUT_S)
+
+
+def find(url: str, token: str) -> Any:
+    """Return what the API answers, None where there is nothing."""
+    try:
+        return call(url, token)
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return None
+        raise
+
+
+def call(url: str, token: str = "", body: Any = None) -> Any:
+    """Return what the API answers."""
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:
+        return json.load(answer)
