@@ -92,6 +92,7 @@ class PipelineConfig(_Frozen):
     parallel_reads: int = Field(8, gt=0)
     rows_per_read: int = Field(50_000, gt=0)
     snapshot_chunk_rows: int = Field(200_000, gt=0)
+    snapshot_chunk_bytes: int | None = Field(None, gt=0)
     snapshot_group_chunks: int = Field(8, gt=0)
     snapshot_budget_s: float = Field(900.0, ge=0)
     watermarking: Watermarking = "read_only"
@@ -152,6 +153,7 @@ class PipelineConfig(_Frozen):
             parallel_reads=self.parallel_reads,
             rows_per_read=self.rows_per_read,
             snapshot_chunk_rows=self.snapshot_chunk_rows,
+            snapshot_chunk_bytes=self.snapshot_chunk_bytes,
             snapshot_group_chunks=self.snapshot_group_chunks,
             snapshot_budget_s=self.snapshot_budget_s,
             watermarking=self.watermarking,

@@ -70,6 +70,11 @@ USED = (
         "adjacent",
     ),
     used("incremental.snapshot.chunk.size", "snapshot_chunk_rows", "Rows of one chunk of a snapshot.", "200000"),
+    used(
+        "snapshot.chunk.bytes",
+        "snapshot_chunk_bytes",
+        "Bytes of one chunk instead of its rows, by the average of the table's first 1000 rows.",
+    ),
     used("snapshot.group.chunks", "snapshot_group_chunks", "Chunks that are read and published together.", "8"),
     used(
         "snapshot.budget.s",

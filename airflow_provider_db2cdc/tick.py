@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
@@ -32,6 +34,13 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
     if problems:
         raise OffsetError("; ".join(error.problem for error in problems), problems[0].remedy) from problems[0]
     return moved
+
+
+def keep_told(result: JobResult, offsets: OffsetStore) -> None:
+    """Keep how far the journal has been told, once it has been: what comes after this is told by the next tick."""
+    backlog = offsets.backlog()
+    if backlog.told != result.told:
+        offsets.put_backlog(replace(backlog, told=result.told))
 
 
 def raise_for_failures(result: JobResult) -> None:

@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.cdc.signal import SignalOutcome, SignalStatus
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
-from airflow_provider_db2cdc.tick import commit_tick, raise_for_failures, raise_for_signals
+from airflow_provider_db2cdc.tick import commit_tick, keep_told, raise_for_failures, raise_for_signals
 
 A, B = TableId("S", "A"), TableId("S", "B")
 
@@ -106,6 +106,15 @@ def test_snapshots_are_kept_though_an_offset_cannot_be(store: FileOffsetStore) -
     with pytest.raises(OffsetError):
         commit_tick(JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,)), store)
     assert store.backlog().snapshots == (SNAPSHOT,)
+
+
+def test_what_was_told_follows_the_targets_journal_also_a_new_one(store: FileOffsetStore) -> None:
+    for told_upto in (9, 3):
+        result = JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,), told=told_upto)
+        commit_tick(result, store)
+        assert store.backlog().told != told_upto, "nobody has been told yet"
+        keep_told(result, store)
+        assert store.backlog() == Backlog((SNAPSHOT,), told=told_upto)
 
 
 def test_nothing_new_of_snapshots_is_not_written(store: FileOffsetStore) -> None:

@@ -50,7 +50,7 @@ class Backlog:
         return [signal for signal in signals if signal.id not in known]
 
     def after(self, result: JobResult) -> Backlog:
-        """Return the backlog after a tick: what it did not speak of is as it was."""
+        """Return the backlog after a tick: what it did not speak of is as it was, `told` included."""
         told = {snapshot.id for snapshot in result.snapshots}
         still = [snapshot for snapshot in self.snapshots if snapshot.id not in told and snapshot.status in OPEN]
         heard = [outcome.id for outcome in result.signals if outcome.channel == SOURCE_CHANNEL]
@@ -64,7 +64,7 @@ class Backlog:
             snapshots=(*still, *result.snapshots) if result.snapshots or still else self.snapshots,
             outcomes=_newest(list(named.values())),
             heard=tuple(heard) if heard else self.heard,
-            told=result.told,
+            told=self.told,
         )
 
     def to_json(self) -> str:

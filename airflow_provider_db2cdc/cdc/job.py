@@ -46,10 +46,10 @@ class ApplySettings:
 
     `rows_per_read` is how many change rows one JDBC reader takes before another is opened beside it (at most
     `parallel_reads` a table); `high_mark_timeout_s` bounds the wait for capture after a snapshot's read. A snapshot is
-    cut into chunks of `snapshot_chunk_rows`, of which `snapshot_group_chunks` are read at once; no group is begun when
-    `snapshot_budget_s` of the tick's time for snapshots is over, the next tick goes on. Fetch sizes are the driver's
-    (0: its own choice). `snapshot_on_gap` mends a gap by a snapshot, `recover_offsets` a lost offset by what Delta
-    proves.
+    cut into chunks of `snapshot_chunk_rows`, or of about `snapshot_chunk_bytes` where these are given, of which
+    `snapshot_group_chunks` are read at once; no group is begun when `snapshot_budget_s` of the tick's time for
+    snapshots is over, the next tick goes on. Fetch sizes are the driver's (0: its own choice). `snapshot_on_gap` mends
+    a gap by a snapshot, `recover_offsets` a lost offset by what Delta proves.
     """
 
     tombstones: bool = True
@@ -58,6 +58,7 @@ class ApplySettings:
     parallel_reads: int = 8
     rows_per_read: int = 50_000
     snapshot_chunk_rows: int = 200_000
+    snapshot_chunk_bytes: int | None = None
     snapshot_group_chunks: int = 8
     snapshot_budget_s: float = 900.0
     watermarking: Watermarking = "read_only"

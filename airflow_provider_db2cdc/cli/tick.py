@@ -25,7 +25,7 @@ from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.submit.child import OnLine
 from airflow_provider_db2cdc.submit.runner import run_job
-from airflow_provider_db2cdc.tick import commit_tick, raise_for_failures
+from airflow_provider_db2cdc.tick import commit_tick, keep_told, raise_for_failures
 
 KEPT_LINES = 40
 COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
@@ -47,6 +47,7 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     moved = commit_tick(result, open_store(pipeline))
     acknowledge_channels(pipeline, result.signals)
     notify(pipeline, result.notifications)
+    keep_told(result, open_store(pipeline))
     if as_json:
         print_json({"status": "failed" if result.failed else "applied", **to_data(result), "moved": to_data(moved)})
     else:

@@ -29,7 +29,7 @@ from airflow_provider_db2cdc.submit.command import FAST_START, spark_conf
 from airflow_provider_db2cdc.submit.home import spark_home
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED_DAG = ROOT / "dags" / "db2cdc_pipeline.py"
+SHIPPED_DAGS = ROOT / "dags"
 PIPELINE = "shop"
 DAG_ID = f"db2cdc_{PIPELINE}"
 OWN_PREFIXES = ("AIRFLOW", "DB2CDC_", "_AIRFLOW")
@@ -77,16 +77,17 @@ class AirflowHome:
         self.spark_sql = folder / "spark-sql"
 
     def lay_out(self) -> None:
-        """Create the folders, put the shipped DAG where Airflow looks for it, and write the pipeline's configuration.
+        """Create the folders, put the shipped DAGs where Airflow looks for them, and write the pipeline's settings.
 
         Raises:
-            ConfigurationError: this is no checkout: the DAG is not there, or the jars are not.
+            ConfigurationError: this is no checkout: the DAGs are not there, or the jars are not.
         """
-        if not SHIPPED_DAG.is_file():
-            raise ConfigurationError(f"{SHIPPED_DAG} is not there", "Run the demo from a checkout: `make demo`.")
+        if not SHIPPED_DAGS.is_dir():
+            raise ConfigurationError(f"{SHIPPED_DAGS} is not there", "Run the demo from a checkout: `make demo`.")
         for folder in (self.home / "dags", self.logs):
             folder.mkdir(parents=True)
-        shutil.copy(SHIPPED_DAG, self.home / "dags")
+        for dag in SHIPPED_DAGS.glob("*.py"):
+            shutil.copy(dag, self.home / "dags")
         properties = {
             "pipeline": PIPELINE,
             "target": str(self.lake),

@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.operators.asset import notification_asset, table_as
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import read_config
 from airflow_provider_db2cdc.operators.summary import change_count, describe_snapshot, describe_table
-from airflow_provider_db2cdc.tick import commit_tick, raise_for_failures
+from airflow_provider_db2cdc.tick import commit_tick, keep_told, raise_for_failures
 
 
 class Db2CdcCommitOperator(BaseOperator):
@@ -72,6 +72,7 @@ class Db2CdcCommitOperator(BaseOperator):
             self._announce_tables(result, context)
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)
+            keep_told(result, VariableOffsetStore(result.pipeline))
             if self.fail_for_tables:
                 raise_for_failures(result)
 

@@ -17,6 +17,8 @@ NULL = "NULL"
 CALL_LITERALS = {"DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "DECFLOAT": "DECFLOAT"}
 NUMBERS = {"SMALLINT", "INTEGER", "BIGINT", "DECIMAL", "NUMERIC"}
 FLOATS = {"REAL", "DOUBLE", "FLOAT"}
+VARYING = {"VARCHAR", "LONG VARCHAR", "VARGRAPHIC", "LONG VARGRAPHIC", "VARBINARY"}
+SAMPLE_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,17 @@ def bound_after(cut: Cut, previous: Bound | None, rows: int) -> str:
         f"SELECT {keys} FROM {quote_table(cut.table)}{_where([*beyond, *cut.where])} "
         f"ORDER BY {keys} OFFSET {rows - 1} ROWS FETCH FIRST 1 ROW ONLY"
     )
+
+
+def row_bytes(schema: TableSchema, cut: Cut) -> str:
+    """Return the select of how many bytes a row has, as the average of the first ones that the database meets.
+
+    Fixed lengths are the catalog's (a decimal counts its digits), the others are measured. No row where there is none.
+    """
+    varying = [f"COALESCE(LENGTH({quote(c.name)}), 0)" for c in schema.columns if c.type.upper() in VARYING]
+    fixed = sum(c.length for c in schema.columns if c.type.upper() not in VARYING)
+    rows = f"SELECT {' + '.join([str(fixed), *varying])} AS B FROM {cut.rows}{_where(cut.where)}"
+    return f"SELECT AVG(B) AS BYTES FROM ({rows} FETCH FIRST {SAMPLE_ROWS} ROWS ONLY) AS SAMPLE HAVING COUNT(*) > 0"
 
 
 def chunk_predicate(cut: Cut, bounds: Sequence[Bound], chunk: int) -> str:

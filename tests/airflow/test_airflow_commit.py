@@ -146,6 +146,27 @@ def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(commi
     assert events_of_them == [{"notifications": [to_data(told)]}] * count
 
 
+class Unreachable:
+    """A notifier that cannot tell anybody."""
+
+    def __init__(self, config):
+        pass
+
+    def send(self, notifications):
+        raise OSError("no route to the pager")
+
+
+def test_what_could_not_be_told_is_told_by_the_next_tick(commit, inside):
+    config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": f"{__name__}:Unreachable"}
+    told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
+    state, offsets, _ = commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=3)
+    assert (state, offsets) == ("failed", {"ORDERS": lsn(9)})
+    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).told == 0
+    config["notification.enabled.channels"] = "log"
+    assert commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=3)[0] == "success"
+    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).told == 3
+
+
 def outcome(result):
     return Db2CdcOutcomeOperator(task_id="outcome", result=result.to_json()).execute({})
 

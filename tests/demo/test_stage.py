@@ -1,7 +1,7 @@
 import pytest
 
 from airflow_provider_db2cdc.config_file import load_config
-from airflow_provider_db2cdc.demo.airflow import SHIPPED_DAG, AirflowHome
+from airflow_provider_db2cdc.demo.airflow import SHIPPED_DAGS, AirflowHome
 from airflow_provider_db2cdc.demo.stage import MARKER, empty
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -22,7 +22,8 @@ def test_an_earlier_demos_folder_is_emptied(tmp_path):
 def test_the_shipped_dag_and_a_configuration_that_can_be_read_are_laid_out(tmp_path):
     home = AirflowHome(tmp_path)
     home.lay_out()
-    assert (home.home / "dags" / SHIPPED_DAG.name).read_text() == SHIPPED_DAG.read_text()
+    for dag in SHIPPED_DAGS.glob("*.py"):
+        assert (home.home / "dags" / dag.name).read_text() == dag.read_text()
     config = load_config(home.config)
     assert (config.pipeline, config.target) == ("shop", str(tmp_path / "lake"))
     assert "spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension\n" in (tmp_path / "spark.conf").read_text()

@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.sql.chunk import (
     condition_check,
     count_rows,
     key_literal,
+    row_bytes,
     surrogate_check,
     table_rows,
 )
@@ -61,6 +62,20 @@ def in_sqlite(select: str) -> str:
     select = re.sub(r"(?<=ORDER BY )(.*)(?= OFFSET)", lambda keys: nulls_last(keys[0]), select)
     select = re.sub(r"OFFSET (\d+) ROWS FETCH FIRST 1 ROW ONLY$", r"LIMIT 1 OFFSET \1", select)
     return re.sub(r"CAST\((\S+) AS REAL\)", r"FLOAT32(\1)", select)
+
+
+def test_a_row_is_as_long_as_the_catalog_and_its_varying_columns_say() -> None:
+    varying = (Column("A", "VARCHAR", 4000), Column("B", "VARCHAR", 9, bit_data=True))
+    schema = TableSchema(TableId("S", "T"), (Column("K", "INTEGER", 4), *varying, Column("C", "CHAR", 7)), ("K",))
+    rows = [(1, "ab", b"xyz", "c"), (2, None, b"", "c"), (3, "abcdef", None, "c"), (9, "a" * 999, b"", "c")]
+    connection = table_database(schema, rows)
+
+    def average(condition: str) -> tuple[float] | None:
+        select = row_bytes(schema, cut_of(schema, condition)).replace("FETCH FIRST 1000 ROWS ONLY", "LIMIT 1000")
+        return connection.execute(select).fetchone()
+
+    assert average("K < 9") == (11 + (5 + 0 + 6) / 3,)
+    assert average("K > 9") is None
 
 
 def nulls_last(keys: str) -> str:

@@ -1,0 +1,121 @@
+"""`db2cdc ui` as a person uses it: a tick, a snapshot by the trigger form in a real browser, under a real scheduler."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.program import RUN_TIMEOUT_S, START_TIMEOUT_S, Program, call, find, started, wait_for
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PIPELINE, FORM = "db2cdc_shop", "db2cdc_shop_snapshot"
+
+ASKS = """
+from airflow.sdk import DAG
+from airflow_provider_db2cdc import Db2CdcSignalOperator
+
+with DAG("asks"):
+    Db2CdcSignalOperator(
+        task_id="ask", trigger_dag_id="db2cdc_shop", signal_type="log", data={"message": "heard {}"},
+        wait_for_completion=True, deferrable=True, poke_interval=2,
+    )
+"""
+
+
+class Api:
+    """Airflow's API as far as this needs it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.token = call(f"{url}/auth/token")["access_token"]
+
+    def get(self, path: str) -> Any:
+        return call(f"{self.url}/api/v2/{path}", self.token)
+
+    def await_dag(self, dag: str) -> None:
+        wait_for(lambda: find(f"{self.url}/api/v2/dags/{dag}", self.token), START_TIMEOUT_S)
+
+    def trigger(self, dag: str) -> None:
+        self.await_dag(dag)
+        call(f"{self.url}/api/v2/dags/{dag}/dagRuns", self.token, {"logical_date": None})
+
+    def runs(self, dag: str) -> list[Any]:
+        return list(self.get(f"dags/{dag}/dagRuns?order_by=run_after")["dag_runs"])
+
+    def ended(self, dag: str, number: int = 1) -> Any:
+        """Wait until so many runs of a DAG have ended; return the last of them."""
+
+        def enough() -> list[Any]:
+            found = [run for run in self.runs(dag) if run["state"] in ("success", "failed")]
+            return found if len(found) >= number else []
+
+        return wait_for(enough, RUN_TIMEOUT_S)[number - 1]
+
+
+def test_a_person_runs_a_tick_and_asks_for_a_snapshot(tmp_path: Path) -> None:
+    with started(tmp_path / "ui", "ui", "--rows", "100", "--schedule", "none") as ui:
+        ui.await_text("Airflow is at", START_TIMEOUT_S)
+        (ui.folder / "airflow" / "dags" / "asks.py").write_text(ASKS)
+        api = Api(ui.url)
+        check_a_tick(api)
+        check_an_operator_that_waits(api)
+        if CHROMIUM is not None:
+            check_the_form(api, ui)
+        assert ui.interrupt() == 130, ui.screen
+        assert ui.left() == []
+    if CHROMIUM is None:
+        pytest.skip("all but the trigger form in a browser, because there is no Chromium on this machine")
+
+
+def check_a_tick(api: Api) -> None:
+    """A run that is triggered without a form does a plain tick."""
+    api.await_dag(PIPELINE)
+    assert api.get(f"dags/{PIPELINE}")["is_paused"] is False
+    api.trigger(PIPELINE)
+    assert api.ended(PIPELINE)["state"] == "success"
+    assert {item["key"] for item in api.get("variables")["variables"]} == {
+        *(f"db2cdc.shop.SHOP.{name}" for name in ("CUSTOMERS", "ORDERS", "ORDER_LINES")),
+        "db2cdc.shop~backlog",
+    }
+
+
+def check_an_operator_that_waits(api: Api) -> None:
+    """It is deferred until the pipeline's run that carries its signal is over."""
+    api.trigger("asks")
+    triggered = api.ended(PIPELINE, 2)
+    assert "asks" in str(triggered["conf"])
+    asked = api.ended("asks")
+    assert (triggered["state"], asked["state"]) == ("success", "success")
+    assert triggered["end_date"] <= asked["end_date"]
+
+
+def check_the_form(api: Api, ui: Program) -> None:
+    """The form is filled in, and its run follows the snapshot to its end."""
+    sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright
+    api.await_dag(FORM)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1300, "height": 1400})
+        page.set_default_timeout(60_000)
+        page.goto(f"{api.url}/dags/{FORM}")
+        page.get_by_role("button", name="Trigger").first.click()
+        form = page.get_by_role("dialog")
+        form.locator("#element_tables").fill("SHOP\\.ORDERS\nshop.customers")
+        assert "SHOP\\..*" in form.inner_text(), "it says which tables there are"
+        page.screenshot(path=str(ui.folder / "form.png"))
+        form.get_by_test_id("trigger-dag-submit").click()
+        wait_for(lambda: api.runs(FORM), START_TIMEOUT_S)
+        browser.close()
+
+    run = api.ended(FORM)
+    follow = f"dags/{FORM}/dagRuns/{run['dag_run_id']}/taskInstances/follow"
+    assert run["state"] == "success", api.get(f"{follow}/logs/1")
+    told = api.get(f"{follow}/xcomEntries/progress?deserialize=true")["value"]
+    assert told["status"] == "completed"
+    assert sorted(part["table"]["name"] for part in told["parts"]) == ["CUSTOMERS", "ORDERS"]
+    assert all(part["done"] == part["chunks"] for part in told["parts"])
+    assert "completed: 2 of 2 chunks" in str(api.get(f"{follow}/logs/1"))
