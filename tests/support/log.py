@@ -20,8 +20,8 @@ def captured_events(pipeline: Pipeline, table: TableId, key: tuple[str, ...], af
 
 
 def logged_events(pipeline: Pipeline, table: TableId) -> Counter[Event]:
-    """Return the change log's events, without the snapshot's reads and the tombstones."""
-    rows = pipeline.changes(table).where("op <> 'r'").collect()
+    """Return the change log's events of the source, without what snapshots tell and the tombstones."""
+    rows = pipeline.changes(table).where("op <> 'r' AND source.snapshot = 'false'").collect()
     return Counter(_event(row) for row in rows)
 
 
