@@ -92,7 +92,8 @@ def test_a_snapshot_survives_a_kill_at_each_step(new_pipeline: Callable[..., Pip
         pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET A = \'c\' WHERE ID IN (4, 40)')
         pipeline.writer.commit()
         pipeline.captured()
-        with killed(owner, step, when):
+        # The ledger's first step in a tick is of the tables that are there already.
+        with killed(owner, step, when, at=2 if owner is Ledger else 1):
             commit_tick(jobs.run(spec), pipeline.offsets)
         pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET ID = ID + 1, A = \'b\' WHERE ID < 20')
         pipeline.execute(f'DELETE FROM "{pipeline.schema}"."{name}" WHERE ID = 30')
