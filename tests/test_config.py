@@ -300,6 +300,7 @@ class TestTable:
             "key_change_detection": "none",
             "watermarking": "insert_insert",
             "snapshot_isolation": "repeatable_read",
+            "snapshot_chunk_bytes": 1_000_000,
         }
         names = {item.field: item.name for item in USED}
         for field in set(ApplySettings.__dataclass_fields__) - DECIDED_BY_MODE:
