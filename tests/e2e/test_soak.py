@@ -62,11 +62,15 @@ class Soak:
         self.starts: dict[TableId, Lsn] = {}
 
     def begin(self) -> None:
-        """Do a tick that nothing disturbs, and remember from where on every change must be in the log."""
-        result = self.pipeline.tick()
-        assert result is not None
-        self.starts = {line.table: line.after for line in result.tables if line.after is not None}
-        assert len(self.starts) == len(self.tables), result
+        """Do ticks that nothing disturbs until every table has begun; from there on each change must be in the log."""
+        for _ in range(LAST_TICKS):
+            result = self.pipeline.tick()
+            for line in result.tables if result is not None else ():
+                if line.after is not None:
+                    self.starts.setdefault(line.table, line.after)
+            if len(self.starts) == len(self.tables):
+                return
+        raise AssertionError(f"not every table has begun: {self.starts}")
 
     def step(self) -> None:
         """Do one tick, with what is asked and what goes wrong in it."""

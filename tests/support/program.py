@@ -37,6 +37,8 @@ class Program:
                 stdout=screen,
                 stderr=screen,
                 process_group=0,
+                # Whoever runs the tests in the background has them ignore Ctrl-C, and so what they start.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
     @property
