@@ -166,12 +166,17 @@ with DAG("signal_sender", schedule=None, render_template_as_native_obj={native},
 
 def sent_conf(target="signal_target"):
     """Return the run and the conf of what was triggered last."""
+    return sent_confs(1, target)[0]
+
+
+def sent_confs(count, target="signal_target"):
+    """Return the runs and the confs of what was triggered last, the last first."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        run = session.query(DagRun).filter(DagRun.dag_id == target).order_by(DagRun.id.desc()).first()
-        return run.run_id, run.conf
+        runs = session.query(DagRun).filter(DagRun.dag_id == target).order_by(DagRun.id.desc()).limit(count)
+        return [(run.run_id, run.conf) for run in runs]
 
 
 def xcom(dag_id, task_id, key="return_value"):
@@ -252,8 +257,10 @@ with DAG("signal_mapped", schedule=None):
 
 def test_mapped_tasks_send_under_ids_of_their_own(send, run_dag):
     assert run_dag("signal_mapped", MAPPED)[0] == "success"
-    first = sent_conf()[1]["signals"][0]["id"]
-    assert first.endswith("/send/1")
+    ids = [conf["signals"][0]["id"] for _, conf in sent_confs(2)]
+    # In which order they run is Airflow's affair.
+    assert {id_.rsplit("/", 1)[1] for id_ in ids} == {"0", "1"}
+    assert all("signal_mapped/" in id_ and "/send/" in id_ for id_ in ids)
 
 
 def progress(status, done=1, id_="77"):
