@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda
+from airflow_provider_db2cdc.cdc.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot import MAX_FAILURES, Part, Snapshot, chunked, stopped
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.book import Book
@@ -12,8 +13,8 @@ from airflow_provider_db2cdc.spark.book import Book
 ONE, OTHER = TableId("S", "A"), TableId("S", "B")
 
 
-def book(kind: str = "incremental") -> Book:
-    return Book(Agenda((Snapshot("ad-hoc", kind, (Part(ONE), Part(OTHER))),)))  # type: ignore[arg-type]
+def book(kind: SnapshotKind = "incremental") -> Book:
+    return Book(Agenda((Snapshot("ad-hoc", kind, (Part(ONE), Part(OTHER))),)))
 
 
 def test_a_part_that_was_stopped_is_not_opened_by_who_read_it_meanwhile() -> None:
