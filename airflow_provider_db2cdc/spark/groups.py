@@ -79,24 +79,10 @@ class Groups:
         self._sweep()
         with ThreadPoolExecutor(1) as pool:
             ahead = pool.submit(self._read_next)
-            self._prepare()
             while (group := ahead.result()) is not None:
                 ahead = pool.submit(self._read_next)
                 self._publish(group)
                 between()
-
-    def _prepare(self) -> None:
-        """Make ready, while the first group is being read, the target's tables of those that it may be of."""
-        snapshot = self._running()
-        parts = snapshot.open_parts if snapshot is not None else ()
-        limit = (
-            None if snapshot is None or snapshot.kind == "blocking" else self.tick.spec.settings.snapshot_group_chunks
-        )
-        tables = [part.table for part in parts[:limit]]
-        ready = self.tick.each([self.tick.tasks[table] for table in tables], self.tick.prepare)
-        for table in tables:
-            if table not in ready:
-                self._fail(table)
 
     def _read_next(self) -> Group | None:
         """Read the snapshot's next group; None when there is none, it was stopped, or the time is over."""
@@ -141,10 +127,10 @@ class Groups:
     def _chunk_rows(self, task: TableTask, cut: Cut) -> int:
         """Return how many rows a chunk of the table has."""
         settings = self.tick.spec.settings
-        if settings.snapshot_chunk_bytes is None:
+        rows = self.reader.text_rows(row_bytes(task.schema, cut)) if settings.snapshot_chunk_bytes else []
+        if settings.snapshot_chunk_bytes is None or not rows:
             return settings.snapshot_chunk_rows
-        found = self.reader.text_rows(row_bytes(task.schema, cut))
-        return max(1, settings.snapshot_chunk_bytes // max(1, int(found[0][0] or 1))) if found else 1
+        return max(1, int(settings.snapshot_chunk_bytes / float(rows[0][0] or 1)))
 
     def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
         part = self.book.part(self.id, task.table)
@@ -162,7 +148,7 @@ class Groups:
 
     def _publish(self, group: Group) -> None:
         """Publish a group once capture has passed its read, then sweep the tables that it ended."""
-        tasks = [self.tick.tasks[table] for table in group.slices if self._is_wanted(table)]
+        tasks = self._ready([self.tick.tasks[table] for table in group.slices if self._is_wanted(table)])
         if not tasks:
             return
         try:
@@ -172,12 +158,21 @@ class Groups:
                 self.tick.fail(task.table, error)
                 self._fail(task.table)
             return
-        entries = self.tick.each(tasks, lambda task: self._entry(task, group.slices[task.table], high))
+        planned = self.tick.each(tasks, lambda task: self._entry(task, group.slices[task.table], high))
+        entries = list(planned.values())
         self.write_down()
-        self.tick.plan_and_apply(list(entries.values()))
+        self.tick.plan_and_apply(entries, self.tick.calm(entries, self.connection))
         for task in tasks:
-            self._settle_part(task.table, entries.get(task.table))
+            self._settle_part(task.table, planned.get(task.table))
         self._sweep()
+
+    def _ready(self, tasks: Sequence[TableTask]) -> list[TableTask]:
+        """Make the target's tables ready while capture goes on, and return those that are."""
+        ready = self.tick.each(tasks, self.tick.prepare)
+        for task in tasks:
+            if task.table not in ready:
+                self._fail(task.table)
+        return [task for task in tasks if task.table in ready]
 
     def _sweep(self) -> None:
         """Delete from the target, as one batch, what the tables that are read to their end no longer have."""

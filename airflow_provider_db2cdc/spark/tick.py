@@ -20,7 +20,7 @@ from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, OffsetError, TickLostError
 from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, gap_error, known_empty, unmoved
-from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Commit, Entry, History, Ledger
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.session import TableSessions
@@ -87,13 +87,15 @@ class Tick:
         known = [task.table for task in self.open_tasks() if task.table in self.last and not self.is_new(task)]
         stands = {table: self.last[table].upto for table in known}
         front = max(stands.values(), default=self.spec.fence.lsn)
-        self.plan_and_apply(
-            [
-                self.entry(self.tasks[table], stand, front)
-                for table, stand in stands.items()
-                if self.spec.fence.lsn <= stand < front
-            ]
-        )
+        entries = [
+            self.entry(self.tasks[table], stand, front)
+            for table, stand in stands.items()
+            if self.spec.fence.lsn <= stand < front
+        ]
+        if entries:
+            with driver_connection(self.spark, self.source) as connection:
+                calm = self.calm(entries, connection)
+            self.plan_and_apply(entries, calm)
 
     def publish(self, unfinished: Collection[TableId]) -> None:
         """Write the manifest when every table stands at one commit, and none is `unfinished`: still being filled."""
@@ -178,23 +180,24 @@ class Tick:
         at = (self.spec.planned_at_ms, task.capture.identity)
         return Entry(self.batch + 1, self.spec.run_id, task.table, after, upto, *at, of)
 
-    def plan_and_apply(self, entries: Sequence[Entry]) -> None:
-        """Do one batch; tables whose part fails are out for the rest of the tick, and redone by the next."""
+    def plan_and_apply(self, entries: Sequence[Entry], calm: Collection[TableId] = ()) -> None:
+        """Do one batch; tables whose part fails are out for the rest of the tick, and redone by the next.
+
+        `calm` are tables of whose ranges the source counts no change.
+        """
         if entries:
-            calm = self._calm(entries)
             self.ledger.plan(entries)
             self.batch = entries[0].batch
             self._apply(entries, calm)
 
-    def _calm(self, entries: Sequence[Entry]) -> set[TableId]:
-        """Return the tables of whose entries' ranges the source counts no change, where the plan has not counted."""
+    def calm(self, entries: Sequence[Entry], connection: DriverConnection) -> set[TableId]:
+        """Return the tables of whose entries' ranges, which are captured, the source counts no change now."""
         beyond = [entry for entry in entries if not entry.span.empty and entry.upto > self.tasks[entry.table].upto]
         if not beyond:
             return set()
         try:
-            with driver_connection(self.spark, self.source) as connection:
-                ranges = [(self.tasks[entry.table].capture, entry.span) for entry in beyond]
-                counts = connection.text_rows(count_changes(ranges).text)
+            ranges = [(self.tasks[entry.table].capture, entry.span) for entry in beyond]
+            counts = connection.text_rows(count_changes(ranges).text)
         except Exception as error:
             say(f"changes could not be counted, so they are read: {describe(error)}")
             return set()
