@@ -41,8 +41,15 @@ class Book:
         self.change(turned)
 
     def fail(self, id_: str, table: TableId, reason: str) -> None:
-        """Leave a table out for the rest of the tick; its part is tried again by the next, but not for ever."""
-        self.out.add(table)
+        """Leave a table out for the rest of the tick; its part is tried again by the next, but not for ever.
+
+        Both threads may meet the same failure: it counts once a tick.
+        """
+        with self._lock:
+            is_known = table in self.out
+            self.out.add(table)
+        if is_known:
+            return
         # A table that was begun and given up would be half filled for good.
         tries = None if self.snapshot(id_).kind == "initial" else MAX_FAILURES
         self.turn(id_, table, lambda part: failed(part, reason, tries))

@@ -32,17 +32,23 @@ def test_a_step_sees_the_part_as_it_is_now() -> None:
 
 
 def test_a_table_that_fails_is_out_for_this_tick_and_in_the_end_for_good() -> None:
-    shared = book()
-    for _ in range(MAX_FAILURES):
-        shared.fail("ad-hoc", ONE, "broken")
+    agenda = book().agenda
+    for tick in range(1, MAX_FAILURES + 1):
+        shared = Book(agenda)
+        for _ in range(MAX_FAILURES):
+            shared.fail("ad-hoc", ONE, "broken")
+        agenda = shared.agenda
         running = shared.running("ad-hoc", {ONE, OTHER})
         assert running is not None
         assert [part.table for part in running.parts] == [OTHER]
+        assert shared.part("ad-hoc", ONE).failures == tick, "two threads that meet it are one failure"
     assert shared.part("ad-hoc", ONE).status == "failed"
 
 
 def test_a_table_that_is_being_filled_is_never_given_up() -> None:
-    shared = book("initial")
+    agenda = book("initial").agenda
     for _ in range(MAX_FAILURES + 1):
+        shared = Book(agenda)
         shared.fail("ad-hoc", ONE, "broken")
+        agenda = shared.agenda
     assert shared.part("ad-hoc", ONE).open
