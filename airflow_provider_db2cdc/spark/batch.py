@@ -219,8 +219,9 @@ def _filled(
 ) -> State:
     """Append effects of keys that the state does not have; how many they are is known where they are all reads."""
     version = target.fill(effects.where("__present").drop("__present"), entry.batch)
-    is_known = version is not None and before is not None and counts.events == 0
-    return _state(target, (before or 0) + sum(reads.counts.values()) if is_known else None, version)
+    if version is None or before is None or counts.events:
+        return _state(target, None, version)
+    return _state(target, before + sum(reads.counts.values()), version)
 
 
 def _effects(target: Target, entry: Entry, counts: BatchCounts, staged: DataFrame | None) -> DataFrame | None:

@@ -19,9 +19,6 @@ Pair = tuple[str, int]
 LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 """Delta's own: the version that the session's last commit made."""
 
-CONCURRENT = "ConcurrentTransaction"
-"""In the text of the error by which Delta refuses a pair that another writer has just brought."""
-
 APP_ID, APP_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
 
@@ -63,9 +60,14 @@ def append_first(rows: DataFrame, name: DeltaName, pair: Pair) -> bool:
     try:
         return append(rows, name, pair) is not None
     except PySparkException as error:
-        if CONCURRENT not in str(error):
+        if not is_overtaken(error):
             raise
         return False
+
+
+def is_overtaken(error: BaseException) -> bool:
+    """Whether Delta refused a pair because another writer has brought it meanwhile."""
+    return any(name in str(error) for name in ("ConcurrentTransaction", "DELTA_CONCURRENT_TRANSACTION"))
 
 
 def overwrite(rows: DataFrame, name: DeltaName) -> int | None:

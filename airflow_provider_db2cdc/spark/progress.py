@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
 from airflow_provider_db2cdc.errors import Db2CdcError
-from airflow_provider_db2cdc.spark.delta import CONCURRENT
+from airflow_provider_db2cdc.spark.delta import is_overtaken
 
 DB2_CODES = re.compile(r"SQLCODE[=:]\s*(-?\d+).{0,40}?SQLSTATE[=:]\s*(\w{5})", re.DOTALL)
 JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.){2,}([A-Z]\w*(?:Exception|Error))\b")
@@ -30,7 +30,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, Db2CdcError):
         return str(error)
     text = str(error)
-    if CONCURRENT in text or "DELTA_CONCURRENT_TRANSACTION" in text:
+    if is_overtaken(error):
         return (
             "another run wrote this batch at the same moment, so this one wrote nothing. "
             "Let the other finish; the next tick goes on from there."
