@@ -102,6 +102,8 @@ class Soak:
         for at in range(LAST_TICKS):
             spec = self.pipeline.plan(signals=[] if at else [resume])
             if spec is None:
+                outcomes = self.pipeline.offsets.backlog().outcomes
+                assert [one for one in outcomes if one.status == "accepted"] == [], self.happened
                 return
             self.settle(jobs.run(spec))
         raise AssertionError(f"it does not come to an end: {self.pipeline.offsets.backlog()} {self.happened}")
