@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl, row_type
 from airflow_provider_db2cdc.spark.columns import fit_columns
@@ -35,6 +36,8 @@ from airflow_provider_db2cdc.spark.progress import say
 
 MAPPING = "delta.columnMapping.mode"
 """By name, it lets a table hold columns of any name."""
+
+STATISTICS = "delta.dataSkippingStatsColumns"
 
 OWNER_PROPERTY, LEDGER_PROPERTY = "db2cdc.pipeline", "db2cdc.ledger"
 REFUSED_IN_NAMES = set(" ,;{}()\n\t=.`")
@@ -87,9 +90,8 @@ class Target:
 
         :raises TargetError: a table is another pipeline's, has a column of another type, or cannot be written.
         """
-        keys = ", ".join(quoted(name) for name in (*self.schema.key, "__commit_lsn", "__batch"))
-        log = {"delta.dataSkippingStatsColumns": "__batch,__commit_lsn"}
-        state = {"delta.dataSkippingStatsColumns": keys.replace(", ", ","), "delta.enableDeletionVectors": "true"}
+        log = {STATISTICS: "__batch,__commit_lsn"}
+        state = {STATISTICS: ",".join(self._with_statistics()), "delta.enableDeletionVectors": "true"}
         state_ddl = f"{self._row_columns()}, __commit_lsn string, __batch bigint"
         gained = self._fit(self.layout.changes(self.table), log_ddl(self.schema), log)
         gained += self._fit(self.layout.state(self.table), state_ddl, state)
@@ -175,6 +177,12 @@ class Target:
 
     def _row_columns(self) -> str:
         return row_type(self.schema).removeprefix("struct<").removesuffix(">").replace("`: ", "` ")
+
+    def _with_statistics(self) -> list[str]:
+        """Return the state's columns of which files keep the ends; Delta refuses binary ones."""
+        columns = [self.schema.column(name) for name in self.schema.key]
+        kept = [column.name for column in columns if map_type(self.table, column).delta != "binary"]
+        return [quoted(name) for name in (*kept, "__commit_lsn", "__batch")]
 
     def _pair(self, step: str, batch: int) -> Pair:
         return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}", batch

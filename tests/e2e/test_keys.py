@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
 
 import pytest
 from support.log import reads, rebuilt
@@ -45,6 +48,43 @@ def table_of(pipeline: Pipeline, name: str) -> TableId:
     table = pipeline.create(ddl, name)
     pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?)", ROWS)
     return table
+
+
+KEYS = {
+    "DECIMAL(20,5) NOT NULL": [Decimal("-3.00001"), Decimal("-3"), Decimal(0), Decimal("2.5"), Decimal(10**14)],
+    "CHAR(3) NOT NULL": ["", "a", "a b", "b", "\u00e9"],
+    "CHAR(16) FOR BIT DATA NOT NULL": [bytes([first, *range(15)]) for first in (0, 1, 127, 128, 255)],
+    "VARCHAR(4) FOR BIT DATA NOT NULL": [b"\x00", b"\x00\x00", b"'", b"a", b"\xff"],
+    "TIMESTAMP NOT NULL": [datetime(2024, 3, 31, 2, 30, 0, micros) for micros in (0, 1, 10, 100_000, 999_999)],
+    "DATE NOT NULL": [date(1, 1, 1), date(1582, 10, 4), date(1970, 1, 1), date(2024, 2, 29), date(9999, 12, 31)],
+    "DOUBLE NOT NULL": [-1e300, -0.1, 0.1, 1 / 3, 1e300],
+}
+
+
+def test_keys_of_each_type_are_cut_and_merged(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 4})
+    tables = []
+    for at, (kind, keys) in enumerate(KEYS.items()):
+        ddl = f"CREATE TABLE {pipeline.schema}.K{at} (V INTEGER, K {kind}, N SMALLINT NOT NULL, PRIMARY KEY (K, N))"
+        tables.append(pipeline.create(ddl, f"K{at}"))
+        rows = [(v, key, n) for v, (key, n) in enumerate(itertools.product(keys, (1, -1)))]
+        pipeline.many(f"INSERT INTO {tables[-1]} VALUES (?, ?, ?)", rows)
+    pipeline.captured()
+    first = pipeline.tick()
+    assert first is not None
+    assert not first.failed, first.failed
+    for table in tables:
+        assert pipeline.rows(table) == pipeline.source_rows(table)
+        assert pipeline.changes(table).where("op = 'r'").select("__ordinal").distinct().count() > 2
+        pipeline.execute(f"UPDATE {table} SET V = -V WHERE N = 1")
+        pipeline.execute(f"DELETE FROM {table} WHERE V = 4 OR V = -2")
+        pipeline.writer.commit()
+    pipeline.captured()
+    second = pipeline.tick()
+    assert second is not None
+    assert not second.failed, second.failed
+    for table in tables:
+        assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)
 
 
 def test_null_keys_and_key_changes_reach_the_target(new_pipeline: Callable[..., Pipeline]) -> None:
