@@ -18,6 +18,9 @@ from airflow_provider_db2cdc.cdc.table import TableId
 Bound = tuple[str, ...]
 """A key as SQL literals, one a key column."""
 
+Window = tuple[int, int]
+"""Batches, behind the first one and up to the second."""
+
 PartStatus = Literal["waiting", "reading", "completed", "failed", "stopped"]
 Status = Literal["running", "paused", "completed", "failed", "stopped"]
 
@@ -34,6 +37,9 @@ class Part:
     as `r`. `low_batch` is the first published group's; `fingerprint` that of the columns which it is read with. `sweep`
     says that rows which the snapshot did not find are to be deleted at its end. `failures` counts the ticks in which it
     failed.
+
+    A table without a key is one chunk, and one more for each further read that it needs (cdc.copies); `windows` are the
+    batches, behind one and up to the other, that these reads lay in.
     """
 
     table: TableId
@@ -46,6 +52,7 @@ class Part:
     done: int = 0
     rows: int = 0
     low_batch: int | None = None
+    windows: tuple[Window, ...] = ()
     fingerprint: str = ""
     failures: int = 0
     reason: str = ""
@@ -88,6 +95,9 @@ class Slice:
     version of the table's staging table that holds just these rows. `begun_batch` is the low batch of its part's first
     slice and `rows_before` what the part published before it, so that the last slice alone tells how far the part is.
     A sweep publishes none: it deletes the rows that no batch behind its low batch wrote.
+
+    Of a table without a key, `windows` are those of all its part's reads so far and of this one; `whole` says that what
+    the target has too many of is deleted with it; `again` that another read is needed, or that nobody knows yet.
     """
 
     snapshot: str
@@ -103,6 +113,9 @@ class Slice:
     counts: tuple[ChunkCounts, ...] = ()
     condition: str = ""
     sweep: bool = False
+    windows: tuple[Window, ...] = ()
+    whole: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,7 +175,7 @@ def chunked(part: Part, bounds: Sequence[Sequence[str]], fingerprint: str) -> Pa
 
 def renewed(part: Part) -> Part:
     """Return the part to be read from its beginning, under columns that have changed; what it has published stays."""
-    return replace(part, status="waiting", bounds=(), done=0, rows=0, low_batch=None, fingerprint="", failures=0)
+    return Part(part.table, part.condition, part.surrogate, part.select, part.sweep, reason=part.reason)
 
 
 def published(part: Part, of: Slice, rows: int) -> Part:
@@ -176,11 +189,13 @@ def published(part: Part, of: Slice, rows: int) -> Part:
         part,
         status="reading",
         done=of.last + 1,
+        bounds=((),) * (of.last + of.again) if of.windows else part.bounds,
         rows=of.rows_before + rows,
         low_batch=of.begun_batch,
+        windows=of.windows,
         failures=0,
     )
-    is_over = of.sweep or (after.done == after.chunks and not after.sweep)
+    is_over = of.sweep or (after.done == after.chunks and (bool(of.windows) or not after.sweep))
     return replace(after, status="completed") if is_over else after
 
 

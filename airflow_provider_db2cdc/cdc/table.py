@@ -41,7 +41,8 @@ class Column:
 class TableSchema:
     """A table's captured columns in catalog order, and the names of those that are its key.
 
-    `key` is empty for a table without one; its columns may be nullable, and nulls equal each other. `missing` names
+    `key` is empty for a table without one, whose equal rows are counted (cdc.copies); its columns may be nullable, and
+    nulls equal each other. `missing` names
     source columns that the change table does not carry (LOBs, BOOLEAN, columns left out of the registration): they are
     not replicated.
     """
@@ -60,6 +61,11 @@ class TableSchema:
             if column.name == name:
                 return column
         raise KeyError(name)
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns that rows are told apart by: the key's, or all where there is none."""
+        return self.key or self.names
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from airflow_provider_db2cdc.cdc.table import TableSchema, check_names
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, RegistrationError
-from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT, OPERATION
+from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT, OPERATION, has_before_images
 
 Condition = Callable[[CaptureInstance, TableSchema, PipelineConfig], None]
 
@@ -71,12 +71,13 @@ def _check_key(instance: CaptureInstance, schema: TableSchema, config: PipelineC
             f"Its captured columns are {', '.join(schema.names)}; correct the property, or register the table again "
             "with the column.",
         )
-    if not schema.key:
+    if not schema.key and instance.update_as == "U" and not has_before_images(schema, instance):
         raise RegistrationError(
-            f"{instance.table} has no key: neither a primary key nor a unique index whose columns are all captured "
-            "(an index that excludes null keys only counts if its columns are NOT NULL)",
-            f"Name columns whose values are unique with {PROPERTY} ('{schema.table}:<column>,<column>'), add a key "
-            "(with all its columns in the change table), or exclude the table with table.exclude.list.",
+            f"{instance.table} has no key (neither a primary key nor a unique index whose columns are all captured; an "
+            "index that excludes null keys only counts if its columns are NOT NULL), and its change table does not "
+            "tell which row an update changed",
+            "Register it with CHG_UPD_TO_DEL_INS = 'Y', name columns whose values are unique with "
+            f"{PROPERTY} ('{schema.table}:<column>,<column>'), or exclude the table with table.exclude.list.",
         )
 
 

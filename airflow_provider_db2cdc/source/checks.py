@@ -104,6 +104,7 @@ def _check_tables(
         yield _check_started(capture, config.asn_schema)
         if capture.cd_columns:
             yield _check_missing(schema)
+            yield _check_unique(schema)
             yield _check_index(capture, indexes.get(_change_table(capture), []))
             yield _tried("change table readable", subject, partial(source.rows, asn.probe(_change_table(capture))))
         if schema.columns and config.snapshot_mode == "initial":
@@ -147,6 +148,17 @@ def _check_missing(schema: TableSchema) -> Check:
         not schema.missing,
         f"{schema.table}: not replicated are {', '.join(schema.missing)}: the change table does not carry their values",
         "LOB, XML and BOOLEAN columns never are. For others: register the table again after ALTER TABLE.",
+        "warning",
+    )
+
+
+def _check_unique(schema: TableSchema) -> Check:
+    return _judged(
+        "unique rows",
+        str(schema.table),
+        bool(schema.key),
+        f"{schema.table} has no key of captured columns: equal rows are counted, and one connection reads a snapshot",
+        f"If some columns are unique, name them with {PROPERTY} before the first run; later its target begins anew.",
         "warning",
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,22 +11,20 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.signal import SnapshotKind
-from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, Slice, ends
-from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, ends
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError
-from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired, read_envelopes, swept_envelopes
-from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads, net_effects
+from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired
+from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
+from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, net_effects
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Commit, Entry
 from airflow_provider_db2cdc.spark.progress import say
-from airflow_provider_db2cdc.spark.snapshot import chunk_rows, count_chunks, surviving
+from airflow_provider_db2cdc.spark.slice import Reads, as_read, delete_gone, publish_reads
+from airflow_provider_db2cdc.spark.snapshot import chunk_rows, count_chunks
 from airflow_provider_db2cdc.spark.state import effect_rows, key_bounds, staged_rows
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
-
-SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "true", "incremental": "incremental"}
-"""What source.snapshot says of a snapshot's rows, as Debezium has it."""
 
 
 def apply_entry(
@@ -40,21 +38,19 @@ def apply_entry(
     from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
     under other columns than the table has now are left out: their part of the snapshot is read anew.
     """
-    entry = replace(entry, slice=_as_read(entry.slice, target.schema))
-    swept, read = _sweep_or_read(entry.slice)
+    of = as_read(entry.slice, target.schema)
     has_changes = not (calm or entry.span.empty)
     if has_changes:
         target.append_changes(_changes(target.spark, spec, source, task, entry), entry.batch, "changes")
-    if swept is not None:
-        target.append_changes(_swept(target, spec, entry, swept), entry.batch, "sweep")
-    counts = count_batch(target.batch(entry.batch)) if has_changes or swept is not None else BatchCounts()
-    reads = Reads() if read is None else _publish_reads(target, spec, entry, read, counts)
+    gone = None if of is None else delete_gone(target, spec, entry, of, last is None or last.rows == 0)
+    counts = count_batch(target.batch(entry.batch)) if has_changes or gone else BatchCounts()
+    reads = Reads(of) if of is None or of.sweep else publish_reads(target, spec, entry, of, counts)
     say(
         f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, "
         f"{sum(reads.counts.values())} reads"
     )
     after = _into_state(target, entry, counts, reads, last)
-    return _committed(entry, counts, reads.counts, after)
+    return _committed(replace(entry, slice=reads.of), counts, reads.counts, after)
 
 
 def known_empty(spec: JobSpec, task: TableTask, entry: Entry) -> bool:
@@ -115,15 +111,6 @@ def stage_chunks(
     return version, tuple(counts)
 
 
-def _as_read(of: Slice | None, schema: TableSchema) -> Slice | None:
-    """Return a slice unless its rows were read under other columns; a sweep holds no rows of its own."""
-    return of if of is not None and (of.sweep or of.fingerprint == schema.fingerprint) else None
-
-
-def _sweep_or_read(of: Slice | None) -> tuple[Slice | None, Slice | None]:
-    return (of, None) if of is not None and of.sweep else (None, of)
-
-
 def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
     """Return the batch's change rows as envelopes; one reader a sub-range, each of whole commits in order."""
     before_images = has_before_images(task.schema, task.capture)
@@ -154,36 +141,6 @@ def _spans(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTa
                 break
             cuts.append(Lsn.parse(found[0][0]))
     return split(span, cuts)
-
-
-@dataclass(frozen=True)
-class Reads:
-    """The rows of a slice that go out as `r`, if any, and how many they are by chunk."""
-
-    rows: DataFrame | None = None
-    counts: Mapping[int, int] = field(default_factory=dict)
-
-
-def _publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch: BatchCounts) -> Reads:
-    """Append the staged rows that the window leaves alone as `r` events, and return them."""
-    window = target.window(of.low_batch, entry.batch)
-    counts = batch if of.low == entry.after else count_batch(window)
-    staged = target.staged(of.staging_version)
-    if counts.events:
-        staged = surviving(staged, target.schema, window, net_effects(window, target.schema, counts))
-    how = SNAPSHOT_FIELD[of.kind]
-    rows = read_envelopes(staged, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
-    target.append_changes(rows, entry.batch, "reads")
-    if counts.events:
-        return Reads(staged, count_reads(target.batch(entry.batch)))
-    return Reads(staged, {at: chunk.read for at, chunk in enumerate(of.counts, of.first)})
-
-
-def _swept(target: Target, spec: JobSpec, entry: Entry, of: Slice) -> DataFrame:
-    """Return delete events for the rows that the snapshot did not find."""
-    rows = target.swept(of.low_batch)
-    how = SNAPSHOT_FIELD[of.kind]
-    return swept_envelopes(rows, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
 
 
 @dataclass(frozen=True)
@@ -227,11 +184,21 @@ def _filled(
 def _effects(target: Target, entry: Entry, counts: BatchCounts, staged: DataFrame | None) -> DataFrame | None:
     """Return the batch's net effects and the staged rows that are published, None when there are neither."""
     schema = target.schema
-    changed = effect_rows(net_effects(target.batch(entry.batch), schema, counts), schema) if counts.events else None
-    unchanged = None if staged is None else staged_rows(staged, schema, entry.upto)
+    staged_as_rows = staged_rows if schema.key else staged_copies
+    changed = _changed(target, entry, counts) if counts.events else None
+    unchanged = None if staged is None else staged_as_rows(staged, schema, entry.upto)
     if changed is None or unchanged is None:
         return unchanged if changed is None else changed
     return changed.unionByName(unchanged)
+
+
+def _changed(target: Target, entry: Entry, counts: BatchCounts) -> DataFrame:
+    """Return the batch's net effects, of a table without a key by how many rows of each image it has."""
+    schema, batch = target.schema, target.batch(entry.batch)
+    if schema.key:
+        return effect_rows(net_effects(batch, schema, counts), schema)
+    deltas = count_deltas(batch).localCheckpoint()
+    return copy_effects(deltas, target.rows(key_bounds(deltas.select("image.*"), schema)), schema)
 
 
 def _state(target: Target, rows: int | None, version: int | None) -> State:

@@ -19,6 +19,9 @@ CONNECTOR = "db2"
 EVENT, TOMBSTONE, READ = 0, 1, 2
 """`__ordinal`: an event, the tombstone behind it; a snapshot's row has READ and the number of its chunk."""
 
+NO_KEY = "string"
+"""The type of the key that a table without one does not have: no struct, so that a table which gains one is refused."""
+
 SOURCE_TYPE = (
     "struct<version string, connector string, name string, ts_ms bigint, ts_us bigint, ts_ns bigint, "
     "snapshot string, db string, schema string, table string, change_lsn string, commit_lsn string>"
@@ -37,7 +40,9 @@ def row_struct(schema: TableSchema, alias: str) -> Column:
 
 
 def key_struct(schema: TableSchema, row: str) -> Column:
-    """Return the key columns of a row struct as a struct."""
+    """Return the key columns of a row struct as a struct; null for a table without a key."""
+    if not schema.key:
+        return F.lit(None).cast(NO_KEY)
     return F.struct(*(F.col(row).getField(name).alias(name) for name in schema.key))
 
 
@@ -67,6 +72,7 @@ def paired(rows: DataFrame, schema: TableSchema, detection: KeyChangeDetection, 
         *("commit", "intent", "o", "row"),
         key_struct(schema, "row").alias("key"),
         F.when(F.lag("o").over(order) == "D", F.lag("row").over(order)).alias("old"),
+        (F.lead("o").over(order) == "I").alias("is_followed"),
         F.when(F.lead("o").over(order) == "I", F.lead(key_struct(schema, "row")).over(order)).alias("newkey"),
     ).withColumn("oldkey", F.when(F.col("old").isNotNull(), key_struct(schema, "old")))
     return _events(seen, detection)
@@ -75,7 +81,7 @@ def paired(rows: DataFrame, schema: TableSchema, detection: KeyChangeDetection, 
 def envelopes(
     events: DataFrame, schema: TableSchema, spec: JobSpec, batch: int, times: DataFrame, at_ms: int
 ) -> DataFrame:
-    """Return events as change log rows, each delete followed by its tombstone.
+    """Return events as change log rows, each delete followed by its tombstone where there is a key.
 
     `times` are commit, ts_us: a commit without a row there keeps a null time, never "now". `at_ms` is when the batch
     was planned, so that doing it again writes the same rows.
@@ -145,7 +151,7 @@ def log_ddl(schema: TableSchema) -> str:
 
 
 def _with_tombstones(rows: DataFrame, schema: TableSchema, spec: JobSpec, batch: int, at_ms: int) -> DataFrame:
-    if not spec.settings.tombstones:
+    if not (spec.settings.tombstones and schema.key):
         return _log_rows(rows.withColumn("ordinal", F.lit(EVENT)), schema, batch, at_ms)
     both = F.when(F.col("op") == "d", F.array(F.lit(EVENT), F.lit(TOMBSTONE))).otherwise(F.array(F.lit(EVENT)))
     spread = rows.select("*", F.explode(both).alias("ordinal"))
@@ -156,7 +162,7 @@ def _with_tombstones(rows: DataFrame, schema: TableSchema, spec: JobSpec, batch:
 
 
 def _key_type(schema: TableSchema) -> str:
-    return row_type(schema, schema.key)
+    return row_type(schema, schema.key) if schema.key else NO_KEY
 
 
 def _value(name: str, mapping: TypeMapping) -> Column:
@@ -177,11 +183,11 @@ def _as_pairs(rows: DataFrame) -> DataFrame:
 
 
 def _events(seen: DataFrame, detection: KeyChangeDetection) -> DataFrame:
-    is_old_half = (F.col("o") == "D") & F.col("newkey").eqNullSafe(F.col("key"))
-    is_update = (F.col("o") == "I") & F.col("oldkey").eqNullSafe(F.col("key"))
+    is_old_half = (F.col("o") == "D") & F.col("is_followed") & F.col("newkey").eqNullSafe(F.col("key"))
+    is_update = (F.col("o") == "I") & F.col("old").isNotNull() & F.col("oldkey").eqNullSafe(F.col("key"))
     op = F.when(F.col("o") == "D", "d").when((F.col("o") == "U") | is_update, "u").otherwise("c")
     headers = F.lit(detection == "adjacent")
-    return seen.where(~is_old_half).select(
+    return seen.where(~F.coalesce(is_old_half, F.lit(False))).select(
         "commit",
         "intent",
         op.alias("op"),

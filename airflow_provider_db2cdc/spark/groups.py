@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.snapshot import (
     Reading,
@@ -38,6 +39,8 @@ from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.chunk import Cut, row_bytes
 
 POLL_S = 0.5
+MAX_READS = 10
+"""So often a table without a key is read for one snapshot before it is said to be in trouble."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,8 @@ class Groups:
         self._sweep()
         with ThreadPoolExecutor(1) as pool:
             ahead = pool.submit(self._read_next)
-            while (group := ahead.result()) is not None:
+            # Behind the last group there may be more to read by now: again, what a table without a key left open.
+            while (group := ahead.result() or self._read_next()) is not None:
                 ahead = pool.submit(self._read_next)
                 self._publish(group)
                 between()
@@ -114,7 +118,8 @@ class Groups:
         def cut(task: TableTask) -> Sequence[Sequence[str]]:
             part = self.book.part(self.id, table)
             cut = cut_of(task.schema, part)
-            return [] if part.select else self.reader.chunk_bounds(cut, self._chunk_rows(task, cut))
+            is_one = part.select or not cut.columns
+            return [] if is_one else self.reader.chunk_bounds(cut, self._chunk_rows(task, cut))
 
         task = self.tick.tasks[table]
         found = self.tick.each([task], cut)
@@ -196,8 +201,12 @@ class Groups:
         if table in self.tick.errors or entry is None or entry.slice is None:
             self._fail(table)
             return
-        of, reads = entry.slice, self.tick.last[table].reads
-        self.book.turn(self.id, table, lambda part: published(part, of, reads))
+        commit = self.tick.last[table]
+        of = commit.slice or entry.slice
+        self.book.turn(self.id, table, lambda part: published(part, of, commit.reads))
+        if of.again and len(of.windows) >= MAX_READS:
+            self.tick.fail(table, _unsettled(table, len(of.windows)))
+            self._fail(table)
 
     def _entry(self, task: TableTask, of: Slice, high: Lsn) -> Entry:
         after = self.tick.stand(task).upto
@@ -205,7 +214,11 @@ class Groups:
         self._check_counts(task, of, LsnRange(of.low, upto))
         part = self.book.part(self.id, task.table)
         begun = of.low_batch if part.low_batch is None else part.low_batch
-        return self.tick.entry(task, after, upto, replace(of, begun_batch=begun, rows_before=part.rows))
+        of = replace(of, begun_batch=begun, rows_before=part.rows)
+        if not task.schema.key:
+            windows = (*part.windows, (of.low_batch, self.tick.batch + 1))
+            of = replace(of, windows=windows, whole=part.sweep, again=True)
+        return self.tick.entry(task, after, upto, of)
 
     def _check_counts(self, task: TableTask, of: Slice, window: LsnRange) -> None:
         """Refuse a read that the source counts otherwise, by more than its changes meanwhile explain."""
@@ -246,3 +259,11 @@ class Groups:
 
     def _running(self) -> Snapshot | None:
         return self.book.running(self.id, self.tick.tasks.keys() - self.tick.errors.keys())
+
+
+def _unsettled(table: TableId, reads: int) -> SourceError:
+    return SourceError(
+        f"{table}: it has no key, and some of its rows came or went during each of {reads} reads of it",
+        "It is read again by the next tick. Give it a key, name columns whose values are unique with "
+        f"{PROPERTY}, or have it snapshotted while it is quiet.",
+    )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.snapshot import Part, Reading
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
@@ -25,7 +26,7 @@ from airflow_provider_db2cdc.sql.query import inline
 
 
 def cut_of(schema: TableSchema, part: Part) -> Cut:
-    """Return how a part's table is cut into chunks: by its surrogate key where one was named, else by its key."""
+    """Return how a part's table is cut into chunks: by its surrogate key if one was named, else by its key if any."""
     names = (part.surrogate,) if part.surrogate else schema.key
     return Cut(schema.table, tuple(schema.column(name) for name in names), part.condition, part.select)
 
@@ -119,6 +120,11 @@ def _check_condition(connection: DriverConnection, part: Part) -> None:
 
 
 def _check_surrogate(connection: DriverConnection, schema: TableSchema, part: Part) -> None:
+    if not schema.key:
+        raise SignalError(
+            f"{part.table} has no key, so it is read as a whole and not cut by {part.surrogate!r}",
+            f"If its values are unique, make it the table's key with {PROPERTY}.",
+        )
     if part.surrogate not in schema.names:
         raise SignalError(
             f"surrogate key {part.surrogate!r} is no captured column of {part.table}",

@@ -52,7 +52,7 @@ def key_bounds(rows: DataFrame, schema: TableSchema) -> str:
 
 
 def _at(schema: TableSchema) -> list[tuple[int, str]]:
-    return list(enumerate(schema.key))
+    return list(enumerate(schema.row_key))
 
 
 def _literal(value: Any) -> str:

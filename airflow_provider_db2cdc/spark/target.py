@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl, row_type
 from airflow_provider_db2cdc.spark.columns import fit_columns
+from airflow_provider_db2cdc.spark.copies import COPY
 from airflow_provider_db2cdc.spark.delta import (
     Pair,
     append,
@@ -92,7 +93,7 @@ class Target:
         """
         log = {STATISTICS: "__batch,__commit_lsn"}
         state = {STATISTICS: ",".join(self._with_statistics()), "delta.enableDeletionVectors": "true"}
-        state_ddl = f"{self._row_columns()}, __commit_lsn string, __batch bigint"
+        state_ddl = f"{self._row_columns()}, {self._copy_column()}__commit_lsn string, __batch bigint"
         gained = self._fit(self.layout.changes(self.table), log_ddl(self.schema), log)
         gained += self._fit(self.layout.state(self.table), state_ddl, state)
         if gained:
@@ -114,8 +115,13 @@ class Target:
 
     def swept(self, low_batch: int) -> DataFrame:
         """Return the rows (`row`) of the state that no batch behind `low_batch` wrote."""
-        old = load(self.spark, self.layout.state(self.table)).where(F.col("__batch") <= low_batch)
-        return old.select(F.struct(*(F.col(quoted(name)) for name in self.schema.names)).alias("row"))
+        return self.rows(f"__batch <= {low_batch}")
+
+    def rows(self, where: str = "") -> DataFrame:
+        """Return the rows (`row`) of the state, those that meet a condition on it as `t` if one is given."""
+        state = load(self.spark, self.layout.state(self.table)).alias("t")
+        names = (F.col(f"t.{quoted(name)}") for name in self.schema.names)
+        return (state.where(where) if where else state).select(F.struct(*names).alias("row"))
 
     def stage(self, rows: DataFrame) -> int:
         """Replace the staged snapshot rows and return the staging table's version that holds just these."""
@@ -142,10 +148,13 @@ class Target:
     def merge(self, effects: DataFrame, batch: int, bounds: str) -> tuple[int | None, int | None]:
         """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
 
+        Without a key, equal rows are told apart by their number `__copy`.
+
         Returns by how many rows the state grew, and its version; None where the batch was already merged.
         """
-        keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.schema.key]
-        columns = {quoted(name): f"s.{quoted(name)}" for name in (*self.schema.names, "__commit_lsn")}
+        copy = () if self.schema.key else (COPY,)
+        keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in (*self.schema.row_key, *copy)]
+        columns = {quoted(name): f"s.{quoted(name)}" for name in (*self.schema.names, *copy, "__commit_lsn")}
         columns["__batch"] = f"{batch}L"
         merge = (
             delta_table(self.spark, self.layout.state(self.table))
@@ -180,9 +189,12 @@ class Target:
 
     def _with_statistics(self) -> list[str]:
         """Return the state's columns of which files keep the ends; Delta refuses binary ones."""
-        columns = [self.schema.column(name) for name in self.schema.key]
+        columns = [self.schema.column(name) for name in self.schema.row_key]
         kept = [column.name for column in columns if map_type(self.table, column).delta != "binary"]
         return [quoted(name) for name in (*kept, "__commit_lsn", "__batch")]
+
+    def _copy_column(self) -> str:
+        return "" if self.schema.key else f"{COPY} int, "
 
     def _pair(self, step: str, batch: int) -> Pair:
         return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}", batch

@@ -82,8 +82,11 @@ def row_bytes(schema: TableSchema, cut: Cut) -> str:
 def chunk_predicate(cut: Cut, bounds: Sequence[Bound], chunk: int) -> str:
     """Return the predicate of one chunk; those of all chunks hold every row once, wherever the ascending bounds lie.
 
-    Each row is either beyond a bound or not, by the database's comparison alone. Nulls lie beyond every value.
+    Each row is either beyond a bound or not, by the database's comparison alone. Nulls lie beyond every value. Without
+    columns to cut by there is one chunk, which may be read several times.
     """
+    if not cut.columns:
+        return " AND ".join(cut.where) or "1 = 1"
     low = [_beyond(cut, bounds[chunk - 1])] if chunk > 0 else []
     high = [f"NOT ({_beyond(cut, bounds[chunk])})"] if chunk < len(bounds) else []
     return " AND ".join([*low, *high, *cut.where]) or "1 = 1"

@@ -112,6 +112,20 @@ def test_part_whose_columns_changed_begins_anew_and_forgets_slices_of_before():
     assert published(other, replace(slice_of(0, 1), fingerprint="g"), 10).status == "completed"
 
 
+def test_part_without_a_key_has_a_chunk_more_for_each_read_that_it_needs():
+    part = chunked(replace(Part(A), sweep=True), [], "f")
+    first = replace(slice_of(0, 0), windows=((3, 6),), again=True)
+    one = published(part, first, 10)
+    assert (one.status, one.done, one.chunks, one.windows) == ("reading", 1, 2, ((3, 6),))
+    assert published(one, first, 10) == one
+    last = replace(slice_of(1, 1), windows=((3, 6), (6, 7)), rows_before=10)
+    assert published(one, replace(last, again=True), 2).chunks == 3
+    two = published(one, last, 2)
+    assert (two.status, two.done, two.chunks, two.rows) == ("completed", 2, 2, 12)
+    assert published(part, last, 2) == two, "the last slice alone tells how far the part is"
+    assert renewed(one) == replace(part, status="waiting", fingerprint="")
+
+
 def test_part_with_a_sweep_completes_with_it():
     part = published(replace(chunked(Part(A), [], "f"), sweep=True), slice_of(0, 0), 10)
     assert (part.status, part.done) == ("reading", 1)

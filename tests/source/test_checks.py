@@ -41,8 +41,8 @@ def test_healthy_source_passes_every_check(source, config, captured):
     assert [check.name for check in checks if not check.ok] == []
     assert {check.name for check in checks} == {
         "connection", "control tables", "capture agent", "source table", "change table", "state", "key", "update rows",
-        "types", "column names", "prune control", "option flags", "data capture", "columns", "capture started",
-        "change table index", "change table readable", "source table readable", "offset",
+        "types", "column names", "prune control", "option flags", "data capture", "columns", "unique rows",
+        "capture started", "change table index", "change table readable", "source table readable", "offset",
     }  # fmt: skip
     assert all(not check.problem and not check.remedy for check in checks)
 
@@ -57,7 +57,10 @@ FAULTS = {
         lambda c: c.run(f"UPDATE SANDBOX_SYSCAT.TABLES SET DATACAPTURE = 'N' WHERE TABSCHEMA = '{c.schema}'"),
         "error",
     ),
-    "key": (lambda c: c.run(f"DELETE FROM SANDBOX_SYSCAT.INDEXES WHERE TABSCHEMA = '{c.schema}'"), "error"),
+    "unique rows": (
+        lambda c: c.run(f"DELETE FROM SANDBOX_SYSCAT.INDEXES WHERE TABSCHEMA = '{c.schema}'"),
+        "warning",
+    ),
     "change table index": (
         lambda c: c.run(f"DELETE FROM SANDBOX_SYSCAT.INDEXES WHERE TABSCHEMA = '{c.asn}'"),
         "warning",

@@ -180,7 +180,7 @@ def test_capture_that_stands_still_stops_the_tick(plan, control):
 REFUSED = {
     "inactive": ({"STATE": "I"}, "state 'I'.*STATE = 'A'"),
     "stopped": ({"STATE": "S", "STATE_INFO": "ASN0069E"}, "state 'S'.*ASN0069E"),
-    "no key": ({"key": ()}, "has no key"),
+    "no key": ({"key": (), "CHG_UPD_TO_DEL_INS": "N"}, "has no key"),
     "update rows": ({"CHG_UPD_TO_DEL_INS": "N"}, "CHG_UPD_TO_DEL_INS = 'N'"),
     "no change table": ({"CD_TABLE": "GONE"}, "does not exist"),
     "unmappable type": ({"columns": (("ID", "INTEGER", 4, "N"), ("M", "MONEY", 4, "Y"))}, "'M' has type MONEY"),
@@ -202,7 +202,7 @@ def test_table_that_cannot_be_carried_is_refused_and_the_others_go_on(plan, cont
 
 
 def test_refusal_names_everything_that_stands_against_the_table(plan, control):
-    control.add("BAD", STATE="I", key=())
+    control.add("BAD", STATE="I", key=(), CHG_UPD_TO_DEL_INS="N")
     control.add("GOOD")
     [refusal] = plan().refused
     assert "state 'I'" in refusal.error
@@ -248,7 +248,7 @@ def test_change_table_that_cannot_be_read_refuses_only_its_table(plan, control):
 
 def test_refusals_without_other_work_fail_the_tick_by_name(plan, control):
     control.add("BAD", STATE="I")
-    control.add("WORSE", key=())
+    control.add("WORSE", key=(), CHG_UPD_TO_DEL_INS="N")
     control.add("IDLE")
     with pytest.raises(TickFailedError, match=r"(?s)2 table.*BAD: .*state 'I'.*WORSE: .*no key"):
         plan(IDLE=100)

@@ -204,8 +204,17 @@ def test_named_column_that_the_table_lacks_refuses_the_table_by_name(source, con
         admit(instance, schema, config.model_copy(update={"selection": selection}))
 
 
-def test_table_without_a_key_is_told_the_way_out(source, control, config):
-    table = control.add("T", KEYED, key=())
+def test_table_without_a_key_is_carried_whose_updates_name_both_rows(source, control, config):
+    control.add("T", KEYED, key=())
+    [instance] = read_instances(source, control.asn).values()
+    schema = schema_of(source, control)
+    admit(instance, schema, config)
+    assert (schema.key, schema.row_key) == ((), schema.names)
+
+
+def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(source, control, config):
+    table = control.add("T", KEYED, key=(), CHG_UPD_TO_DEL_INS="N")
+    config = config.model_copy(update={"accept_update_rows": True})
     [instance] = read_instances(source, control.asn).values()
     with pytest.raises(RegistrationError, match=rf"has no key.*message\.key\.columns \('{table}:<column>,<column>'\)"):
         admit(instance, schema_of(source, control), config)

@@ -6,6 +6,7 @@ lock, is the same interpreter in tests.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -13,7 +14,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -44,8 +45,20 @@ class Writer:
 @contextmanager
 def writing(pipeline: Pipeline, seed: int, options: HistoryOptions, pause_s: float = 0.2) -> Iterator[None]:
     """Play the history's steps until the block ends; the writer's error is raised there."""
-    order = {"dsn": pipeline.sandbox.dsn(), "schema": pipeline.schema, "seed": seed, "pause_s": pause_s}
-    command = [sys.executable, "-m", "support.writing", json.dumps({**order, "options": asdict(options)})]
+    with _child(pipeline, {"schema": pipeline.schema, "seed": seed, "pause_s": pause_s, "options": asdict(options)}):
+        yield
+
+
+@contextmanager
+def repeating(pipeline: Pipeline, transactions: Sequence[Sequence[str]], pause_s: float = 0.2) -> Iterator[None]:
+    """Run the transactions' statements one after the other, again and again until the block ends."""
+    with _child(pipeline, {"transactions": transactions, "pause_s": pause_s}):
+        yield
+
+
+@contextmanager
+def _child(pipeline: Pipeline, order: dict[str, Any]) -> Iterator[None]:
+    command = [sys.executable, "-m", "support.writing", json.dumps({**order, "dsn": pipeline.sandbox.dsn()})]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
     child = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
@@ -60,19 +73,38 @@ def writing(pipeline: Pipeline, seed: int, options: HistoryOptions, pause_s: flo
 
 
 def main(order: dict[str, Any]) -> None:
-    """Play until standard input is closed, then end the transaction that is open."""
-    options = HistoryOptions(**order["options"])
-    writer = Writer(ibm_db_dbi.connect(order["dsn"], "", ""), order["schema"])
-    replay = Replay(writer, random_history(order["seed"], options))  # type: ignore[arg-type]
-    rng = random.Random(order["seed"])
+    """Write until standard input is closed, then end the transaction that is open."""
+    writer = Writer(ibm_db_dbi.connect(order["dsn"], "", ""), order.get("schema", ""))
+    rng = random.Random(order.get("seed", 0))
+    write = _repeated(writer, order["transactions"]) if "transactions" in order else _played(writer, order, rng)
     sys.stdout.write("begins\n")
     sys.stdout.flush()
     while not select.select([sys.stdin], [], [], 0)[0]:
+        write()
+        time.sleep(rng.random() * 2 * order["pause_s"])
+    writer.writer.close()
+
+
+def _repeated(writer: Writer, transactions: Sequence[Sequence[str]]) -> Callable[[], None]:
+    upcoming = itertools.cycle(transactions)
+
+    def write() -> None:
+        for text in next(upcoming):
+            writer.execute(text)
+        writer.writer.commit()
+
+    return write
+
+
+def _played(writer: Writer, order: dict[str, Any], rng: random.Random) -> Callable[[], None]:
+    history = random_history(order["seed"], HistoryOptions(**order["options"]))
+    replay = Replay(writer, history)  # type: ignore[arg-type]
+
+    def write() -> None:
         if not replay.ended:
             replay.play(rng.choice((1, 1, 2)))
-        time.sleep(rng.random() * 2 * order["pause_s"])
-    sys.stdout.write(f"{len(replay.commits)} commits\n")
-    writer.writer.close()
+
+    return write
 
 
 if __name__ == "__main__":

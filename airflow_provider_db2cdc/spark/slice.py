@@ -1,0 +1,90 @@
+"""What a slice of a snapshot brings into a batch: rows that go out as `r`, and rows that are gone and go out as `d`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame
+
+from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.signal import SnapshotKind
+from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.cdc.snapshot import Window as Batches
+from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.spark.changes import read_envelopes, swept_envelopes
+from airflow_provider_db2cdc.spark.copies import settled, surplus, touched
+from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads, net_effects
+from airflow_provider_db2cdc.spark.ledger import Entry
+from airflow_provider_db2cdc.spark.snapshot import surviving
+from airflow_provider_db2cdc.spark.target import Target
+
+SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "true", "incremental": "incremental"}
+"""What source.snapshot says of a snapshot's rows, as Debezium has it."""
+
+
+@dataclass(frozen=True)
+class Reads:
+    """A slice after its part of a batch: its rows that go out as `r`, if any, and how many they are by chunk."""
+
+    of: Slice | None
+    rows: DataFrame | None = None
+    counts: Mapping[int, int] = field(default_factory=dict)
+
+
+def as_read(of: Slice | None, schema: TableSchema) -> Slice | None:
+    """Return a slice unless its rows were read under other columns; a sweep holds no rows of its own."""
+    return of if of is not None and (of.sweep or of.fingerprint == schema.fingerprint) else None
+
+
+def delete_gone(target: Target, spec: JobSpec, entry: Entry, of: Slice, is_empty: bool) -> bool:
+    """Append `d` events for the rows that the slice says are gone; return whether there may be any.
+
+    A sweep says so of what no batch of its snapshot wrote; a read of a table without a key, of what the state (which
+    `is_empty` or not) has too many of. Doing it again, after the state was written, appends nothing.
+    """
+    if of.sweep:
+        rows = target.swept(of.low_batch)
+    elif of.windows and not is_empty:
+        moved, unknown = _touched(target, of.windows[-1]), _unknown(target, of.windows[:-1])
+        read = settled(target.staged(of.staging_version), moved, unknown)
+        rows = surplus(target.rows(), read, moved, unknown, of.whole)
+    else:
+        return False
+    how = SNAPSHOT_FIELD[of.kind]
+    events = swept_envelopes(rows, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
+    target.append_changes(events, entry.batch, "sweep")
+    return True
+
+
+def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch: BatchCounts) -> Reads:
+    """Append the staged rows that the window leaves alone as `r` events, and return them."""
+    window = target.window(of.low_batch, entry.batch)
+    counts = batch if of.low == entry.after else count_batch(window)
+    staged, again = target.staged(of.staging_version), False
+    if of.windows:
+        moved, unknown = _touched(target, of.windows[-1]), _unknown(target, of.windows[:-1])
+        staged = settled(staged, moved, unknown)
+        again = counts.events > 0 and not (moved if unknown is None else _both(moved, unknown)).isEmpty()
+    elif counts.events:
+        staged = surviving(staged, target.schema, window, net_effects(window, target.schema, counts))
+    how = SNAPSHOT_FIELD[of.kind]
+    rows = read_envelopes(staged, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
+    target.append_changes(rows, entry.batch, "reads")
+    if counts.events or of.first > 0:
+        return Reads(replace(of, again=again), staged, count_reads(target.batch(entry.batch)))
+    return Reads(replace(of, again=again), staged, {at: chunk.read for at, chunk in enumerate(of.counts, of.first)})
+
+
+def _touched(target: Target, window: Batches) -> DataFrame:
+    return touched(target.window(*window))
+
+
+def _unknown(target: Target, windows: tuple[Batches, ...]) -> DataFrame | None:
+    """Return the images that every read so far has left open; None before the first: all are."""
+    return reduce(_both, (_touched(target, window) for window in windows)) if windows else None
+
+
+def _both(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.join(other, "image", "left_semi")

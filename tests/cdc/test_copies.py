@@ -1,0 +1,57 @@
+"""A table without a key: counts of equal rows, and snapshots of it beside a writer, right in every history."""
+
+from collections import Counter
+
+import pytest
+from support.copies_model import MISTAKES, CopiesModel, Wrong
+
+from airflow_provider_db2cdc.cdc.copies import deltas, renumbered, settled, surplus, touched
+from airflow_provider_db2cdc.cdc.event import RowChange, events_of
+
+HISTORIES = 3000
+
+
+def events(*changes):
+    return events_of(RowChange(1, at, op, None, image) for at, (op, image) in enumerate(changes))
+
+
+def test_a_deletion_beside_an_insertion_is_an_update_as_without_a_key_nothing_tells_them_apart():
+    [event] = events("Da", "Ib")
+    assert (event.op, event.key, event.before, event.after) == ("u", None, "a", "b")
+    assert (event.newkey, event.oldkey) == (None, None)
+
+
+def test_counts_change_by_what_came_less_what_went():
+    assert deltas(events("Ia", "Ia", "Db", "Ic", "Dc")) == {"a": 2, "b": -1}
+    assert touched(events("Ia", "Ia", "Db", "Ic", "Dc")) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("held", "delta", "added", "removed"),
+    [(0, 2, [1, 2], []), (2, 1, [3], []), (3, -2, [], [2, 3]), (1, -3, [], [1]), (0, -1, [], []), (2, 0, [], [])],
+)
+def test_copies_are_numbered_through(held, delta, added, removed):
+    assert [[*copies] for copies in renumbered(held, delta)] == [added, removed]
+
+
+def test_a_read_settles_what_was_left_alone():
+    assert settled("aabc", {"b"}, None) == {"a": 2, "c": 1}
+    assert settled("aabc", {"b"}, {"a", "b"}) == {"a": 2}
+    held = {"a": 3, "b": 9, "d": 1, "e": 1}
+    assert surplus(held, Counter("aabc"), {"b"}, None) == {"a": 1, "d": 1, "e": 1}
+    assert surplus(held, Counter("aabc"), {"b"}, {"a", "b", "c", "d"}) == {"a": 1, "d": 1}
+
+
+def test_the_target_becomes_the_source_in_every_history():
+    for seed in range(HISTORIES):
+        CopiesModel(seed).run()
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_each_known_mistake_is_noticed(mistake):
+    for seed in range(HISTORIES):
+        try:
+            CopiesModel(seed, mistake).run()
+        except Wrong:
+            return
+    pytest.fail(f"{HISTORIES} histories do not notice: {mistake}")

@@ -1,0 +1,239 @@
+"""Tables without a key through the whole way: equal rows, updates of some of them, snapshots beside a writer."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.crash import killed
+from support.pipeline import Pipeline
+from support.writing import repeating
+
+from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.tick import commit_tick
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+NAMES = [f"n{at}" for at in range(400)]
+DDL = 'CREATE TABLE "{schema}"."BARE" (A INTEGER, V VARCHAR(9), X DOUBLE, B CHAR(2) FOR BIT DATA)'
+
+
+def rows_of(rng: random.Random, count: int) -> list[tuple[Any, ...]]:
+    """Rows of which many are equal, and some nearly so."""
+    return [
+        (rng.choice((None, 1, 2)), rng.choice(NAMES[:40]), rng.choice((None, 0.5)), rng.choice((None, b"\x00\xff")))
+        for _ in range(count)
+    ]
+
+
+def transactions(rng: random.Random, table: TableId, names: list[str], count: int) -> list[list[str]]:
+    """Transactions that add equal rows, change and delete all of some name, and now and then cancel out."""
+
+    def statement() -> str:
+        name, other = rng.sample(names, 2)
+        row = f"({rng.choice(('NULL', '1', '2'))}, '{name}', {rng.choice(('NULL', '0.5E0'))}, NULL)"
+        return rng.choice(
+            [
+                *[f"INSERT INTO {table} VALUES {row}, {row}"] * 4,
+                f"INSERT INTO {table} VALUES {row}",
+                f"UPDATE {table} SET V = '{other}', X = NULL WHERE V = '{name}' AND A = 1",
+                f"UPDATE {table} SET V = V WHERE V = '{name}'",
+                *[f"DELETE FROM {table} WHERE V = '{name}' AND A = 2"] * 2,
+            ]
+        )
+
+    return [[statement() for _ in range(rng.choice((1, 1, 2)))] for _ in range(count)]
+
+
+def bare(pipeline: Pipeline, count: int) -> TableId:
+    table = pipeline.create(DDL.format(schema=pipeline.schema), "BARE")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", rows_of(random.Random(1), count))
+    return table
+
+
+def held(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
+    """Return the target's rows; the copies of each are numbered from one."""
+    rows = pipeline.state(table).select("A", "V", "X", "B", "__copy").collect()
+    found = Counter(_image(row[:4]) for row in rows)
+    copies = {(_image(row[:4]), row["__copy"]) for row in rows}
+    assert copies == {(image, copy) for image, count in found.items() for copy in range(1, count + 1)}
+    return found
+
+
+def at_source(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
+    return Counter(_image(row) for row in pipeline.query(f"SELECT * FROM {table}"))
+
+
+def added_up(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
+    """Return what the change log adds up to: it counts, and what was read takes the place of what was counted."""
+    held: Counter[tuple[Any, ...]] = Counter()
+    read_at: dict[tuple[Any, ...], Any] = {}
+    for row in pipeline.changes(table).collect():
+        assert row["key"] is None
+        assert row["op"] is not None, "a tombstone without a key"
+        before, after = (None if row[name] is None else _image(row[name]) for name in ("before", "after"))
+        if row["op"] == "r":
+            at = row["__batch"]
+            held[after] = held[after] + 1 if read_at.get(after) == at else 1
+            read_at[after] = at
+            continue
+        if before is not None:
+            held[before] = max(0, held[before] - 1)
+        if after is not None:
+            held[after] += 1
+    return +held
+
+
+def reads(pipeline: Pipeline, table: TableId) -> int:
+    """Return how many times the table was read: its `r` rows are numbered by chunk."""
+    last = pipeline.changes(table).where("op = 'r'").selectExpr("max(__ordinal)").first()
+    assert last is not None
+    return int(last[0]) - 1
+
+
+def ask(kind: str, table: TableId, id_: str, **data: Any) -> Signal:
+    return Signal(id_, kind, json.dumps({"data-collections": [str(table)], **data}), "airflow")
+
+
+def status(result: JobResult | None, id_: str) -> tuple[str, str]:
+    assert result is not None
+    assert not result.failed, result.failed
+    return next((one.status, one.reason) for one in result.signals if one.id == id_)
+
+
+def _image(row: Any) -> tuple[Any, ...]:
+    return (*row[:3], None if row[3] is None else bytes(row[3]))
+
+
+def test_equal_rows_are_counted_beside_a_writer(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = bare(pipeline, 600)
+    pipeline.captured()
+    with repeating(pipeline, transactions(random.Random(1), table, NAMES[:200], 500), pause_s=0.4):
+        first = pipeline.tick()
+        second = pipeline.tick(ask("execute-snapshot", table, "again"))
+    assert first is not None
+    assert not first.failed, first.failed
+    assert [note.type for note in first.notifications][-1] == "COMPLETED"
+    assert status(second, "again") == ("done", "")
+    assert reads(pipeline, table) > 1, "nothing was written while the table was read"
+    pipeline.captured()
+    pipeline.tick()
+    assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
+    ops = {row["op"] for row in pipeline.changes(table).select("op").distinct().collect()}
+    assert ops == {"c", "u", "d", "r"}
+
+
+def test_a_table_that_never_rests_is_reported_until_it_does(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.MAX_READS", 2)
+    pipeline = new_pipeline()
+    table = bare(pipeline, 20)
+    pipeline.captured()
+    with repeating(pipeline, transactions(random.Random(2), table, NAMES[:2], 500), pause_s=0.1):
+        restless = pipeline.tick()
+    assert restless is not None
+    [line] = restless.failed
+    assert f"{table}: it has no key, and some of its rows came or went during each of 2 reads" in line.error
+    pipeline.captured()
+    quiet = pipeline.tick()
+    assert quiet is not None
+    assert not quiet.failed, quiet.failed
+    assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
+
+
+def test_a_snapshot_finds_what_came_and_went_unseen(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = bare(pipeline, 60)
+    pipeline.captured()
+    pipeline.tick()
+    pipeline.execute(f"DELETE FROM {table} WHERE V < 'n2'")
+    pipeline.execute(f"INSERT INTO {table} VALUES (1, 'b', NULL, NULL), (1, 'b', NULL, NULL), (9, 'b', NULL, NULL)")
+    pipeline.execute(f"UPDATE {table} SET A = 7 WHERE V > 'n3'")
+    pipeline.writer.commit()
+    pipeline.captured()
+    pipeline.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
+    pipeline.writer.commit()
+    pipeline.tick()
+    assert held(pipeline, table) != at_source(pipeline, table)
+
+    some = [{"data-collection": str(table), "filter": "V > 'n3'"}]
+    part = pipeline.tick(ask("execute-snapshot", table, "part", **{"additional-conditions": some}))
+    assert status(part, "part") == ("done", "")
+    assert reads(pipeline, table) == 1
+    assert held(pipeline, table) - at_source(pipeline, table), "a part of a table says nothing of what is gone"
+
+    whole = pipeline.tick(ask("execute-snapshot", table, "whole", type="blocking"))
+    assert status(whole, "whole") == ("done", "")
+    assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
+
+
+DEATHS = [
+    (Target, "append_changes", "after", 2),
+    (Target, "append_changes", "after", 3),
+    (Target, "merge", "after", 1),
+    (Ledger, "commit", "before", 2),
+    (Target, "append_changes", "after", 5),
+]
+"""Steps of two reads: behind what is gone and behind what was read; behind the state; the commit; the second read."""
+
+
+def test_a_snapshot_survives_a_kill(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = bare(pipeline, 60)
+    pipeline.captured()
+    pipeline.tick()
+    for number, (owner, step, when, at) in enumerate(DEATHS):
+        pipeline.execute(f"DELETE FROM {table} WHERE V = (SELECT MAX(V) FROM {table})")
+        pipeline.execute(f"INSERT INTO {table} VALUES ({number}, 'lost', NULL, NULL), ({number}, 'lost', NULL, NULL)")
+        pipeline.writer.commit()
+        pipeline.captured()
+        pipeline.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
+        pipeline.writer.commit()
+        spec = pipeline.plan(signals=[ask("execute-snapshot", table, f"kill{number}")])
+        assert spec is not None
+        pipeline.execute(f"UPDATE {table} SET X = {number} WHERE A = 1 OR V = 'lost'")
+        pipeline.execute(f"INSERT INTO {table} VALUES (NULL, 'seen', NULL, NULL)")
+        pipeline.writer.commit()
+        pipeline.captured()
+        with killed(owner, step, when, at):
+            jobs.run(spec)
+        if number % 2:
+            commit_tick(jobs.run(spec), pipeline.offsets)
+        else:
+            pipeline.execute(f"DELETE FROM {table} WHERE A = 2 AND V = (SELECT MIN(V) FROM {table} WHERE A = 2)")
+            pipeline.writer.commit()
+            pipeline.captured()
+            pipeline.tick()
+        assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table), (step, when, at)
+        assert not pipeline.offsets.backlog().running, (step, when, at)
+
+
+def test_what_does_not_fit_a_table_without_a_key_is_refused(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = bare(pipeline, 5)
+    pipeline.captured()
+    pipeline.tick()
+    result = pipeline.tick(ask("execute-snapshot", table, "cut", **{"surrogate-key": "A"}))
+    assert status(result, "cut")[0] == "refused"
+    assert f"{table} has no key, so it is read as a whole" in status(result, "cut")[1]
+
+    pipeline.properties = {"message.key.columns": f"{table.schema}\\.BARE:A,V,X,B"}
+    pipeline.execute(f"INSERT INTO {table} VALUES (5, 'new', NULL, NULL)")
+    pipeline.writer.commit()
+    pipeline.captured()
+    keyed = pipeline.tick()
+    assert keyed is not None
+    [line] = keyed.failed
+    assert "needs column key struct<" in line.error
+    assert "move the target's tables of it away" in line.error

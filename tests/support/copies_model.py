@@ -1,0 +1,167 @@
+"""Snapshots of a table without a key in the small: writer, capture, pulls, reads and crashes in random order.
+
+    CopiesModel(seed=7).run()      raises Wrong where the target does not become the source
+
+The table's rows lie in places, and a read looks at each place at a moment of its own; an update may move its row to
+another place, so that a read meets it twice or not at all. `mistake` plants one known mistake.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from airflow_provider_db2cdc.cdc.copies import deltas, renumbered, settled, surplus, touched
+from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
+
+MISTAKES = (
+    "only changed counts are touched",
+    "window of the last batch alone",
+    "one read is enough",
+    "what is too much stays",
+    "what is too much is swept in the end",
+)
+IMAGES = "abcd"
+PLACES = range(12)
+Image = str
+
+
+class Wrong(AssertionError):
+    """The target is not the source."""
+
+
+@dataclass
+class CopiesModel:
+    """One random history; the target begins with rows of its own, as after a capture that was off."""
+
+    seed: int
+    mistake: str = ""
+    rows: dict[int, Image] = field(default_factory=dict)
+    commits: list[list[RowChange]] = field(default_factory=list)
+    counts: list[Counter[Image]] = field(default_factory=lambda: [Counter()])
+    log: list[tuple[int, Event]] = field(default_factory=list)
+    copies: dict[tuple[Image, int], int] = field(default_factory=dict)
+    offset: int = 0
+    batch: int = 1
+    windows: list[tuple[int, int]] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Write, pull and read until the snapshot is over, then compare; the writer slows down in the end."""
+        self.random = random.Random(self.seed)
+        for _ in range(self.random.randrange(8)):
+            self.write()
+        self.offset = len(self.commits)
+        for image in self.random.choices(IMAGES, k=self.random.randrange(5)):
+            self.copies[image, 1 + sum(of == image for of, _ in self.copies)] = self.batch
+        self.eagerness = 0.6
+        while not self.read():
+            self.eagerness *= 0.7
+            self.pull(self.random.randint(self.offset, len(self.commits)))
+        if self.mistake == "what is too much is swept in the end":
+            self.sweep()
+        self.pull(len(self.commits))
+        self.check(set())
+
+    def check(self, unknown: set[Image]) -> None:
+        """Compare what the target shows of all images but those unknown with the source at the offset."""
+        shown, right = self.state(), self.counts[self.offset]
+        if any(shown[image] != right[image] for image in {*IMAGES} - unknown):
+            raise Wrong(f"{self.seed}: {shown} is not {right}, unknown are {unknown}")
+
+    def state(self) -> Counter[Image]:
+        """What the target shows; the copies of an image are always numbered through."""
+        shown = Counter(image for image, _ in self.copies)
+        assert all((image, copy) in self.copies for image, count in shown.items() for copy in range(1, count + 1))
+        return shown
+
+    def write(self) -> None:
+        """Commit a transaction of a few changes."""
+        at, changes = len(self.commits) + 1, list[RowChange]()
+
+        def note(op: str, image: Image) -> None:
+            changes.append(RowChange(at, len(changes), op, None, image))
+
+        for _ in range(self.random.choice((1, 1, 2, 3))):
+            free, taken = [place for place in PLACES if place not in self.rows], sorted(self.rows)
+            kind = self.random.choice("idum")
+            if kind == "i" and free:
+                self.rows[place := self.random.choice(free)] = self.random.choice(IMAGES)
+                note("I", self.rows[place])
+            elif kind != "i" and taken:
+                note("D", self.rows.pop(place := self.random.choice(taken)))
+                if kind != "d":
+                    place = self.random.choice([place, *free]) if kind == "m" else place
+                    self.rows[place] = self.random.choice(IMAGES)
+                    note("I", self.rows[place])
+        self.commits.append(changes)
+        self.counts.append(Counter(self.rows.values()))
+
+    def scan(self) -> list[Image]:
+        """Read each place once, while the writer goes on."""
+        found = []
+        for place in PLACES:
+            if self.random.random() < self.eagerness / 2:
+                self.write()
+            if place in self.rows:
+                found.append(self.rows[place])
+        return found
+
+    def pull(self, upto: int) -> None:
+        """Bring the commits up to one into the log and the target, as one batch."""
+        self.batch += 1
+        events = events_of(change for commit in self.commits[self.offset : upto] for change in commit)
+        self.log += [(self.batch, event) for event in events]
+        self.apply(deltas(events))
+        self.offset = upto
+
+    def apply(self, changed: Counter[Image]) -> None:
+        """Bring changed counts into the state."""
+        held = self.state()
+        for image, delta in changed.items():
+            added, removed = renumbered(held[image], delta)
+            self.copies |= {(image, copy): self.batch for copy in added}
+            for copy in removed:
+                del self.copies[image, copy]
+
+    def remove(self, gone: Counter[Image]) -> None:
+        """Take copies of images out of the state."""
+        self.apply(Counter({image: -count for image, count in gone.items()}))
+
+    def read(self) -> bool:
+        """Read the table once and publish what that settles; whether everything is settled now."""
+        low, low_offset = self.batch, self.offset
+        staged = Counter(self.scan())
+        seen_upto = len(self.commits)
+        while self.random.random() < 0.4:
+            self.write()
+            self.pull(self.random.randint(self.offset, seen_upto))
+        high = max(seen_upto, self.offset, self.random.randint(low_offset, len(self.commits)))
+        self.pull(high)
+        if self.mistake == "window of the last batch alone":
+            low = self.batch - 1
+        before = [*self.windows]
+        self.windows.append((low, self.batch))
+        self.publish(staged, [self.touched_in(window) for window in before], self.touched_in(self.windows[-1]))
+        unknown = set.intersection(*(self.touched_in(window) for window in self.windows))
+        self.check(unknown)
+        return not unknown or self.mistake == "one read is enough"
+
+    def publish(self, staged: Counter[Image], earlier: list[set[Image]], moved: set[Image]) -> None:
+        """Bring into the state what a read settles."""
+        unknown = set.intersection(*earlier) if earlier else None
+        if not self.mistake.startswith("what is too much"):
+            self.remove(surplus(self.state(), staged, moved, unknown))
+        for image, count in settled(staged.elements(), moved, unknown).items():
+            self.copies |= {(image, copy): self.batch for copy in range(1, count + 1)}
+
+    def sweep(self) -> None:
+        """Remove the copies that no batch of the snapshot wrote, as is right where rows have keys."""
+        low = self.windows[0][0]
+        self.remove(Counter(image for (image, _), batch in self.copies.items() if batch <= low))
+
+    def touched_in(self, window: tuple[int, int]) -> set[Image]:
+        """The images that the log touches in the batches of a window."""
+        events: Iterable[Event] = (event for batch, event in self.log if window[0] < batch <= window[1])
+        return {*deltas(events)} if self.mistake == "only changed counts are touched" else touched(events)
