@@ -17,11 +17,13 @@ from airflow.sdk import DAG, Param
 
 from airflow_provider_db2cdc import Db2CdcSignalOperator, Db2CdcSnapshotSensor
 from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.offsets.variable import known_tables
 from airflow_provider_db2cdc.operators.signal import form_data
 
 if path := os.environ.get("DB2CDC_CONFIG"):
     config = load_config(path)
     pipeline_dag = os.environ.get("DB2CDC_DAG_ID", f"db2cdc_{config.pipeline}")
+    known = known_tables(config.pipeline)
     carried = ", ".join(f"`{pattern}`" for pattern in config.selection.table_include) or "all captured tables"
 
     with DAG(
@@ -40,13 +42,21 @@ if path := os.environ.get("DB2CDC_CONFIG"):
                 enum=["execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"],
                 description="Pausing and resuming concern every snapshot that was asked for.",
             ),
+            "known_tables": Param(
+                [],
+                type=["null", "array"],
+                items={"type": "string"},
+                **({"examples": [*known], "values_display": known} if known else {}),
+                title="Tables",
+                description="Those that the pipeline's last tick carried. With stop-snapshot and none below: all.",
+            ),
             "tables": Param(
                 [],
                 type=["null", "array"],
                 items={"type": "string"},
-                title="Tables",
+                title="Tables by name or pattern",
                 description="One a line: `SCHEMA.TABLE`, a regular expression on it, or quoted names as in "
-                f'`"my schema"."my.table"`. Empty with stop-snapshot: all. This pipeline carries {carried}.',
+                f'`"my schema"."my.table"`. This pipeline carries {carried}.',
             ),
             "type": Param(
                 "incremental",

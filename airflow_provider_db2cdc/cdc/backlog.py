@@ -25,13 +25,14 @@ KEPT_OUTCOMES = 20
 class Backlog:
     """Snapshots that are open or ended last, the newest signals' outcomes, the known ids of the signal table.
 
-    `told` is how far into the target's journal all this goes.
+    `told` is how far into the target's journal all this goes, `tables` are those of the last tick.
     """
 
     snapshots: tuple[SnapshotProgress, ...] = ()
     outcomes: tuple[SignalOutcome, ...] = ()
     heard: tuple[str, ...] = ()
     told: int = 0
+    tables: tuple[TableId, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -65,6 +66,7 @@ class Backlog:
             outcomes=_newest(list(named.values())),
             heard=tuple(heard) if heard else self.heard,
             told=self.told,
+            tables=tuple(sorted(line.table for line in result.tables)),
         )
 
     def to_json(self) -> str:

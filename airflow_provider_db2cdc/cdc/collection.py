@@ -44,6 +44,12 @@ def is_named(pattern: str, table: TableId) -> bool:
     return table == _quoted(pattern) if '"' in pattern else bool(_compiled(pattern).fullmatch(str(table)))
 
 
+def name_of(table: TableId) -> str:
+    """Return how a data collection names this table and no other."""
+    schema, name = (part.replace('"', '""') for part in (table.schema, table.name))
+    return f'"{schema}"."{name}"'
+
+
 def parse_table(name: str) -> TableId:
     """Return the table that a setting names, as schema.table or quoted.
 

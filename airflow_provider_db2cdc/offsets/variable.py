@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from hashlib import sha256
@@ -9,9 +10,12 @@ from hashlib import sha256
 from airflow.sdk import Variable
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.offset import Offset, check_forward
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
+
+log = logging.getLogger(__name__)
 
 MAX_KEY = 250
 """Characters of a Variable's key (ID_LEN of Airflow's metadata database)."""
@@ -39,6 +43,18 @@ def variable_key(pipeline: str, table: TableId) -> str:
 def backlog_key(pipeline: str) -> str:
     """Return the key `db2cdc.<pipeline>~backlog`; no table's key is like it, for a pipeline's name may have dots."""
     return f"db2cdc.{pipeline}~backlog"
+
+
+def known_tables(pipeline: str) -> dict[str, str]:
+    """Return how a signal names each table of the pipeline's last tick, and how to show it; none if none is known.
+
+    For the suggestions of a form, while a DAG is parsed: nothing that goes wrong here may keep it from being.
+    """
+    try:
+        return {name_of(table): str(table) for table in VariableOffsetStore(pipeline).backlog().tables}
+    except Exception as error:
+        log.info("no tables are suggested: %s", error)
+        return {}
 
 
 class VariableOffsetStore:

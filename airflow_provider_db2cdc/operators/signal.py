@@ -84,9 +84,9 @@ def _own_conf(conf: Any) -> Mapping[str, Any]:
 
 
 def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
-    """Return a signal's data from the params of the trigger form: action, tables, type, conditions, surrogate_key."""
+    """Return a signal's data from the params of the trigger form: action, known_tables, tables, type, conditions ..."""
     params = context["params"]
-    tables = list(params.get("tables") or [])
+    tables = [*(params.get("known_tables") or []), *(params.get("tables") or [])]
     match params.get("action"):
         case "execute-snapshot":
             conditions = (params.get("conditions") or {}).items()

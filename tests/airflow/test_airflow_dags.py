@@ -3,6 +3,9 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import ParamValidationError
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.table import TableId
+
 pytestmark = pytest.mark.airflow
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -94,10 +97,22 @@ def test_form_says_which_tables_there_are(snapshot_dag):
     assert "carries all captured tables" in snapshot_dag(everything).params.get_param("tables").description
 
 
+def test_form_suggests_the_tables_of_the_last_tick(snapshot_dag, monkeypatch):
+    assert "examples" not in snapshot_dag().params.get_param("known_tables").schema
+    kept = Backlog(tables=(TableId("SHOP", "ORDERS"), TableId("SHOP", 'a.b "c"')))
+    monkeypatch.setenv("AIRFLOW_VAR_DB2CDC.SHOP~BACKLOG", kept.to_json())
+    schema = snapshot_dag().params.get_param("known_tables").schema
+    assert schema["values_display"] == {'"SHOP"."ORDERS"': "SHOP.ORDERS", '"SHOP"."a.b ""c"""': 'SHOP.a.b "c"'}
+    assert schema["examples"] == [*schema["values_display"]]
+    monkeypatch.setenv("AIRFLOW_VAR_DB2CDC.SHOP~BACKLOG", "spoilt")
+    assert "examples" not in snapshot_dag().params.get_param("known_tables").schema
+
+
 VALID = [
     {},
     {"action": "stop-snapshot", "tables": None, "conditions": None, "surrogate_key": None},
     {
+        "known_tables": ['"SHOP"."ORDERS"'],
         "tables": ["SHOP.ORDERS", '"a b"."c.d"', "SHOP\\..*"],
         "type": "blocking",
         "conditions": {"SHOP.ORDERS": "ID > 5"},

@@ -85,6 +85,8 @@ FORMS = [
         ExecuteSnapshot(("S.T", r"S\..*"), "blocking", (Condition("S.T", "ID > 5"),), "ID"),
     ),
     ({"tables": ["S.T"], "conditions": None, "surrogate_key": None}, ExecuteSnapshot(("S.T",))),
+    ({"known_tables": ['"S"."U"'], "tables": ["S.T"]}, ExecuteSnapshot(('"S"."U"', "S.T"))),
+    ({"known_tables": ['"S"."U"'], "tables": None}, ExecuteSnapshot(('"S"."U"',))),
     ({"action": "stop-snapshot"}, StopSnapshot()),
     ({"action": "stop-snapshot", "tables": None}, StopSnapshot()),
     ({"action": "stop-snapshot", "tables": ["S.T"], "type": "blocking"}, StopSnapshot(("S.T",))),

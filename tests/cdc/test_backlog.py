@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_db2cdc.cdc.backlog import KEPT_OUTCOMES, Backlog
-from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.collection import is_named, name_of
+from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -30,6 +31,14 @@ def test_nothing_kept_is_nothing_to_do():
     assert not Backlog().running
     assert Backlog().filling == frozenset()
     assert Backlog().after(result()) == Backlog()
+
+
+def test_tables_are_the_last_ticks_failed_ones_included():
+    lines = [TableResult(U, "failed", error="why"), TableResult(T, "applied")]
+    done = Backlog(tables=(TableId("S", "GONE"),)).after(replace(result(), tables=tuple(lines)))
+    assert done.tables == (T, U)
+    assert [name_of(table) for table in done.tables] == ['"S"."T"', '"S"."u ""x"".y"']
+    assert [is_named(name_of(one), other) for one in (T, U) for other in (T, U)] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -144,4 +153,4 @@ def test_damaged_document_is_named_with_what_to_do(text):
 def test_document_is_one_line_of_json_in_a_fixed_order():
     text = Backlog(heard=("1",)).to_json()
     assert "\n" not in text
-    assert list(json.loads(text)) == ["heard", "outcomes", "snapshots", "told"]
+    assert list(json.loads(text)) == ["heard", "outcomes", "snapshots", "tables", "told"]

@@ -107,7 +107,7 @@ def test_backlog_and_offsets_do_not_touch_each_other(store: FileOffsetStore) -> 
     assert store.get(T) == Offset(T, lsn(6), 4)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"heard": 3}', '{"tables": []}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"heard": 3}', '{"tables": {}}'])
 def test_damaged_backlog_is_named_and_can_be_replaced(store: FileOffsetStore, text: str) -> None:
     store.put_backlog(Backlog())
     path = store.path.with_name("offsets.backlog.json")
