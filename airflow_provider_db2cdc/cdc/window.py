@@ -25,11 +25,11 @@ def surviving(staged: Iterable[tuple[Hashable, Hashable]], effects: Container[Ha
     return {key: image for key, image in staged if key not in effects}
 
 
-def vanished(batches: Mapping[Hashable, int], low_batch: int) -> set[Hashable]:
+def vanished(batches: Mapping[Hashable, int], read: Container[Hashable], low_batch: int) -> set[Hashable]:
     """Return the keys of the state that a completed snapshot of the whole table did not find at the source.
 
-    `batches` are those that wrote the rows of the state, `low_batch` is the first group's. A row that exists was either
-    read (then a batch of the snapshot wrote it) or came by a change behind the low mark (then that change's batch did).
-    No keys need be compared, so this holds for keys of every type, whatever orders them.
+    `batches` are those that wrote the rows of the state, `read` the keys that went out as `r` behind `low_batch`, the
+    first group's. A row that exists was either read, or came by a change behind the low mark, whose batch wrote it.
+    A mere event is no sign of life: a key may come and go within a commit, and leave the state as it was.
     """
-    return {key for key, batch in batches.items() if batch <= low_batch}
+    return {key for key, batch in batches.items() if batch <= low_batch and key not in read}

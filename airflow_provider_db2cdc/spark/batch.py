@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -152,19 +153,25 @@ class State:
 
 
 def _into_state(target: Target, entry: Entry, counts: BatchCounts, reads: Reads, last: Commit | None) -> State:
-    """Bring the batch's effects into the state."""
-    rows = _effects(target, entry, counts, reads.rows)
-    if rows is None:
-        return _state(target, None if last is None else last.rows, None if last is None else last.state_version)
+    """Bring the batch's effects into the state; rows that were read, and are there as they are, are left alone."""
+    changed, read = _changed(target, entry, counts), _read(target, entry, reads)
+    before = None if last is None else last.rows
+    if changed is None and read is None:
+        return _state(target, before, None if last is None else last.state_version)
     if _is_empty(target) if last is None else last.rows == 0:
-        return _filled(target, rows, entry, counts, reads, 0)
-    effects = rows.localCheckpoint()
-    bounds = key_bounds(effects, target.schema)
+        return _filled(target, _both(changed, read), entry, counts, reads, 0)
     is_new = entry.slice is not None and entry.slice.kind == "initial"
+    if read is not None and not is_new:
+        read = target.lacking(read, key_bounds(read, target.schema))
+    effects = _both(changed, read).localCheckpoint()
+    if read is not None and effects.isEmpty():
+        # Also when a first try has written them already; so the target is asked.
+        return _state(target, None, None)
+    bounds = key_bounds(effects, target.schema)
     if is_new and bounds and target.lacks(bounds):
-        return _filled(target, effects, entry, counts, reads, None if last is None else last.rows)
+        return _filled(target, effects, entry, counts, reads, before)
     grown, version = target.merge(effects, entry.batch, bounds)
-    return _state(target, None if grown is None or last is None else last.rows + grown, version)
+    return _state(target, None if grown is None or before is None else before + grown, version)
 
 
 def _is_empty(target: Target) -> bool:
@@ -181,24 +188,26 @@ def _filled(
     return _state(target, before + sum(reads.counts.values()), version)
 
 
-def _effects(target: Target, entry: Entry, counts: BatchCounts, staged: DataFrame | None) -> DataFrame | None:
-    """Return the batch's net effects and the staged rows that are published, None when there are neither."""
-    schema = target.schema
-    staged_as_rows = staged_rows if schema.key else staged_copies
-    changed = _changed(target, entry, counts) if counts.events else None
-    unchanged = None if staged is None else staged_as_rows(staged, schema, entry.upto)
-    if changed is None or unchanged is None:
-        return unchanged if changed is None else changed
-    return changed.unionByName(unchanged)
-
-
-def _changed(target: Target, entry: Entry, counts: BatchCounts) -> DataFrame:
-    """Return the batch's net effects, of a table without a key by how many rows of each image it has."""
+def _changed(target: Target, entry: Entry, counts: BatchCounts) -> DataFrame | None:
+    """Return the batch's net effects as rows of the state, without a key by how many of each image there are."""
+    if not counts.events:
+        return None
     schema, batch = target.schema, target.batch(entry.batch)
     if schema.key:
         return effect_rows(net_effects(batch, schema, counts), schema)
     deltas = count_deltas(batch).localCheckpoint()
     return copy_effects(deltas, target.rows(key_bounds(deltas.select("image.*"), schema)), schema)
+
+
+def _read(target: Target, entry: Entry, reads: Reads) -> DataFrame | None:
+    """Return the rows that were read as rows of the state."""
+    as_rows = staged_rows if target.schema.key else staged_copies
+    return None if reads.rows is None else as_rows(reads.rows, target.schema, entry.upto)
+
+
+def _both(one: DataFrame | None, other: DataFrame | None) -> DataFrame:
+    some = [frame for frame in (one, other) if frame is not None]
+    return reduce(DataFrame.unionByName, some)
 
 
 def _state(target: Target, rows: int | None, version: int | None) -> State:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,7 +18,7 @@ from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark.changes import log_ddl, row_type
+from airflow_provider_db2cdc.spark.changes import key_struct, log_ddl, row_type
 from airflow_provider_db2cdc.spark.columns import fit_columns
 from airflow_provider_db2cdc.spark.copies import COPY
 from airflow_provider_db2cdc.spark.delta import (
@@ -38,6 +40,7 @@ from airflow_provider_db2cdc.spark.progress import say
 MAPPING = "delta.columnMapping.mode"
 """By name, it lets a table hold columns of any name."""
 
+FLOATS = ("float", "double")
 STATISTICS = "delta.dataSkippingStatsColumns"
 
 OWNER_PROPERTY, LEDGER_PROPERTY = "db2cdc.pipeline", "db2cdc.ledger"
@@ -114,8 +117,11 @@ class Target:
         return log.where((F.col("__batch") > low_batch) & (F.col("__batch") <= batch))
 
     def swept(self, low_batch: int) -> DataFrame:
-        """Return the rows (`row`) of the state that no batch behind `low_batch` wrote."""
-        return self.rows(f"__batch <= {low_batch}")
+        """Return the rows (`row`) of the state that no batch behind `low_batch` wrote, nor found there as they are."""
+        log = load(self.spark, self.layout.changes(self.table))
+        found = log.where((F.col("__batch") > low_batch) & (F.col("op") == "r")).select("key")
+        old = self.rows(f"__batch <= {low_batch}").withColumn("key", key_struct(self.schema, "row"))
+        return old.join(found, "key", "left_anti").select("row")
 
     def rows(self, where: str = "") -> DataFrame:
         """Return the rows (`row`) of the state, those that meet a condition on it as `t` if one is given."""
@@ -166,6 +172,23 @@ class Target:
         )
         done, version = committed(self.spark, self._pair("state", batch), lambda: merge.execute().first())
         return None if done is None else int(done["num_inserted_rows"]) - int(done["num_deleted_rows"]), version
+
+    def lacking(self, rows: DataFrame, bounds: str) -> DataFrame:
+        """Return the rows (columns of the state) within `bounds` that the state does not hold just as they are."""
+        state = load(self.spark, self.layout.state(self.table)).alias("t")
+        held = state.where(bounds) if bounds else state
+        same = [F.col(f"s.{name}").eqNullSafe(F.col(f"t.{name}")) for name in map(quoted, self._row_names())]
+        for column in self.schema.columns:
+            if map_type(self.table, column).delta in FLOATS:
+                # To Spark -0.0 is 0.0, and one NaN another.
+                texts = [F.col(f"{side}.{quoted(column.name)}").cast("string") for side in ("s", "t")]
+                same.append(texts[0].eqNullSafe(texts[1]))
+        return rows.alias("s").join(held, reduce(and_, same), "left_anti")
+
+    def _row_names(self) -> tuple[str, ...]:
+        """Return the key's columns, then the others: a row's place is told by the first of them."""
+        others = tuple(name for name in self.schema.names if name not in self.schema.row_key)
+        return (*self.schema.row_key, *others) if self.schema.key else (*self.schema.row_key, COPY)
 
     def lacks(self, bounds: str) -> bool:
         """Whether the state has no row within bounds (as `key_bounds` gives them; empty: no row at all)."""

@@ -223,6 +223,7 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(filled: tuple[Pipeline, Ta
     pipeline.writer.commit()
     pipeline.tick()
     assert pipeline.rows(one) != pipeline.source_rows(one)
+    newest = max(row["__batch"] for row in pipeline.state(one).collect())
     ask = execute(str(one))
     assert outcomes(pipeline.tick(ask))[ask.id] == ("done", "")
     assert pipeline.rows(one) == pipeline.source_rows(one)
@@ -230,6 +231,9 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(filled: tuple[Pipeline, Ta
     assert sorted(row["key"]["ID"] for row in gone) == [0, 1, 2]
     assert {row["source"]["snapshot"] for row in gone} == {"incremental"}
     assert pipeline.changes(one).where("op IS NULL").count() == 3
+    assert set(reads(pipeline, one).values()) == {1, 2}
+    written = pipeline.state(one).where(f"__batch > {newest}").collect()
+    assert [row["ID"] for row in written] == [5], "what was right is left alone"
 
 
 def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, TableId, TableId]) -> None:

@@ -32,18 +32,36 @@ def fill(target: Target, batch: int, rows: Iterable[tuple[int, str]]) -> None:
     target.fill(frame, batch)
 
 
-def log(target: Target, batch: int, id_: int, lsn: str) -> None:
-    rows = target.spark.sql(f"SELECT {batch}L AS __batch, '{lsn}' AS __commit_lsn, named_struct('ID', {id_}) AS key")
-    names = {field.split()[0] for field in ("__batch", "__commit_lsn", "key")}
-    empty = target.spark.createDataFrame([], log_ddl(SCHEMA)).drop(*names)
-    target.append_changes(rows.join(empty, how="left"), batch, "changes")
+def log(target: Target, batch: int, id_: int, lsn: str, op: str = "u") -> None:
+    own = f"'{op}' AS op, named_struct('ID', {id_}) AS key"
+    rows = target.spark.sql(f"SELECT {batch}L AS __batch, '{lsn}' AS __commit_lsn, {own}")
+    empty = target.spark.createDataFrame([], log_ddl(SCHEMA)).drop(*rows.columns)
+    target.append_changes(rows.join(empty, how="left"), batch, f"{op}{id_}")
 
 
-def test_a_sweep_finds_the_rows_that_no_later_batch_wrote(target: Target) -> None:
-    fill(target, 1, [(1, LATE), (2, LATE)])
+def test_a_sweep_finds_the_rows_that_no_later_batch_wrote_or_read(target: Target) -> None:
+    fill(target, 1, [(1, LATE), (2, LATE), (4, LATE)])
     fill(target, 3, [(3, EARLY)])
+    for batch, id_, op in ((2, 2, "r"), (3, 1, "d"), (3, 4, "r")):
+        log(target, batch, id_, EARLY, op)
     assert sorted(row["row"]["ID"] for row in target.swept(2).collect()) == [1, 2]
-    assert sorted(row["row"]["ID"] for row in target.swept(3).collect()) == [1, 2, 3]
+    assert sorted(row["row"]["ID"] for row in target.swept(1).collect()) == [1]
+    assert sorted(row["row"]["ID"] for row in target.swept(3).collect()) == [1, 2, 3, 4]
+
+
+def test_rows_that_are_there_as_they_are_are_not_lacking(spark: SparkSession, tmp_path: Path) -> None:
+    columns = (Column("A b", "VARCHAR", 4), Column("X", "DOUBLE", 8), Column("K", "INTEGER", 4))
+    made = Target(
+        spark, Place(Layout(str(tmp_path)), Owner("test", "ledger")), TableSchema(TableId("S", "N"), columns, ("K",))
+    )
+    made.prepare()
+    ddl = "`A b` string, X double, K int, __commit_lsn string"
+    held = [("a", 1.0, 1), (None, None, None), ("c", 0.0, 3), ("d", float("nan"), 4), ("e", 2.0, 5)]
+    made.fill(literal_frame(spark, [(*row, LATE) for row in held], ddl), 1)
+    rows = [("a", 1.0, 1), (None, None, None), ("c", -0.0, 3), ("d", float("nan"), 4), ("E", 2.0, 5), ("f", 2.0, 6)]
+    read = literal_frame(spark, [(*row, EARLY) for row in rows], ddl)
+    assert [row["K"] for row in made.lacking(read, "").orderBy("K").collect()] == [3, 5, 6]
+    assert made.lacking(read, "t.K < 3").where("K <= 2 OR K IS NULL").count() == 1, "bounds narrow what is looked at"
 
 
 def test_a_window_is_the_batches_since_the_read_began(target: Target) -> None:

@@ -31,6 +31,7 @@ MISTAKES = (
     "sweep by commit alone",
     "applied behind the high mark",
     "window by positions",
+    "any event is a sign of life",
 )
 
 
@@ -186,7 +187,8 @@ class SnapshotModel:
             self.low_batch, self.low = group.low_batch, group.low
         for key, image in surviving(group.rows, self._overriding(group, high)).items():
             self._append(Entry(self.batch, self.positions[high], "r", None, key, image))
-            self.state[key] = (image, Stand(self.positions[high], self.batch))
+            if key not in self.state or self.state[key][0] != image:
+                self.state[key] = (image, Stand(self.positions[high], self.batch))
         self.published.add(group.chunk)
         if not self.by_image and not self.stale:
             self._check_state(f"after chunk {group.chunk}", lambda key: self.chunk_of(key, None) in self.published)
@@ -226,7 +228,9 @@ class SnapshotModel:
         """Delete what the snapshot of the whole table did not find."""
         if self.mistake == "no sweep":
             return
-        gone = vanished({key: stand.batch for key, (_, stand) in self.state.items()}, self.low_batch)
+        sign = {"r"} if self.mistake != "any event is a sign of life" else {"r", "c", "u", "d"}
+        found = {entry.key for entry in self.log if entry.kind in sign and entry.batch > self.low_batch}
+        gone = vanished({key: stand.batch for key, (_, stand) in self.state.items()}, found, self.low_batch)
         if self.mistake == "sweep by commit alone":
             gone = {key for key, (_, stand) in self.state.items() if stand.commit <= self.positions[self.low]}
         for key in gone:
