@@ -32,10 +32,9 @@ from airflow_provider_db2cdc.spark.ledger import Entry
 from airflow_provider_db2cdc.spark.mark import high_mark
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.session import TableSessions
-from airflow_provider_db2cdc.spark.snapshot import check_columns, cut_of
+from airflow_provider_db2cdc.spark.snapshot import check_columns, check_counts, cut_of
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.spark.tick import Tick
-from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.chunk import Cut, row_bytes
 
 POLL_S = 0.5
@@ -139,7 +138,7 @@ class Groups:
 
     def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
         part = self.book.part(self.id, task.table)
-        low = self.tick.stand(task)
+        low = self.tick.standing.of(task)
         settings = self.tick.spec.settings
         rows = (reading.last - reading.first + 1) * settings.snapshot_chunk_rows
         about = sys.maxsize if settings.snapshot_chunk_bytes else rows
@@ -186,7 +185,7 @@ class Groups:
         for part in snapshot.open_parts if snapshot is not None else ():
             if part.sweep and part.done == part.chunks and part.low_batch is not None and snapshot is not None:
                 task = self.tick.tasks[part.table]
-                at = self.tick.stand(task).upto
+                at = self.tick.standing.of(task).upto
                 of = Slice(
                     self.id, snapshot.kind, 0, part.done - 1, at, part.low_batch, part.low_batch, part.fingerprint,
                     rows_before=part.rows, sweep=True,
@@ -201,7 +200,7 @@ class Groups:
         if table in self.tick.errors or entry is None or entry.slice is None:
             self._fail(table)
             return
-        commit = self.tick.last[table]
+        commit = self.tick.standing.last[table]
         of = commit.slice or entry.slice
         self.book.turn(self.id, table, lambda part: published(part, of, commit.reads))
         if of.again and len(of.windows) >= MAX_READS:
@@ -209,9 +208,9 @@ class Groups:
             self._fail(table)
 
     def _entry(self, task: TableTask, of: Slice, high: Lsn) -> Entry:
-        after = self.tick.stand(task).upto
+        after = self.tick.standing.of(task).upto
         upto = max(high, after)
-        self._check_counts(task, of, LsnRange(of.low, upto))
+        check_counts(self.connection, task, of, LsnRange(of.low, upto))
         part = self.book.part(self.id, task.table)
         begun = of.low_batch if part.low_batch is None else part.low_batch
         of = replace(of, begun_batch=begun, rows_before=part.rows)
@@ -219,23 +218,6 @@ class Groups:
             windows = (*part.windows, (of.low_batch, self.tick.batch + 1))
             of = replace(of, windows=windows, whole=part.sweep, again=True)
         return self.tick.entry(task, after, upto, of)
-
-    def _check_counts(self, task: TableTask, of: Slice, window: LsnRange) -> None:
-        """Refuse a read that the source counts otherwise, by more than its changes meanwhile explain."""
-        missed = sum(abs(chunk.counted - chunk.read) for chunk in of.counts)
-        if not missed:
-            return
-        changes = 0
-        if not window.empty:
-            [[_, count]] = self.connection.text_rows(count_changes([(task.capture, window)]).text)
-            changes = int(count or 0)
-        if missed > changes:
-            raise SourceError(
-                f"{task.table}: chunks {of.first} to {of.last} were read with {sum(c.read for c in of.counts)} rows, "
-                f"the source counts {sum(c.counted for c in of.counts)}, and it had only {changes} changes meanwhile",
-                "The next tick reads them again. If it stays so, the columns that chunks are cut by compare unlike "
-                "they sort: name a surrogate key.",
-            )
 
     def _await(self, closed: str) -> Lsn:
         timeout_s = self.tick.spec.settings.high_mark_timeout_s

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.key import PROPERTY
-from airflow_provider_db2cdc.cdc.snapshot import Part, Reading
+from airflow_provider_db2cdc.cdc.lsn import LsnRange
+from airflow_provider_db2cdc.cdc.snapshot import Part, Reading, Slice
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource
+from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.catalog import column_of, columns
 from airflow_provider_db2cdc.sql.chunk import (
     Cut,
@@ -86,6 +89,27 @@ def check_columns(connection: DriverConnection, schema: TableSchema) -> None:
         raise SourceError(
             f"{schema.table}: columns {', '.join(changed)} changed while chunks were being read",
             "None of these chunks is published: the next tick reads them under the columns as they are then.",
+        )
+
+
+def check_counts(connection: DriverConnection, task: TableTask, of: Slice, window: LsnRange) -> None:
+    """Make sure that the source counts what was read, but for what its changes in the window explain.
+
+    :raises SourceError: it does not.
+    """
+    missed = sum(abs(chunk.counted - chunk.read) for chunk in of.counts)
+    if not missed:
+        return
+    changes = 0
+    if not window.empty:
+        [[_, count]] = connection.text_rows(count_changes([(task.capture, window)]).text)
+        changes = int(count or 0)
+    if missed > changes:
+        raise SourceError(
+            f"{task.table}: chunks {of.first} to {of.last} were read with {sum(c.read for c in of.counts)} rows, "
+            f"the source counts {sum(c.counted for c in of.counts)}, and it had only {changes} changes meanwhile",
+            "The next tick reads them again. If it stays so, the columns that chunks are cut by compare unlike "
+            "they sort: name a surrogate key.",
         )
 
 

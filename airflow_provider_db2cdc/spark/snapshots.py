@@ -141,14 +141,14 @@ class Snapshots:
 
     def _begin_new(self) -> None:
         tick = self.tick
-        fresh = [task for task in tick.open_tasks() if tick.is_new(task)]
+        fresh = [task for task in tick.open_tasks() if tick.standing.is_new(task)]
         unread = [task for task in fresh if not task.snapshot]
         tick.plan_and_apply([tick.entry(task, task.upto, task.upto) for task in unread])
         begun = [task.table for task in unread if task.table not in tick.errors]
         if begun:
             self.told.append(skipped(begun, tick.spec.run_id, _now_ms()))
         parts = [
-            Part(task.table, select=task.select, sweep=task.table in tick.last and not task.select)
+            Part(task.table, select=task.select, sweep=task.table in tick.standing.last and not task.select)
             for task in fresh
             if task.snapshot and not self._is_begun(task)
         ]
@@ -185,7 +185,7 @@ class Snapshots:
     def _log(self, signal: Signal) -> None:
         request = parse(signal)
         if isinstance(request, LogMessage):
-            offsets = ", ".join(f"{table} {commit.upto}" for table, commit in sorted(self.tick.last.items()))
+            offsets = ", ".join(f"{table} {commit.upto}" for table, commit in sorted(self.tick.standing.last.items()))
             say(f"signal {signal.id}: {request.message.replace('{}', offsets)}")
 
     def _check(self, connection: DriverConnection, part: Part) -> None:

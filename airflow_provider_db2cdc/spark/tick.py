@@ -12,30 +12,21 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import reconcile
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import GapError, OffsetError, TickLostError
-from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, gap_error, known_empty, unmoved
+from airflow_provider_db2cdc.errors import GapError, TickLostError
+from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, known_empty, unmoved
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Commit, Entry, History, Ledger
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.session import TableSessions
+from airflow_provider_db2cdc.spark.standing import Standing
 from airflow_provider_db2cdc.spark.target import Place, Target
 from airflow_provider_db2cdc.sql.asn import count_changes, global_row
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Stand:
-    """How far the target holds a table: every change up to a position, by batches up to this one."""
-
-    upto: Lsn
-    batch: int
 
 
 @dataclass
@@ -48,8 +39,6 @@ class Tick:
     ledger: Ledger
     source: JdbcSource
     history: History
-    done: dict[TableId, list[Commit]] = field(default_factory=dict)
-    anew: set[TableId] = field(default_factory=set)
     prepared: set[TableId] = field(default_factory=set)
     slices: list[tuple[Slice, Commit]] = field(default_factory=list)
     starts: dict[TableId, Lsn] = field(default_factory=dict)
@@ -58,7 +47,7 @@ class Tick:
 
     def __post_init__(self) -> None:
         self.tasks: Mapping[TableId, TableTask] = {task.table: task for task in self.spec.tables}
-        self.last: dict[TableId, Commit] = dict(self.history.last)
+        self.standing = Standing(self.spec, self.history, self._captured)
         self.batch = self.history.batch
         self.sessions = TableSessions(self.spark)
         self.errors.update({refusal.table: refusal.error for refusal in self.spec.refused})
@@ -73,19 +62,21 @@ class Tick:
 
     def pull(self) -> None:
         """Pull each known table's changes up to the frontier, as one batch."""
-        standing = self.each([task for task in self.open_tasks() if not self.is_new(task)], self._standing)
+        is_new = self.standing.is_new
+        found = self.each([task for task in self.open_tasks() if not is_new(task)], self.standing.after)
         self.plan_and_apply(
             [
                 self.entry(task, after, task.upto)
                 for task in self.open_tasks()
-                if not self.is_new(task) and (after := standing.get(task.table)) is not None and after < task.upto
+                if not is_new(task) and (after := found.get(task.table)) is not None and after < task.upto
             ]
         )
 
     def align(self) -> None:
         """Bring the tables that stand at the plan's fence to where snapshots have brought the foremost one."""
-        known = [task.table for task in self.open_tasks() if task.table in self.last and not self.is_new(task)]
-        stands = {table: self.last[table].upto for table in known}
+        last, is_new = self.standing.last, self.standing.is_new
+        known = [task.table for task in self.open_tasks() if task.table in last and not is_new(task)]
+        stands = {table: last[table].upto for table in known}
         front = max(stands.values(), default=self.spec.fence.lsn)
         entries = [
             self.entry(self.tasks[table], stand, front)
@@ -99,10 +90,11 @@ class Tick:
 
     def publish(self, unfinished: Collection[TableId]) -> None:
         """Write the manifest when every table stands at one commit, and none is `unfinished`: still being filled."""
-        stands = {self.last[table].upto for table in self.tasks if table in self.last}
-        if self.errors or unfinished or not self.done or len(stands) != 1:
+        last = self.standing.last
+        stands = {last[table].upto for table in self.tasks if table in last}
+        if self.errors or unfinished or not self.standing.done or len(stands) != 1:
             return
-        self.ledger.publish(self.batch, stands.pop(), [self.last[table] for table in self.tasks], _now_ms())
+        self.ledger.publish(self.batch, stands.pop(), [last[table] for table in self.tasks], _now_ms())
         self.ledger.tidy(self.batch)
 
     def result(self) -> JobResult:
@@ -119,61 +111,14 @@ class Tick:
             try:
                 target = Target(self.sessions.of(task.table, task.rows), self.place, task.schema)
                 entry = entries[task.table]
-                check_readable(target, task, entry, self._fence(entry.after))
+                check_readable(target, task, entry, self.standing.fence(entry.after))
             except GapError as error:
-                self._snapshot_anew(task, error)
+                self.standing.begin_anew(task, error)
                 return False
             return True
 
         readable = self.each([task for task in self.open_tasks() if task.table in entries], check)
         self._apply([entries[table] for table, is_readable in readable.items() if is_readable])
-
-    def _snapshot_anew(self, task: TableTask, error: GapError | OffsetError) -> None:
-        """Let a snapshot mend what was lost where the mode says so, else raise the error."""
-        if not self.spec.settings.snapshot_on_gap:
-            raise error
-        say(f"table={task.table} is snapshotted anew: {error.problem}")
-        self.anew.add(task.table)
-
-    def stand(self, task: TableTask) -> Stand:
-        """Return how far the target holds a table; a new table's snapshot begins at the plan's fence."""
-        if self.is_new(task):
-            return Stand(self.spec.fence.lsn, self.history.batch)
-        last = self.last[task.table]
-        return Stand(last.upto, last.batch)
-
-    def is_new(self, task: TableTask) -> bool:
-        """Whether the table begins with a snapshot: nothing is known of it, or a person asked for a restart."""
-        anew = task.restart or task.table in self.anew
-        return (anew and task.table not in self.done) or (task.table not in self.last and task.believed is None)
-
-    def _standing(self, task: TableTask) -> Lsn | None:
-        last = self.last.get(task.table)
-        applied = self.history.applied.get(task.table, 0)
-        if task.believed is None and last is not None and applied > 1:
-            if self.spec.settings.recover_offsets:
-                say(f"table={task.table} its lost offset is taken from the target: {last.upto}")
-                applied = 1
-            elif self.spec.settings.snapshot_on_gap:
-                self._snapshot_anew(task, OffsetError(f"{task.table}: its offset is missing"))
-                return None
-        after = reconcile(task.table, task.believed, last.upto if last else None, applied)
-        if after is None or last is None:
-            return None
-        gap = find_gap(after, last.capture, task.capture.identity, task.capture.floor, self._fence(after))
-        if gap:
-            self._snapshot_anew(task, gap_error(task.table, gap))
-            return None
-        return after
-
-    def _fence(self, after: Lsn) -> Lsn:
-        """Return how far capture stands: as planned, or as it does now where a first try of the plan went beyond it."""
-        planned = self.spec.fence.lsn
-        if after <= planned:
-            return planned
-        with driver_connection(self.spark, self.source) as connection:
-            synchpoint = connection.text_rows(global_row(self.spec.source.asn_schema).text)[0][0]
-        return Lsn.parse(synchpoint) if synchpoint else planned
 
     def entry(self, task: TableTask, after: Lsn, upto: Lsn, of: Slice | None = None) -> Entry:
         """Return the table's part of the next batch."""
@@ -214,15 +159,13 @@ class Tick:
         self.ledger.commit(list(applied.values()), _now_ms())
         for table, commit in applied.items():
             self.starts.setdefault(table, by_table[table].after)
-            # In this order: whoever reads ahead takes a table for new until its last commit is known.
-            self.last[table] = commit
-            self.done.setdefault(table, []).append(commit)
+            self.standing.move(commit)
             if commit.slice is not None:
                 self.slices.append((commit.slice, commit))
 
     def _commit(self, entry: Entry, calm: bool) -> Commit:
         task = self.tasks[entry.table]
-        last = self.last.get(entry.table)
+        last = self.standing.last.get(entry.table)
         calm = calm or known_empty(self.spec, task, entry)
         if calm and last is not None and entry.slice is None:
             return unmoved(entry, last)
@@ -262,8 +205,14 @@ class Tick:
         say(f"table={table} failed: {self.errors[table]}")
         _trace(error)
 
+    def _captured(self) -> Lsn | None:
+        """Ask the source how far capture is now."""
+        with driver_connection(self.spark, self.source) as connection:
+            synchpoint = connection.text_rows(global_row(self.spec.source.asn_schema).text)[0][0]
+        return Lsn.parse(synchpoint) if synchpoint else None
+
     def _line(self, table: TableId) -> TableResult:
-        commits, last = self.done.get(table, []), self.last.get(table)
+        commits, last = self.standing.done.get(table, []), self.standing.last.get(table)
         error = self.errors.get(table, "")
         line = TableResult(
             table=table,
@@ -276,7 +225,7 @@ class Tick:
             duration_s=round(self.seconds.get(table, 0.0), 3),
             error=error,
         )
-        if last is None or (self.tasks.get(table) and self.is_new(self.tasks[table])):
+        if last is None or (self.tasks.get(table) and self.standing.is_new(self.tasks[table])):
             return line
         return replace(
             line, lsn=last.upto, batch=last.batch, rows=last.rows, commit_ts_ms=last.commit_ts_ms,
