@@ -73,26 +73,47 @@ def snapshot(stage: Stage, options: argparse.Namespace, console: Console) -> Mea
 
 
 def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
-    """Measure an incremental snapshot beside a writer of 200 changes a second, against the bare read of its chunks."""
-    pipeline = stage.pipeline()
+    """Measure an incremental snapshot against the bare read of its chunks, each beside 200 changes a second.
+
+    Of a table of twice the rows; then one round for each of several sizes of chunks.
+    """
+    rows, pipeline = 2 * options.rows, stage.pipeline()
     pipeline.properties = {"snapshot.budget.s": 36_000}
-    table = stage.big_table(pipeline, options.rows)
+    table = stage.big_table(pipeline, rows)
     pipeline.captured()
     commit_tick(_run(_spec(pipeline)), pipeline.offsets)
-    measured = Measured(goal=0.7, more={"rows": options.rows})
+    measured = Measured(goal=0.7, more={"rows": rows})
     for number in range(options.rounds + 1):
-        asked = Signal(f"bench{number}", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
-        spec = pipeline.plan(signals=[asked])
-        assert spec is not None
-        limit = _timed(lambda spec=spec, number=number: _bare_snapshot(stage, spec, number))
-        with changing(pipeline, options.rows, 200) as changes, counted() as counts:
-            ours = _timed(lambda spec=spec: commit_tick(_run(spec), pipeline.offsets))
+        spec = _asked(pipeline, table, f"round{number}")
+        with changing(pipeline, rows, 200):
+            limit = _timed(lambda spec=spec, number=number: _bare_snapshot(stage, spec, number))
+        ours, told = _beside_writer(pipeline, rows, spec)
         _note(measured, number, ours, limit, console)
-        measured.more |= counts.told(ours, changes[0])
-        pipeline.captured()
-        while (rest := pipeline.plan()) is not None:
-            commit_tick(_run(rest), pipeline.offsets)
+        measured.more |= told
+    for chunk_rows in (rows // 200, rows // 20, rows // 2):
+        pipeline.properties = {**pipeline.properties, "incremental.snapshot.chunk.size": chunk_rows}
+        ours, told = _beside_writer(pipeline, rows, _asked(pipeline, table, f"chunks of {chunk_rows}"))
+        console.print(f"  chunks of {chunk_rows}: {ours:.1f} s, {rows / ours:.0f} rows/s, {told}")
+        measured.more[f"chunks of {chunk_rows}"] = {"rows/s": round(rows / ours), **told}
+    measured.more["peak memory (MB)"] = _high_water_kb(stage.spark.sparkContext._gateway.proc.pid) // 1024
     return measured
+
+
+def _asked(pipeline: Pipeline, table: TableId, id_: str) -> JobSpec:
+    asked = Signal(id_, "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
+    spec = pipeline.plan(signals=[asked])
+    assert spec is not None
+    return spec
+
+
+def _beside_writer(pipeline: Pipeline, rows: int, spec: JobSpec) -> tuple[float, dict[str, Any]]:
+    """Run a snapshot while rows are changed, then catch up; return its seconds, and what it asked of the source."""
+    with changing(pipeline, rows, 200) as changes, counted() as counts:
+        ours = _timed(lambda: commit_tick(_run(spec), pipeline.offsets))
+    pipeline.captured()
+    while (rest := pipeline.plan()) is not None:
+        commit_tick(_run(rest), pipeline.offsets)
+    return ours, counts.told(ours, changes[0])
 
 
 def batch(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
@@ -261,10 +282,11 @@ def _submit(pipeline: Pipeline, spec: JobSpec, conf: dict[str, str], peaks: list
 def _peak_kb() -> int:
     """Return the peak memory of the JVM that runs the submitted job."""
     found = subprocess.run(["pgrep", "-f", "SparkSubmit.*--spec"], capture_output=True, text=True, check=False)
-    kb = 0
-    for pid in found.stdout.split():
-        status = Path(f"/proc/{pid}/status")
-        if status.exists():
-            line = next((text for text in status.read_text().splitlines() if text.startswith("VmHWM")), "VmHWM: 0 kB")
-            kb = max(kb, int(line.split()[1]))
-    return kb
+    return max((_high_water_kb(pid) for pid in found.stdout.split()), default=0)
+
+
+def _high_water_kb(pid: object) -> int:
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        return 0
+    return next((int(text.split()[1]) for text in status.read_text().splitlines() if text.startswith("VmHWM")), 0)

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.groups import Group, Groups
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource
+
+TENTHS = 10
 
 
 @dataclass
@@ -22,6 +24,7 @@ class Counts:
     reads: int = 0
     chunks: int = 0
     waited_s: list[float] = field(default_factory=list)
+    published: list[tuple[float, int]] = field(default_factory=list)
 
     def told(self, seconds: float, changes: int) -> dict[str, Any]:
         """Return what the table shows; one read a chunk is the chunk's own."""
@@ -30,16 +33,32 @@ class Counts:
             "chunks": self.chunks,
             "statements a chunk": round((self.statements + self.reads - self.chunks) / max(1, self.chunks), 2),
             "waiting for capture": f"{100 * sum(self.waited_s) / seconds:.1f} %",
+            "last tenth by second": self._last_by_second(),
         }
+
+    def _last_by_second(self) -> float | None:
+        """Return how fast the last tenth was published, the second being 1; None of fewer than ten groups."""
+        if len(self.published) < TENTHS:
+            return None
+        last, second = (self._at(one) - self._at(one - 0.1) for one in (1.0, 0.2))
+        return round(second / last, 2)
+
+    def _at(self, share: float) -> float:
+        """Return when this share of the chunks was published, between groups by proportion."""
+        total, done, before = sum(chunks for _, chunks in self.published), 0, self.published[0][0]
+        for at, chunks in self.published:
+            if done + chunks >= share * total:
+                return before + (at - before) * (share * total - done) / chunks
+            done, before = done + chunks, at
+        return before
 
 
 @contextmanager
 def counted() -> Iterator[Counts]:
     """Count what the block does; polls for capture are left out."""
     counts = Counts()
-    text_rows, frame, wait, bounds = (
-        DriverConnection.text_rows, JdbcSource.frame, Groups._await, DriverConnection.chunk_bounds
-    )  # fmt: skip
+    text_rows, frame, bounds = DriverConnection.text_rows, JdbcSource.frame, DriverConnection.chunk_bounds
+    wait, publish = Groups._await, Groups._publish
 
     def asking(*arguments: Any, **named: Any) -> Any:
         counts.statements += 1
@@ -63,10 +82,14 @@ def counted() -> Iterator[Counts]:
         counts.chunks += len(found) + 1
         return found
 
+    def publishing(groups: Groups, group: Group) -> None:
+        publish(groups, group)
+        counts.published.append((time.monotonic(), sum(len(of.counts) for of in group.slices.values())))
+
     with pytest.MonkeyPatch.context() as patch:
         steps: list[tuple[Any, str, Callable[..., Any]]] = [
             (DriverConnection, "text_rows", asking), (JdbcSource, "frame", reading), (Groups, "_await", waiting),
-            (DriverConnection, "chunk_bounds", cutting),
+            (DriverConnection, "chunk_bounds", cutting), (Groups, "_publish", publishing),
         ]  # fmt: skip
         for owner, name, step in steps:
             patch.setattr(owner, name, step)

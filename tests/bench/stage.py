@@ -43,7 +43,7 @@ class Stage:
         """Start both, and stop them at the end."""
         jars = sorted((ROOT / "build" / "jars" / "spark").glob("*.jar"))
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        extra = {"spark.driver.memory": "3g", "spark.driver.host": "127.0.0.1"}
+        extra = {"spark.driver.memory": "2g", "spark.driver.host": "127.0.0.1"}
         builder = SparkSession.builder.master("local[2]").appName("bench")
         for key, value in spark_conf(jars, extra=extra).items():
             builder = builder.config(key, value)
