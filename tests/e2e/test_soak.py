@@ -36,7 +36,7 @@ from airflow_provider_db2cdc.tick import commit_tick, keep_told
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SEEDS = range(1, 1 + int(os.environ.get("DB2CDC_SOAK", "1")))
-STEPS, LAST_TICKS = 7, 12
+STEPS, LAST_TICKS = 5, 12
 MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete")
 DEATHS: list[tuple[Any, str]] = [
     (Target, "stage"),
