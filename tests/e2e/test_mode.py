@@ -8,8 +8,10 @@ import pytest
 from support.log import reads
 from support.pipeline import Pipeline
 
+from airflow_provider_db2cdc.cdc.job import Isolation
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
+from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -70,12 +72,26 @@ def test_modes_without_streaming_pull_nothing_after_the_snapshot(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:
     name, _, custom = mode.partition(" ")
-    pipeline = new_pipeline(**{"snapshot.mode": name, "snapshot.mode.custom.name": custom})
+    isolation = "repeatable_read" if custom else "exclusive"
+    pipeline = new_pipeline(
+        **{"snapshot.mode": name, "snapshot.mode.custom.name": custom, "snapshot.isolation.mode": isolation}
+    )
     table = table_of(pipeline)
     pipeline.tick()
     insert(pipeline, 2)
     assert pipeline.tick() is None
     assert pipeline.rows(table) == {(1, "a")}
+
+
+@pytest.mark.parametrize(("mode", "level"), [("read_committed", "CS"), ("repeatable_read", "RS"), ("exclusive", "RR")])
+def test_a_read_runs_under_its_isolation(new_pipeline: Callable[..., Pipeline], mode: Isolation, level: str) -> None:
+    pipeline = new_pipeline()
+    table_of(pipeline)
+    spec = pipeline.plan()
+    assert spec is not None
+    select = "SELECT CURRENT ISOLATION AS LEVEL FROM SYSIBM.SYSDUMMY1"
+    [row] = JdbcSource(spec.source).frame(pipeline.spark, select, Fetch(10, mode)).collect()
+    assert row["LEVEL"] == level
 
 
 def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipeline]) -> None:
