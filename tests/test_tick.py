@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -96,9 +97,9 @@ def told(status: SignalStatus, channel: str = "file") -> SignalOutcome:
 
 def test_snapshots_and_signals_are_kept_for_the_next_plan(store: FileOffsetStore) -> None:
     commit_tick(JobResult("p", "run", (line(A, 5),), (told("accepted"),), (SNAPSHOT,)), store)
-    assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),))
+    assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),), tables=(A,))
     commit_tick(outcome(line(A, 6)), store)
-    assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),)), "a tick that says nothing of them"
+    assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),), tables=(A,)), "a tick that says nothing of them"
 
 
 def test_snapshots_are_kept_though_an_offset_cannot_be(store: FileOffsetStore) -> None:
@@ -114,12 +115,17 @@ def test_what_was_told_follows_the_targets_journal_also_a_new_one(store: FileOff
         commit_tick(result, store)
         assert store.backlog().told != told_upto, "nobody has been told yet"
         keep_told(result, store)
-        assert store.backlog() == Backlog((SNAPSHOT,), told=told_upto)
+        assert store.backlog() == Backlog((SNAPSHOT,), told=told_upto, tables=(A,))
 
 
 def test_nothing_new_of_snapshots_is_not_written(store: FileOffsetStore) -> None:
     commit_tick(outcome(line(A, 5)), store)
-    assert [path.name for path in store.path.parent.iterdir() if "backlog" in path.name] == []
+    [path] = [path for path in store.path.parent.iterdir() if "backlog" in path.name]
+    os.utime(path, (0, 0))
+    commit_tick(outcome(line(A, 6)), store)
+    assert path.stat().st_mtime == 0
+    commit_tick(outcome(line(A, 6), line(B, 6)), store)
+    assert path.stat().st_mtime > 0, "another table is new"
 
 
 @pytest.mark.parametrize("status", ["refused", "failed"])
