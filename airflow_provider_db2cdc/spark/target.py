@@ -89,11 +89,15 @@ class Target:
         """The source table."""
         return self.schema.table
 
-    def prepare(self) -> None:
+    def prepare(self, anew: bool = False) -> None:
         """Create change log and state where they are missing; add to those that are there what the source has gained.
+
+        Not to those of a table without a key, whose rows would not be found any more, unless it begins `anew`.
 
         :raises TargetError: a table is another pipeline's, has a column of another type, or cannot be written.
         """
+        if not self.schema.key and table_exists(self.spark, self.layout.state(self.table)):
+            self._check_same_columns(anew)
         log = {STATISTICS: "__batch,__commit_lsn"}
         state = {STATISTICS: ",".join(self._with_statistics()), "delta.enableDeletionVectors": "true"}
         state_ddl = f"{self._row_columns()}, {self._copy_column()}__commit_lsn string, __batch bigint"
@@ -209,6 +213,17 @@ class Target:
 
     def _row_columns(self) -> str:
         return row_type(self.schema).removeprefix("struct<").removesuffix(">").replace("`: ", "` ")
+
+    def _check_same_columns(self, anew: bool) -> None:
+        found = [name for name in load(self.spark, self.layout.state(self.table)).columns if not name.startswith("__")]
+        lost, gained = ({*one} - {*other} for one, other in ((found, self.schema.names), (self.schema.names, found)))
+        if lost or (gained and not anew):
+            away = "move the target's tables of it away and " if lost else ""
+            raise TargetError(
+                f"{self.table}: it has no key, and its columns are no longer those of its target: "
+                f"{', '.join(sorted(lost | gained))}. By them its rows are told apart",
+                f"Have it snapshotted anew: {away}run `db2cdc offset restart {self.table}`.",
+            )
 
     def _with_statistics(self) -> list[str]:
         """Return the state's columns of which files keep the ends; Delta refuses binary ones."""

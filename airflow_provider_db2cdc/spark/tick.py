@@ -177,7 +177,7 @@ class Tick:
     def prepare(self, task: TableTask) -> None:
         """Make a table's own tables ready, once a tick."""
         if task.table not in self.prepared:
-            Target(self.sessions.of(task.table, 0), self.place, task.schema).prepare()
+            Target(self.sessions.of(task.table, 0), self.place, task.schema).prepare(self.standing.is_new(task))
             self.prepared.add(task.table)
 
     def each(self, tasks: Iterable[TableTask], step: Callable[[TableTask], T]) -> dict[TableId, T]:

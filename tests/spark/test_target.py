@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl
-from airflow_provider_db2cdc.spark.delta import literal_frame
+from airflow_provider_db2cdc.spark.copies import COPY
+from airflow_provider_db2cdc.spark.delta import literal_frame, load
 from airflow_provider_db2cdc.spark.target import Owner, Place, Target
 
 pytestmark = pytest.mark.spark
@@ -62,6 +64,21 @@ def test_rows_that_are_there_as_they_are_are_not_lacking(spark: SparkSession, tm
     read = literal_frame(spark, [(*row, EARLY) for row in rows], ddl)
     assert [row["K"] for row in made.lacking(read, "").orderBy("K").collect()] == [3, 5, 6]
     assert made.lacking(read, "t.K < 3").where("K <= 2 OR K IS NULL").count() == 1, "bounds narrow what is looked at"
+
+
+def test_columns_of_a_table_without_a_key_change_only_where_it_begins_anew(spark: SparkSession, tmp_path: Path) -> None:
+    def bare(*names: str) -> Target:
+        columns = tuple(Column(name, "INTEGER", 4) for name in names)
+        return Target(spark, place, TableSchema(TableId("S", "BARE"), columns, ()))
+
+    place = Place(Layout(str(tmp_path)), Owner("test", "ledger"))
+    bare("A", "B").prepare()
+    for anew, names in ((False, "ABC"), (False, "A"), (True, "A"), (True, "AC")):
+        with pytest.raises(TargetError, match=r"S\.BARE: it has no key.*db2cdc offset restart S\.BARE"):
+            bare(*names).prepare(anew)
+    bare("A", "C", "B").prepare(anew=True)
+    bare("A", "C", "B").prepare()
+    assert load(spark, place.layout.state(TableId("S", "BARE"))).columns[:4] == ["A", "C", "B", COPY]
 
 
 def test_a_window_is_the_batches_since_the_read_began(target: Target) -> None:
