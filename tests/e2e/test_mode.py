@@ -8,10 +8,8 @@ import pytest
 from support.log import reads
 from support.pipeline import Pipeline
 
-from airflow_provider_db2cdc.cdc.job import Isolation
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -81,17 +79,6 @@ def test_modes_without_streaming_pull_nothing_after_the_snapshot(
     insert(pipeline, 2)
     assert pipeline.tick() is None
     assert pipeline.rows(table) == {(1, "a")}
-
-
-@pytest.mark.parametrize(("mode", "level"), [("read_committed", "CS"), ("repeatable_read", "RS"), ("exclusive", "RR")])
-def test_a_read_runs_under_its_isolation(new_pipeline: Callable[..., Pipeline], mode: Isolation, level: str) -> None:
-    pipeline = new_pipeline()
-    table_of(pipeline)
-    spec = pipeline.plan()
-    assert spec is not None
-    select = "SELECT CURRENT ISOLATION AS LEVEL FROM SYSIBM.SYSDUMMY1"
-    [row] = JdbcSource(spec.source).frame(pipeline.spark, select, Fetch(10, mode)).collect()
-    assert row["LEVEL"] == level
 
 
 def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipeline]) -> None:
