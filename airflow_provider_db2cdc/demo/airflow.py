@@ -7,9 +7,11 @@ import os
 import re
 import shlex
 import shutil
+import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,12 @@ SPARK_CONF = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": FAST
 
 RUN_TIMEOUT_S = 900.0
 END_TIMEOUT_S = 3.0
+LOCK_TIMEOUT_S = 60
+"""So long Airflow waits for its own SQLite; behind SQLite's 5 s a busy machine's API server answered with an error.
+
+With a write-ahead log those who read and the one who writes do not wait for each other.
+"""
+
 LOG_TAIL = re.compile(r"\s+\[[\w.]+\].*$")
 """What Airflow's log puts behind a task's own line."""
 
@@ -96,6 +104,8 @@ class AirflowHome:
         }
         self.config.write_text(yaml.safe_dump(properties, sort_keys=False), encoding="utf-8")
         self._write_spark_sql()
+        with closing(sqlite3.connect(self.home / "airflow.db")) as database:
+            database.execute("PRAGMA journal_mode = WAL")
 
     def spark_settings(self) -> dict[str, str]:
         """Return what a Spark of one's own needs to read the target."""
@@ -120,7 +130,7 @@ class AirflowHome:
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.home / "dags"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db?timeout={LOCK_TIMEOUT_S}",
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             "DB2CDC_CONFIG": str(self.config),
             "DB2CDC_SCHEDULE": schedule,

@@ -1,4 +1,4 @@
-"""`db2cdc ui` as a person uses it: a tick, a snapshot by the trigger form in a real browser, under a real scheduler."""
+"""`db2cdc ui` as a person uses it: an operator that waits, the trigger form in a real browser, a real scheduler."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.program import RUN_TIMEOUT_S, START_TIMEOUT_S, Program, call, find, started, wait_for
+from support.program import RUN_TIMEOUT_S, START_TIMEOUT_S, Program, call, find, is_made, started, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -41,7 +41,8 @@ class Api:
 
     def trigger(self, dag: str) -> None:
         self.await_dag(dag)
-        call(f"{self.url}/api/v2/dags/{dag}/dagRuns", self.token, {"logical_date": None})
+        run = {"logical_date": None, "dag_run_id": "asked"}
+        wait_for(lambda: is_made(f"{self.url}/api/v2/dags/{dag}/dagRuns", self.token, run), START_TIMEOUT_S)
 
     def runs(self, dag: str) -> list[Any]:
         return list(self.get(f"dags/{dag}/dagRuns?order_by=run_after")["dag_runs"])
@@ -56,12 +57,11 @@ class Api:
         return wait_for(enough, RUN_TIMEOUT_S)[number - 1]
 
 
-def test_a_person_runs_a_tick_and_asks_for_a_snapshot(tmp_path: Path) -> None:
+def test_a_person_asks_an_operator_and_the_form(tmp_path: Path) -> None:
     with started(tmp_path / "ui", "ui", "--rows", "100", "--schedule", "none") as ui:
         ui.await_text("Airflow is at", START_TIMEOUT_S)
         (ui.folder / "airflow" / "dags" / "asks.py").write_text(ASKS)
         api = Api(ui.url)
-        check_a_tick(api)
         check_an_operator_that_waits(api)
         if CHROMIUM is not None:
             check_the_form(api, ui)
@@ -71,26 +71,22 @@ def test_a_person_runs_a_tick_and_asks_for_a_snapshot(tmp_path: Path) -> None:
         pytest.skip("all but the trigger form in a browser, because there is no Chromium on this machine")
 
 
-def check_a_tick(api: Api) -> None:
-    """A run that is triggered without a form does a plain tick."""
+def check_an_operator_that_waits(api: Api) -> None:
+    """It is deferred until the pipeline's run that carries its signal, and is its first tick, is over."""
     api.await_dag(PIPELINE)
     assert api.get(f"dags/{PIPELINE}")["is_paused"] is False
-    api.trigger(PIPELINE)
-    assert api.ended(PIPELINE)["state"] == "success"
+    api.trigger("asks")
+    triggered = api.ended(PIPELINE)
+    assert "asks" in str(triggered["conf"])
+    asked = api.ended("asks")
+    waited = f"dags/asks/dagRuns/{asked['dag_run_id']}/taskInstances/ask/logs/1"
+    assert "DEFERRED" in str(api.get(waited)), "it held a worker while it waited"
+    assert (triggered["state"], asked["state"]) == ("success", "success")
+    assert triggered["end_date"] <= asked["end_date"]
     assert {item["key"] for item in api.get("variables")["variables"]} == {
         *(f"db2cdc.shop.SHOP.{name}" for name in ("CUSTOMERS", "ORDERS", "ORDER_LINES")),
         "db2cdc.shop~backlog",
     }
-
-
-def check_an_operator_that_waits(api: Api) -> None:
-    """It is deferred until the pipeline's run that carries its signal is over."""
-    api.trigger("asks")
-    triggered = api.ended(PIPELINE, 2)
-    assert "asks" in str(triggered["conf"])
-    asked = api.ended("asks")
-    assert (triggered["state"], asked["state"]) == ("success", "success")
-    assert triggered["end_date"] <= asked["end_date"]
 
 
 def suggested(api: Api) -> list[str]:

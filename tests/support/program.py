@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S, RUN_TIMEOUT_S, END_TIMEOUT_S = 300, 900, 90
+LOG_LINES = 60
 
 
 class Program:
@@ -91,6 +93,10 @@ def started(folder: Path, *arguments: str) -> Iterator[Program]:
     program = Program(folder, *arguments)
     try:
         yield program
+    except BaseException as error:
+        for log in sorted((folder / "logs").glob("*.log")):
+            error.add_note("\n".join([f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-LOG_LINES:]]))
+        raise
     finally:
         if program.process.poll() is None:
             program.process.terminate()
@@ -105,6 +111,19 @@ def find(url: str, token: str) -> Any:
         if error.code == 404:
             return None
         raise
+
+
+def is_made(url: str, token: str, body: Any) -> bool:
+    """Make something that has an id; False where a busy Airflow does not answer, and then it may be asked again."""
+    try:
+        call(url, token, body)
+    except TimeoutError:
+        return False
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.CONFLICT and error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise
+        return error.code == HTTPStatus.CONFLICT
+    return True
 
 
 def call(url: str, token: str = "", body: Any = None) -> Any:
