@@ -179,18 +179,17 @@ def is_listening(port: int) -> bool:
     return True
 
 
-def end_orphan(home: Path, pid: int) -> None:
+def end_orphans(home: Path) -> None:
     """Kill the Derby that a killed service left behind with this home: it would keep the database locked.
 
-    A pid that belongs to anything else by now is left alone.
+    It is found by its command and not by a number written down: the service may have been killed in between.
     """
-    if not pid or f"-Dderby.system.home={home}" not in _command_line(pid):
-        return
-    log.warning("ending a derby that an earlier service left behind: pid=%s", pid)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 5
-    while _command_line(pid) and time.monotonic() < deadline:
+    while (left := _serving(home)) and time.monotonic() < deadline:
+        for pid in left:
+            log.warning("ending a derby that an earlier service left behind: pid=%s", pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
 
 
@@ -200,14 +199,25 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _command_line(pid: int) -> str:
-    """The command of a process, empty if there is none; from /proc where that is, as slim systems have no ps."""
+def _serving(home: Path) -> list[int]:
+    return [pid for pid, command in _commands() if f"{_home_argument(home)} -cp " in command]
+
+
+def _commands() -> Iterable[tuple[int, str]]:
+    """Each process and its command, blanks between arguments; from /proc where that is, as slim systems have no ps."""
     if Path("/proc/self").exists():
-        with contextlib.suppress(OSError):
-            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        return ""
-    listed = subprocess.run(["ps", "-p", str(pid), "-o", "command="], capture_output=True, text=True, check=False)
-    return listed.stdout
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                yield int(path.parent.name), path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return
+    listed = subprocess.run(["ps", "-axww", "-o", "pid=,command="], capture_output=True, text=True, check=False)
+    for line in listed.stdout.splitlines():
+        pid, _, command = line.strip().partition(" ")
+        yield int(pid), command
+
+
+def _home_argument(home: Path) -> str:
+    return f"-Dderby.system.home={home}"
 
 
 def _server_command(settings: DerbySettings) -> list[str]:
@@ -215,7 +225,7 @@ def _server_command(settings: DerbySettings) -> list[str]:
         tool("java"),
         f"-Xmx{settings.heap}",
         "-Duser.timezone=UTC",
-        f"-Dderby.system.home={settings.home}",
+        _home_argument(settings.home),
         "-cp",
         os.pathsep.join([str(settings.classes), class_path(settings.jars)]),
         "org.apache.derby.drda.NetworkServerControl",

@@ -19,7 +19,7 @@ from typing import IO, Any
 import ibm_db_dbi
 
 from airflow_provider_db2cdc.errors import Db2CdcError
-from airflow_provider_db2cdc.sandbox.derby import end_orphan
+from airflow_provider_db2cdc.sandbox.derby import end_orphans
 from airflow_provider_db2cdc.sandbox.jdk import find_jars
 from airflow_provider_db2cdc.sandbox.state import (
     BANNER,
@@ -142,8 +142,7 @@ class Sandbox:
                 self._wait_until_ended(5)
         if self._process:
             self._process.wait(5)
-        if last := read_state(self.folder):
-            end_orphan(derby_home(self.folder), last.derby_pid)
+        end_orphans(derby_home(self.folder))
 
     def __enter__(self) -> Sandbox:
         return self
@@ -210,7 +209,7 @@ def run(folder: Path, stop: threading.Event | None = None) -> None:
 
 
 def request_start(folder: Path, options: SandboxOptions) -> None:
-    """Write the options that the folder's next service runs with; the folder's last port and Derby stay known.
+    """Write the options that the folder's next service runs with; the folder's last port stays known.
 
     Raises:
         SandboxError: a service runs in the folder.
@@ -219,7 +218,7 @@ def request_start(folder: Path, options: SandboxOptions) -> None:
     jars = str(find_jars(Path(options.jars) if options.jars else None))
     with contextlib.closing(_await_lock(folder)):
         earlier = read_state(folder) or SandboxState()
-        write_state(folder, SandboxState(replace(options, jars=jars), port=earlier.port, derby_pid=earlier.derby_pid))
+        write_state(folder, SandboxState(replace(options, jars=jars), port=earlier.port))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ibm_db
 
-from airflow_provider_db2cdc.sandbox.derby import DerbyServer, DerbySettings, end_orphan, free_port, is_listening
+from airflow_provider_db2cdc.sandbox.derby import DerbyServer, DerbySettings, end_orphans, free_port, is_listening
 from airflow_provider_db2cdc.sandbox.jdk import DerbyError, compile_java, find_jars
 from airflow_provider_db2cdc.sandbox.shim import Shim
 from airflow_provider_db2cdc.sandbox.state import BANNER, SandboxOptions, SandboxState, read_state, write_state
@@ -60,7 +60,7 @@ class Supervisor:
 
     def _start(self) -> None:
         options = self._state.options
-        end_orphan(self._settings.home, self._state.derby_pid)
+        end_orphans(self._settings.home)
         self._publish(ready=False)
         compile_java(sorted(_JAVA_SOURCES.rglob("*.java")), self._settings.classes, self._settings.jars)
         self._start_derby()
@@ -214,7 +214,7 @@ def _planned_state(folder: Path, options: SandboxOptions) -> SandboxState:
     """Keep the folder's port, so that connections configured earlier go on working, unless another one is asked for."""
     earlier = read_state(folder) or SandboxState()
     kept = earlier.port if earlier.port and not is_listening(earlier.port) else 0
-    return SandboxState(options, port=options.port or kept, derby_pid=earlier.derby_pid)
+    return SandboxState(options, port=options.port or kept)
 
 
 def _derby_settings(folder: Path, options: SandboxOptions) -> DerbySettings:

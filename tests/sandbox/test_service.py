@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ import ibm_db_dbi
 import psutil
 import pytest
 
-from airflow_provider_db2cdc.sandbox.jdk import DerbyError
+from airflow_provider_db2cdc.sandbox.derby import DerbyServer, DerbySettings, free_port
+from airflow_provider_db2cdc.sandbox.jdk import DerbyError, find_jars
 from airflow_provider_db2cdc.sandbox.service import Sandbox, SandboxError
-from airflow_provider_db2cdc.sandbox.state import SandboxOptions, read_state, running_state
+from airflow_provider_db2cdc.sandbox.state import SandboxOptions, SandboxState, read_state, running_state
+from airflow_provider_db2cdc.sandbox.supervisor import derby_home
 
 JccRun = Callable[..., dict[str, str]]
 Connection = Any
@@ -238,6 +241,20 @@ class TestLife:
         with Sandbox.start(tmp_path, capture=False, jars=sandbox_jars) as following:
             assert not is_alive(sandbox.state.derby_pid)
             assert insert_one(following) == 2
+
+    def test_stop_ends_a_derby_that_a_killed_service_never_told_of(self, tmp_path: Path, sandbox_jars: str) -> None:
+        settings = DerbySettings(derby_home(tmp_path), find_jars(Path(sandbox_jars)), free_port(), "u", "p")
+        beside = replace(settings, home=tmp_path / "data beside", port=free_port())
+        told_of, other = DerbyServer(settings), DerbyServer(beside)
+        try:
+            told_of.start()
+            other.start()
+            Sandbox(tmp_path, SandboxState()).stop()
+            assert told_of.pid is None
+            assert other.pid is not None
+        finally:
+            for server in (told_of, other):
+                server.stop()
 
     def test_second_start_finds_the_running_one(self, sandbox: Sandbox) -> None:
         again = Sandbox.start(sandbox.folder)
