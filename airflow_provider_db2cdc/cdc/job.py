@@ -74,7 +74,8 @@ class ApplySettings:
 class TableTask:
     """One table's part of a tick.
 
-    `believed` is the offset store's LSN, None when it has none. Changes go up to `upto`, of which `rows` were counted.
+    `believed` is the offset store's LSN, None when it has none, and `batch` the offset's: what the ledger has of the
+    table from before is nothing to this tick. Changes go up to `upto`, of which `rows` were counted.
     A table that neither the store nor Delta knows is new: `upto` then is the low mark of its initial snapshot,
     or, with `snapshot` False (snapshot.mode no_data), simply where it begins. `restart` treats a known table as new.
     `select` is what a snapshot reads instead of the whole table.
@@ -88,6 +89,7 @@ class TableTask:
     snapshot: bool = True
     restart: bool = False
     select: str = ""
+    batch: int = 0
 
     @property
     def table(self) -> TableId:
@@ -109,8 +111,7 @@ class JobSpec:
 
     `run_id` names the DAG run (or command) that planned it; the same run may come again, another one may not share a
     batch. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows. `told` is how far into
-    the target's journal a commit has told of signals and snapshots; `since` is the least of the offsets' batches: what
-    the ledger has of before is nothing to this tick.
+    the target's journal a commit has told of signals and snapshots.
     """
 
     pipeline: str
@@ -125,7 +126,6 @@ class JobSpec:
     signals: tuple[Signal, ...] = ()
     signal_table: SignalTable | None = None
     told: int = 0
-    since: int = 0
     version: int = VERSION
 
     def to_json(self) -> str:
@@ -185,6 +185,7 @@ class JobResult:
     snapshots: tuple[SnapshotProgress, ...] = ()
     notifications: tuple[Notification, ...] = ()
     told: int = 0
+    planned_at_ms: int = 0
     version: int = VERSION
 
     @property

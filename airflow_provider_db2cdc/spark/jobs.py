@@ -6,13 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.ledger import History
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource
 from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.ledger import History, Ledger
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.place import Place
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.session import open_session
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
-from airflow_provider_db2cdc.spark.target import Place
 from airflow_provider_db2cdc.spark.tick import Tick
 
 
@@ -41,7 +42,10 @@ def run(spec: JobSpec) -> JobResult:
 
 
 def _history(ledger: Ledger, spec: JobSpec) -> History:
-    """Return what the ledger says since the offsets; all of it where it knows less than the offsets believe."""
-    history = ledger.history(spec.since)
-    unproven = [task for task in spec.tables if task.believed is not None and task.table not in history.last]
-    return ledger.history() if unproven and spec.since else history
+    """Return what the ledger says since the offsets; where it knows less than an offset believes, what it does know."""
+    since = {task.table: task.batch for task in spec.tables}
+    history = ledger.history(since)
+    unproven = {
+        task.table: 0 for task in spec.tables if task.believed and task.batch and task.table not in history.last
+    }
+    return ledger.history({**since, **unproven}) if unproven else history

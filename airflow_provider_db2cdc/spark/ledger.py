@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
 from uuid import uuid4
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
-from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History, history_of
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
 from airflow_provider_db2cdc.spark.delta import (
+    STATISTICS,
     Pair,
     append,
     append_first,
@@ -33,7 +34,7 @@ from airflow_provider_db2cdc.spark.delta import (
     table_exists,
     table_properties,
 )
-from airflow_provider_db2cdc.spark.target import Owner, owner_of
+from airflow_provider_db2cdc.spark.place import Owner, owner_of
 
 BATCHES = (
     "batch bigint, run_id string, schema string, table string, after_lsn string, upto_lsn string, "
@@ -55,59 +56,10 @@ MANIFEST = (
     "written_at_ms bigint"
 )
 TIDY_EVERY = 100
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One table's part of a planned batch: the range it pulls, and the staged rows it publishes (or sweeps), if any."""
-
-    batch: int
-    run_id: str
-    table: TableId
-    after: Lsn
-    upto: Lsn
-    planned_at_ms: int
-    capture: CaptureIdentity
-    slice: Slice | None = None
-
-    @property
-    def span(self) -> LsnRange:
-        """The batch's range."""
-        return LsnRange(self.after, self.upto)
-
-
-@dataclass(frozen=True)
-class Commit:
-    """One table's part of a batch as it was applied; `published` are a slice's `r` rows by chunk."""
-
-    batch: int
-    table: TableId
-    upto: Lsn
-    capture: CaptureIdentity
-    creates: int
-    updates: int
-    deletes: int
-    reads: int
-    commit_ts_ms: int | None
-    state_version: int
-    rows: int
-    slice: Slice | None = None
-    published: Mapping[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class History:
-    """What the ledger says: each table's last commit and number of batches, what is pending, the greatest batch.
-
-    An entry without a commit is pending, but for one that a restart of its table has overtaken. `slices` are each
-    table's last applied part of a snapshot, with its commit.
-    """
-
-    last: Mapping[TableId, Commit] = field(default_factory=dict)
-    applied: Mapping[TableId, int] = field(default_factory=dict)
-    pending: Sequence[Entry] = ()
-    batch: int = 0
-    slices: Mapping[TableId, tuple[Slice, Commit]] = field(default_factory=dict)
+COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows")
+COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", *COUNTED)
+NUL = "\0"
+"""It stands in no identifier."""
 
 
 class Ledger:
@@ -130,7 +82,7 @@ class Ledger:
         self._is_fresh = not table_exists(self.spark, self._batches)
         for name, ddl in ((self._batches, BATCHES), (self._commits, COMMITS), (self._manifest, MANIFEST)):
             if not table_exists(self.spark, name):
-                create_table(self.spark, name, ddl, fresh.properties)
+                create_table(self.spark, name, ddl, {**fresh.properties, STATISTICS: "batch"})
         owner = owner_of(table_properties(self.spark, self._batches))
         if owner is None or owner.pipeline != self.pipeline:
             raise TargetError(
@@ -139,43 +91,45 @@ class Ledger:
             )
         return owner
 
-    def history(self, since: int = 0) -> History:
-        """Read what was planned and applied from a batch on; nothing of a ledger that this run has begun."""
+    def history(self, since: Mapping[TableId, int]) -> History:
+        """Read what was planned and applied, of each table from a batch on; nothing of a ledger that this run began.
+
+        Of a table whose batch is 0 (its offset is new, or lost) it reads from its last commit's batch on, and the last
+        that published a part of a snapshot, which the journal may not know; Spark counts the others. Of tables that
+        are not named it reads the batches from the greatest on, so that this is known; all, if none is named.
+        """
         if self._is_fresh:
             return History()
-        keys = ["batch", "schema", "table"]
-        commits = self._since(self._commits, since).dropDuplicates(keys)
-        applied = commits.select(*keys, F.struct(*commits.columns).alias("applied"))
-        batches = self._since(self._batches, since)
-        entries = batches.select(*keys, F.struct(*batches.columns).alias("entry")).join(applied, keys, "left")
-        tables = entries.groupBy("schema", "table").agg(
-            F.max_by("applied", F.when(F.col("applied").isNotNull(), F.col("batch"))).alias("last"),
-            F.count("applied").alias("applied"),
-            F.max_by(F.struct("entry.slice", "applied"), _batch_of_slice()).alias("sliced"),
-            F.collect_list(F.when(F.col("applied").isNull(), F.col("entry"))).alias("pending"),
-            F.max("batch").alias("batch"),
-        )
-        found = tables.collect()
-        last = [_commit(row["last"].asDict()) for row in found if row["last"] is not None]
-        behind = {commit.table: commit.batch for commit in last}
-        planned = [_entry(entry.asDict()) for row in found for entry in row["pending"]]
-        pending = [entry for entry in planned if entry.batch > behind.get(entry.table, 0)]
-        return History(
-            last={commit.table: commit for commit in last},
-            applied={TableId(row["schema"], row["table"]): int(row["applied"]) for row in found},
-            pending=sorted(pending, key=lambda entry: entry.batch),
-            batch=max((int(row["batch"]) for row in found), default=0),
-            slices={
-                commit.table: (_slice(row["sliced"]["slice"]), commit)
-                for row in found
-                if row["sliced"] is not None
-                for commit in [_commit(row["sliced"]["applied"].asDict())]
-            },
-        )
+        counted = self._counted([table for table, batch in since.items() if not batch])
+        since = {**since, **{table: found["last"] for table, found in counted.items()}}
+        slices = {table: found["slice"] for table, found in counted.items() if found["slice"] is not None}
+        entries = map(_entry, self._since(self._batches, since, slices).collect())
+        commits = map(_commit, self._since(self._commits, since, slices).select(*COMMIT_FIELDS).collect())
+        history = history_of(entries, commits)
+        numbers = {table: found["number"] for table, found in counted.items()}
+        return replace(history, applied={**history.applied, **numbers})
 
-    def _since(self, name: DeltaName, batch: int) -> DataFrame:
-        """Return the rows from a batch on, as one partition: they are few, and what is grouped is shuffled nowhere."""
-        return load(self.spark, name).where(F.col("batch") >= batch).coalesce(1)
+    def _counted(self, tables: Sequence[TableId]) -> dict[TableId, Row]:
+        """Return the batches of each table's last commit and last slice, and how many it has; nothing where none."""
+        if not tables:
+            return {}
+        of_those = load(self.spark, self._commits).where(_name().isin([_text(table) for table in tables]))
+        groups = of_those.groupBy("schema", "table").agg(
+            F.max("batch").alias("last"),
+            F.max(F.when(F.col("snapshot").isNotNull(), F.col("batch"))).alias("slice"),
+            F.count_distinct("batch").alias("number"),
+        )
+        return {TableId(row["schema"], row["table"]): row for row in groups.collect()}
+
+    def _since(self, name: DeltaName, since: Mapping[TableId, int], also: Mapping[TableId, int]) -> DataFrame:
+        """Return each table's rows from a batch on (of others from the greatest of these), and one batch before."""
+        newest = max(since.values(), default=0)
+        behind = {table: batch for table, batch in since.items() if batch < newest}
+        rows = load(self.spark, name).where(F.col("batch") >= min([*behind.values(), *also.values()], default=newest))
+        if not behind and not also:
+            return rows
+        start = F.coalesce(_batch_of(behind), F.lit(newest))
+        return rows.where((F.col("batch") >= start) | (F.col("batch") == _batch_of(also)))
 
     def plan(self, entries: Sequence[Entry]) -> None:
         """Write the entries of one new batch, first writer wins.
@@ -214,9 +168,20 @@ class Ledger:
         return f"db2cdc/{self.pipeline}/{step}", batch
 
 
-def _batch_of_slice() -> Column:
-    """Return an applied entry's batch where it is a part of a snapshot, else null."""
-    return F.when(F.col("applied").isNotNull() & F.col("entry.slice").isNotNull(), F.col("batch"))
+def _name() -> Column:
+    return F.concat_ws(NUL, "schema", "table")
+
+
+def _batch_of(batches: Mapping[TableId, int]) -> Column:
+    """Return the batch of a row's table, null for a table without."""
+    if not batches:
+        return F.lit(None).cast("bigint")
+    pairs = (F.lit(value) for table, batch in batches.items() for value in (_text(table), batch))
+    return F.try_element_at(F.create_map(*pairs), _name())
+
+
+def _text(table: TableId) -> str:
+    return NUL.join((table.schema, table.name))
 
 
 def _identity_text(identity: CaptureIdentity) -> str:
@@ -225,10 +190,6 @@ def _identity_text(identity: CaptureIdentity) -> str:
 
 def _identity(text: str) -> CaptureIdentity:
     return from_data(CaptureIdentity, json.loads(text))
-
-
-def _slice(text: str) -> Slice:
-    return from_data(Slice, json.loads(text))
 
 
 def _entry_row(entry: Entry) -> tuple[object, ...]:
@@ -256,26 +217,23 @@ def _slice_row(commit: Commit) -> tuple[object, ...]:
     return (of.snapshot, of.kind, of.condition, str(of.low), chunks)
 
 
-def _entry(row: dict[str, object]) -> Entry:
+def _entry(row: Row) -> Entry:
     return Entry(
-        batch=int(str(row["batch"])),
-        run_id=str(row["run_id"]),
-        table=TableId(str(row["schema"]), str(row["table"])),
-        after=Lsn.parse(str(row["after_lsn"])),
-        upto=Lsn.parse(str(row["upto_lsn"])),
-        planned_at_ms=int(str(row["planned_at_ms"])),
-        capture=_identity(str(row["capture"])),
-        slice=None if row["slice"] is None else _slice(str(row["slice"])),
+        batch=row["batch"],
+        run_id=row["run_id"],
+        table=TableId(row["schema"], row["table"]),
+        after=Lsn.parse(row["after_lsn"]),
+        upto=Lsn.parse(row["upto_lsn"]),
+        planned_at_ms=row["planned_at_ms"],
+        capture=_identity(row["capture"]),
+        slice=None if row["slice"] is None else from_data(Slice, json.loads(row["slice"])),
     )
 
 
-def _commit(row: dict[str, object]) -> Commit:
-    names = ("creates", "updates", "deletes", "reads", "state_version", "rows", "batch")
-    counted: dict[str, Any] = {name: int(str(row[name])) for name in names}
+def _commit(row: Row) -> Commit:
     return Commit(
-        table=TableId(str(row["schema"]), str(row["table"])),
-        upto=Lsn.parse(str(row["upto_lsn"])),
-        capture=_identity(str(row["capture"])),
-        commit_ts_ms=None if row["commit_ts_ms"] is None else int(str(row["commit_ts_ms"])),
-        **counted,
+        table=TableId(row["schema"], row["table"]),
+        upto=Lsn.parse(row["upto_lsn"]),
+        capture=_identity(row["capture"]),
+        **{name: row[name] for name in COUNTED},
     )

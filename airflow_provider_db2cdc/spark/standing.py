@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
+from airflow_provider_db2cdc.cdc.ledger import Commit, History
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import reconcile
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, OffsetError
 from airflow_provider_db2cdc.spark.batch import gap_error
-from airflow_provider_db2cdc.spark.ledger import Commit, History
 from airflow_provider_db2cdc.spark.progress import say
 
 
@@ -54,7 +54,7 @@ class Standing:
         :raises GapError: changes behind it are lost, and the mode has no snapshot mend that.
         """
         last = self.last.get(task.table)
-        applied = self.history.applied.get(task.table, 0)
+        applied = 1 if self._is_filling(task.table) else self.history.applied.get(task.table, 0)
         if task.believed is None and last is not None and applied > 1:
             if self.spec.settings.recover_offsets:
                 say(f"table={task.table} its lost offset is taken from the target: {last.upto}")
@@ -70,6 +70,11 @@ class Standing:
             self.begin_anew(task, gap_error(task.table, gap))
             return None
         return after
+
+    def _is_filling(self, table: TableId) -> bool:
+        """Whether its last commit is one of its initial snapshot: a first tick that died has kept no offset."""
+        of, commit = self.history.slices.get(table, (None, None))
+        return of is not None and of.kind == "initial" and commit == self.last.get(table)
 
     def begin_anew(self, task: TableTask, error: GapError | OffsetError) -> None:
         """Let a snapshot mend what was lost where the mode says so, else raise the error."""

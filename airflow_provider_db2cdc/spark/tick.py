@@ -13,17 +13,19 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult, TableTask
+from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, TickLostError
-from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, known_empty, unmoved
+from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, planned_rows, unmoved
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.ledger import Commit, Entry, History, Ledger
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.place import Place
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.standing import Standing
-from airflow_provider_db2cdc.spark.target import Place, Target
+from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.asn import count_changes, global_row
 
 T = TypeVar("T")
@@ -85,8 +87,8 @@ class Tick:
         ]
         if entries:
             with driver_connection(self.spark, self.source) as connection:
-                calm = self.calm(entries, connection)
-            self.plan_and_apply(entries, calm)
+                rows = self.counted(entries, connection)
+            self.plan_and_apply(entries, rows)
 
     def publish(self, unfinished: Collection[TableId]) -> None:
         """Write the manifest when every table stands at one commit, and none is `unfinished`: still being filled."""
@@ -100,7 +102,8 @@ class Tick:
     def result(self) -> JobResult:
         """Return a line a table, refused ones included."""
         tables = [*self.tasks, *(refusal.table for refusal in self.spec.refused)]
-        return JobResult(self.spec.pipeline, self.spec.run_id, tuple(self._line(table) for table in tables))
+        lines = tuple(self._line(table) for table in tables)
+        return JobResult(self.spec.pipeline, self.spec.run_id, lines, planned_at_ms=self.spec.planned_at_ms)
 
     def open_tasks(self) -> list[TableTask]:
         """Return the tables that have not failed."""
@@ -125,34 +128,34 @@ class Tick:
         at = (self.spec.planned_at_ms, task.capture.identity)
         return Entry(self.batch + 1, self.spec.run_id, task.table, after, upto, *at, of)
 
-    def plan_and_apply(self, entries: Sequence[Entry], calm: Collection[TableId] = ()) -> None:
+    def plan_and_apply(self, entries: Sequence[Entry], rows: Mapping[TableId, int] | None = None) -> None:
         """Do one batch; tables whose part fails are out for the rest of the tick, and redone by the next.
 
-        `calm` are tables of whose ranges the source counts no change.
+        `rows` is what the source counts in the ranges of tables that the plan has not counted.
         """
         if entries:
             self.ledger.plan(entries)
             self.batch = entries[0].batch
-            self._apply(entries, calm)
+            self._apply(entries, rows)
 
-    def calm(self, entries: Sequence[Entry], connection: DriverConnection) -> set[TableId]:
-        """Return the tables of whose entries' ranges, which are captured, the source counts no change now."""
+    def counted(self, entries: Sequence[Entry], connection: DriverConnection) -> dict[TableId, int]:
+        """Return how many change rows the source counts in those ranges, all captured, that end beyond the plan's."""
         beyond = [entry for entry in entries if not entry.span.empty and entry.upto > self.tasks[entry.table].upto]
         if not beyond:
-            return set()
+            return {}
         try:
             ranges = [(self.tasks[entry.table].capture, entry.span) for entry in beyond]
             counts = connection.text_rows(count_changes(ranges).text)
         except Exception as error:
             say(f"changes could not be counted, so they are read: {describe(error)}")
-            return set()
-        return {beyond[int(place or 0)].table for place, count in counts if count == "0"}
+            return {}
+        return {beyond[int(place or 0)].table: int(count or 0) for place, count in counts}
 
-    def _apply(self, entries: Sequence[Entry], calm: Collection[TableId] = ()) -> None:
+    def _apply(self, entries: Sequence[Entry], rows: Mapping[TableId, int] | None = None) -> None:
         by_table = {entry.table: entry for entry in entries}
         applied = self.each(
             [self.tasks[table] for table in by_table],
-            lambda task: self._commit(by_table[task.table], task.table in calm),
+            lambda task: self._commit(by_table[task.table], (rows or {}).get(task.table)),
         )
         if not applied:
             return
@@ -163,16 +166,17 @@ class Tick:
             if commit.slice is not None:
                 self.slices.append((commit.slice, commit))
 
-    def _commit(self, entry: Entry, calm: bool) -> Commit:
+    def _commit(self, entry: Entry, rows: int | None) -> Commit:
         task = self.tasks[entry.table]
         last = self.standing.last.get(entry.table)
-        calm = calm or known_empty(self.spec, task, entry)
-        if calm and last is not None and entry.slice is None:
+        rows = planned_rows(self.spec, task, entry) if rows is None else rows
+        if rows == 0 and last is not None and entry.slice is None:
             return unmoved(entry, last)
         self.prepare(task)
         read = 0 if entry.slice is None else _rows_of(entry.slice)
-        target = Target(self.sessions.of(entry.table, task.rows + read), self.place, task.schema)
-        return apply_entry(target, self.spec, self.source, task, entry, last, calm)
+        changes = task.rows if rows is None else rows
+        target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema)
+        return apply_entry(target, self.spec, self.source, task, entry, last, rows)
 
     def prepare(self, task: TableTask) -> None:
         """Make a table's own tables ready, once a tick."""

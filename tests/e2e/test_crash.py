@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
@@ -76,7 +77,10 @@ def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipelin
     }
 
 
-def test_a_snapshot_survives_a_kill_at_each_step(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_snapshot_survives_a_kill_at_each_step(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
     pipeline = new_pipeline()
     starts: dict[TableId, Lsn] = {}
     for number, (owner, step, when) in enumerate(deaths(SNAPSHOT_STEPS)):
@@ -115,3 +119,24 @@ def test_a_snapshot_survives_a_kill_at_each_step(new_pipeline: Callable[..., Pip
         everything = captured_events(pipeline, table, ("ID",), start)
         assert set(logged.values()) <= {1}
         assert set(logged) <= set(everything)
+
+
+def test_a_new_table_whose_first_tick_dies_behind_several_batches_goes_on(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    pipeline = new_pipeline(**TWO_GROUPS)
+    table = pipeline.create(f'CREATE TABLE "{pipeline.schema}"."T" (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)', "T")
+    pipeline.many(f'INSERT INTO "{pipeline.schema}"."T" VALUES (?, ?)', [(at, at) for at in range(50)])
+    pipeline.captured()
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Journal, "write", "before", 2):
+        jobs.run(spec)
+    assert pipeline.offsets.get(table) is None
+    pipeline.execute(f'UPDATE "{pipeline.schema}"."T" SET A = A + 1 WHERE ID < 5')
+    pipeline.writer.commit()
+    pipeline.captured()
+    pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    found = reads(pipeline, table)
+    assert (len(found), set(found.values())) == (50, {1})

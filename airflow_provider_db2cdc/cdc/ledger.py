@@ -1,0 +1,93 @@
+"""What a pipeline has planned and applied, batch by batch, and what that says of each table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.cdc.table import TableId
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One table's part of a planned batch: the range it pulls, and the staged rows it publishes (or sweeps), if any."""
+
+    batch: int
+    run_id: str
+    table: TableId
+    after: Lsn
+    upto: Lsn
+    planned_at_ms: int
+    capture: CaptureIdentity
+    slice: Slice | None = None
+
+    @property
+    def span(self) -> LsnRange:
+        """The batch's range."""
+        return LsnRange(self.after, self.upto)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One table's part of a batch as it was applied; `published` are a slice's `r` rows by chunk."""
+
+    batch: int
+    table: TableId
+    upto: Lsn
+    capture: CaptureIdentity
+    creates: int
+    updates: int
+    deletes: int
+    reads: int
+    commit_ts_ms: int | None
+    state_version: int
+    rows: int
+    slice: Slice | None = None
+    published: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class History:
+    """What the ledger says: each table's last commit and number of batches, what is pending, the greatest batch.
+
+    An entry without a commit is pending, but for one that a restart of its table has overtaken. `slices` are each
+    table's last applied part of a snapshot, with its commit.
+    """
+
+    last: Mapping[TableId, Commit] = field(default_factory=dict)
+    applied: Mapping[TableId, int] = field(default_factory=dict)
+    pending: tuple[Entry, ...] = ()
+    batch: int = 0
+    slices: Mapping[TableId, tuple[Slice, Commit]] = field(default_factory=dict)
+
+
+def history_of(entries: Iterable[Entry], commits: Iterable[Commit]) -> History:
+    """Return what entries and their commits say together; a part that was marked as applied twice counts once."""
+    marks = {(commit.batch, commit.table): commit for commit in commits}
+    planned: dict[TableId, list[Entry]] = defaultdict(list)
+    for entry in sorted(entries, key=lambda entry: entry.batch):
+        planned[entry.table].append(entry)
+    applied = {
+        table: [(entry, marks[part]) for entry in parts if (part := (entry.batch, table)) in marks]
+        for table, parts in planned.items()
+    }
+    last = {table: parts[-1][1] for table, parts in applied.items() if parts}
+    behind = {table: commit.batch for table, commit in last.items()}
+    pending = [entry for parts in planned.values() for entry in parts if entry.batch > behind.get(entry.table, 0)]
+    slices = {
+        table: (entry.slice, commit)
+        for table, parts in applied.items()
+        for entry, commit in parts
+        if entry.slice is not None
+    }
+    return History(
+        last=last,
+        applied={table: len(parts) for table, parts in applied.items()},
+        pending=tuple(sorted(pending, key=lambda entry: entry.batch)),
+        batch=max((parts[-1].batch for parts in planned.values()), default=0),
+        slices=slices,
+    )

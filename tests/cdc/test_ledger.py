@@ -1,0 +1,90 @@
+"""What a ledger says, against a fold of what happened in the order in which it did."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
+from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History, history_of
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.cdc.table import TableId
+
+TABLES = [TableId("S", name) for name in "ABC"]
+Part = tuple[TableId, bool, bool]
+CAPTURE = CaptureIdentity("ASNCDC.CD", "2026-01-01", "0")
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(16, "big"))
+
+
+def entry(batch: int, table: TableId, is_slice: bool) -> Entry:
+    of = Slice(f"snapshot{batch}", "incremental", 0, 0, lsn(batch), batch, batch, "fp") if is_slice else None
+    return Entry(batch, f"run{batch}", table, lsn(batch), lsn(batch + 1), batch, CAPTURE, of)
+
+
+def commit(of: Entry) -> Commit:
+    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, None, of.batch * 10, 5)
+
+
+def place(of: Entry) -> tuple[int, str]:
+    return of.batch, str(of.table)
+
+
+# Of each batch: which tables it has, which of these are parts of a snapshot, and which are applied at once.
+parts = st.tuples(st.sampled_from(TABLES), st.booleans(), st.booleans())
+batches = st.lists(st.lists(parts, min_size=1, max_size=3, unique_by=lambda part: part[0]), max_size=8)
+
+
+@given(batches, st.randoms(use_true_random=False), st.booleans())
+def test_a_ledger_is_told_as_it_happened(
+    planned: list[list[tuple[TableId, bool, bool]]], rng: random.Random, twice: bool
+) -> None:
+    entries, commits = [], []
+    last, applied, slices, pending = {}, Counter(), {}, {}
+    for number, batch in enumerate(planned, 1):
+        for table, is_slice, is_applied in batch:
+            one = entry(number, table, is_slice)
+            entries.append(one)
+            pending.setdefault(table, []).append(one)
+            if not is_applied:
+                continue
+            # What was pending before is overtaken: only a restart plans something new for such a table.
+            pending[table] = []
+            mark = commit(one)
+            commits += [mark, mark] if twice else [mark]
+            last[table] = mark
+            applied[table] += 1
+            if one.slice is not None:
+                slices[table] = (one.slice, mark)
+    want = History(
+        last,
+        {table: applied[table] for table in {one.table for one in entries}},
+        tuple(sorted((one for some in pending.values() for one in some), key=place)),
+        len(planned),
+        slices,
+    )
+    rng.shuffle(entries)
+    rng.shuffle(commits)
+
+    told = history_of(entries, commits)
+
+    assert replace(told, pending=tuple(sorted(told.pending, key=place))) == want
+    assert [one.batch for one in told.pending] == sorted(one.batch for one in told.pending)
+
+
+def test_of_the_snapshots_parts_the_last_one_counts() -> None:
+    early, late, plain = (entry(at, TABLES[0], is_slice=at < 3) for at in (1, 2, 3))
+    told = history_of([plain, late, early], map(commit, (early, late, plain)))
+    assert told.slices == {TABLES[0]: (late.slice, commit(late))}
+    assert told.last[TABLES[0]].batch == 3
+
+
+def test_an_empty_ledger_says_nothing() -> None:
+    assert history_of([], []) == History()

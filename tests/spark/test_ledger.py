@@ -1,0 +1,126 @@
+"""The ledger reads, since the offsets, just what a tick has to know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Slice
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.spark.ledger import Ledger
+
+pytestmark = pytest.mark.spark
+FAST, SLOW, ODD = TableId("S", "FAST"), TableId("S", "SLOW"), TableId("S.T", 'O"dd')
+NEW = TableId("S", "NEW")
+CAPTURE = CaptureIdentity("ASNCDC.CD", "2026-01-01", "0")
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(16, "big"))
+
+
+def ledger(spark: SparkSession, folder: Path) -> Ledger:
+    one = Ledger(spark, Layout(str(folder / "lake")), "test")
+    one.prepare()
+    return one
+
+
+def entry(batch: int, table: TableId, of: Slice | None = None, run_id: str = "run") -> Entry:
+    return Entry(batch, run_id, table, lsn(batch), lsn(batch + 1), 7, CAPTURE, of)
+
+
+def commit(of: Entry) -> Commit:
+    published = {0: 8} if of.slice else {}
+    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, 5, 6, 7, of.slice, published)
+
+
+@pytest.fixture(scope="module")
+def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger of three batches: SLOW is left behind the first, which is marked twice; ODD's last part is pending."""
+    folder = tmp_path_factory.mktemp("ledger")
+    of = Slice("s", "initial", 0, 0, lsn(1), 0, 0, "fp", counts=(ChunkCounts((), ("9",), 9, 9),))
+    parts = [[entry(1, table, of) for table in (FAST, SLOW, ODD)], [entry(2, FAST), entry(2, ODD)], [entry(3, ODD)]]
+    one = ledger(spark, folder)
+    for batch in parts:
+        one.plan(batch)
+        if batch[0].batch < 3:
+            one.commit([commit(part) for part in batch], 8)
+    one.commit([commit(part) for part in parts[0]], 9)
+    return folder
+
+
+def test_what_is_written_is_read_back(spark: SparkSession, folder: Path) -> None:
+    told = ledger(spark, folder).history({})
+    assert {table: last.batch for table, last in told.last.items()} == {FAST: 2, SLOW: 1, ODD: 2}
+    assert told.last[ODD] == commit(entry(2, ODD))
+    assert told.applied == {FAST: 2, SLOW: 1, ODD: 2}
+    assert told.pending == (entry(3, ODD),)
+    assert told.batch == 3
+    of, mark = told.slices[ODD]
+    assert of.counts == (ChunkCounts((), ("9",), 9, 9),)
+    assert mark.batch == 1
+
+
+@pytest.mark.parametrize(
+    ("since", "rows"),
+    [
+        ({FAST: 2, SLOW: 1, ODD: 2}, {(1, SLOW), (2, FAST), (2, ODD), (3, ODD)}),
+        ({FAST: 2, ODD: 2}, {(2, FAST), (2, ODD), (3, ODD)}),
+        # Nobody asks for ODD, but the greatest batch has to be known.
+        ({FAST: 2}, {(2, FAST), (2, ODD), (3, ODD)}),
+        # SLOW is far behind, and ODD is not read from there on for that.
+        ({FAST: 3, SLOW: 1, ODD: 2}, {(1, SLOW), (2, ODD), (3, ODD)}),
+        ({FAST: 9}, set()),
+    ],
+)
+def test_of_each_table_what_lies_behind_its_offset_is_not_read(
+    spark: SparkSession, folder: Path, since: dict[TableId, int], rows: set[tuple[int, TableId]]
+) -> None:
+    one = ledger(spark, folder)
+    found = one._since(one._batches, since, {}).collect()
+    assert {(row["batch"], TableId(row["schema"], row["table"])) for row in found} == rows
+    told, whole = one.history(since), one.history({})
+    if rows:
+        assert (told.batch, told.pending) == (whole.batch, whole.pending)
+        known = {table for table in since if since[table] <= whole.last[table].batch}
+        assert {table: told.last[table] for table in known} == {table: whole.last[table] for table in known}
+
+
+@pytest.mark.parametrize(
+    "since", [{FAST: 2, SLOW: 1, ODD: 0}, {FAST: 0, ODD: 2}, {FAST: 0, SLOW: 0, ODD: 0}, {NEW: 0, FAST: 2, ODD: 0}]
+)
+def test_of_a_table_without_an_offset_the_last_batch_is_read_and_those_before_are_counted(
+    spark: SparkSession, folder: Path, since: dict[TableId, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, asked = ledger(spark, folder), []
+    reading = one._since
+    monkeypatch.setattr(one, "_since", lambda name, *of: asked.append(of) or reading(name, *of))
+    told, whole = one.history(since), one.history({})
+    lasts = {FAST: 2, SLOW: 1, ODD: 2, NEW: 0}
+    lost = {table for table, batch in since.items() if not batch and table != NEW}
+    assert asked[:2] == [({table: lasts[table] for table in since}, dict.fromkeys(lost, 1))] * 2
+    assert {table: told.slices[table] for table in lost} == {table: whole.slices[table] for table in lost}
+    assert (told.batch, told.pending) == (whole.batch, whole.pending)
+    assert {table: told.applied[table] for table in lost} == {table: whole.applied[table] for table in lost}
+    assert {table: told.last.get(table) for table in since} == {table: whole.last.get(table) for table in since}
+
+
+def test_a_ledger_that_this_run_began_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    one = ledger(spark, tmp_path)
+    one.plan([entry(1, FAST)])
+    assert one.history({}) == History()
+    assert ledger(spark, tmp_path).history({}).pending == (entry(1, FAST),)
+
+
+def test_the_first_to_plan_a_batch_wins(spark: SparkSession, tmp_path: Path) -> None:
+    ledger(spark, tmp_path).plan([entry(1, FAST, run_id="first")])
+    with pytest.raises(TickLostError, match="run first planned batch 1"):
+        ledger(spark, tmp_path).plan([entry(1, SLOW, run_id="second")])
+    assert ledger(spark, tmp_path).history({}).pending == (entry(1, FAST, run_id="first"),)
