@@ -85,6 +85,7 @@ class PipelineConfig(_Frozen):
     query_fetch_rows: int = Field(10_000, ge=0)
     max_rows_per_batch: int = Field(1_000_000, gt=0)
     capture_stale_after_s: float = Field(900.0, gt=0)
+    offsets_max_age_s: float = Field(86_400.0, gt=0)
     accept_update_rows: bool = False
     tombstones: bool = True
     key_change_detection: KeyChangeDetection = "adjacent"

@@ -120,6 +120,12 @@ USED = (
     ),
     used("capture.stale.after.s", "capture_stale_after_s", "Age of the capture's position that is an error.", "900"),
     used(
+        "offsets.max.age.s",
+        "offsets_max_age_s",
+        "So long an idle pipeline's offsets stand still; then a tick moves them, before pruning overtakes them.",
+        "86400",
+    ),
+    used(
         "accept.update.rows",
         "accept_update_rows",
         "Carry tables whose updates are captured as the after image alone, though a changed key then goes unseen.",

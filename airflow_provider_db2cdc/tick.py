@@ -21,7 +21,7 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
     problems: list[OffsetError] = []
     for table in result.tables:
         try:
-            offset = _step(table, offsets)
+            offset = _step(table, offsets, result.planned_at_ms)
         except OffsetError as error:
             if table.status != "failed":
                 problems.append(error)
@@ -68,7 +68,7 @@ def raise_for_signals(result: JobResult, channel: str) -> None:
         raise SignalError(f"{len(bad)} signal(s) did not come to their end (the tick itself is committed):\n{listed}")
 
 
-def _step(table: TableResult, offsets: OffsetStore) -> Offset | None:
+def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offset | None:
     if table.lsn is None or table.batch is None:
         return None
     old = offsets.get(table.table)
@@ -78,6 +78,6 @@ def _step(table: TableResult, offsets: OffsetStore) -> Offset | None:
     if old is not None and old.restart and table.status == "failed":
         return None
     commit_ts_ms = table.commit_ts_ms if table.commit_ts_ms is not None else (old.commit_ts_ms if old else None)
-    new = Offset(table.table, table.lsn, table.batch, commit_ts_ms, table.capture)
+    new = Offset(table.table, table.lsn, table.batch, commit_ts_ms, table.capture, planned_at_ms=planned_at_ms)
     offsets.put(new)
     return None if unmoved else new

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,14 @@ def test_offsets_move_to_what_delta_proved(store: FileOffsetStore) -> None:
     moved = commit_tick(outcome(line(A, 5, commit_ts_ms=99), line(B, 5)), store)
     assert moved == [Offset(A, lsn(5), 7, 99), Offset(B, lsn(5), 7)]
     assert store.get(A) == moved[0]
+
+
+def test_an_offset_says_when_its_tick_was_planned(store: FileOffsetStore) -> None:
+    for at, planned_at_ms in ((5, 11), (5, 12), (6, 13)):
+        commit_tick(replace(outcome(line(A, at)), planned_at_ms=planned_at_ms), store)
+    kept = store.get(A)
+    assert kept is not None
+    assert (kept.lsn, kept.planned_at_ms) == (lsn(6), 13)
 
 
 def test_doing_it_again_moves_nothing(store: FileOffsetStore) -> None:

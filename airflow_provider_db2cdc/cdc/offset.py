@@ -21,7 +21,8 @@ class Offset:
 
     `commit_ts_ms` is the source's commit time of the newest change applied, None before the first one. `capture` is
     the digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset. `restart`
-    is what a person sets to have the table snapshotted anew, its state replaced.
+    is what a person sets to have the table snapshotted anew, its state replaced. `planned_at_ms` is when the tick was
+    planned that got there, or `db2cdc offset set` put it there; 0 where a person wrote the document.
     """
 
     table: TableId
@@ -30,6 +31,7 @@ class Offset:
     commit_ts_ms: int | None = None
     capture: str = ""
     restart: bool = False
+    planned_at_ms: int = 0
     version: int = VERSION
 
     def to_json(self) -> str:

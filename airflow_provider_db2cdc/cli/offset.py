@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +38,8 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None) -> None:
     name = parse_table(table)
     old = store.get(name)
     number = batch if batch is not None else (old.batch if old else 0)
-    store.reset(Offset(name, Lsn.parse(lsn), number, old.commit_ts_ms if old else None))
+    now_ms = time.time_ns() // 1_000_000
+    store.reset(Offset(name, Lsn.parse(lsn), number, old.commit_ts_ms if old else None, planned_at_ms=now_ms))
     note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.path}")
 
 

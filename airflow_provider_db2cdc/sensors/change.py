@@ -22,7 +22,9 @@ from airflow_provider_db2cdc.triggers.change import Awaited, Db2CdcChangeTrigger
 class Db2CdcChangeSensor(BaseSensorOperator):
     """Wait until a tick of the pipeline would have work; or, with `upto_time`, until capture has passed that time.
 
-    Narrow the tables with `table.include.list`. While deferred the offsets are taken as the sensor first saw them.
+    Work is changes, tables to begin with, signals, and offsets that have stood still for `offsets.max.age.s`: the tick
+    that moves them must not wait for a change that does not come. Narrow the tables with `table.include.list`. While
+    deferred the offsets are taken as the sensor first saw them.
 
     :param config: The pipeline's properties, as for the plan task. (templated)
     :param db2_conn_id: A connection of the IBM Db2 provider. (templated)

@@ -57,8 +57,10 @@ def plan_tick(
     """Return what the tick has to do, None when there is nothing; nothing is written anywhere.
 
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
-    on becomes a refusal in the spec. Planning an idle pipeline costs eight statements (some more a further hundred
-    tables, two more with a signal table). `signals` came by other channels than that table.
+    on becomes a refusal in the spec. Without any work, offsets that stood still for `offsets_max_age_s` are moved up to
+    the fence: retention pruning would overtake them and look like lost changes. Planning an idle pipeline costs eight
+    statements (some more a further hundred tables, two more with a signal table). `signals` came by other channels
+    than that table.
 
     :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
     :raises TickFailedError: there is nothing else to do, but tables are refused: it lists them.
@@ -71,7 +73,8 @@ def plan_tick(
     schemas = read_schemas(source, chosen, config.selection)
     refused: list[Refusal] = []
     backlog = offsets.backlog()
-    beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling)
+    old_ms = at_ms - int(config.offsets_max_age_s * 1000)
+    beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, old_ms)
 
     def begin(capture: CaptureInstance) -> Step:
         admit(capture, schemas[capture.table], config)
@@ -208,13 +211,14 @@ def _spec(
         tables=tuple(_task(step, config.snapshot_overrides.get(str(step.table), "")) for step in steps),
         settings=config.settings,
         refused=tuple(refused),
-        since=min((step.batch for step in steps), default=0),
     )
 
 
 def _task(step: Step, select: str) -> TableTask:
-    rows = step.rows or 0
-    return TableTask(step.schema, step.capture, step.believed, step.upto, rows, step.snapshot, step.restart, select)
+    return TableTask(
+        step.schema, step.capture, step.believed, step.upto, step.rows or 0, step.snapshot, step.restart, select,
+        step.batch,
+    )  # fmt: skip
 
 
 def _report_nothing(refused: Sequence[Refusal]) -> None:

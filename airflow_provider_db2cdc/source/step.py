@@ -16,7 +16,8 @@ from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 class Step:
     """One table's part of the tick while it is being decided: `rows` is None until counted.
 
-    `due` says that Spark must look at the table even without a change: it is new, or changes may have been lost.
+    `due` says that Spark must look at the table even without a change: it is new, changes may have been lost, or its
+    offset is so old that pruning at the source might overtake it.
     `batch` is the offset's, 0 where none is believed.
     """
 
@@ -50,12 +51,14 @@ class Beginning:
     """How each table begins the tick: with its changes, a snapshot, or nothing.
 
     `filling` are the tables whose initial snapshot is under way; `include` limits which new tables begin with one.
+    Offsets that were planned before `old_ms` are to move on.
     """
 
     mode: Snapshotter
     include: tuple[str, ...]
     fence: Lsn
     filling: frozenset[TableId]
+    old_ms: int
 
     def step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         """Return the table's step, its rows yet to be counted where it has changes to pull."""
@@ -66,7 +69,7 @@ class Beginning:
             return Step(schema, capture, offset.lsn, offset.lsn, rows=0, batch=offset.batch)
         if self.fence < offset.lsn:
             return Step(schema, capture, offset.lsn, self.fence, due=True, rows=0, batch=offset.batch)
-        due = _may_have_lost(capture, offset)
+        due = _may_have_lost(capture, offset) or (offset.planned_at_ms < self.old_ms and offset.lsn < self.fence)
         return Step(schema, capture, offset.lsn, self.fence, due=due, batch=offset.batch)
 
     def _anew(self, table: TableId) -> bool:

@@ -16,6 +16,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import Fence
+from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
@@ -55,7 +56,16 @@ class Awaited:
         spec = plan_tick(source, self.config, offsets, RUN_ID, time.time_ns() // 1_000_000)
         if spec is None:
             return None
-        return f"{sum(task.rows for task in spec.tables)} changes are waiting up to {spec.fence.lsn}"
+        return waiting(spec)
+
+
+def waiting(spec: JobSpec) -> str:
+    """Return what there is for a tick to do."""
+    rows = sum(task.rows for task in spec.tables)
+    begin = sum(task.believed is None for task in spec.tables)
+    parts = [f"{rows} changes", *([f"{begin} tables to begin with"] if begin else [])]
+    parts += [f"{len(spec.signals)} signals"] if spec.signals else []
+    return f"{', '.join(parts)} are waiting; capture stands at {spec.fence.lsn}"
 
 
 def passed(fence: Fence, upto: datetime, now: datetime) -> bool:

@@ -46,7 +46,7 @@ def main():
     tables = [outcome(task, failing) for task in spec["tables"]]
     signals = [heard(signal, os.environ.get("FAKE_REFUSE", "").split()) for signal in spec["signals"]]
     result = {"pipeline": spec["pipeline"], "run_id": spec["run_id"], "version": 1, "tables": tables}
-    result["signals"] = signals
+    result |= {"signals": signals, "planned_at_ms": spec["planned_at_ms"]}
     print("DB2CDC_RESULT " + json.dumps(result))
     return 1 if any(table["status"] == "failed" for table in tables) else 0
 

@@ -1,5 +1,6 @@
 import asyncio
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -110,16 +111,35 @@ def test_missing_connection_ends_the_wait():
 def test_trigger_fires_when_a_change_is_captured(captured):
     orders = captured.table("ORDERS")
     settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
-    at_rest = {str(orders): Offset(orders, captured.synchpoint(), 1).to_json()}
+    here = Offset(orders, captured.synchpoint(), 1)
 
-    def wait(deadline_s):
-        return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets=at_rest))
+    def wait(deadline_s, planned_at_ms):
+        offset = replace(here, planned_at_ms=planned_at_ms)
+        return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets={str(orders): offset.to_json()}))
 
-    assert wait(0.5) == {"status": "timeout", "message": "it has not come"}
+    now_ms = time.time_ns() // 1_000_000
+    assert wait(0.5, now_ms) == {"status": "timeout", "message": "it has not come"}
     captured.insert(orders)
-    event = wait(20)
+    event = wait(20, now_ms)
     assert event["status"] == "come"
     assert event["message"].startswith("1 changes are waiting")
+
+
+@pytest.mark.sandbox
+def test_trigger_fires_where_offsets_have_stood_still_for_long(captured):
+    orders = captured.table("ORDERS")
+    settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
+    long_ago = Offset(orders, captured.synchpoint(), 1, planned_at_ms=1)
+    event = event_of(trigger(20, "db2_sandbox", config=settings, offsets={str(orders): long_ago.to_json()}))
+    assert event["status"] == "come"
+    assert event["message"].startswith("0 changes are waiting")
+
+
+@pytest.mark.sandbox
+def test_trigger_says_that_a_table_is_new(captured):
+    settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
+    event = event_of(trigger(5, "db2_sandbox", config=settings))
+    assert event["message"].startswith("0 changes, 1 tables to begin with are waiting")
 
 
 @pytest.mark.sandbox

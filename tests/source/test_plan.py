@@ -6,6 +6,7 @@ from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
 from airflow_provider_db2cdc.source.plan import plan_tick
 
@@ -58,6 +59,18 @@ def test_idle_pipeline_plans_nothing_in_eight_statements(plan, source, control):
     assert source.statements == 8
 
 
+def test_offsets_of_an_idle_pipeline_move_on_before_pruning_overtakes_them(plan, control):
+    control.add("A")
+    control.add("B")
+    control.capture("A", 50)
+    kept = {name: Offset(TableId("S", name), lsn(60), 1, planned_at_ms=1_000) for name in "AB"}
+    assert plan({"offsets_max_age_s": 0.234}, **kept) is None
+    spec = plan({"offsets_max_age_s": 0.233}, **kept)
+    assert ends(spec) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}
+    at_fence = {name: Offset(TableId("S", name), lsn(100), 1, planned_at_ms=1_000) for name in "AB"}
+    assert plan({"offsets_max_age_s": 0.233}, **at_fence) is None, "there is nowhere to move to"
+
+
 def test_tables_that_stand_at_the_fence_are_not_even_counted(plan, source, control):
     control.add("A")
     assert plan(A=100) is None
@@ -86,13 +99,13 @@ def test_spec_carries_what_the_job_needs_and_survives_json(plan, source, config,
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
-def test_ledger_is_needed_from_the_least_of_the_batches_and_whole_for_a_table_without_an_offset(plan, control):
+def test_ledger_is_needed_of_each_table_from_its_offsets_batch_and_whole_without_an_offset(plan, control):
     control.add("A")
     control.add("B")
     control.capture("A", 70)
     offsets = {"A": Offset(control.table("A"), lsn(60), 7), "B": Offset(control.table("B"), lsn(100), 5)}
-    assert plan(**offsets).since == 5
-    assert plan(A=offsets["A"]).since == 0
+    assert [(task.table.name, task.batch) for task in plan(**offsets).tables] == [("A", 7), ("B", 5)]
+    assert [(task.table.name, task.batch) for task in plan(A=offsets["A"]).tables] == [("A", 7), ("B", 0)]
 
 
 def test_new_table_begins_at_the_fence_uncounted(plan, control):
