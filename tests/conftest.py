@@ -20,7 +20,7 @@ if os.environ.get("CI"):
 
 ROOT = Path(__file__).parents[1]
 JAVA_OPTIONS = (
-    "-Duser.timezone=UTC", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"
+    "-Duser.timezone=UTC", "-XX:+UseSerialGC", "-Xmn900m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"
 )  # fmt: skip
 
 
@@ -53,14 +53,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
-        "spark.driver.memory": "1500m",
+        "spark.driver.memory": "2g",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
+        # Every tenth tick would take twice as long.
+        "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
         # Few rows a query: to compile code for them takes longer than to interpret. Submitted jobs do compile.
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.ui.enabled": "false",
+        # Nobody looks at what has run, of which Spark remembers a thousand queries otherwise.
+        **{f"spark.{name}": "20" for name in ("ui.retainedJobs", "ui.retainedStages", "sql.ui.retainedExecutions")},
+        "spark.ui.retainedTasks": "200",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -1,7 +1,8 @@
 """Tables without a key: rows are told apart by all their columns, and equal rows are counted.
 
-The log says of an image (a whole row) how many copies came and went; what the target holds of it are copies 1 to n,
-each a row of its own. Deleting one of several equal rows takes the last copy, so nothing has to say which one it was.
+The log says of an image (a whole row) how many copies came and went (`cdc.effect.count_images`); what the target holds
+of it are copies 1 to n, each a row of its own. Deleting one of several equal rows takes the last copy, so nothing has
+to say which one it was.
 
 A snapshot of such a table cannot let the log decide as `cdc.window` does: the log knows by how much a count changed,
 not from what. So a read settles only the images that no event touched in its window: they had one count all along. The
@@ -17,17 +18,6 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 
 from airflow_provider_db2cdc.cdc.event import Event
-
-
-def deltas(events: Iterable[Event]) -> Counter[Hashable]:
-    """Return by how many copies each image has changed; images that came as often as they went are not named."""
-    counts: Counter[Hashable] = Counter()
-    for event in events:
-        if event.after is not None:
-            counts[event.after] += 1
-        if event.before is not None:
-            counts[event.before] -= 1
-    return Counter({image: count for image, count in counts.items() if count})
 
 
 def touched(events: Iterable[Event]) -> set[Hashable]:

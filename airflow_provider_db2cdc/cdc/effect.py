@@ -42,6 +42,17 @@ def net_effects(events: Iterable[Event]) -> dict[Hashable, Effect]:
     return effects
 
 
+def count_images(events: Iterable[Event]) -> Counter[Hashable]:
+    """Return how much oftener each image came than it went; none where the two are equal."""
+    images: Counter[Hashable] = Counter()
+    for event in events:
+        if event.after is not None:
+            images[event.after] += 1
+        if event.before is not None:
+            images[event.before] -= 1
+    return Counter({image: count for image, count in images.items() if count})
+
+
 def _by_commit(events: Iterable[Event]) -> Mapping[Any, Mapping[Hashable, list[Event]]]:
     commits: dict[Any, dict[Hashable, list[Event]]] = defaultdict(lambda: defaultdict(list))
     for event in events:
@@ -53,12 +64,7 @@ def _effect(commit: Any, events: list[Event]) -> Effect | None:
     if any(event.op == "u" and event.before is None for event in events):
         last = max(events, key=lambda event: event.intent)
         return Effect(commit, last.after)
-    images: Counter[Hashable] = Counter()
-    for event in events:
-        if event.after is not None:
-            images[event.after] += 1
-        if event.before is not None:
-            images[event.before] -= 1
+    images = count_images(events)
     left = [image for image, count in images.items() if count > 0]
     if left:
         return Effect(commit, left[0])

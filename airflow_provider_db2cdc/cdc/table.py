@@ -42,9 +42,8 @@ class TableSchema:
     """A table's captured columns in catalog order, and the names of those that are its key.
 
     `key` is empty for a table without one, whose equal rows are counted (cdc.copies); its columns may be nullable, and
-    nulls equal each other. `missing` names
-    source columns that the change table does not carry (LOBs, BOOLEAN, columns left out of the registration): they are
-    not replicated.
+    nulls equal each other. `missing` names source columns that the change table does not carry (LOBs, BOOLEAN, columns
+    left out of the registration): they are not replicated.
     """
 
     table: TableId

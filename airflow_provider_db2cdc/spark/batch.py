@@ -6,62 +6,65 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
-from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, ends
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError
-from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired
 from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, net_effects
-from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.ledger import Commit, Entry
+from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
 from airflow_provider_db2cdc.spark.progress import say
+from airflow_provider_db2cdc.spark.pull import pull
 from airflow_provider_db2cdc.spark.slice import Reads, as_read, delete_gone, publish_reads
 from airflow_provider_db2cdc.spark.snapshot import chunk_rows, count_chunks
 from airflow_provider_db2cdc.spark.state import effect_rows, key_bounds, staged_rows
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
 
 
 def apply_entry(
-    target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry, last: Commit | None, calm: bool
+    target: Target,
+    spec: JobSpec,
+    source: JdbcSource,
+    task: TableTask,
+    entry: Entry,
+    last: Commit | None,
+    rows: int | None,
 ) -> Commit:
     """Bring one planned batch of one table into Delta and return what is there then; `target` is prepared.
 
-    `calm` says that the source has counted no change in the batch's range, so that none is read.
+    `rows` is how many change rows, at most, the source has counted in the batch's range, None where nobody has.
 
     Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
     from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
     under other columns than the table has now are left out: their part of the snapshot is read anew.
     """
     of = as_read(entry.slice, target.schema)
-    has_changes = not (calm or entry.span.empty)
-    if has_changes:
-        target.append_changes(_changes(target.spark, spec, source, task, entry), entry.batch, "changes")
-    gone = None if of is None else delete_gone(target, spec, entry, of, last is None or last.rows == 0)
-    counts = count_batch(target.batch(entry.batch)) if has_changes or gone else BatchCounts()
+    has_changes = rows != 0 and not entry.span.empty
+    batch = pull(target, spec, source, task, entry, rows) if has_changes else target.batch(entry.batch)
+    if of is not None and delete_gone(target, spec, entry, of, last is None or last.rows == 0):
+        has_changes, batch = True, target.batch(entry.batch)
+    counts = count_batch(batch) if has_changes else BatchCounts()
     reads = Reads(of) if of is None or of.sweep else publish_reads(target, spec, entry, of, counts)
     say(
         f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, "
         f"{sum(reads.counts.values())} reads"
     )
-    after = _into_state(target, entry, counts, reads, last)
+    after = _into_state(target, entry, batch, counts, reads, last)
     return _committed(replace(entry, slice=reads.of), counts, reads.counts, after)
 
 
-def known_empty(spec: JobSpec, task: TableTask, entry: Entry) -> bool:
-    """Whether the plan has counted no change in all of the entry's range.
+def planned_rows(spec: JobSpec, task: TableTask, entry: Entry) -> int | None:
+    """Return how many change rows, at most, the plan has counted in the entry's range, None where it has not.
 
-    Not so for a batch of another plan: what that one counted may be in the change log and pruned at the source.
+    It has not for a batch of another plan: what that one counted may be in the change log and pruned at the source.
     """
-    if entry.planned_at_ms != spec.planned_at_ms:
-        return False
-    return task.rows == 0 and not task.restart and entry.after == task.believed and entry.upto <= task.upto
+    is_counted = entry.planned_at_ms == spec.planned_at_ms and not task.restart
+    return task.rows if is_counted and entry.after == task.believed and entry.upto <= task.upto else None
 
 
 def unmoved(entry: Entry, last: Commit) -> Commit:
@@ -112,38 +115,6 @@ def stage_chunks(
     return version, tuple(counts)
 
 
-def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
-    """Return the batch's change rows as envelopes; one reader a sub-range, each of whole commits in order."""
-    before_images = has_before_images(task.schema, task.capture)
-    events: DataFrame | None = None
-    for span in _spans(spark, spec, source, task, entry.span):
-        how = Fetch(spec.settings.query_fetch_rows)
-        rows = source.frame(spark, change_rows(task.schema, task.capture, span), how).coalesce(1)
-        part = paired(rows, task.schema, spec.settings.key_change_detection, before_images)
-        events = part if events is None else events.unionAll(part)
-    assert events is not None
-    times = source.frame(spark, commit_times(spec.source.asn_schema, entry.span))
-    at_us = F.unix_micros(F.col("LOGMARKER").cast("timestamp"))
-    first = times.groupBy(lsn_text("CC").alias("commit")).agg(F.min(at_us).alias("ts_us"))
-    return envelopes(events, task.schema, spec, entry.batch, F.broadcast(first), entry.planned_at_ms)
-
-
-def _spans(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, span: LsnRange) -> list[LsnRange]:
-    settings = spec.settings
-    if task.rows <= settings.rows_per_read:
-        return [span]
-    rows = max(settings.rows_per_read, -(-task.rows // settings.parallel_reads))
-    cuts: list[Lsn] = []
-    with driver_connection(spark, source) as connection:
-        while len(cuts) < settings.parallel_reads:
-            rest = LsnRange(cuts[-1] if cuts else span.after, span.upto)
-            found = connection.text_rows(commit_at_row(task.capture, rest, rows - 1))
-            if not found or found[0][0] is None:
-                break
-            cuts.append(Lsn.parse(found[0][0]))
-    return split(span, cuts)
-
-
 @dataclass(frozen=True)
 class State:
     """The current state after a batch."""
@@ -152,25 +123,28 @@ class State:
     version: int
 
 
-def _into_state(target: Target, entry: Entry, counts: BatchCounts, reads: Reads, last: Commit | None) -> State:
+def _into_state(
+    target: Target, entry: Entry, batch: DataFrame, counts: BatchCounts, reads: Reads, last: Commit | None
+) -> State:
     """Bring the batch's effects into the state; rows that were read, and are there as they are, are left alone."""
-    changed, read = _changed(target, entry, counts), _read(target, entry, reads)
+    changed, read = _changed(target, batch, counts), _read(target, entry, reads)
     before = None if last is None else last.rows
     if changed is None and read is None:
         return _state(target, before, None if last is None else last.state_version)
     if _is_empty(target) if last is None else last.rows == 0:
         return _filled(target, _both(changed, read), entry, counts, reads, 0)
-    is_new = entry.slice is not None and entry.slice.kind == "initial"
-    if read is not None and not is_new:
+    if entry.slice is not None and entry.slice.kind == "initial":
+        effects = _both(changed, read).localCheckpoint()
+        bounds = key_bounds(effects, target.schema)
+        if bounds and target.lacks(bounds):
+            return _filled(target, effects, entry, counts, reads, before)
+    if read is not None:
         read = target.lacking(read, key_bounds(read, target.schema))
     effects = _both(changed, read).localCheckpoint()
     if read is not None and effects.isEmpty():
         # Also when a first try has written them already; so the target is asked.
         return _state(target, None, None)
-    bounds = key_bounds(effects, target.schema)
-    if is_new and bounds and target.lacks(bounds):
-        return _filled(target, effects, entry, counts, reads, before)
-    grown, version = target.merge(effects, entry.batch, bounds)
+    grown, version = target.merge(effects, entry.batch, key_bounds(effects, target.schema), before)
     return _state(target, None if grown is None or before is None else before + grown, version)
 
 
@@ -188,11 +162,11 @@ def _filled(
     return _state(target, before + sum(reads.counts.values()), version)
 
 
-def _changed(target: Target, entry: Entry, counts: BatchCounts) -> DataFrame | None:
+def _changed(target: Target, batch: DataFrame, counts: BatchCounts) -> DataFrame | None:
     """Return the batch's net effects as rows of the state, without a key by how many of each image there are."""
     if not counts.events:
         return None
-    schema, batch = target.schema, target.batch(entry.batch)
+    schema = target.schema
     if schema.key:
         return effect_rows(net_effects(batch, schema, counts), schema)
     deltas = count_deltas(batch).localCheckpoint()

@@ -140,6 +140,18 @@ def row_type(schema: TableSchema, names: Sequence[str] = ()) -> str:
     return f"struct<{', '.join(fields)}>"
 
 
+def float_names(schema: TableSchema) -> list[str]:
+    """Return the columns whose equality is not the bytes': to Spark -0.0 is 0.0, and their texts tell them apart."""
+    return [column.name for column in schema.columns if map_type(schema.table, column).delta in ("float", "double")]
+
+
+def signed_images() -> Column:
+    """Return an event's images as rows of `sign` and `image`: what went by -1, what came by 1."""
+    went = F.struct(F.lit(-1).alias("sign"), F.col("before").alias("image"))
+    came = F.struct(F.lit(1).alias("sign"), F.col("after").alias("image"))
+    return F.explode(F.filter(F.array(went, came), lambda one: one["image"].isNotNull()))
+
+
 def log_ddl(schema: TableSchema) -> str:
     """Return the columns of the table's change log."""
     key, row = _key_type(schema), row_type(schema)

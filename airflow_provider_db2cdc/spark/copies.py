@@ -5,8 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.spark.changes import signed_images
 
 COPY = "__copy"
 """The state's column that numbers equal rows, from 1."""
@@ -15,7 +18,7 @@ COPY = "__copy"
 def count_deltas(batch: DataFrame) -> DataFrame:
     """Return by how many copies (`delta`) each `image` of a batch of the change log grows, and the last `commit`."""
     at = F.struct("__commit_lsn", "__intent_lsn")
-    signed = _changes(batch).select(at.alias("at"), F.explode(_images()).alias("one")).select("at", "one.*")
+    signed = _changes(batch).select(at.alias("at"), signed_images().alias("one")).select("at", "one.*")
     counted = signed.groupBy(F.col("image").alias("__group")).agg(
         # An image that a group is made by comes out with its zeros unsigned; this one is as it was written.
         F.max_by("image", "at").alias("image"),
@@ -49,7 +52,7 @@ def staged_copies(staged: DataFrame, schema: TableSchema, mark: Lsn) -> DataFram
 def touched(log: DataFrame) -> DataFrame:
     """Return the distinct images that the source's events in a part of the change log made come or go."""
     changes = _changes(log).where("source.snapshot = 'false'")
-    return changes.select(F.explode(_images()).alias("one")).select("one.image").distinct()
+    return changes.select(signed_images().alias("one")).select("one.image").distinct()
 
 
 def settled(staged: DataFrame, moved: DataFrame, unknown: DataFrame | None) -> DataFrame:
@@ -70,6 +73,15 @@ def surplus(state: DataFrame, staged: DataFrame, moved: DataFrame, unknown: Data
     return both.select(F.col("image").alias("row"), F.explode(F.sequence(F.lit(1), over))).select("row")
 
 
+def unsettled(table: TableId, reads: int) -> SourceError:
+    """Return the error of a table that was read so often, and some of whose rows came or went each time."""
+    return SourceError(
+        f"{table}: it has no key, and some of its rows came or went during each of {reads} reads of it",
+        "It is read again by the next tick. Give it a key, name columns whose values are unique with "
+        f"{PROPERTY}, or have it snapshotted while it is quiet.",
+    )
+
+
 def _settled(rows: DataFrame, moved: DataFrame, unknown: DataFrame | None) -> DataFrame:
     calm = rows.join(moved, "image", "left_anti")
     return calm if unknown is None else calm.join(unknown, "image", "left_semi")
@@ -77,12 +89,6 @@ def _settled(rows: DataFrame, moved: DataFrame, unknown: DataFrame | None) -> Da
 
 def _changes(log: DataFrame) -> DataFrame:
     return log.where("op IN ('c', 'u', 'd')")
-
-
-def _images() -> Column:
-    came = F.struct(F.lit(1).alias("sign"), F.col("after").alias("image"))
-    went = F.struct(F.lit(-1).alias("sign"), F.col("before").alias("image"))
-    return F.filter(F.array(went, came), lambda one: one["image"].isNotNull())
 
 
 def _state_rows(copies: DataFrame, commit: Column, present: Column, schema: TableSchema) -> DataFrame:

@@ -16,6 +16,9 @@ T = TypeVar("T")
 Pair = tuple[str, int]
 """Delta's transaction pair: an appId, and a number that only grows. A write whose pair is there already is skipped."""
 
+STATISTICS = "delta.dataSkippingStatsColumns"
+"""Delta's table property: the columns of which each file keeps the ends."""
+
 LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 """Delta's own: the version that the session's last commit made."""
 
@@ -75,15 +78,33 @@ def overwrite(rows: DataFrame, name: DeltaName) -> int | None:
     return _write(rows, name, "overwrite", {"overwriteSchema": "true"})
 
 
-def committed(spark: SparkSession, pair: Pair, step: Callable[[], T]) -> tuple[T, int | None]:
-    """Do a step that writes under a pair on its session, as MERGE must; return its result and the version it made."""
-    spark.conf.set(APP_ID, pair[0])
-    spark.conf.set(APP_VERSION, str(pair[1]))
+def committed(
+    spark: SparkSession, pair: Pair, step: Callable[[], T], conf: Mapping[str, str] | None = None
+) -> tuple[T, int | None]:
+    """Do a step that writes under a pair on its session, as MERGE must; return its result and the version it made.
+
+    `conf` are more settings of the session for just this step.
+    """
+    wanted = {APP_ID: pair[0], APP_VERSION: str(pair[1]), **(conf or {})}
+    before = {key: spark.conf.get(key, None) for key in wanted}
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
     try:
         return _watched(spark, step)
     finally:
-        spark.conf.unset(APP_ID)
-        spark.conf.unset(APP_VERSION)
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def delete_files(rows: DataFrame) -> None:
+    """Delete from storage the files that hold these rows, and no other; nobody may read them again."""
+    jvm, conf = rows.sparkSession._jvm, rows.sparkSession._jsparkSession.sessionState().newHadoopConf()
+    for file in rows.inputFiles():
+        path = jvm.org.apache.hadoop.fs.Path(file)  # type: ignore[union-attr]
+        path.getFileSystem(conf).delete(path, False)
 
 
 def newest_version(spark: SparkSession, name: DeltaName) -> int:

@@ -8,11 +8,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.table import TableSchema
-from airflow_provider_db2cdc.cdc.types import map_type
-from airflow_provider_db2cdc.spark.changes import READ
+from airflow_provider_db2cdc.spark.changes import READ, float_names, signed_images
 
 BROADCAST_KEYS = 200_000
-FLOATS = ("float", "double")
 
 
 @dataclass(frozen=True)
@@ -89,10 +87,8 @@ def _alone(events: DataFrame, schema: TableSchema) -> DataFrame:
 
 def _counted(events: DataFrame, schema: TableSchema) -> DataFrame:
     """Return the net effects of keys with several events: images in minus images out, per commit."""
-    plus = F.struct(F.lit(1).alias("sign"), F.col("after").alias("image"))
-    minus = F.struct(F.lit(-1).alias("sign"), F.col("before").alias("image"))
-    images = F.explode(F.filter(F.array(minus, plus), lambda one: one["image"].isNotNull()))
-    signed = events.select("key", "commit", "intent", _is_bare_update().alias("bare"), images.alias("i")).select(
+    bare = _is_bare_update().alias("bare")
+    signed = events.select("key", "commit", "intent", bare, signed_images().alias("i")).select(
         "key", "commit", "intent", "bare", "i.*"
     )
     by_image = signed.groupBy("key", "commit", "image", _exact("image", schema).alias("exact")).agg(
@@ -116,9 +112,9 @@ def _counted(events: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def _exact(image: str, schema: TableSchema) -> Column:
-    """Return a row struct in a form whose equality is the bytes': Spark takes -0.0 for 0.0."""
+    """Return a row struct in a form whose equality is the bytes'."""
     row = F.col(image)
-    floats = [row.getField(c.name).cast("string") for c in schema.columns if map_type(schema.table, c).delta in FLOATS]
+    floats = [row.getField(name).cast("string") for name in float_names(schema)]
     return F.when(row.isNotNull(), F.struct(row, *floats)) if floats else row
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.job import TableTask
-from airflow_provider_db2cdc.cdc.key import PROPERTY
+from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.snapshot import (
     Reading,
@@ -24,18 +24,17 @@ from airflow_provider_db2cdc.cdc.snapshot import (
     published,
 )
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import CaptureStoppedError, SourceError
+from airflow_provider_db2cdc.errors import CaptureStoppedError
 from airflow_provider_db2cdc.spark.batch import stage_chunks
 from airflow_provider_db2cdc.spark.book import Book
+from airflow_provider_db2cdc.spark.copies import unsettled
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.ledger import Entry
 from airflow_provider_db2cdc.spark.mark import high_mark
-from airflow_provider_db2cdc.spark.progress import say
-from airflow_provider_db2cdc.spark.session import TableSessions
-from airflow_provider_db2cdc.spark.snapshot import check_columns, check_counts, cut_of
+from airflow_provider_db2cdc.spark.progress import describe, say
+from airflow_provider_db2cdc.spark.session import SMALL_ROWS, TableSessions
+from airflow_provider_db2cdc.spark.snapshot import check_columns, check_counts, chunk_ends
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.spark.tick import Tick
-from airflow_provider_db2cdc.sql.chunk import Cut, row_bytes
 
 POLL_S = 0.5
 MAX_READS = 10
@@ -114,27 +113,14 @@ class Groups:
         return Group(slices, closed)
 
     def _chunk(self, table: TableId) -> None:
-        def cut(task: TableTask) -> Sequence[Sequence[str]]:
-            part = self.book.part(self.id, table)
-            cut = cut_of(task.schema, part)
-            is_one = part.select or not cut.columns
-            return [] if is_one else self.reader.chunk_bounds(cut, self._chunk_rows(task, cut))
-
-        task = self.tick.tasks[table]
-        found = self.tick.each([task], cut)
+        task, part = self.tick.tasks[table], self.book.part(self.id, table)
+        settings = self.tick.spec.settings
+        found = self.tick.each([task], lambda task: chunk_ends(self.reader, task.schema, settings, part))
         if table not in found:
             self._fail(table)
             return
         say(f"table={table} snapshot={self.id}: {len(found[table]) + 1} chunks")
         self.book.turn(self.id, table, lambda part: chunked(part, found[table], task.schema.fingerprint))
-
-    def _chunk_rows(self, task: TableTask, cut: Cut) -> int:
-        """Return how many rows a chunk of the table has."""
-        settings = self.tick.spec.settings
-        rows = self.reader.text_rows(row_bytes(task.schema, cut)) if settings.snapshot_chunk_bytes else []
-        if settings.snapshot_chunk_bytes is None or not rows:
-            return settings.snapshot_chunk_rows
-        return max(1, int(settings.snapshot_chunk_bytes / float(rows[0][0] or 1)))
 
     def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
         part = self.book.part(self.id, task.table)
@@ -165,7 +151,7 @@ class Groups:
         planned = self.tick.each(tasks, lambda task: self._entry(task, group.slices[task.table], high))
         entries = list(planned.values())
         self.write_down()
-        self.tick.plan_and_apply(entries, self.tick.calm(entries, self.connection))
+        self.tick.plan_and_apply(entries, self.tick.counted(entries, self.connection))
         for task in tasks:
             self._settle_part(task.table, planned.get(task.table))
         self._sweep()
@@ -203,8 +189,9 @@ class Groups:
         commit = self.tick.standing.last[table]
         of = commit.slice or entry.slice
         self.book.turn(self.id, table, lambda part: published(part, of, commit.reads))
+        self._clear(self.tick.tasks[table], of)
         if of.again and len(of.windows) >= MAX_READS:
-            self.tick.fail(table, _unsettled(table, len(of.windows)))
+            self.tick.fail(table, unsettled(table, len(of.windows)))
             self._fail(table)
 
     def _entry(self, task: TableTask, of: Slice, high: Lsn) -> Entry:
@@ -231,6 +218,17 @@ class Groups:
             time.sleep(POLL_S)
         return high
 
+    def _clear(self, task: TableTask, of: Slice) -> None:
+        """Free the storage of what was staged for a slice that is applied; of few rows it is not worth the time."""
+        rows = sum(chunk.read for chunk in of.counts)
+        if rows <= SMALL_ROWS:
+            return
+        target = Target(self.tick.sessions.of(task.table, rows), self.tick.place, task.schema)
+        try:
+            target.delete_staged(of.staging_version)
+        except Exception as error:
+            say(f"table={task.table} snapshot={self.id}: staged rows stay in storage: {describe(error)}")
+
     def _fail(self, table: TableId) -> None:
         self.book.fail(self.id, table, self.tick.errors.get(table, ""))
 
@@ -241,11 +239,3 @@ class Groups:
 
     def _running(self) -> Snapshot | None:
         return self.book.running(self.id, self.tick.tasks.keys() - self.tick.errors.keys())
-
-
-def _unsettled(table: TableId, reads: int) -> SourceError:
-    return SourceError(
-        f"{table}: it has no key, and some of its rows came or went during each of {reads} reads of it",
-        "It is read again by the next tick. Give it a key, name columns whose values are unique with "
-        f"{PROPERTY}, or have it snapshotted while it is quiet.",
-    )

@@ -21,8 +21,15 @@ from airflow_provider_db2cdc.cdc.notification import Notification
 from airflow_provider_db2cdc.cdc.signal import SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot import Bound, Part, Snapshot
 from airflow_provider_db2cdc.errors import TickLostError
-from airflow_provider_db2cdc.spark.delta import append_first, create_table, literal_frame, load, table_exists
-from airflow_provider_db2cdc.spark.target import Owner
+from airflow_provider_db2cdc.spark.delta import (
+    STATISTICS,
+    append_first,
+    create_table,
+    literal_frame,
+    load,
+    table_exists,
+)
+from airflow_provider_db2cdc.spark.place import Owner
 
 JOURNAL = "seq bigint, run_id string, kind string, id string, document string, at_ms bigint"
 KEPT = ("signal", "snapshot", "bounds")
@@ -108,7 +115,7 @@ class Journal:
     def _append(self, documents: Sequence[tuple[str, str, Any]], at_ms: int) -> None:
         name = self.layout.internal("journal")
         if not table_exists(self.spark, name):
-            create_table(self.spark, name, JOURNAL, self.owner.properties)
+            create_table(self.spark, name, JOURNAL, {**self.owner.properties, STATISTICS: "seq"})
         # Numbered by its first row: a run that was overtaken would write a number that is there.
         pair = (f"db2cdc/{self.owner.pipeline}/journal", self.seq + 1)
         rows = [

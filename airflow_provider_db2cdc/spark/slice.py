@@ -9,14 +9,14 @@ from functools import reduce
 from pyspark.sql import DataFrame
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.snapshot import Window as Batches
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.spark.changes import read_envelopes, swept_envelopes
 from airflow_provider_db2cdc.spark.copies import settled, surplus, touched
-from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads, net_effects
-from airflow_provider_db2cdc.spark.ledger import Entry
+from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads
 from airflow_provider_db2cdc.spark.snapshot import surviving
 from airflow_provider_db2cdc.spark.target import Target
 
@@ -63,18 +63,23 @@ def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch:
     window = target.window(of.low_batch, entry.batch)
     counts = batch if of.low == entry.after else count_batch(window)
     staged, again = target.staged(of.staging_version), False
+    is_whole = not counts.events and len(of.windows) < 2
     if of.windows:
         moved, unknown = _touched(target, of.windows[-1]), _unknown(target, of.windows[:-1])
-        staged = settled(staged, moved, unknown)
+        rows = settled(staged, moved, unknown)
         again = counts.events > 0 and not (moved if unknown is None else _both(moved, unknown)).isEmpty()
     elif counts.events:
-        staged = surviving(staged, target.schema, window, net_effects(window, target.schema, counts))
+        rows = surviving(staged, target.schema, window, counts)
+    else:
+        rows = staged
     how = SNAPSHOT_FIELD[of.kind]
-    rows = read_envelopes(staged, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
-    target.append_changes(rows, entry.batch, "reads")
-    if counts.events or of.first > 0:
-        return Reads(replace(of, again=again), staged, count_reads(target.batch(entry.batch)))
-    return Reads(replace(of, again=again), staged, {at: chunk.read for at, chunk in enumerate(of.counts, of.first)})
+    events = read_envelopes(rows, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
+    target.append_changes(events, entry.batch, "reads")
+    of = replace(of, again=again)
+    if is_whole:
+        return Reads(of, staged, {at: chunk.read for at, chunk in enumerate(of.counts, of.first)})
+    # What went out is read back: to find once more which rows those are takes several joins.
+    return Reads(of, target.reads(entry.batch), count_reads(target.batch(entry.batch)))
 
 
 def _touched(target: Target, window: Batches) -> DataFrame:

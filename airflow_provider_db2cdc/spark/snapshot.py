@@ -7,21 +7,24 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.job import ApplySettings, TableTask
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.snapshot import Part, Reading, Slice
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
+from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource
 from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.catalog import column_of, columns
 from airflow_provider_db2cdc.sql.chunk import (
+    Bound,
     Cut,
     chunk_predicate,
     condition_check,
     count_rows,
+    row_bytes,
     surrogate_check,
     table_rows,
 )
@@ -32,6 +35,14 @@ def cut_of(schema: TableSchema, part: Part) -> Cut:
     """Return how a part's table is cut into chunks: by its surrogate key if one was named, else by its key if any."""
     names = (part.surrogate,) if part.surrogate else schema.key
     return Cut(schema.table, tuple(schema.column(name) for name in names), part.condition, part.select)
+
+
+def chunk_ends(connection: DriverConnection, schema: TableSchema, settings: ApplySettings, part: Part) -> list[Bound]:
+    """Return the keys that end a part's chunks, but for the last one's; none for a table that is read as one chunk."""
+    cut = cut_of(schema, part)
+    if part.select or not cut.columns:
+        return []
+    return connection.chunk_bounds(cut, _rows_a_chunk(connection, schema, settings, cut))
 
 
 def chunk_rows(
@@ -64,7 +75,7 @@ def count_chunks(
     return {int(row["chunk"]): int(row["counted"]) for row in union(frames).collect()}
 
 
-def surviving(staged: DataFrame, schema: TableSchema, window: DataFrame, effects: DataFrame) -> DataFrame:
+def surviving(staged: DataFrame, schema: TableSchema, window: DataFrame, counts: BatchCounts) -> DataFrame:
     """Return the staged rows (`row`, `chunk`) whose key has no net effect in the window, one a key.
 
     A key whose events cancel out keeps its staged row: the log says "unchanged", so that row alone knows its state. A
@@ -72,8 +83,12 @@ def surviving(staged: DataFrame, schema: TableSchema, window: DataFrame, effects
     """
     keyed = staged.withColumn("key", key_struct(schema, "row"))
     touched = window.where(F.col("op").isin("c", "u", "d")).select("key").distinct()
+    effects = net_effects(window, schema, counts).select("key")
+    if counts.events <= BROADCAST_KEYS:
+        # Spark takes them for as many as their files are large, which also hold the rows of groups before.
+        touched, effects = F.broadcast(touched), F.broadcast(effects)
     calm = keyed.join(touched, "key", "left_anti")
-    cancelled = keyed.join(touched, "key", "left_semi").join(effects.select("key"), "key", "left_anti")
+    cancelled = keyed.join(touched, "key", "left_semi").join(effects, "key", "left_anti")
     return calm.unionByName(cancelled.dropDuplicates(["key"])).select("row", "chunk")
 
 
@@ -131,6 +146,15 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
     for other in others:
         first = first.unionAll(other)
     return first
+
+
+def _rows_a_chunk(connection: DriverConnection, schema: TableSchema, settings: ApplySettings, cut: Cut) -> int:
+    """Return so many rows as are set, or as take so many bytes."""
+    chunk_bytes = settings.snapshot_chunk_bytes
+    measured = connection.text_rows(row_bytes(schema, cut)) if chunk_bytes else []
+    if not (chunk_bytes and measured):
+        return settings.snapshot_chunk_rows
+    return max(1, int(chunk_bytes / float(measured[0][0] or 1)))
 
 
 def _check_condition(connection: DriverConnection, part: Part) -> None:

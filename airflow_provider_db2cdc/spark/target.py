@@ -6,69 +6,39 @@ skipped; a run that another one overtook meanwhile fails with ConcurrentTransact
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark.changes import key_struct, log_ddl, row_type
+from airflow_provider_db2cdc.spark.changes import float_names, key_struct, log_ddl, row_type
 from airflow_provider_db2cdc.spark.columns import fit_columns
 from airflow_provider_db2cdc.spark.copies import COPY
 from airflow_provider_db2cdc.spark.delta import (
+    STATISTICS,
     Pair,
     append,
     committed,
-    create_table,
+    delete_files,
     delta_table,
     load,
     newest_version,
     overwrite,
     quoted,
-    sql_name,
     table_exists,
-    table_properties,
 )
+from airflow_provider_db2cdc.spark.place import Place, ensure_table
 from airflow_provider_db2cdc.spark.progress import say
+from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 
-MAPPING = "delta.columnMapping.mode"
-"""By name, it lets a table hold columns of any name."""
-
-FLOATS = ("float", "double")
-STATISTICS = "delta.dataSkippingStatsColumns"
-
-OWNER_PROPERTY, LEDGER_PROPERTY = "db2cdc.pipeline", "db2cdc.ledger"
-REFUSED_IN_NAMES = set(" ,;{}()\n\t=.`")
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Whose tables they are: the pipeline, and the ledger whose batch numbers their transaction pairs count.
-
-    A table that outlived its ledger would take new batches for old ones and skip them, so it is refused.
-    """
-
-    pipeline: str
-    ledger: str
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """The table properties that say so."""
-        return {OWNER_PROPERTY: self.pipeline, LEDGER_PROPERTY: self.ledger}
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a pipeline's tables lie, and whose they are."""
-
-    layout: Layout
-    owner: Owner
+MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
+"""Whether a merge marks in a file which of its rows are gone, or writes the file anew."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +77,17 @@ class Target:
             names = ", ".join(dict.fromkeys(gained))
             say(f"table={self.table} gains {names} in the target: null until a row changes or is snapshotted")
 
-    def append_changes(self, rows: DataFrame, batch: int, step: str) -> None:
-        """Append change log rows of one step of a batch; nothing happens when that step is already there."""
-        append(rows, self.layout.changes(self.table), self._pair(step, batch))
+    def append_changes(self, rows: DataFrame, batch: int, step: str) -> bool:
+        """Append change log rows of one step of a batch and return True; False where that step is already there."""
+        return append(rows, self.layout.changes(self.table), self._pair(step, batch)) is not None
 
     def batch(self, number: int) -> DataFrame:
         """Return the change log's rows of one batch."""
         return load(self.spark, self.layout.changes(self.table)).where(F.col("__batch") == number)
+
+    def reads(self, number: int) -> DataFrame:
+        """Return the rows (`row`) that went out as `r` with one batch."""
+        return self.batch(number).where("op = 'r'").select(F.col("after").alias("row"))
 
     def window(self, low_batch: int, batch: int) -> DataFrame:
         """Return the change log's rows of the batches behind the first one, up to the second."""
@@ -150,21 +124,25 @@ class Target:
         """Return the rows that were staged as that version."""
         return load(self.spark, self.layout.staging(self.table), version)
 
+    def delete_staged(self, version: int) -> None:
+        """Delete from storage what was staged as that version: its batch is applied, so nobody asks for it again."""
+        delete_files(self.staged(version))
+
     def fill(self, rows: DataFrame, batch: int) -> int | None:
         """Append rows of keys that the state does not have; return the version, None when they were there already."""
         numbered = rows.withColumn("__batch", F.lit(batch).cast("bigint"))
         return append(numbered, self.layout.state(self.table), self._pair("state", batch))
 
-    def merge(self, effects: DataFrame, batch: int, bounds: str) -> tuple[int | None, int | None]:
+    def merge(self, effects: DataFrame, batch: int, bounds: str, held: int | None) -> tuple[int | None, int | None]:
         """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
 
-        Without a key, equal rows are told apart by their number `__copy`.
+        Without a key, equal rows are told apart by their number `__copy`. `held` is how many rows the state has, if
+        that is known: files of few rows are written anew, which takes less time than to mark in them what is gone.
 
         Returns by how many rows the state grew, and its version; None where the batch was already merged.
         """
-        copy = () if self.schema.key else (COPY,)
-        keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in (*self.schema.row_key, *copy)]
-        columns = {quoted(name): f"s.{quoted(name)}" for name in (*self.schema.names, *copy, "__commit_lsn")}
+        keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self._key_names()]
+        columns = {quoted(name): f"s.{quoted(name)}" for name in (*self._row_names(), "__commit_lsn")}
         columns["__batch"] = f"{batch}L"
         merge = (
             delta_table(self.spark, self.layout.state(self.table))
@@ -174,25 +152,20 @@ class Target:
             .whenMatchedUpdate(set=dict(columns))
             .whenNotMatchedInsert("s.__present", values=dict(columns))
         )
-        done, version = committed(self.spark, self._pair("state", batch), lambda: merge.execute().first())
+        conf = {MARKS_ROWS: "false"} if held is not None and held <= SMALL_ROWS else None
+        done, version = committed(self.spark, self._pair("state", batch), lambda: merge.execute().first(), conf)
         return None if done is None else int(done["num_inserted_rows"]) - int(done["num_deleted_rows"]), version
 
     def lacking(self, rows: DataFrame, bounds: str) -> DataFrame:
         """Return the rows (columns of the state) within `bounds` that the state does not hold just as they are."""
         state = load(self.spark, self.layout.state(self.table)).alias("t")
         held = state.where(bounds) if bounds else state
-        same = [F.col(f"s.{name}").eqNullSafe(F.col(f"t.{name}")) for name in map(quoted, self._row_names())]
-        for column in self.schema.columns:
-            if map_type(self.table, column).delta in FLOATS:
-                # To Spark -0.0 is 0.0, and one NaN another.
-                texts = [F.col(f"{side}.{quoted(column.name)}").cast("string") for side in ("s", "t")]
-                same.append(texts[0].eqNullSafe(texts[1]))
-        return rows.alias("s").join(held, reduce(and_, same), "left_anti")
-
-    def _row_names(self) -> tuple[str, ...]:
-        """Return the key's columns, then the others: a row's place is told by the first of them."""
-        others = tuple(name for name in self.schema.names if name not in self.schema.row_key)
-        return (*self.schema.row_key, *others) if self.schema.key else (*self.schema.row_key, COPY)
+        place = [_same(quoted(name)) for name in self._key_names()]
+        same = [_same(quoted(name)) for name in self.schema.names]
+        texts = [_same(quoted(name), "string") for name in float_names(self.schema)]
+        # Joined by the key alone: as an anti-join on all columns, all of them would be hashed and sorted by.
+        found = rows.alias("s").join(held, reduce(and_, place), "left")
+        return found.where(F.col("t.__batch").isNull() | ~reduce(and_, same + texts)).select("s.*")
 
     def lacks(self, bounds: str) -> bool:
         """Whether the state has no row within bounds (as `key_bounds` gives them; empty: no row at all)."""
@@ -210,6 +183,14 @@ class Target:
     def count(self) -> int:
         """Return the state's rows, which Delta knows without reading any."""
         return load(self.spark, self.layout.state(self.table)).count()
+
+    def _key_names(self) -> tuple[str, ...]:
+        """Return the columns of the state by which a row is found."""
+        return self.schema.row_key if self.schema.key else (*self.schema.row_key, COPY)
+
+    def _row_names(self) -> tuple[str, ...]:
+        """Return all columns that make a row."""
+        return tuple(dict.fromkeys((*self._key_names(), *self.schema.names)))
 
     def _row_columns(self) -> str:
         return row_type(self.schema).removeprefix("struct<").removesuffix(">").replace("`: ", "` ")
@@ -242,25 +223,11 @@ class Target:
         return fit_columns(self.spark, self.table, name, ddl)
 
     def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
-        needs_mapping = any(REFUSED_IN_NAMES & set(column) for column in self.schema.names)
-        if not table_exists(self.spark, name):
-            mapping = {MAPPING: "name"} if needs_mapping else {}
-            create_table(self.spark, name, ddl, {**self.place.owner.properties, **properties, **mapping})
-            return
-        found = table_properties(self.spark, name)
-        owner = owner_of(found)
-        if owner != self.place.owner:
-            by = f"pipeline {owner.pipeline!r} under another ledger" if owner else "somebody else"
-            raise TargetError(
-                f"{name.name} was written by {by}",
-                "Move it away, or give this pipeline a target of its own.",
-            )
-        if needs_mapping and found.get(MAPPING) != "name":
-            self.spark.sql(f"ALTER TABLE {sql_name(name)} SET TBLPROPERTIES ('{MAPPING}' = 'name')")
+        ensure_table(self.spark, self.place.owner, name, self.schema.names, ddl, properties)
 
 
-def owner_of(properties: Mapping[str, str]) -> Owner | None:
-    """Return whose table it is by its properties, None when it is not this provider's."""
-    if OWNER_PROPERTY not in properties or LEDGER_PROPERTY not in properties:
-        return None
-    return Owner(properties[OWNER_PROPERTY], properties[LEDGER_PROPERTY])
+def _same(name: str, as_type: str = "") -> Column:
+    """Return whether a column of `s` and `t`, or what it is as another type, is equal; null equals null."""
+    sides = [F.col(f"{side}.{name}") for side in ("s", "t")]
+    one, other = (side.cast(as_type) for side in sides) if as_type else sides
+    return one.eqNullSafe(other)

@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 from support.copies_model import MISTAKES, CopiesModel, Wrong
 
-from airflow_provider_db2cdc.cdc.copies import deltas, renumbered, settled, surplus, touched
+from airflow_provider_db2cdc.cdc.copies import renumbered, settled, surplus, touched
+from airflow_provider_db2cdc.cdc.effect import count_images
 from airflow_provider_db2cdc.cdc.event import RowChange, events_of
 
 HISTORIES = 3000
@@ -22,7 +23,7 @@ def test_a_deletion_beside_an_insertion_is_an_update_as_without_a_key_nothing_te
 
 
 def test_counts_change_by_what_came_less_what_went():
-    assert deltas(events("Ia", "Ia", "Db", "Ic", "Dc")) == {"a": 2, "b": -1}
+    assert count_images(events("Ia", "Ia", "Db", "Ic", "Dc")) == {"a": 2, "b": -1}
     assert touched(events("Ia", "Ia", "Db", "Ic", "Dc")) == {"a", "b", "c"}
 
 

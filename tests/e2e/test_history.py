@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
 def test_target_equals_source_after_each_tick(new_pipeline: Callable[..., Pipeline], seed: int) -> None:
     rng = random.Random(seed)
     pipeline = new_pipeline(**{"max.rows.per.batch": [1_000_000, 40][seed % 2]})
-    history = random_history(seed, HistoryOptions(tables=2, transactions=36, lanes=1, width=10))
+    history = random_history(seed, HistoryOptions(tables=2, transactions=30, lanes=1, width=10))
     replay = Replay(pipeline, history)
     replay.prepare()
     pipeline.captured()

@@ -117,7 +117,7 @@ def test_equal_rows_are_counted_beside_a_writer(new_pipeline: Callable[..., Pipe
     pipeline = new_pipeline()
     table = bare(pipeline, 600)
     pipeline.captured()
-    with repeating(pipeline, transactions(random.Random(1), table, NAMES[:200], 500), pause_s=0.4):
+    with repeating(pipeline, transactions(random.Random(1), table, NAMES[:200], 500), pause_s=0.6):
         first = pipeline.tick()
         second = pipeline.tick(ask("execute-snapshot", table, "again"))
     assert first is not None
@@ -145,9 +145,7 @@ def test_a_table_that_never_rests_is_reported_until_it_does(
     [line] = restless.failed
     assert f"{table}: it has no key, and some of its rows came or went during each of 2 reads" in line.error
     pipeline.captured()
-    quiet = pipeline.tick()
-    assert quiet is not None
-    assert not quiet.failed, quiet.failed
+    pipeline.passed()
     assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
 
 

@@ -6,12 +6,13 @@ import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.crash import killed
 from support.history import HistoryOptions, random_history
-from support.log import captured_events, check_log, logged_events, reads
+from support.log import captured_events, check_log, events_beside, logged_events, reads
 from support.pipeline import Pipeline, Replay, use_signal_table
 from support.writing import writing
 
@@ -61,18 +62,11 @@ def certificates(pipeline: Pipeline, snapshot: str) -> list[Any]:
     return commits.where(commits.snapshot == snapshot).selectExpr("inline(chunks)").collect()
 
 
-def events_beside(pipeline: Pipeline, table: TableId, snapshot: str) -> int:
-    """Return how many events of the source the snapshot's own batches brought."""
-    commits = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("commits").name)
-    batches = commits.where(commits.snapshot == snapshot).select(commits.batch.alias("__batch")).distinct()
-    return pipeline.changes(table).where("op IN ('c', 'u', 'd')").join(batches, "__batch").count()
-
-
 @pytest.mark.parametrize(("seed", "mark"), [(11, "read_only"), (12, "insert_insert"), (13, "insert_delete")])
 def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     new_pipeline: Callable[..., Pipeline], seed: int, mark: str
 ) -> None:
-    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 20, "snapshot.group.chunks": 1})
+    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1})
     use_signal_table(pipeline)
     pipeline.properties = {**pipeline.properties, "incremental.snapshot.watermarking.strategy": mark}
     options = HistoryOptions(tables=1, transactions=2000, lanes=1, width=40)
@@ -117,9 +111,7 @@ def filled(new_pipeline: Callable[..., Pipeline]) -> tuple[Pipeline, TableId, Ta
         rows = [(at, "a", 100 - at) for at in range(30)]
         pipeline.many(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?, ?)', rows)
     pipeline.captured()
-    result = pipeline.tick()
-    assert result is not None
-    assert not result.failed, result.failed
+    result = pipeline.passed()
     assert len({line.lsn for line in result.tables}) == 1, "the tables do not end at one commit"
     manifest = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("manifest").name)
     assert manifest.count() == 1
@@ -213,6 +205,19 @@ def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[.
     assert line.updates == 5, "the tables' changes do not wait for a snapshot that cannot be read"
 
 
+def versions(pipeline: Pipeline, table: TableId) -> list[int]:
+    path = Layout(pipeline.target).state(table).name
+    return sorted(row["version"] for row in pipeline.spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect())
+
+
+def broken(*_: Any) -> None:
+    raise OSError("the disk is full")
+
+
+def staged_files(pipeline: Pipeline, table: TableId) -> set[Path]:
+    return set(Path(Layout(pipeline.target).staging(table).name).rglob("*.parquet"))
+
+
 def lose(pipeline: Pipeline, table: TableId, statement: str) -> None:
     """Change the table so that nobody hears of it."""
     pipeline.execute(statement.format(t=f'"{table.schema}"."{table.name}"'))
@@ -222,13 +227,17 @@ def lose(pipeline: Pipeline, table: TableId, statement: str) -> None:
     pipeline.writer.commit()
 
 
-def test_a_new_snapshot_finds_what_was_deleted_unseen(filled: tuple[Pipeline, TableId, TableId]) -> None:
+def test_a_new_snapshot_finds_what_was_deleted_unseen(
+    filled: tuple[Pipeline, TableId, TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
     pipeline, one, _ = filled
     lose(pipeline, one, "DELETE FROM {t} WHERE ID < 3")
     lose(pipeline, one, "UPDATE {t} SET A = 'b' WHERE ID = 5")
     pipeline.tick()
     assert pipeline.rows(one) != pipeline.source_rows(one)
     newest = max(row["__batch"] for row in pipeline.state(one).collect())
+    held = staged_files(pipeline, one)
     ask = execute(str(one))
     assert outcomes(pipeline.tick(ask))[ask.id] == ("done", "")
     assert pipeline.rows(one) == pipeline.source_rows(one)
@@ -239,6 +248,21 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(filled: tuple[Pipeline, Ta
     assert set(reads(pipeline, one).values()) == {1, 2}
     written = pipeline.state(one).where(f"__batch > {newest}").collect()
     assert [row["ID"] for row in written] == [5], "what was right is left alone"
+    assert staged_files(pipeline, one) == held, "what was staged of a large group is cleared away once it is applied"
+
+    lose(pipeline, one, "UPDATE {t} SET A = 'c' WHERE ID = 7")
+    spec = pipeline.plan(signals=[execute(str(one))])
+    assert spec is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, "merge", broken)
+        [failed] = jobs.run(spec).failed
+    assert (failed.table, failed.error.partition(".")[0]) == (one, "OSError")
+    with killed(Target, "merge", "after"):
+        jobs.run(spec)
+    retried = {line.table: line for line in jobs.run(spec).tables}[one]
+    assert pipeline.rows(one) == pipeline.source_rows(one)
+    assert (retried.rows, retried.state_version) == (27, versions(pipeline, one)[-1])
+    assert shown(pipeline.tick(again := execute(str(one))), again.id).status == "completed"
 
 
 def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, TableId, TableId]) -> None:

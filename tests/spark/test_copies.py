@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from support.frames import events_in
 
 from airflow_provider_db2cdc.cdc import copies as plain
+from airflow_provider_db2cdc.cdc.effect import count_images
 from airflow_provider_db2cdc.cdc.event import Op, RowChange, events_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
@@ -55,19 +56,19 @@ def test_events_and_counts_are_the_plain_rule(spark: SparkSession) -> None:
     assert {event.op for event in wanted} == set(get_args(Op)) - {"r"}, "an op did not occur"
 
     deltas = count_deltas(log).localCheckpoint()
-    assert {_image(row): row["delta"] for row in deltas.collect()} == plain.deltas(wanted)
+    assert {_image(row): row["delta"] for row in deltas.collect()} == count_images(wanted)
     assert {_image(row) for row in touched(log).collect()} == plain.touched(wanted)
 
     rows = copy_effects(deltas, _rows(spark, held.elements()), SCHEMA).collect()
     found = {(tuple(row[:3]), row["__copy"], row["__present"]) for row in rows}
     assert found == {
         (image, copy, is_added)
-        for image, delta in plain.deltas(wanted).items()
+        for image, delta in count_images(wanted).items()
         for is_added, numbers in zip((True, False), plain.renumbered(held[image], delta), strict=True)
         for copy in numbers
     }
     assert len(found) == len(rows)
-    last = {image: max(e.commit for e in wanted if image in (e.before, e.after)) for image in plain.deltas(wanted)}
+    last = {image: max(e.commit for e in wanted if image in (e.before, e.after)) for image in count_images(wanted)}
     assert all(Lsn.parse(row["__commit_lsn"]) == last[tuple(row[:3])] for row in rows)
 
 

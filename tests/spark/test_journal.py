@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.snapshot import Bound, Part, Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickLostError
 from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.target import Owner
+from airflow_provider_db2cdc.spark.place import Owner
 
 pytestmark = pytest.mark.spark
 TABLE = TableId("S", "T")

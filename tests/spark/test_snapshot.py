@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
 from airflow_provider_db2cdc.cdc.event import RowChange, events_of
 from airflow_provider_db2cdc.cdc.window import surviving as plain_surviving
 from airflow_provider_db2cdc.spark.changes import paired
-from airflow_provider_db2cdc.spark.effects import count_batch, net_effects
+from airflow_provider_db2cdc.spark.effects import count_batch
 from airflow_provider_db2cdc.spark.snapshot import surviving
 
 pytestmark = pytest.mark.spark
@@ -51,7 +51,7 @@ def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:
         [(image, 0) for _, image in staged], "row struct<SEED: int, ID: int, A: int, B: string>, chunk int"
     )
 
-    found = surviving(rows, SEEDED, window, net_effects(window, SEEDED, count_batch(window))).collect()
+    found = surviving(rows, SEEDED, window, count_batch(window)).collect()
 
     effects = plain_effects(events_of(changes))
     wanted = plain_surviving(staged, effects)

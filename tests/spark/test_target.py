@@ -14,7 +14,8 @@ from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl
 from airflow_provider_db2cdc.spark.copies import COPY
 from airflow_provider_db2cdc.spark.delta import literal_frame, load
-from airflow_provider_db2cdc.spark.target import Owner, Place, Target
+from airflow_provider_db2cdc.spark.place import Owner, Place
+from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = pytest.mark.spark
 SCHEMA = TableSchema(TableId("S", "T"), (Column("ID", "INTEGER", 4, 0, False), Column("A", "INTEGER", 4)), ("ID",))
@@ -58,6 +59,8 @@ def test_rows_that_are_there_as_they_are_are_not_lacking(spark: SparkSession, tm
     )
     made.prepare()
     ddl = "`A b` string, X double, K int, __commit_lsn string"
+    none = literal_frame(spark, [(None, None, None, EARLY)], ddl)
+    assert made.lacking(none, "").count() == 1
     held = [("a", 1.0, 1), (None, None, None), ("c", 0.0, 3), ("d", float("nan"), 4), ("e", 2.0, 5)]
     made.fill(literal_frame(spark, [(*row, LATE) for row in held], ddl), 1)
     rows = [("a", 1.0, 1), (None, None, None), ("c", -0.0, 3), ("d", float("nan"), 4), ("E", 2.0, 5), ("f", 2.0, 6)]
@@ -79,6 +82,52 @@ def test_columns_of_a_table_without_a_key_change_only_where_it_begins_anew(spark
     bare("A", "C", "B").prepare(anew=True)
     bare("A", "C", "B").prepare()
     assert load(spark, place.layout.state(TableId("S", "BARE"))).columns[:4] == ["A", "C", "B", COPY]
+
+
+def test_what_was_staged_leaves_the_storage_and_what_is_staged_beside_stays(
+    spark: SparkSession, tmp_path: Path, target: Target
+) -> None:
+    place = Place(Layout(str(tmp_path / "a b%20c")), target.place.owner)
+    odd = Target(spark, place, target.schema)
+
+    def staged(*ids: int) -> int:
+        rows = ", ".join(f"(named_struct('ID', {id_}, 'A', 0), 0)" for id_ in ids)
+        return odd.stage(spark.sql(f"SELECT * FROM VALUES {rows} AS s (row, chunk)"))
+
+    def files() -> set[Path]:
+        return set(Path(odd.layout.staging(odd.table).name).rglob("*.parquet"))
+
+    def ids(version: int) -> list[int]:
+        return sorted(row["row"]["ID"] for row in odd.staged(version).collect())
+
+    versions, born, before = [], [], files()
+    for rows in ((1, 2), (3,), (4, 5)):
+        versions.append(staged(*rows))
+        born.append(files() - before)
+        before |= born[-1]
+    odd.delete_staged(versions[1])
+    assert born[1]
+    assert files() == born[0] | born[2]
+    assert (ids(versions[0]), ids(versions[2])) == ([1, 2], [4, 5])
+    odd.delete_staged(versions[2])
+    odd.delete_staged(versions[2])
+    assert ids(staged(6)) == [6]
+
+
+def test_files_of_a_small_state_are_written_anew_and_those_of_others_are_marked(target: Target) -> None:
+    folder = Path(target.layout.state(target.table).name)
+
+    def marks_behind_delete(batch: int, id_: int, held: int | None) -> int:
+        ddl = "ID int, A int, __commit_lsn string, __present boolean"
+        grown, _ = target.merge(literal_frame(target.spark, [(id_, 0, LATE, False)], ddl), batch, "", held)
+        assert grown == -1
+        return len(list(folder.rglob("deletion_vector*.bin")))
+
+    fill(target, 1, [(id_, EARLY) for id_ in (1, 2, 3, 4)])
+    small, large, unknown = 4, 20_001, None
+    marks = [marks_behind_delete(id_ + 1, id_, held) for id_, held in enumerate((small, large, unknown), 1)]
+    assert marks == [0, 1, 2]
+    assert [row["row"]["ID"] for row in target.rows().collect()] == [4]
 
 
 def test_a_window_is_the_batches_since_the_read_began(target: Target) -> None:

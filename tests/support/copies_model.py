@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from airflow_provider_db2cdc.cdc.copies import deltas, renumbered, settled, surplus, touched
+from airflow_provider_db2cdc.cdc.copies import renumbered, settled, surplus, touched
+from airflow_provider_db2cdc.cdc.effect import count_images
 from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
 
 MISTAKES = (
@@ -113,7 +114,7 @@ class CopiesModel:
         self.batch += 1
         events = events_of(change for commit in self.commits[self.offset : upto] for change in commit)
         self.log += [(self.batch, event) for event in events]
-        self.apply(deltas(events))
+        self.apply(count_images(events))
         self.offset = upto
 
     def apply(self, changed: Counter[Image]) -> None:
@@ -164,4 +165,4 @@ class CopiesModel:
     def touched_in(self, window: tuple[int, int]) -> set[Image]:
         """The images that the log touches in the batches of a window."""
         events: Iterable[Event] = (event for batch, event in self.log if window[0] < batch <= window[1])
-        return {*deltas(events)} if self.mistake == "only changed counts are touched" else touched(events)
+        return {*count_images(events)} if self.mistake == "only changed counts are touched" else touched(events)

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_provider_db2cdc.cdc.effect import net_effects
 from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
+from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from support.pipeline import Pipeline
@@ -73,3 +74,10 @@ def _event(row: Any) -> Event:
     parts = [row["key"], row["before"], row["after"], headers["newkey"], headers["oldkey"]]
     key, before, after, newkey, oldkey = (None if part is None else tuple(part) for part in parts)
     return Event(*positions, row["op"], key, before, after, newkey, oldkey)
+
+
+def events_beside(pipeline: Pipeline, table: TableId, snapshot: str) -> int:
+    """Return how many events of the source the snapshot's own batches brought."""
+    commits = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("commits").name)
+    batches = commits.where(commits.snapshot == snapshot).select(commits.batch.alias("__batch")).distinct()
+    return pipeline.changes(table).where("op IN ('c', 'u', 'd')").join(batches, "__batch").count()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -119,6 +119,13 @@ class Pipeline:
                 break
         return result
 
+    def passed(self, *signals: Signal) -> JobResult:
+        """Do a tick that has something to do and in which no table fails."""
+        result = self.tick(*signals)
+        assert result is not None, "there was nothing to do"
+        assert not result.failed, result.failed
+        return result
+
     def state(self, table: TableId) -> DataFrame:
         """The current state of a table."""
         return load(self.spark, Layout(self.target).state(table))
@@ -160,24 +167,24 @@ def use_signal_table(pipeline: Pipeline, schema: str = "") -> str:
     return f'"{home}"."SIGNALS"'
 
 
-@dataclass
-class Replay:
-    """A random history being played into a pipeline's source, step by step."""
+class Writes(Protocol):
+    """As much of a pipeline as playing a history needs."""
 
-    pipeline: Pipeline
+    writer: Any
+    schema: str
+
+    def execute(self, text: str, *values: Any) -> None:
+        """Run a statement without a commit."""
+
+
+@dataclass
+class Play:
+    """A random history being played into a source whose tables are there, step by step."""
+
+    pipeline: Writes
     history: History
     at: int = 0
     commits: list[Lsn] = field(default_factory=list)
-
-    def prepare(self) -> None:
-        """Create the history's tables with their first rows, and register them."""
-        pipeline = self.pipeline
-        for shape in self.history.tables:
-            pipeline.create(create_table(shape, pipeline.schema), shape.name, update_as=shape.update_as)
-            for row in self.history.initial[shape.name]:
-                marks = ", ".join("?" * len(row))
-                pipeline.execute(f'INSERT INTO "{pipeline.schema}"."{shape.name}" VALUES ({marks})', *row)
-        pipeline.writer.commit()
 
     def play(self, steps: int) -> None:
         """Do the next steps; a transaction that is open at their end stays so only within this call."""
@@ -206,3 +213,20 @@ class Replay:
         """The oracle's rows after the last commit played."""
         at = self.commits[-1] if self.commits else self.history.start
         return set(self.history.state(table, at).values())
+
+
+@dataclass
+class Replay(Play):
+    """A random history being played into a pipeline's source."""
+
+    pipeline: Pipeline
+
+    def prepare(self) -> None:
+        """Create the history's tables with their first rows, and register them."""
+        pipeline = self.pipeline
+        for shape in self.history.tables:
+            pipeline.create(create_table(shape, pipeline.schema), shape.name, update_as=shape.update_as)
+            for row in self.history.initial[shape.name]:
+                marks = ", ".join("?" * len(row))
+                pipeline.execute(f'INSERT INTO "{pipeline.schema}"."{shape.name}" VALUES ({marks})', *row)
+        pipeline.writer.commit()

@@ -23,14 +23,14 @@ from typing import Any
 import ibm_db_dbi
 
 from support.history import HistoryOptions, random_history
-from support.pipeline import Pipeline, Replay
+from support.pipeline import Pipeline, Play
 
 TESTS = Path(__file__).parents[1]
 
 
 @dataclass
 class Writer:
-    """As much of a pipeline as a replay needs."""
+    """A connection that histories and statements are played on."""
 
     writer: Any
     schema: str
@@ -98,11 +98,11 @@ def _repeated(writer: Writer, transactions: Sequence[Sequence[str]]) -> Callable
 
 def _played(writer: Writer, order: dict[str, Any], rng: random.Random) -> Callable[[], None]:
     history = random_history(order["seed"], HistoryOptions(**order["options"]))
-    replay = Replay(writer, history)  # type: ignore[arg-type]
+    played = Play(writer, history)
 
     def write() -> None:
-        if not replay.ended:
-            replay.play(rng.choice((1, 1, 2)))
+        if not played.ended:
+            played.play(rng.choice((1, 1, 2)))
 
     return write
 

@@ -1,0 +1,64 @@
+"""A range of a change table, pulled into the change log."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
+from airflow_provider_db2cdc.cdc.ledger import Entry
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired
+from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.session import SMALL_ROWS
+from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
+
+
+def pull(
+    target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry, rows: int | None
+) -> DataFrame:
+    """Append the changes of an entry's range to the change log, and return what it holds of the batch.
+
+    `rows` is how many change rows, at most, the source has counted in the range, None where nobody has. A batch that is
+    there already is not appended again. Few rows are kept meanwhile: to open a Delta table's new version takes longer
+    than to write them.
+    """
+    events = _changes(target.spark, spec, source, task, entry)
+    is_small = rows is not None and rows <= SMALL_ROWS
+    if is_small:
+        events = events.localCheckpoint()
+    is_new = target.append_changes(events, entry.batch, "changes")
+    return events if is_small and is_new else target.batch(entry.batch)
+
+
+def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
+    """Return the batch's change rows as envelopes; one reader a sub-range, each of whole commits in order."""
+    before_images = has_before_images(task.schema, task.capture)
+    events: DataFrame | None = None
+    for span in _spans(spark, spec, source, task, entry.span):
+        how = Fetch(spec.settings.query_fetch_rows)
+        rows = source.frame(spark, change_rows(task.schema, task.capture, span), how).coalesce(1)
+        part = paired(rows, task.schema, spec.settings.key_change_detection, before_images)
+        events = part if events is None else events.unionAll(part)
+    assert events is not None
+    times = source.frame(spark, commit_times(spec.source.asn_schema, entry.span))
+    at_us = F.unix_micros(F.col("LOGMARKER").cast("timestamp"))
+    first = times.groupBy(lsn_text("CC").alias("commit")).agg(F.min(at_us).alias("ts_us"))
+    return envelopes(events, task.schema, spec, entry.batch, F.broadcast(first), entry.planned_at_ms)
+
+
+def _spans(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, span: LsnRange) -> list[LsnRange]:
+    settings = spec.settings
+    if task.rows <= settings.rows_per_read:
+        return [span]
+    rows = max(settings.rows_per_read, -(-task.rows // settings.parallel_reads))
+    cuts: list[Lsn] = []
+    with driver_connection(spark, source) as connection:
+        while len(cuts) < settings.parallel_reads:
+            rest = LsnRange(cuts[-1] if cuts else span.after, span.upto)
+            found = connection.text_rows(commit_at_row(task.capture, rest, rows - 1))
+            if not found or found[0][0] is None:
+                break
+            cuts.append(Lsn.parse(found[0][0]))
+    return split(span, cuts)
