@@ -14,7 +14,10 @@ from airflow_provider_db2cdc.cdc.table import TableId
 
 @dataclass(frozen=True)
 class Entry:
-    """One table's part of a planned batch: the range it pulls, and the staged rows it publishes (or sweeps), if any."""
+    """One table's part of a planned batch: the range it pulls, and the staged rows it publishes (or sweeps), if any.
+
+    `has_offset` tells whether the store had an offset of the table when the tick was planned.
+    """
 
     batch: int
     run_id: str
@@ -24,6 +27,7 @@ class Entry:
     planned_at_ms: int
     capture: CaptureIdentity
     slice: Slice | None = None
+    has_offset: bool = False
 
     @property
     def span(self) -> LsnRange:
@@ -48,18 +52,20 @@ class Commit:
     rows: int
     slice: Slice | None = None
     published: Mapping[int, int] = field(default_factory=dict)
+    has_offset: bool = False
 
 
 @dataclass(frozen=True)
 class History:
-    """What the ledger says: each table's last commit and number of batches, what is pending, the greatest batch.
+    """What the ledger says: each table's last commit, what is pending, the greatest batch.
 
     An entry without a commit is pending, but for one that a restart of its table has overtaken. `slices` are each
-    table's last applied part of a snapshot, with its commit.
+    table's last applied part of a snapshot, with its commit. `stored` are tables whose offset the store once had: none
+    of the others' ticks has come as far as to store one.
     """
 
     last: Mapping[TableId, Commit] = field(default_factory=dict)
-    applied: Mapping[TableId, int] = field(default_factory=dict)
+    stored: frozenset[TableId] = frozenset()
     pending: tuple[Entry, ...] = ()
     batch: int = 0
     slices: Mapping[TableId, tuple[Slice, Commit]] = field(default_factory=dict)
@@ -86,7 +92,7 @@ def history_of(entries: Iterable[Entry], commits: Iterable[Commit]) -> History:
     }
     return History(
         last=last,
-        applied={table: len(parts) for table, parts in applied.items()},
+        stored=frozenset(commit.table for commit in marks.values() if commit.has_offset),
         pending=tuple(sorted(pending, key=lambda entry: entry.batch)),
         batch=max((parts[-1].batch for parts in planned.values()), default=0),
         slices=slices,

@@ -88,18 +88,17 @@ def check_forward(old: Offset | None, new: Offset) -> None:
         )
 
 
-def reconcile(table: TableId, believed: Lsn | None, proven: Lsn | None, applied: int) -> Lsn | None:
+def reconcile(table: TableId, believed: Lsn | None, proven: Lsn | None, stored: bool) -> Lsn | None:
     """Return where the table stands: what Delta proves, after a look at what the store believes.
 
     A store behind Delta is moved forward (a crash came between the commit and the store); so is one without an
-    offset as long as not more than the first of `applied` batches is there. None means that neither knows the table:
-    it is new.
+    offset unless it once had one (`stored`). None means that neither knows the table: it is new.
 
     :raises OffsetError: the store lost an offset that Delta proves, or is ahead of Delta.
     """
     if believed == proven or (believed is not None and proven is not None and believed < proven):
         return proven
-    if believed is None and applied <= 1:
+    if believed is None and not stored:
         return proven
     if believed is None:
         document = Offset(table, proven, 0).to_json() if proven else ""

@@ -38,13 +38,13 @@ from airflow_provider_db2cdc.spark.place import Owner, owner_of
 
 BATCHES = (
     "batch bigint, run_id string, schema string, table string, after_lsn string, upto_lsn string, "
-    "planned_at_ms bigint, capture string, slice string"
+    "planned_at_ms bigint, capture string, slice string, has_offset boolean"
 )
 COMMITS = (
     "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
     "deletes bigint, reads bigint, commit_ts_ms bigint, state_version bigint, rows bigint, "
-    "applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, chunks array<struct<"
-    "chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
+    "has_offset boolean, applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, "
+    "chunks array<struct<chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
     "rows_published: bigint, rows_dropped: bigint>>"
 )
 """`chunks` holds a certificate for each chunk of a snapshot that the batch published: its bounds as SQL literals (low
@@ -56,7 +56,7 @@ MANIFEST = (
     "written_at_ms bigint"
 )
 TIDY_EVERY = 100
-COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows")
+COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows", "has_offset")
 COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", *COUNTED)
 NUL = "\0"
 """It stands in no identifier."""
@@ -95,29 +95,30 @@ class Ledger:
         """Read what was planned and applied, of each table from a batch on; nothing of a ledger that this run began.
 
         Of a table whose batch is 0 (its offset is new, or lost) it reads from its last commit's batch on, and the last
-        that published a part of a snapshot, which the journal may not know; Spark counts the others. Of tables that
-        are not named it reads the batches from the greatest on, so that this is known; all, if none is named.
+        that published a part of a snapshot, which the journal may not know; whether an offset was ever stored Spark
+        finds out. Of tables that are not named it reads the batches from the greatest on, so that this is known; all,
+        if none is named.
         """
         if self._is_fresh:
             return History()
-        counted = self._counted([table for table, batch in since.items() if not batch])
-        since = {**since, **{table: found["last"] for table, found in counted.items()}}
-        slices = {table: found["slice"] for table, found in counted.items() if found["slice"] is not None}
+        ends = self._ends([table for table, batch in since.items() if not batch])
+        since = {**since, **{table: found["last"] for table, found in ends.items()}}
+        slices = {table: found["slice"] for table, found in ends.items() if found["slice"] is not None}
         entries = map(_entry, self._since(self._batches, since, slices).collect())
         commits = map(_commit, self._since(self._commits, since, slices).select(*COMMIT_FIELDS).collect())
         history = history_of(entries, commits)
-        numbers = {table: found["number"] for table, found in counted.items()}
-        return replace(history, applied={**history.applied, **numbers})
+        stored = {table for table, found in ends.items() if found["stored"]}
+        return replace(history, stored=history.stored | stored)
 
-    def _counted(self, tables: Sequence[TableId]) -> dict[TableId, Row]:
-        """Return the batches of each table's last commit and last slice, and how many it has; nothing where none."""
+    def _ends(self, tables: Sequence[TableId]) -> dict[TableId, Row]:
+        """Return each table's batch of its last commit and of its last slice, and whether an offset was ever stored."""
         if not tables:
             return {}
         of_those = load(self.spark, self._commits).where(_name().isin([_text(table) for table in tables]))
         groups = of_those.groupBy("schema", "table").agg(
             F.max("batch").alias("last"),
             F.max(F.when(F.col("snapshot").isNotNull(), F.col("batch"))).alias("slice"),
-            F.count_distinct("batch").alias("number"),
+            F.max("has_offset").alias("stored"),
         )
         return {TableId(row["schema"], row["table"]): row for row in groups.collect()}
 
@@ -196,13 +197,13 @@ def _entry_row(entry: Entry) -> tuple[object, ...]:
     span = (str(entry.after), str(entry.upto))
     named = (entry.batch, entry.run_id, entry.table.schema, entry.table.name)
     part = None if entry.slice is None else json.dumps(to_data(entry.slice), sort_keys=True)
-    return (*named, *span, entry.planned_at_ms, _identity_text(entry.capture), part)
+    return (*named, *span, entry.planned_at_ms, _identity_text(entry.capture), part, entry.has_offset)
 
 
 def _commit_row(commit: Commit, at_ms: int) -> tuple[object, ...]:
     named = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
     counts = (commit.creates, commit.updates, commit.deletes, commit.reads, commit.commit_ts_ms)
-    return (*named, *counts, commit.state_version, commit.rows, at_ms, *_slice_row(commit))
+    return (*named, *counts, commit.state_version, commit.rows, commit.has_offset, at_ms, *_slice_row(commit))
 
 
 def _slice_row(commit: Commit) -> tuple[object, ...]:
@@ -227,6 +228,7 @@ def _entry(row: Row) -> Entry:
         planned_at_ms=row["planned_at_ms"],
         capture=_identity(row["capture"]),
         slice=None if row["slice"] is None else from_data(Slice, json.loads(row["slice"])),
+        has_offset=row["has_offset"],
     )
 
 

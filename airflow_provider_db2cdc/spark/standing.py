@@ -54,27 +54,20 @@ class Standing:
         :raises GapError: changes behind it are lost, and the mode has no snapshot mend that.
         """
         last = self.last.get(task.table)
-        applied = 1 if self._is_filling(task.table) else self.history.applied.get(task.table, 0)
-        if task.believed is None and last is not None and applied > 1:
-            if self.spec.settings.recover_offsets:
-                say(f"table={task.table} its lost offset is taken from the target: {last.upto}")
-                applied = 1
-            elif self.spec.settings.snapshot_on_gap:
-                self.begin_anew(task, OffsetError(f"{task.table}: its offset is missing"))
-                return None
-        after = reconcile(task.table, task.believed, last.upto if last else None, applied)
+        stored = task.table in self.history.stored and not self.spec.settings.recover_offsets
+        if task.believed is None and stored and self.spec.settings.snapshot_on_gap:
+            self.begin_anew(task, OffsetError(f"{task.table}: its offset is missing"))
+            return None
+        after = reconcile(task.table, task.believed, last.upto if last else None, stored)
         if after is None or last is None:
             return None
+        if task.believed is None:
+            say(f"table={task.table} has no offset; it is taken from the target: {after}")
         gap = find_gap(after, last.capture, task.capture.identity, task.capture.floor, self.fence(after))
         if gap:
             self.begin_anew(task, gap_error(task.table, gap))
             return None
         return after
-
-    def _is_filling(self, table: TableId) -> bool:
-        """Whether its last commit is one of its initial snapshot: a first tick that died has kept no offset."""
-        of, commit = self.history.slices.get(table, (None, None))
-        return of is not None and of.kind == "initial" and commit == self.last.get(table)
 
     def begin_anew(self, task: TableTask, error: GapError | OffsetError) -> None:
         """Let a snapshot mend what was lost where the mode says so, else raise the error."""

@@ -126,7 +126,8 @@ class Tick:
     def entry(self, task: TableTask, after: Lsn, upto: Lsn, of: Slice | None = None) -> Entry:
         """Return the table's part of the next batch."""
         at = (self.spec.planned_at_ms, task.capture.identity)
-        return Entry(self.batch + 1, self.spec.run_id, task.table, after, upto, *at, of)
+        has_offset = task.believed is not None
+        return Entry(self.batch + 1, self.spec.run_id, task.table, after, upto, *at, of, has_offset)
 
     def plan_and_apply(self, entries: Sequence[Entry], rows: Mapping[TableId, int] | None = None) -> None:
         """Do one batch; tables whose part fails are out for the rest of the tick, and redone by the next.

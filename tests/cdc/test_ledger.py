@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import replace
 
 from hypothesis import given
@@ -16,7 +15,6 @@ from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 
 TABLES = [TableId("S", name) for name in "ABC"]
-Part = tuple[TableId, bool, bool]
 CAPTURE = CaptureIdentity("ASNCDC.CD", "2026-01-01", "0")
 
 
@@ -24,33 +22,33 @@ def lsn(number: int) -> Lsn:
     return Lsn(number.to_bytes(16, "big"))
 
 
-def entry(batch: int, table: TableId, is_slice: bool) -> Entry:
+def entry(batch: int, table: TableId, is_slice: bool, has_offset: bool = False) -> Entry:
     of = Slice(f"snapshot{batch}", "incremental", 0, 0, lsn(batch), batch, batch, "fp") if is_slice else None
-    return Entry(batch, f"run{batch}", table, lsn(batch), lsn(batch + 1), batch, CAPTURE, of)
+    return Entry(batch, f"run{batch}", table, lsn(batch), lsn(batch + 1), batch, CAPTURE, of, has_offset)
 
 
 def commit(of: Entry) -> Commit:
-    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, None, of.batch * 10, 5)
+    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, None, of.batch * 10, 5, has_offset=of.has_offset)
 
 
 def place(of: Entry) -> tuple[int, str]:
     return of.batch, str(of.table)
 
 
-# Of each batch: which tables it has, which of these are parts of a snapshot, and which are applied at once.
-parts = st.tuples(st.sampled_from(TABLES), st.booleans(), st.booleans())
+# Of each batch: its tables, which of these are parts of a snapshot, are applied at once, were planned with an offset.
+parts = st.tuples(st.sampled_from(TABLES), st.booleans(), st.booleans(), st.booleans())
 batches = st.lists(st.lists(parts, min_size=1, max_size=3, unique_by=lambda part: part[0]), max_size=8)
 
 
 @given(batches, st.randoms(use_true_random=False), st.booleans())
 def test_a_ledger_is_told_as_it_happened(
-    planned: list[list[tuple[TableId, bool, bool]]], rng: random.Random, twice: bool
+    planned: list[list[tuple[TableId, bool, bool, bool]]], rng: random.Random, twice: bool
 ) -> None:
     entries, commits = [], []
-    last, applied, slices, pending = {}, Counter(), {}, {}
+    last, stored, slices, pending = {}, set(), {}, {}
     for number, batch in enumerate(planned, 1):
-        for table, is_slice, is_applied in batch:
-            one = entry(number, table, is_slice)
+        for table, is_slice, is_applied, has_offset in batch:
+            one = entry(number, table, is_slice, has_offset)
             entries.append(one)
             pending.setdefault(table, []).append(one)
             if not is_applied:
@@ -60,12 +58,12 @@ def test_a_ledger_is_told_as_it_happened(
             mark = commit(one)
             commits += [mark, mark] if twice else [mark]
             last[table] = mark
-            applied[table] += 1
+            stored |= {table} if has_offset else set()
             if one.slice is not None:
                 slices[table] = (one.slice, mark)
     want = History(
         last,
-        {table: applied[table] for table in {one.table for one in entries}},
+        frozenset(stored),
         tuple(sorted((one for some in pending.values() for one in some), key=place)),
         len(planned),
         slices,

@@ -92,26 +92,25 @@ def test_an_offset_never_moves_back():
 
 MISSING, AHEAD, EMPTY = "its offset is missing", "is ahead of the target", "holds nothing of this table"
 CASES = {
-    "new to both": (None, None, 0, None),
-    "equal": (L2, L2, 5, L2),
-    "store behind by a crash": (L1, L2, 5, L2),
-    "store empty, first batch applied": (None, L2, 1, L2),
-    "store empty, proven without a count": (None, L2, 0, L2),
-    "store empty, several batches applied": (None, L2, 2, MISSING),
-    "store ahead": (L3, L2, 5, AHEAD),
-    "store ahead of one batch": (L3, L2, 1, AHEAD),
-    "target gone": (L2, None, 0, EMPTY),
-    "another width": (SHORT, L2, 5, "cannot be compared"),
+    "new to both": (None, None, False, None),
+    "equal": (L2, L2, True, L2),
+    "store behind by a crash": (L1, L2, True, L2),
+    "none was ever stored": (None, L2, False, L2),
+    "store lost it": (None, L2, True, MISSING),
+    "store ahead": (L3, L2, True, AHEAD),
+    "store ahead of a first batch": (L3, L2, False, AHEAD),
+    "target gone": (L2, None, False, EMPTY),
+    "another width": (SHORT, L2, True, "cannot be compared"),
 }
 
 
-@pytest.mark.parametrize(("believed", "proven", "applied", "outcome"), CASES.values(), ids=CASES.keys())
-def test_where_a_table_stands_is_what_delta_proves_or_an_error_with_a_remedy(believed, proven, applied, outcome):
+@pytest.mark.parametrize(("believed", "proven", "stored", "outcome"), CASES.values(), ids=CASES.keys())
+def test_where_a_table_stands_is_what_delta_proves_or_an_error_with_a_remedy(believed, proven, stored, outcome):
     if not isinstance(outcome, str):
-        assert reconcile(TABLE, believed, proven, applied) == outcome
+        assert reconcile(TABLE, believed, proven, stored) == outcome
         return
     with pytest.raises(OffsetError, match=outcome) as raised:
-        reconcile(TABLE, believed, proven, applied)
+        reconcile(TABLE, believed, proven, stored)
     assert raised.value.remedy
 
 
@@ -121,20 +120,20 @@ def test_where_a_table_stands_is_what_delta_proves_or_an_error_with_a_remedy(bel
 )
 def test_the_remedy_names_the_position_to_put_back(believed, proven, remedy):
     with pytest.raises(OffsetError) as raised:
-        reconcile(TABLE, believed, proven, 5)
+        reconcile(TABLE, believed, proven, stored=True)
     assert remedy in raised.value.remedy
 
 
 def test_the_document_that_the_remedy_of_a_lost_offset_shows_can_be_put_back_as_it_is():
     with pytest.raises(OffsetError) as raised:
-        reconcile(TABLE, None, L2, 5)
+        reconcile(TABLE, None, L2, stored=True)
     [shown] = re.findall(r"\{.*?\}.*?\}", raised.value.remedy)
     assert Offset.from_json(shown, "here") == Offset(TABLE, L2, 0)
 
 
-@given(st.none() | lsns, st.none() | lsns, st.integers(0, 3))
-def test_reconciling_never_answers_anything_but_the_proven_position(believed, proven, applied):
+@given(st.none() | lsns, st.none() | lsns, st.booleans())
+def test_reconciling_never_answers_anything_but_the_proven_position(believed, proven, stored):
     try:
-        assert reconcile(TABLE, believed, proven, applied) == proven
+        assert reconcile(TABLE, believed, proven, stored) == proven
     except OffsetError:
         assert believed is None or proven is None or proven < believed

@@ -121,8 +121,9 @@ def test_a_snapshot_survives_a_kill_at_each_step(
         assert set(logged) <= set(everything)
 
 
-def test_a_new_table_whose_first_tick_dies_behind_several_batches_goes_on(
-    new_pipeline: Callable[..., Pipeline],
+@pytest.mark.parametrize("dies_again", [False, True], ids=["once", "twice"])
+def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
+    new_pipeline: Callable[..., Pipeline], dies_again: bool
 ) -> None:
     pipeline = new_pipeline(**TWO_GROUPS)
     table = pipeline.create(f'CREATE TABLE "{pipeline.schema}"."T" (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)', "T")
@@ -132,10 +133,15 @@ def test_a_new_table_whose_first_tick_dies_behind_several_batches_goes_on(
     assert spec is not None
     with killed(Journal, "write", "before", 2):
         jobs.run(spec)
-    assert pipeline.offsets.get(table) is None
     pipeline.execute(f'UPDATE "{pipeline.schema}"."T" SET A = A + 1 WHERE ID < 5')
     pipeline.writer.commit()
     pipeline.captured()
+    if dies_again:
+        second = pipeline.plan()
+        assert second is not None
+        with killed(Ledger, "commit", "after"):
+            jobs.run(second)
+    assert pipeline.offsets.get(table) is None
     pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table)
     found = reads(pipeline, table)
