@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 JAVA_OPTIONS = (
     "-Duser.timezone=UTC", "-XX:+UseSerialGC", "-Xmn900m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"
 )  # fmt: skip
+CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
 FOLDER_MARKS = {"airflow": "airflow", "demo": "slow"}
@@ -62,6 +63,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
         # Few rows a query: to compile code for them takes longer than to interpret. Submitted jobs do compile.
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # Hadoop starts some two hundred chmods and readlinks a tick where it has no native library.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+        "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
         "spark.ui.enabled": "false",
         # Nobody looks at what has run, of which Spark remembers a thousand queries otherwise.
         **{f"spark.{name}": "20" for name in ("ui.retainedJobs", "ui.retainedStages", "sql.ui.retainedExecutions")},
