@@ -102,8 +102,14 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
 
 @pytest.fixture
 def filled(new_pipeline: Callable[..., Pipeline]) -> tuple[Pipeline, TableId, TableId]:
-    """A pipeline with two tables of 30 rows, and their snapshot."""
-    pipeline = new_pipeline(**SMALL)
+    """A pipeline with two tables of 30 rows, read at once; what is asked for then is read in groups."""
+    pipeline, *tables = fill(new_pipeline())
+    pipeline.properties = SMALL
+    return pipeline, tables[0], tables[1]
+
+
+def fill(pipeline: Pipeline) -> tuple[Pipeline, TableId, TableId]:
+    """Make two tables of 30 rows, and snapshot them."""
     tables = []
     for name in ("T0", "T1"):
         ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9), S INTEGER)'
@@ -311,10 +317,8 @@ STEPS = [
 UNTOLD = (Journal, FileOffsetStore)
 
 
-def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(
-    filled: tuple[Pipeline, TableId, TableId],
-) -> None:
-    pipeline, one, _ = filled
+def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline, one, _ = fill(new_pipeline(**SMALL))
     for owner, step, when, at in STEPS:
         lose(pipeline, one, f"UPDATE {{t}} SET A = '{step[:9]}' WHERE ID < 3")
         ask = execute(str(one), id_=f"killed-{step}")
