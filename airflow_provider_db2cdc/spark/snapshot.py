@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
 from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.catalog import column_of, columns
 from airflow_provider_db2cdc.sql.chunk import (
@@ -49,30 +49,29 @@ def chunk_rows(
     spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading, how: Fetch
 ) -> DataFrame:
     """Return the rows of some chunks as `row` and `chunk`, a partition a chunk, read committed."""
-    chunks = range(reading.first, reading.last + 1)
     cut = cut_of(schema, part)
-    selects = [table_rows(schema, cut, chunk_predicate(cut, part.bounds, chunk)) for chunk in chunks]
-    rows = row_struct(schema, "C").cast(row_type(schema)).alias("row")
-    frames = [
-        source.frame(spark, select, how).select(rows, F.lit(chunk).alias("chunk"))
-        for chunk, select in zip(chunks, selects, strict=True)
-    ]
-    return union(frames)
+    predicates = [chunk_predicate(cut.of_rows, part.bounds, chunk) for chunk in _chunks(reading)]
+    rows = source.parts(spark, table_rows(schema, cut), predicates, how)
+    chunk = F.spark_partition_id() + F.lit(reading.first)
+    return rows.select(row_struct(schema, "C").cast(row_type(schema)).alias("row"), chunk.alias("chunk"))
 
 
 def count_chunks(
-    spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading
+    spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading, readers: int
 ) -> dict[int, int]:
-    """Return what the source counts of each chunk (an action); a statement a chunk, beside each other."""
-    chunks = range(reading.first, reading.last + 1)
+    """Return what the source counts of each chunk; a statement a chunk, as many beside each other as there are readers.
+
+    They are the driver's: for a frame Spark would also ask for its columns.
+    """
     cut = cut_of(schema, part)
-    frames = [
-        source.frame(spark, count_rows(cut, chunk_predicate(cut, part.bounds, chunk))).select(
-            F.lit(chunk).alias("chunk"), F.col("ROWS_COUNTED").alias("counted")
-        )
-        for chunk in chunks
-    ]
-    return {int(row["chunk"]): int(row["counted"]) for row in union(frames).collect()}
+
+    def count(chunk: int) -> int:
+        with driver_connection(spark, source) as connection:
+            [[counted]] = connection.text_rows(count_rows(cut, chunk_predicate(cut, part.bounds, chunk)))
+        return int(counted or 0)
+
+    with ThreadPoolExecutor(readers) as pool:
+        return dict(zip(_chunks(reading), pool.map(count, _chunks(reading)), strict=True))
 
 
 def surviving(staged: DataFrame, schema: TableSchema, window: DataFrame, counts: BatchCounts) -> DataFrame:
@@ -140,12 +139,8 @@ def check_part(connection: DriverConnection, schema: TableSchema, part: Part) ->
         _check_surrogate(connection, schema, part)
 
 
-def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """Return the rows of all frames, whose columns are the same."""
-    first, *others = frames
-    for other in others:
-        first = first.unionAll(other)
-    return first
+def _chunks(reading: Reading) -> range:
+    return range(reading.first, reading.last + 1)
 
 
 def _rows_a_chunk(connection: DriverConnection, schema: TableSchema, settings: ApplySettings, cut: Cut) -> int:

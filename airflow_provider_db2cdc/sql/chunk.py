@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import MICROSECOND_DIGITS, map_type
@@ -36,18 +36,28 @@ class Cut:
         return f"({self.select}) AS O" if self.select else quote_table(self.table)
 
     @property
+    def of_rows(self) -> Cut:
+        """The same cut of what `table_rows` selects: by K0..Kn, and the condition is met there."""
+        named = tuple(replace(column, name=f"K{at}") for at, column in enumerate(self.columns))
+        return replace(self, columns=named, condition="")
+
+    @property
     def where(self) -> list[str]:
         """The condition, if any, closed in itself."""
         return [f"({self.condition})"] if self.condition else []
 
 
-def table_rows(schema: TableSchema, cut: Cut, predicate: str) -> str:
-    """Return the select of a chunk's rows: C0..Cn in the schema's order, committed rows only."""
-    columns = ", ".join(
+def table_rows(schema: TableSchema, cut: Cut) -> str:
+    """Return the select of all rows: C0..Cn in the schema's order, and what they are cut by, as it is, as K0..Kn.
+
+    A chunk's rows are those that meet `chunk_predicate` of `cut.of_rows` there.
+    """
+    columns = [
         f"{map_type(schema.table, column).select.format(c=quote(column.name))} AS C{at}"
         for at, column in enumerate(schema.columns)
-    )
-    return f"SELECT {columns} FROM {cut.rows}{_where([predicate])}"
+    ]
+    keys = [f"{quote(column.name)} AS K{at}" for at, column in enumerate(cut.columns)]
+    return f"SELECT {', '.join([*columns, *keys])} FROM {cut.rows}{_where(cut.where)}"
 
 
 def count_rows(cut: Cut, predicate: str) -> str:

@@ -25,8 +25,8 @@ from airflow_provider_db2cdc.cdc.snapshot import Part
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import SparkConfig
 from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.snapshot import cut_of, union
+from airflow_provider_db2cdc.spark.jdbc import FETCH, JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.snapshot import cut_of
 from airflow_provider_db2cdc.sql.changes import change_rows
 from airflow_provider_db2cdc.sql.chunk import chunk_predicate, table_rows
 from airflow_provider_db2cdc.submit.runner import run_job
@@ -229,10 +229,10 @@ def _bare_snapshot(stage: Stage, spec: JobSpec, number: int) -> None:
     with driver_connection(stage.spark, source) as connection:
         cut = cut_of(task.schema, Part(task.table))
         bounds = connection.chunk_bounds(cut, spec.settings.snapshot_chunk_rows)
-    predicates = [chunk_predicate(cut, bounds, chunk) for chunk in range(len(bounds) + 1)]
-    frames = [source.frame(stage.spark, table_rows(task.schema, cut, predicate)) for predicate in predicates]
+    predicates = [chunk_predicate(cut.of_rows, bounds, chunk) for chunk in range(len(bounds) + 1)]
+    rows = source.parts(stage.spark, table_rows(task.schema, cut), predicates, FETCH)
     path = stage.folder / f"bare{number}"
-    union(frames).write.format("delta").mode("append").save(str(path))
+    rows.write.format("delta").mode("append").save(str(path))
     shutil.rmtree(path)
 
 

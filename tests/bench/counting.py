@@ -57,7 +57,8 @@ class Counts:
 def counted() -> Iterator[Counts]:
     """Count what the block does; polls for capture are left out."""
     counts = Counts()
-    text_rows, frame, bounds = DriverConnection.text_rows, JdbcSource.frame, DriverConnection.chunk_bounds
+    text_rows, bounds = DriverConnection.text_rows, DriverConnection.chunk_bounds
+    frame, parts = JdbcSource.frame, JdbcSource.parts
     wait, publish = Groups._await, Groups._publish
 
     def asking(*arguments: Any, **named: Any) -> Any:
@@ -68,6 +69,10 @@ def counted() -> Iterator[Counts]:
         # Spark asks for a frame's columns by a statement of its own.
         counts.reads += 2
         return frame(*arguments, **named)
+
+    def reading_parts(*arguments: Any, **named: Any) -> Any:
+        counts.reads += 1 + len(arguments[3])
+        return parts(*arguments, **named)
 
     def waiting(*arguments: Any) -> Any:
         started, before = time.monotonic(), counts.statements
@@ -88,7 +93,8 @@ def counted() -> Iterator[Counts]:
 
     with pytest.MonkeyPatch.context() as patch:
         steps: list[tuple[Any, str, Callable[..., Any]]] = [
-            (DriverConnection, "text_rows", asking), (JdbcSource, "frame", reading), (Groups, "_await", waiting),
+            (DriverConnection, "text_rows", asking), (JdbcSource, "frame", reading),
+            (JdbcSource, "parts", reading_parts), (Groups, "_await", waiting),
             (DriverConnection, "chunk_bounds", cutting), (Groups, "_publish", publishing),
         ]  # fmt: skip
         for owner, name, step in steps:

@@ -111,7 +111,12 @@ def walk(connection, schema: TableSchema, rows: int, text=as_text, most: int = 1
 
 
 def chunks(connection, schema: TableSchema, bounds) -> list[list[tuple]]:
-    selects = [table_rows(schema, cut_of(schema), predicate) for predicate in predicates(schema, bounds)]
+    cut = cut_of(schema)
+    columns = ", ".join(f"C{at}" for at in range(len(schema.columns)))
+    selects = [
+        f"SELECT {columns} FROM ({table_rows(schema, cut)}) AS S WHERE {chunk_predicate(cut.of_rows, bounds, at)}"
+        for at in range(len(bounds) + 1)
+    ]
     return [connection.execute(in_sqlite(select)).fetchall() for select in selects]
 
 
@@ -260,16 +265,18 @@ def test_a_bound_of_another_width_than_the_key_is_refused():
 def test_rows_are_selected_in_the_schemas_order_each_as_its_type_travels():
     columns = (Column("V", "XML"), Column("K", "INTEGER", 4), Column("T", "TIME"))
     schema = TableSchema(TableId("S", "T"), columns, ("K",))
-    select = 'SELECT XMLSERIALIZE("V" AS CLOB) AS C0, "K" AS C1, CAST("T" AS CHAR(8)) AS C2 FROM "S"."T"'
-    assert table_rows(schema, cut_of(schema), "1 = 1") == f"{select} WHERE 1 = 1"
+    select = 'SELECT XMLSERIALIZE("V" AS CLOB) AS C0, "K" AS C1, CAST("T" AS CHAR(8)) AS C2, "K" AS K0 FROM "S"."T"'
+    assert table_rows(schema, cut_of(schema)) == select
+    assert table_rows(schema, cut_of(schema, "A = 1")) == f"{select} WHERE (A = 1)"
+    assert chunk_predicate(cut_of(schema, "A = 1").of_rows, [["1"]], 1) == '("K0" > 1 OR "K0" IS NULL)'
 
 
 def test_a_select_stands_in_the_tables_place():
     schema = keyed(NUMBER)
     cut = replace(cut_of(schema), select="SELECT * FROM X WHERE A = 1")
-    place = "(SELECT * FROM X WHERE A = 1) AS O WHERE 1 = 1"
-    assert table_rows(schema, cut, "1 = 1") == f'SELECT "K0" AS C0, "V" AS C1 FROM {place}'
-    assert count_rows(cut, "1 = 1") == f"SELECT COUNT(*) AS ROWS_COUNTED FROM {place}"
+    place = "(SELECT * FROM X WHERE A = 1) AS O"
+    assert table_rows(schema, cut) == f'SELECT "K0" AS C0, "V" AS C1, "K0" AS K0 FROM {place}'
+    assert count_rows(cut, "1 = 1") == f"SELECT COUNT(*) AS ROWS_COUNTED FROM {place} WHERE 1 = 1"
 
 
 ODD = ["select", "a b", 'quo"te', '""', "it's", "ä€", "{c}", "{0}", "%s", "a.b", "semi;colon", "--", "?", "lower", "\\"]
