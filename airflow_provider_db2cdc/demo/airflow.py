@@ -32,6 +32,9 @@ from airflow_provider_db2cdc.submit.home import spark_home
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED_DAGS = ROOT / "dags"
+DAG_FILES = ("db2cdc_pipeline.py", "db2cdc_snapshot.py")
+"""Those that DB2CDC_CONFIG sets; the others show how to write one's own, for a source that is not here."""
+
 PIPELINE = "shop"
 DAG_ID = f"db2cdc_{PIPELINE}"
 OWN_PREFIXES = ("AIRFLOW", "DB2CDC_", "_AIRFLOW")
@@ -94,8 +97,8 @@ class AirflowHome:
             raise ConfigurationError(f"{SHIPPED_DAGS} is not there", "Run the demo from a checkout: `make demo`.")
         for folder in (self.home / "dags", self.logs):
             folder.mkdir(parents=True)
-        for dag in SHIPPED_DAGS.glob("*.py"):
-            shutil.copy(dag, self.home / "dags")
+        for name in DAG_FILES:
+            shutil.copy(SHIPPED_DAGS / name, self.home / "dags")
         properties = {
             "pipeline": PIPELINE,
             "target": str(self.lake),

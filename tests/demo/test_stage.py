@@ -22,8 +22,9 @@ def test_an_earlier_demos_folder_is_emptied(tmp_path):
 def test_the_shipped_dag_and_a_configuration_that_can_be_read_are_laid_out(tmp_path):
     home = AirflowHome(tmp_path)
     home.lay_out()
-    for name in ("db2cdc_pipeline.py", "db2cdc_snapshot.py"):
-        assert (home.home / "dags" / name).read_text() == (SHIPPED_DAGS / name).read_text()
+    laid_out = {path.name: path.read_text() for path in (home.home / "dags").iterdir()}
+    names = ("db2cdc_pipeline.py", "db2cdc_snapshot.py")
+    assert laid_out == {name: (SHIPPED_DAGS / name).read_text() for name in names}, "all that can run here"
     config = load_config(home.config)
     assert (config.pipeline, config.target) == ("shop", str(tmp_path / "lake"))
     assert "spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension\n" in (tmp_path / "spark.conf").read_text()

@@ -79,6 +79,7 @@ def check_an_operator_that_waits(api: Api) -> None:
     triggered = api.ended(PIPELINE)
     assert "asks" in str(triggered["conf"])
     asked = api.ended("asks")
+    assert {dag["dag_id"] for dag in api.get("dags")["dags"]} <= {PIPELINE, FORM, "asks"}, "what cannot run is shown"
     waited = f"dags/asks/dagRuns/{asked['dag_run_id']}/taskInstances/ask/logs/1"
     assert "DEFERRED" in str(api.get(waited)), "it held a worker while it waited"
     assert (triggered["state"], asked["state"]) == ("success", "success")
