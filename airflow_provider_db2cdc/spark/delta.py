@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
@@ -101,9 +101,9 @@ def committed(
 
 def delete_files(rows: DataFrame) -> None:
     """Delete from storage the files that hold these rows, and no other; nobody may read them again."""
-    jvm, conf = rows.sparkSession._jvm, rows.sparkSession._jsparkSession.sessionState().newHadoopConf()
-    for file in rows.inputFiles():
-        path = jvm.org.apache.hadoop.fs.Path(file)  # type: ignore[union-attr]
+    jvm: Any = rows.sparkSession._jvm
+    to_path, conf = jvm.org.apache.hadoop.fs.Path, rows.sparkSession._jsparkSession.sessionState().newHadoopConf()
+    for path in map(to_path, rows.inputFiles()):
         path.getFileSystem(conf).delete(path, False)
 
 
