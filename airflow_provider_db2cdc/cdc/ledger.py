@@ -52,7 +52,6 @@ class Commit:
     rows: int
     slice: Slice | None = None
     published: Mapping[int, int] = field(default_factory=dict)
-    has_offset: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,8 @@ class History:
     """What the ledger says: each table's last commit, what is pending, the greatest batch.
 
     An entry without a commit is pending, but for one that a restart of its table has overtaken. `slices` are each
-    table's last applied part of a snapshot, with its commit. `stored` are tables whose offset the store once had: none
-    of the others' ticks has come as far as to store one.
+    table's last applied part of a snapshot, with its commit. `stored` are tables whose offset a plan has found in the
+    store: none of the others' ticks has come as far as to put one there.
     """
 
     last: Mapping[TableId, Commit] = field(default_factory=dict)
@@ -92,7 +91,7 @@ def history_of(entries: Iterable[Entry], commits: Iterable[Commit]) -> History:
     }
     return History(
         last=last,
-        stored=frozenset(commit.table for commit in marks.values() if commit.has_offset),
+        stored=frozenset(table for table, parts in planned.items() if any(entry.has_offset for entry in parts)),
         pending=tuple(sorted(pending, key=lambda entry: entry.batch)),
         batch=max((parts[-1].batch for parts in planned.values()), default=0),
         slices=slices,

@@ -72,7 +72,7 @@ def unmoved(entry: Entry, last: Commit) -> Commit:
     return Commit(
         batch=entry.batch, table=entry.table, upto=entry.upto, capture=entry.capture,
         creates=0, updates=0, deletes=0, reads=0, commit_ts_ms=last.commit_ts_ms,
-        state_version=last.state_version, rows=last.rows, has_offset=entry.has_offset,
+        state_version=last.state_version, rows=last.rows,
     )  # fmt: skip
 
 
@@ -204,5 +204,4 @@ def _committed(entry: Entry, counts: BatchCounts, published: Mapping[int, int], 
         rows=state.rows,
         slice=entry.slice,
         published=published,
-        has_offset=entry.has_offset,
     )

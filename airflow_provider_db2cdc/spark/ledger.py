@@ -43,7 +43,7 @@ BATCHES = (
 COMMITS = (
     "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
     "deletes bigint, reads bigint, commit_ts_ms bigint, state_version bigint, rows bigint, "
-    "has_offset boolean, applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, "
+    "applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, "
     "chunks array<struct<chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
     "rows_published: bigint, rows_dropped: bigint>>"
 )
@@ -56,7 +56,7 @@ MANIFEST = (
     "written_at_ms bigint"
 )
 TIDY_EVERY = 100
-COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows", "has_offset")
+COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows")
 COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", *COUNTED)
 NUL = "\0"
 """It stands in no identifier."""
@@ -95,9 +95,9 @@ class Ledger:
         """Read what was planned and applied, of each table from a batch on; nothing of a ledger that this run began.
 
         Of a table whose batch is 0 (its offset is new, or lost) it reads from its last commit's batch on, and the last
-        that published a part of a snapshot, which the journal may not know; whether an offset was ever stored Spark
-        finds out. Of tables that are not named it reads the batches from the greatest on, so that this is known; all,
-        if none is named.
+        that published a part of a snapshot, which the journal may not know; and whether any plan has found an offset.
+        Of tables that are not named it reads the batches from the greatest on, so that this is known; all, if none is
+        named.
         """
         if self._is_fresh:
             return History()
@@ -107,20 +107,31 @@ class Ledger:
         entries = map(_entry, self._since(self._batches, since, slices).collect())
         commits = map(_commit, self._since(self._commits, since, slices).select(*COMMIT_FIELDS).collect())
         history = history_of(entries, commits)
-        stored = {table for table, found in ends.items() if found["stored"]}
-        return replace(history, stored=history.stored | stored)
+        return replace(history, stored=history.stored | self._stored(list(ends)))
 
     def _ends(self, tables: Sequence[TableId]) -> dict[TableId, Row]:
-        """Return each table's batch of its last commit and of its last slice, and whether an offset was ever stored."""
+        """Return the batches of each table's last commit and last slice; nothing where none."""
         if not tables:
             return {}
-        of_those = load(self.spark, self._commits).where(_name().isin([_text(table) for table in tables]))
-        groups = of_those.groupBy("schema", "table").agg(
-            F.max("batch").alias("last"),
-            F.max(F.when(F.col("snapshot").isNotNull(), F.col("batch"))).alias("slice"),
-            F.max("has_offset").alias("stored"),
+        groups = (
+            self._of(self._commits, tables)
+            .groupBy("schema", "table")
+            .agg(
+                F.max("batch").alias("last"),
+                F.max(F.when(F.col("snapshot").isNotNull(), F.col("batch"))).alias("slice"),
+            )
         )
         return {TableId(row["schema"], row["table"]): row for row in groups.collect()}
+
+    def _stored(self, tables: Sequence[TableId]) -> set[TableId]:
+        """Return the tables of which any plan has found an offset."""
+        if not tables:
+            return set()
+        found = self._of(self._batches, tables).where("has_offset").select("schema", "table").distinct()
+        return {TableId(row["schema"], row["table"]) for row in found.collect()}
+
+    def _of(self, name: DeltaName, tables: Sequence[TableId]) -> DataFrame:
+        return load(self.spark, name).where(_name().isin([_text(table) for table in tables]))
 
     def _since(self, name: DeltaName, since: Mapping[TableId, int], also: Mapping[TableId, int]) -> DataFrame:
         """Return each table's rows from a batch on (of others from the greatest of these), and one batch before."""
@@ -203,7 +214,7 @@ def _entry_row(entry: Entry) -> tuple[object, ...]:
 def _commit_row(commit: Commit, at_ms: int) -> tuple[object, ...]:
     named = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
     counts = (commit.creates, commit.updates, commit.deletes, commit.reads, commit.commit_ts_ms)
-    return (*named, *counts, commit.state_version, commit.rows, commit.has_offset, at_ms, *_slice_row(commit))
+    return (*named, *counts, commit.state_version, commit.rows, at_ms, *_slice_row(commit))
 
 
 def _slice_row(commit: Commit) -> tuple[object, ...]:

@@ -28,7 +28,7 @@ def entry(batch: int, table: TableId, is_slice: bool, has_offset: bool = False) 
 
 
 def commit(of: Entry) -> Commit:
-    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, None, of.batch * 10, 5, has_offset=of.has_offset)
+    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, None, of.batch * 10, 5)
 
 
 def place(of: Entry) -> tuple[int, str]:
@@ -51,6 +51,7 @@ def test_a_ledger_is_told_as_it_happened(
             one = entry(number, table, is_slice, has_offset)
             entries.append(one)
             pending.setdefault(table, []).append(one)
+            stored |= {table} if has_offset else set()
             if not is_applied:
                 continue
             # What was pending before is overtaken: only a restart plans something new for such a table.
@@ -58,7 +59,6 @@ def test_a_ledger_is_told_as_it_happened(
             mark = commit(one)
             commits += [mark, mark] if twice else [mark]
             last[table] = mark
-            stored |= {table} if has_offset else set()
             if one.slice is not None:
                 slices[table] = (one.slice, mark)
     want = History(

@@ -39,7 +39,7 @@ def entry(batch: int, table: TableId, of: Slice | None = None, run_id: str = "ru
 
 def commit(of: Entry) -> Commit:
     published = {0: 8} if of.slice else {}
-    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, 5, 6, 7, of.slice, published, of.has_offset)
+    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, 5, 6, 7, of.slice, published)
 
 
 @pytest.fixture(scope="module")
