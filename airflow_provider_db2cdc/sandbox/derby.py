@@ -36,7 +36,7 @@ class DerbySettings:
     port: int
     user: str
     password: str
-    heap: str = "1g"
+    java_options: tuple[str, ...] = ()
     durable: bool = False
     lock_wait_s: int = 30
     deadlock_s: int = 5
@@ -223,7 +223,7 @@ def _home_argument(home: Path) -> str:
 def _server_command(settings: DerbySettings) -> list[str]:
     return [
         tool("java"),
-        f"-Xmx{settings.heap}",
+        *settings.java_options,
         "-Duser.timezone=UTC",
         _home_argument(settings.home),
         "-cp",

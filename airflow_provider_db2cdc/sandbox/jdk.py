@@ -48,7 +48,16 @@ def compile_java(sources: Sequence[Path], into: Path, jars: Path) -> None:
         return
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
-    command = [tool("javac"), "-nowarn", "-d", str(into), "-cp", class_path(jars), *map(str, sources)]
+    command = [
+        tool("javac"),
+        "-J-XX:TieredStopAtLevel=1",
+        "-nowarn",
+        "-d",
+        str(into),
+        "-cp",
+        class_path(jars),
+        *map(str, sources),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False)
     if done.returncode:
         raise DerbyError(f"javac failed: {done.stderr[:2000]}")

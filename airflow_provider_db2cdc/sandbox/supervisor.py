@@ -224,6 +224,6 @@ def _derby_settings(folder: Path, options: SandboxOptions) -> DerbySettings:
         port=0,
         user=options.user,
         password=options.password,
-        heap=options.heap,
+        java_options=tuple(options.java_options.split()),
         durable=options.durable,
     )

@@ -48,7 +48,7 @@ class Stage:
         for key, value in spark_conf(jars, extra=extra).items():
             builder = builder.config(key, value)
         derby = str(ROOT / "build" / "jars" / "sandbox")
-        with Sandbox.start(folder / "sandbox", commit_interval_s=1.0, jars=derby, heap="2g") as sandbox:
+        with Sandbox.start(folder / "sandbox", commit_interval_s=1.0, jars=derby, java_options="-Xmx2g") as sandbox:
             spark = builder.getOrCreate()
             spark.sparkContext.setLogLevel("ERROR")
             yield cls(folder, sandbox, spark)
