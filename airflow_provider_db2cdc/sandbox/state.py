@@ -88,15 +88,18 @@ class SandboxState:
 def read_state(folder: Path) -> SandboxState | None:
     """Return the folder's state, or None if it never held a sandbox.
 
+    What another version wrote into it and this one does not know is left out, so that one may take over its folder.
+
     Raises:
-        ValueError: the file is not a sandbox's state.
+        ValueError: the file is no JSON, or an option of it is refused.
     """
     try:
         text = (folder / _STATE_FILE).read_text()
     except FileNotFoundError:
         return None
     document = json.loads(text)
-    return SandboxState(**{**_known(SandboxState, document), "options": SandboxOptions(**document["options"])})
+    options = SandboxOptions(**_known(SandboxOptions, document.get("options", {})))
+    return SandboxState(**{**_known(SandboxState, document), "options": options})
 
 
 def write_state(folder: Path, state: SandboxState) -> None:
@@ -133,8 +136,6 @@ def running_state(folder: Path) -> SandboxState | None:
     return read_state(folder)
 
 
-def _known(kind: type[SandboxState], document: dict[str, Any]) -> dict[str, Any]:
-    unknown = set(document) - {item.name for item in fields(kind)}
-    if unknown:
-        raise ValueError(f"{_STATE_FILE} has unknown keys: {', '.join(sorted(unknown))}")
-    return document
+def _known(kind: type[SandboxState] | type[SandboxOptions], document: dict[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(kind)}
+    return {name: value for name, value in document.items() if name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import signal
 import socket
@@ -22,7 +23,7 @@ import pytest
 from airflow_provider_db2cdc.sandbox.derby import DerbyServer, DerbySettings, free_port
 from airflow_provider_db2cdc.sandbox.jdk import DerbyError, find_jars
 from airflow_provider_db2cdc.sandbox.service import Sandbox, SandboxError
-from airflow_provider_db2cdc.sandbox.state import SandboxOptions, SandboxState, read_state, running_state
+from airflow_provider_db2cdc.sandbox.state import SandboxOptions, SandboxState, read_state, running_state, write_state
 from airflow_provider_db2cdc.sandbox.supervisor import derby_home
 
 JccRun = Callable[..., dict[str, str]]
@@ -229,6 +230,16 @@ class TestLife:
         with Sandbox.start(tmp_path, options) as sandbox:
             assert sandbox.port == port
             assert insert_one(sandbox) == 4
+
+    def test_a_folder_of_another_version_is_taken_over(self, tmp_path: Path) -> None:
+        mine = SandboxState(SandboxOptions(database="MINE"), port=50001)
+        write_state(tmp_path, mine)
+        state = tmp_path / "sandbox.json"
+        document = json.loads(state.read_text())
+        document["options"]["of another version"] = document["of another version"] = 1
+        del document["options"]["java_options"]
+        state.write_text(json.dumps(document))
+        assert read_state(tmp_path) == mine
 
     def test_killed_service_is_noticed_and_its_derby_ended_by_the_next(self, tmp_path: Path, sandbox_jars: str) -> None:
         sandbox = Sandbox.start(tmp_path, capture=False, jars=sandbox_jars)
