@@ -94,7 +94,7 @@ class PipelineConfig(_Frozen):
     rows_per_read: int = Field(50_000, gt=0)
     snapshot_chunk_rows: int = Field(200_000, gt=0)
     snapshot_chunk_bytes: int | None = Field(None, gt=0)
-    snapshot_group_chunks: int = Field(8, gt=0)
+    snapshot_group_chunks: int | None = Field(None, gt=0)
     snapshot_budget_s: float = Field(900.0, ge=0)
     watermarking: Watermarking = "read_only"
     signal_table: str = ""

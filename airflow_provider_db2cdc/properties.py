@@ -75,7 +75,11 @@ USED = (
         "snapshot_chunk_bytes",
         "Bytes of one chunk instead of its rows, by the average of the table's first 1000 rows.",
     ),
-    used("snapshot.group.chunks", "snapshot_group_chunks", "Chunks that are read and published together.", "8"),
+    used(
+        "snapshot.group.chunks",
+        "snapshot_group_chunks",
+        "Chunks that are read and published together; if it is not given 8, or of small ones up to 160 (1600000 rows).",
+    ),
     used(
         "snapshot.budget.s",
         "snapshot_budget_s",

@@ -301,6 +301,7 @@ class TestTable:
             "watermarking": "insert_insert",
             "snapshot_isolation": "repeatable_read",
             "snapshot_chunk_bytes": 1_000_000,
+            "snapshot_group_chunks": 3,
         }
         names = {item.field: item.name for item in USED}
         for field in set(ApplySettings.__dataclass_fields__) - DECIDED_BY_MODE:

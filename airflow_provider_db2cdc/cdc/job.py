@@ -40,6 +40,10 @@ class SourceSpec:
     driver: str = "com.ibm.db2.jcc.DB2Driver"
 
 
+GROUP_ROWS, LEAST_CHUNKS, MOST_CHUNKS = 1_600_000, 8, 160
+"""What a group is made of where nobody says how many chunks: each has an entry of its own in the commit log."""
+
+
 @dataclass(frozen=True)
 class ApplySettings:
     """What a pipeline's configuration says about applying.
@@ -47,8 +51,8 @@ class ApplySettings:
     `rows_per_read` is how many change rows one JDBC reader takes before another is opened beside it (at most
     `parallel_reads` a table); `high_mark_timeout_s` bounds the wait for capture after a snapshot's read. A snapshot is
     cut into chunks of `snapshot_chunk_rows`, or of about `snapshot_chunk_bytes` where these are given, of which
-    `snapshot_group_chunks` are read at once; no group is begun when `snapshot_budget_s` of the tick's time for
-    snapshots is over, the next tick goes on. Fetch sizes are the driver's (0: its own choice). `snapshot_on_gap` mends
+    `group_chunks` are read at once; no group is begun when `snapshot_budget_s` of the tick's time for snapshots is
+    over, the next tick goes on. Fetch sizes are the driver's (0: its own choice). `snapshot_on_gap` mends
     a gap by a snapshot, `recover_offsets` a lost offset by what Delta proves.
     """
 
@@ -59,7 +63,7 @@ class ApplySettings:
     rows_per_read: int = 50_000
     snapshot_chunk_rows: int = 200_000
     snapshot_chunk_bytes: int | None = None
-    snapshot_group_chunks: int = 8
+    snapshot_group_chunks: int | None = None
     snapshot_budget_s: float = 900.0
     watermarking: Watermarking = "read_only"
     high_mark_timeout_s: float = 600.0
@@ -68,6 +72,15 @@ class ApplySettings:
     query_fetch_rows: int = 10_000
     snapshot_on_gap: bool = False
     recover_offsets: bool = False
+
+    @property
+    def group_chunks(self) -> int:
+        """How many chunks are read at once: those named, or 8; of small ones more, because a group costs a batch."""
+        if self.snapshot_group_chunks is not None:
+            return self.snapshot_group_chunks
+        if self.snapshot_chunk_bytes is not None:
+            return LEAST_CHUNKS
+        return min(MOST_CHUNKS, max(LEAST_CHUNKS, GROUP_ROWS // self.snapshot_chunk_rows))
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class Groups:
 
     def _read_next(self) -> Group | None:
         """Read the snapshot's next group; None when there is none, it was stopped, or the time is over."""
-        limit = self.tick.spec.settings.snapshot_group_chunks
+        limit = self.tick.spec.settings.group_chunks
         if self._begun and time.monotonic() > self.deadline:
             return None
         while (snapshot := self._running()) is not None:

@@ -1,0 +1,23 @@
+"""What a job is told: how many chunks make a group."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.job import ApplySettings
+
+
+@pytest.mark.parametrize(
+    ("settings", "chunks"),
+    [
+        (ApplySettings(), 8),
+        (ApplySettings(snapshot_chunk_rows=5_000_000), 8),
+        (ApplySettings(snapshot_chunk_rows=100_000), 16),
+        (ApplySettings(snapshot_chunk_rows=10_000), 160),
+        (ApplySettings(snapshot_chunk_rows=1024), 160),
+        (ApplySettings(snapshot_chunk_rows=1024, snapshot_chunk_bytes=10_000_000), 8),
+        (ApplySettings(snapshot_chunk_rows=1024, snapshot_group_chunks=3), 3),
+    ],
+)
+def test_small_chunks_make_groups_as_large_as_large_ones_do(settings: ApplySettings, chunks: int) -> None:
+    assert settings.group_chunks == chunks
