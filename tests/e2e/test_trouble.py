@@ -194,6 +194,29 @@ def test_offsets_of_an_idle_pipeline_move_on_and_its_tables_do_not(pair: Pair) -
     assert pipeline.tick() is None
 
 
+def test_tables_that_were_compacted_and_vacuumed_go_on(pair: Pair) -> None:
+    pipeline, good, _ = pair
+    for _ in range(2):
+        insert(pipeline)
+        pipeline.passed()
+    layout, spark = Layout(pipeline.target), pipeline.spark
+    logged, held = pipeline.changes(good).collect(), pipeline.rows(good)
+    check = "spark.databricks.delta.retentionDurationCheck.enabled"
+    spark.conf.set(check, "false")
+    for name in (layout.changes(good).name, layout.state(good).name):
+        [done] = spark.sql(f"OPTIMIZE delta.`{name}`").collect()
+        spark.sql(f"VACUUM delta.`{name}` RETAIN 0 HOURS")
+        assert done["metrics"]["numFilesRemoved"] > 1 or name == layout.state(good).name
+    spark.conf.unset(check)
+    assert (pipeline.changes(good).collect(), pipeline.rows(good)) == (logged, held)
+
+    insert(pipeline)
+    pipeline.passed()
+
+    assert pipeline.rows(good) == pipeline.source_rows(good)
+    assert len(pipeline.changes(good).collect()) == len(logged) + 1
+
+
 def test_of_two_ticks_at_once_the_second_loses(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline, good, _ = pair
     created = pipeline.changes(good).where("op = 'c'").count()
