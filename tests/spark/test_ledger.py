@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,14 @@ def test_of_a_table_without_an_offset_the_last_batch_is_read_and_those_before_ar
     assert (told.batch, told.pending) == (whole.batch, whole.pending)
     assert told.stored & lost == whole.stored & lost
     assert {table: told.last.get(table) for table in since} == {table: whole.last.get(table) for table in since}
+
+
+def test_an_offset_that_only_an_early_plan_found_is_known(spark: SparkSession, tmp_path: Path) -> None:
+    one = ledger(spark, tmp_path)
+    for part in (replace(entry(1, FAST), has_offset=True), entry(2, FAST)):
+        one.plan([part])
+        one.commit([commit(part)], 8)
+    assert ledger(spark, tmp_path).history({FAST: 0}).stored == {FAST}
 
 
 def test_a_ledger_that_this_run_began_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
