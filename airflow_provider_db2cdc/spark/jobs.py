@@ -38,6 +38,7 @@ def run(spec: JobSpec) -> JobResult:
     snapshots = Snapshots(tick, journal, recalled.result())
     snapshots.run()
     tick.publish(unfinished=snapshots.unfinished)
+    ledger.tidy(tick.history.batch, tick.batch)
     return snapshots.tell(tick.result())
 
 

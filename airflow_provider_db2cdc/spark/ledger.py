@@ -71,6 +71,7 @@ class Ledger:
         self._batches, self._commits, self._manifest = (
             layout.internal(name) for name in ("batches", "commits", "manifest")
         )
+        self._journal = layout.internal("journal")
         self._is_fresh = False
 
     def prepare(self) -> Owner:
@@ -170,10 +171,15 @@ class Ledger:
         row = (batch, str(frontier), max(times, default=None), versions, counts, at_ms)
         append(literal_frame(self.spark, [row], MANIFEST), self._manifest, self._pair("manifest", batch))
 
-    def tidy(self, batch: int) -> None:
-        """Compact the small files that a tick leaves, now and then."""
-        if batch and batch % TIDY_EVERY == 0:
-            for name in (self._batches, self._commits, self._manifest):
+    def tidy(self, before: int, batch: int) -> None:
+        """Compact the small files that ticks leave in the pipeline's own logs, once in `TIDY_EVERY` batches.
+
+        `before` is the last batch of the tick before this one: a tick may make several, or none.
+        """
+        if before // TIDY_EVERY == batch // TIDY_EVERY:
+            return
+        for name in (self._batches, self._commits, self._manifest, self._journal):
+            if table_exists(self.spark, name):
                 self.spark.sql(f"OPTIMIZE {sql_name(name)}")
 
     def _pair(self, step: str, batch: int) -> Pair:

@@ -97,7 +97,6 @@ class Tick:
         if self.errors or unfinished or not self.standing.done or len(stands) != 1:
             return
         self.ledger.publish(self.batch, stands.pop(), [last[table] for table in self.tasks], _now_ms())
-        self.ledger.tidy(self.batch)
 
     def result(self) -> JobResult:
         """Return a line a table, refused ones included."""

@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
@@ -29,6 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
 
 Pair = tuple[Pipeline, TableId, TableId]
 numbers = itertools.count(1)
+LOGS = ("batches", "commits", "manifest", "journal")
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +195,28 @@ def test_offsets_of_an_idle_pipeline_move_on_and_its_tables_do_not(pair: Pair) -
         assert (line.creates, line.updates, line.deletes, line.reads) == (0, 0, 0, 0)
     assert one.lsn == other.lsn
     assert pipeline.tick() is None
+
+
+def test_a_pipelines_own_logs_are_compacted_now_and_then(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline, _, bad = pair
+
+    def files() -> list[int]:
+        layout = Layout(pipeline.target)
+        return [len(load(pipeline.spark, layout.internal(name)).inputFiles()) for name in LOGS]
+
+    insert(pipeline)
+    pipeline.passed()
+    assert min(files()[:2]) > 1
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.ledger.TIDY_EVERY", 1)
+    stored = pipeline.offsets.get(bad)
+    assert stored is not None
+    pipeline.offsets.reset(replace(stored, lsn=Lsn(b"\xff" * 16)))
+    insert(pipeline)
+    result = pipeline.tick()
+    assert result is not None
+    assert [line.table for line in result.failed] == [bad], "and that keeps nobody from it"
+    assert files() == [1] * len(LOGS)
+    pipeline.offsets.reset(stored)
 
 
 def test_tables_that_were_compacted_and_vacuumed_go_on(pair: Pair) -> None:
