@@ -1,9 +1,14 @@
 """Net effects: what a key holds after a range of commits, whatever happened to it on the way.
 
 Per key and commit each inserted image is cancelled against a deleted image that equals it in full. A left-over insert
-means present with that image, a left-over delete alone means absent, nothing left means unchanged. The last commit
-with a left-over decides. It is a count (what a key holds after a commit is what it held before, plus its inserts,
-minus its deletes), so `UPDATE t SET id = id + 1` comes out right, where replay event by event loses rows.
+means present with that image, a left-over delete alone means absent, nothing left means unchanged. It is a count (what
+a key holds after a commit is what it held before, plus its inserts, minus its deletes), so `UPDATE t SET id = id + 1`
+comes out right, where replay event by event loses rows.
+
+An unchanged key is present where its first image went (there was a row before the commit) or its last one came (there
+is one after it). So the log knows a row that is deleted and inserted again as it was; a scan may miss it, for it may
+look at the old place behind the deletion and at the new one before the insertion. Else nothing is known: a row came and
+went, or a statement moved one away and one that is like it here. The last commit that tells something decides.
 
 This is the rule in its plain form. The Spark side does the same set by set and is tested against it.
 """
@@ -32,7 +37,7 @@ class Effect:
 
 
 def net_effects(events: Iterable[Event]) -> dict[Hashable, Effect]:
-    """Return the net effect of each key that has one; keys whose events cancel out are not named."""
+    """Return the net effect of each key that has one; a key is not named whose events leave its state unknown."""
     effects: dict[Hashable, Effect] = {}
     for commit, by_key in sorted(_by_commit(events).items()):
         for key, of_key in by_key.items():
@@ -68,4 +73,10 @@ def _effect(commit: Any, events: list[Event]) -> Effect | None:
     left = [image for image, count in images.items() if count > 0]
     if left:
         return Effect(commit, left[0])
-    return Effect(commit, None) if any(count < 0 for count in images.values()) else None
+    return Effect(commit, None) if any(count < 0 for count in images.values()) else _unchanged(commit, events)
+
+
+def _unchanged(commit: Any, events: list[Event]) -> Effect | None:
+    first, last = (end(events, key=lambda event: event.intent) for end in (min, max))
+    image = last.after if last.after is not None else first.before
+    return None if image is None else Effect(commit, image)

@@ -19,8 +19,8 @@ from collections.abc import Container, Hashable, Iterable, Mapping
 def surviving(staged: Iterable[tuple[Hashable, Hashable]], effects: Container[Hashable]) -> dict[Hashable, Hashable]:
     """Return the staged rows (key, image) whose key has no net effect in the window; they go out as `r`.
 
-    Net effect, not any event: where a key's events cancel out, the log says "unchanged", and the staged row is the only
-    one that knows its state. A scan may meet such a row twice; then both are equal.
+    Net effect, not any event: where a key's events leave open what it holds, the staged row is the only one that knows.
+    A scan may meet such a key twice; then both rows are equal.
     """
     return {key: image for key, image in staged if key not in effects}
 

@@ -62,11 +62,11 @@ def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> D
     """
     events = _events(batch).select("commit", "intent", "op", "key", "before", "after")
     if counts.hot_keys == 0:
-        return _alone(events, schema)
+        return _alone(events)
     hot = events.groupBy("key").count().where("count > 1").select("key")
     if counts.hot_keys <= BROADCAST_KEYS:
         hot = F.broadcast(hot)
-    cold = _alone(events.join(hot, "key", "left_anti"), schema)
+    cold = _alone(events.join(hot, "key", "left_anti"))
     return cold.unionByName(_counted(events.join(hot, "key", "left_semi"), schema))
 
 
@@ -79,34 +79,37 @@ def _events(batch: DataFrame) -> DataFrame:
     )
 
 
-def _alone(events: DataFrame, schema: TableSchema) -> DataFrame:
+def _alone(events: DataFrame) -> DataFrame:
     """Return the net effects of keys with one event each."""
-    changed = ~_exact("before", schema).eqNullSafe(_exact("after", schema))
-    return events.where(changed).select("key", "commit", F.col("after").alias("row"))
+    return events.select("key", "commit", F.col("after").alias("row"))
 
 
 def _counted(events: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the net effects of keys with several events: images in minus images out, per commit."""
+    """Return the net effects of keys with several events: images in minus images out, per commit.
+
+    Where none is left over, the key has the image that came last or went first, and else nobody knows.
+    """
     bare = _is_bare_update().alias("bare")
     signed = events.select("key", "commit", "intent", bare, signed_images().alias("i")).select(
         "key", "commit", "intent", "bare", "i.*"
     )
     by_image = signed.groupBy("key", "commit", "image", _exact("image", schema).alias("exact")).agg(
         F.sum("sign").alias("left"),
+        F.min(F.struct("intent", "sign")).alias("first"),
         F.max(F.struct("intent", "sign")).alias("last"),
         F.max("bare").alias("bare"),
     )
     by_commit = by_image.groupBy("key", "commit").agg(
-        F.max_by("image", "last").alias("last_image"),
-        F.max("last").getField("sign").alias("last_sign"),
-        F.max(F.when(F.col("left") > 0, F.lit(1)).when(F.col("left") < 0, F.lit(0))).alias("sign"),
-        F.max_by("image", F.when(F.col("left") > 0, F.col("left"))).alias("left_image"),
+        F.when(F.min("first")["sign"] < 0, F.min_by("image", "first")).alias("went_first"),
+        F.when(F.max("last")["sign"] > 0, F.max_by("image", "last")).alias("came_last"),
+        F.max_by("image", F.when(F.col("left") > 0, F.col("left"))).alias("came"),
+        F.max(F.col("left") < 0).alias("went"),
         F.max("bare").alias("bare"),
     )
-    sign = F.when(F.col("bare"), (F.col("last_sign") + 1) / 2).otherwise(F.col("sign"))
-    image = F.when(F.col("bare"), F.col("last_image")).otherwise(F.col("left_image"))
-    effects = by_commit.where(sign.isNotNull()).select(
-        "key", F.struct("commit", F.when(sign == 1, image).alias("row")).alias("effect")
+    unchanged = F.when(~F.col("went"), F.coalesce("came_last", "went_first"))
+    row = F.when(F.col("bare"), F.col("came_last")).otherwise(F.coalesce("came", unchanged))
+    effects = by_commit.where(F.col("bare") | F.col("went") | row.isNotNull()).select(
+        "key", F.struct("commit", row.alias("row")).alias("effect")
     )
     return effects.groupBy("key").agg(F.max_by("effect", F.col("effect.commit")).alias("e")).select("key", "e.*")
 

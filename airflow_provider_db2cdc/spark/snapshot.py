@@ -77,8 +77,8 @@ def count_chunks(
 def surviving(staged: DataFrame, schema: TableSchema, window: DataFrame, counts: BatchCounts) -> DataFrame:
     """Return the staged rows (`row`, `chunk`) whose key has no net effect in the window, one a key.
 
-    A key whose events cancel out keeps its staged row: the log says "unchanged", so that row alone knows its state. A
-    scan may meet such a row twice, where it was deleted and inserted again as it was; both copies are equal.
+    A key with events, but without an effect, keeps its staged row: it alone knows the key's state. A scan may meet
+    such a key twice, of two rows that were moved over it; both are equal.
     """
     keyed = staged.withColumn("key", key_struct(schema, "row"))
     touched = window.where(F.col("op").isin("c", "u", "d")).select("key").distinct()
@@ -87,8 +87,8 @@ def surviving(staged: DataFrame, schema: TableSchema, window: DataFrame, counts:
         # Spark takes them for as many as their files are large, which also hold the rows of groups before.
         touched, effects = F.broadcast(touched), F.broadcast(effects)
     calm = keyed.join(touched, "key", "left_anti")
-    cancelled = keyed.join(touched, "key", "left_semi").join(effects, "key", "left_anti")
-    return calm.unionByName(cancelled.dropDuplicates(["key"])).select("row", "chunk")
+    unknown = keyed.join(touched, "key", "left_semi").join(effects, "key", "left_anti")
+    return calm.unionByName(unknown.dropDuplicates(["key"])).select("row", "chunk")
 
 
 def check_columns(connection: DriverConnection, schema: TableSchema) -> None:

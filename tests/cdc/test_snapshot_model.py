@@ -1,16 +1,20 @@
 """A snapshot beside writers, a lagging capture, pulls and crashes: right in all histories, and no mistake hides."""
 
+from dataclasses import replace
+
 import pytest
-from support.history import HistoryOptions, random_history
+from support.history import WEIGHTS, HistoryOptions, random_history
 from support.snapshot_model import MISTAKES, SnapshotModel, Wrong
 
 HISTORIES = 3000
-UNTIL_NOTICED = 1500
+UNTIL_NOTICED = 6000
 OPTIONS = HistoryOptions(transactions=10, lanes=2, width=5)
+STILL = replace(OPTIONS, weights={kind: WEIGHTS[kind] for kind in WEIGHTS if kind not in ("shift", "swap")})
+"""No statement moves rows onto each other's keys, so that a scan may go by the rows' places."""
 
 
 def play(seed, mistake=""):
-    SnapshotModel(random_history(seed, OPTIONS), seed, mistake).run()
+    SnapshotModel(random_history(seed, STILL if seed % 3 == 0 else OPTIONS), seed, mistake).run()
 
 
 def test_target_equals_source_in_every_history():

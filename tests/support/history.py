@@ -101,14 +101,19 @@ class History:
 
     def state(self, table: str, at: Lsn) -> dict[Key, Row]:
         """Return the table's rows by key after the commit `at`."""
-        latest: dict[int, Row | None] = {}
-        for version in self.versions:
-            if version.table == table and version.commit <= at:
-                latest[version.identity] = version.row
-        rows = [row for row in latest.values() if row is not None]
+        rows = self.rows(table, at).values()
         by_key = {self.shape(table).key_of(row): row for row in rows}
         assert len(by_key) == len(rows), "the history itself broke a key"
         return by_key
+
+    def rows(self, table: str, at: Lsn) -> dict[int, Row]:
+        """Return the table's rows after the commit `at`, each by what it is however its key changes."""
+        latest = {
+            version.identity: version.row
+            for version in self.versions
+            if version.table == table and version.commit <= at
+        }
+        return {identity: row for identity, row in latest.items() if row is not None}
 
 
 def random_history(seed: int, options: HistoryOptions | None = None) -> History:
