@@ -94,10 +94,12 @@ class Slice:
     `low` is their low mark and `low_batch` the table's last batch when their read began; `staging_version` is the
     version of the table's staging table that holds just these rows. `begun_batch` is the low batch of its part's first
     slice and `rows_before` what the part published before it, so that the last slice alone tells how far the part is.
-    A sweep publishes none: it deletes the rows that no batch behind its low batch wrote.
+    `whole` says that rows of the target which its chunks should have found are deleted with it. Where Spark does not
+    sort keys as the source does, a sweep does so at the end: it publishes none, and deletes the rows that no batch
+    behind its low batch wrote.
 
-    Of a table without a key, `windows` are those of all its part's reads so far and of this one; `whole` says that what
-    the target has too many of is deleted with it; `again` that another read is needed, or that nobody knows yet.
+    Of a table without a key, `windows` are those of all its part's reads so far and of this one; `again` says that
+    another read is needed, or that nobody knows yet.
     """
 
     snapshot: str
@@ -116,6 +118,11 @@ class Slice:
     windows: tuple[Window, ...] = ()
     whole: bool = False
     again: bool = False
+
+    @property
+    def covers_range(self) -> bool:
+        """Whether what the target has between the ends of its chunks, and they did not find, is gone."""
+        return self.whole and not self.windows
 
 
 @dataclass(frozen=True)
@@ -195,7 +202,7 @@ def published(part: Part, of: Slice, rows: int) -> Part:
         windows=of.windows,
         failures=0,
     )
-    is_over = of.sweep or (after.done == after.chunks and (bool(of.windows) or not after.sweep))
+    is_over = of.sweep or (after.done == after.chunks and (of.whole or bool(of.windows) or not after.sweep))
     return replace(after, status="completed") if is_over else after
 
 

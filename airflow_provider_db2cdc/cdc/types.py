@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +31,10 @@ FIXED = {
     "BOOLEAN": "boolean",
     "CLOB": "string",
 }
+
+
+SORTED_ALIKE = {"SMALLINT", "INTEGER", "BIGINT", "DECIMAL", "NUMERIC"}
+"""Types whose values Spark sorts as every source does: no code page, collation or calendar bears on them."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,11 @@ def map_type(table: TableId, column: Column) -> TypeMapping:
         f"{table}: column {column.name!r} has type {column.type}, which has no mapping to Delta",
         "Leave it out with column.exclude.list.",
     )
+
+
+def sorts_alike(columns: Iterable[Column]) -> bool:
+    """Return whether Spark sorts rows by these columns as the source does."""
+    return all(column.type.upper() in SORTED_ALIKE and not column.nullable for column in columns)
 
 
 def _timestamp(column: Column) -> TypeMapping:

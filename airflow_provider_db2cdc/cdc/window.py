@@ -28,6 +28,7 @@ def surviving(staged: Iterable[tuple[Hashable, Hashable]], effects: Container[Ha
 def vanished(batches: Mapping[Hashable, int], read: Container[Hashable], low_batch: int) -> set[Hashable]:
     """Return the keys of the state that a completed snapshot of the whole table did not find at the source.
 
+    Or those of a range of keys that a group has read: then of what the state has in it, and by the group's low batch.
     `batches` are those that wrote the rows of the state, `read` the keys that went out as `r` behind `low_batch`, the
     first group's. A row that exists was either read, or came by a change behind the low mark, whose batch wrote it.
     A mere event is no sign of life: a key may come and go within a commit, and leave the state as it was.

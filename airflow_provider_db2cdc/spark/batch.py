@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import reduce
-
-from pyspark.sql import DataFrame
+from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
@@ -15,14 +12,13 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, ends
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError
-from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
-from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, net_effects
+from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
+from airflow_provider_db2cdc.spark.merge import State, find_effects, merge_effects
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.pull import pull
-from airflow_provider_db2cdc.spark.slice import Reads, as_read, delete_gone, publish_reads
+from airflow_provider_db2cdc.spark.slice import Reads, as_read, delete_gone, delete_unread, publish_reads
 from airflow_provider_db2cdc.spark.snapshot import chunk_rows, count_chunks
-from airflow_provider_db2cdc.spark.state import effect_rows, key_bounds, staged_rows
 from airflow_provider_db2cdc.spark.target import Target
 
 
@@ -50,11 +46,14 @@ def apply_entry(
         has_changes, batch = True, target.batch(entry.batch)
     counts = count_batch(batch) if has_changes else BatchCounts()
     reads = Reads(of) if of is None or of.sweep else publish_reads(target, spec, entry, of, counts)
+    effects = find_effects(target, entry, batch, counts, reads, last)
+    if effects.gone is not None:
+        counts = delete_unread(target, spec, entry, reads, counts, effects.gone)
     say(
         f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, "
         f"{sum(reads.counts.values())} reads"
     )
-    after = _into_state(target, entry, batch, counts, reads, last)
+    after = merge_effects(target, entry, effects, counts, reads, last)
     return _committed(replace(entry, slice=reads.of), counts, reads.counts, after)
 
 
@@ -113,80 +112,6 @@ def stage_chunks(
     counted = count_chunks(spark, source, schema, part, reading, spec.settings.parallel_reads)
     counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), rows) for chunk, rows in sorted(counted.items()))
     return version, tuple(counts)
-
-
-@dataclass(frozen=True)
-class State:
-    """The current state after a batch."""
-
-    rows: int
-    version: int
-
-
-def _into_state(
-    target: Target, entry: Entry, batch: DataFrame, counts: BatchCounts, reads: Reads, last: Commit | None
-) -> State:
-    """Bring the batch's effects into the state; rows that were read, and are there as they are, are left alone."""
-    changed, read = _changed(target, batch, counts), _read(target, entry, reads)
-    before = None if last is None else last.rows
-    if changed is None and read is None:
-        return _state(target, before, None if last is None else last.state_version)
-    if _is_empty(target) if last is None else last.rows == 0:
-        return _filled(target, _both(changed, read), entry, counts, reads, 0)
-    if entry.slice is not None and entry.slice.kind == "initial":
-        effects = _both(changed, read).localCheckpoint()
-        bounds = key_bounds(effects, target.schema)
-        if bounds and target.lacks(bounds):
-            return _filled(target, effects, entry, counts, reads, before)
-    if read is not None:
-        read = target.lacking(read, key_bounds(read, target.schema))
-    effects = _both(changed, read).localCheckpoint()
-    if read is not None and effects.isEmpty():
-        # Also when a first try has written them already; so the target is asked.
-        return _state(target, None, None)
-    grown, version = target.merge(effects, entry.batch, key_bounds(effects, target.schema), before)
-    return _state(target, None if grown is None or before is None else before + grown, version)
-
-
-def _is_empty(target: Target) -> bool:
-    return target.newest_version() == 0 or target.lacks("")
-
-
-def _filled(
-    target: Target, effects: DataFrame, entry: Entry, counts: BatchCounts, reads: Reads, before: int | None
-) -> State:
-    """Append effects of keys that the state does not have; how many they are is known where they are all reads."""
-    version = target.fill(effects.where("__present").drop("__present"), entry.batch)
-    if version is None or before is None or counts.events:
-        return _state(target, None, version)
-    return _state(target, before + sum(reads.counts.values()), version)
-
-
-def _changed(target: Target, batch: DataFrame, counts: BatchCounts) -> DataFrame | None:
-    """Return the batch's net effects as rows of the state, without a key by how many of each image there are."""
-    if not counts.events:
-        return None
-    schema = target.schema
-    if schema.key:
-        return effect_rows(net_effects(batch, schema, counts), schema)
-    deltas = count_deltas(batch).localCheckpoint()
-    return copy_effects(deltas, target.rows(key_bounds(deltas.select("image.*"), schema)), schema)
-
-
-def _read(target: Target, entry: Entry, reads: Reads) -> DataFrame | None:
-    """Return the rows that were read as rows of the state."""
-    as_rows = staged_rows if target.schema.key else staged_copies
-    return None if reads.rows is None else as_rows(reads.rows, target.schema, entry.upto)
-
-
-def _both(one: DataFrame | None, other: DataFrame | None) -> DataFrame:
-    some = [frame for frame in (one, other) if frame is not None]
-    return reduce(DataFrame.unionByName, some)
-
-
-def _state(target: Target, rows: int | None, version: int | None) -> State:
-    """Return what is there, asked of the target where the step did not tell, as one that was done before does not."""
-    return State(target.count() if rows is None else rows, target.newest_version() if version is None else version)
 
 
 def _committed(entry: Entry, counts: BatchCounts, published: Mapping[int, int], state: State) -> Commit:

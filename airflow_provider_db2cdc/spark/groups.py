@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.snapshot import (
+    Part,
     Reading,
     Slice,
     Snapshot,
@@ -23,7 +24,8 @@ from airflow_provider_db2cdc.cdc.snapshot import (
     next_to_chunk,
     published,
 )
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.errors import CaptureStoppedError
 from airflow_provider_db2cdc.spark.batch import stage_chunks
 from airflow_provider_db2cdc.spark.book import Book
@@ -200,10 +202,10 @@ class Groups:
         check_counts(self.connection, task, of, LsnRange(of.low, upto))
         part = self.book.part(self.id, task.table)
         begun = of.low_batch if part.low_batch is None else part.low_batch
-        of = replace(of, begun_batch=begun, rows_before=part.rows)
+        of = replace(of, begun_batch=begun, rows_before=part.rows, whole=part.sweep and _tells_gone(task.schema, part))
         if not task.schema.key:
             windows = (*part.windows, (of.low_batch, self.tick.batch + 1))
-            of = replace(of, windows=windows, whole=part.sweep, again=True)
+            of = replace(of, windows=windows, again=True)
         return self.tick.entry(task, after, upto, of)
 
     def _await(self, closed: str) -> Lsn:
@@ -239,3 +241,8 @@ class Groups:
 
     def _running(self) -> Snapshot | None:
         return self.book.running(self.id, self.tick.tasks.keys() - self.tick.errors.keys())
+
+
+def _tells_gone(schema: TableSchema, part: Part) -> bool:
+    """Return whether a group's rows tell by themselves which rows are gone, so that no sweep has to."""
+    return not part.surrogate and sorts_alike(map(schema.column, schema.key))

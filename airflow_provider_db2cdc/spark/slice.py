@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.ledger import Entry
@@ -16,6 +17,7 @@ from airflow_provider_db2cdc.cdc.snapshot import Window as Batches
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.spark.changes import read_envelopes, swept_envelopes
 from airflow_provider_db2cdc.spark.copies import settled, surplus, touched
+from airflow_provider_db2cdc.spark.delta import quoted
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads
 from airflow_provider_db2cdc.spark.snapshot import surviving
 from airflow_provider_db2cdc.spark.target import Target
@@ -26,11 +28,15 @@ SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "tr
 
 @dataclass(frozen=True)
 class Reads:
-    """A slice after its part of a batch: its rows that go out as `r`, if any, and how many they are by chunk."""
+    """A slice after its part of a batch: its rows that go out as `r`, if any, and how many they are by chunk.
+
+    `fresh` says that they were not in the change log yet.
+    """
 
     of: Slice | None
     rows: DataFrame | None = None
     counts: Mapping[int, int] = field(default_factory=dict)
+    fresh: bool = True
 
 
 def as_read(of: Slice | None, schema: TableSchema) -> Slice | None:
@@ -52,10 +58,20 @@ def delete_gone(target: Target, spec: JobSpec, entry: Entry, of: Slice, is_empty
         rows = surplus(target.rows(), read, moved, unknown, of.whole)
     else:
         return False
-    how = SNAPSHOT_FIELD[of.kind]
-    events = swept_envelopes(rows, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
-    target.append_changes(events, entry.batch, "sweep")
+    _append_deletes(target, spec, entry, of, rows)
     return True
+
+
+def delete_unread(
+    target: Target, spec: JobSpec, entry: Entry, reads: Reads, batch: BatchCounts, gone: DataFrame
+) -> BatchCounts:
+    """Append `d` events for rows of the state that a slice did not find in its range; return the counts with them."""
+    count = gone.count()
+    if reads.of is not None and count:
+        rows = gone.select(F.struct(*map(quoted, target.schema.names)).alias("row"))
+        _append_deletes(target, spec, entry, reads.of, rows)
+    # Where the reads were there already, such deletions may be, too, and the state may have lost the rows.
+    return replace(batch, deletes=batch.deletes + count) if reads.fresh else count_batch(target.batch(entry.batch))
 
 
 def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch: BatchCounts) -> Reads:
@@ -74,12 +90,18 @@ def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch:
         rows = staged
     how = SNAPSHOT_FIELD[of.kind]
     events = read_envelopes(rows, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
-    target.append_changes(events, entry.batch, "reads")
+    is_fresh = target.append_changes(events, entry.batch, "reads")
     of = replace(of, again=again)
     if is_whole:
-        return Reads(of, staged, {at: chunk.read for at, chunk in enumerate(of.counts, of.first)})
+        return Reads(of, staged, {at: chunk.read for at, chunk in enumerate(of.counts, of.first)}, is_fresh)
     # What went out is read back: to find once more which rows those are takes several joins.
-    return Reads(of, target.reads(entry.batch), count_reads(target.batch(entry.batch)))
+    return Reads(of, target.reads(entry.batch), count_reads(target.batch(entry.batch)), is_fresh)
+
+
+def _append_deletes(target: Target, spec: JobSpec, entry: Entry, of: Slice, rows: DataFrame) -> None:
+    how = SNAPSHOT_FIELD[of.kind]
+    events = swept_envelopes(rows, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
+    target.append_changes(events, entry.batch, "sweep")
 
 
 def _touched(target: Target, window: Batches) -> DataFrame:

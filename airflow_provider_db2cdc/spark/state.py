@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.snapshot import Bound
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.spark.changes import key_struct
 from airflow_provider_db2cdc.spark.delta import quoted
@@ -49,6 +50,31 @@ def key_bounds(rows: DataFrame, schema: TableSchema) -> str:
             # A null key lies between no two ends: without this its row of the target would not be found.
             terms.append(f"({within} OR t.{quoted(name)} IS NULL)" if found[f"null{at}"] else within)
     return " AND ".join(terms)
+
+
+def key_range(schema: TableSchema, low: Bound, high: Bound) -> str:
+    """Return the condition on the state that keys lie beyond `low` and not beyond `high`, where these are given.
+
+    For keys that Spark sorts as the source does. Led by the first column's ends, by which files stay unread.
+    """
+    ends = [(sign, _numbers(bound)) for sign, bound in ((">=", low), ("<=", high)) if bound]
+    first = f"t.{quoted(schema.key[0])}"
+    lead = [f"{first} {sign} {numbers[0]}" for sign, numbers in ends]
+    within = [f"({'NOT ' if sign == '<=' else ''}({_beyond(schema, numbers)}))" for sign, numbers in ends]
+    return " AND ".join([*lead, *within])
+
+
+def _beyond(schema: TableSchema, numbers: list[str]) -> str:
+    pairs = [(f"t.{quoted(name)}", number) for name, number in zip(schema.key, numbers, strict=True)]
+    terms = [
+        " AND ".join([*(f"{name} = {number}" for name, number in pairs[:at]), f"{pairs[at][0]} > {pairs[at][1]}"])
+        for at in range(len(pairs))
+    ]
+    return " OR ".join(f"({term})" for term in terms)
+
+
+def _numbers(bound: Bound) -> list[str]:
+    return [text if text.lstrip("-").isdecimal() else f"{Decimal(text):f}BD" for text in bound]
 
 
 def _at(schema: TableSchema) -> list[tuple[int, str]]:

@@ -158,14 +158,22 @@ class Target:
 
     def lacking(self, rows: DataFrame, bounds: str) -> DataFrame:
         """Return the rows (columns of the state) within `bounds` that the state does not hold just as they are."""
-        state = load(self.spark, self.layout.state(self.table)).alias("t")
-        held = state.where(bounds) if bounds else state
-        place = [_same(quoted(name)) for name in self._key_names()]
-        same = [_same(quoted(name)) for name in self.schema.names]
-        texts = [_same(quoted(name), "string") for name in float_names(self.schema)]
-        # Joined by the key alone: as an anti-join on all columns, all of them would be hashed and sorted by.
-        found = rows.alias("s").join(held, reduce(and_, place), "left")
-        return found.where(F.col("t.__batch").isNull() | ~reduce(and_, same + texts)).select("s.*")
+        return self._beside(rows, bounds, "left").where(self._is_unlike()).select("s.*")
+
+    def unlike(self, rows: DataFrame, within: str, low_batch: int) -> DataFrame:
+        """Return what is to be done that the state holds `rows`, and besides them no row of before within that range.
+
+        As rows of a merge: those that it does not hold just as they are, and, not `__present`, those of its own whose
+        key none of them has, and that no batch behind `low_batch` wrote.
+        """
+        is_own = F.col("s.__present").isNull()
+        values = [
+            F.when(is_own, F.col(f"t.{quoted(name)}")).otherwise(F.col(f"s.{quoted(name)}")).alias(name)
+            for name in self.schema.names
+        ]
+        is_out = F.when(is_own, F.col("t.__batch") <= low_batch).otherwise(self._is_unlike())
+        beside = self._beside(rows, within, "full")
+        return beside.where(is_out).select(*values, "s.__commit_lsn", (~is_own).alias("__present"))
 
     def lacks(self, bounds: str) -> bool:
         """Whether the state has no row within bounds (as `key_bounds` gives them; empty: no row at all)."""
@@ -183,6 +191,18 @@ class Target:
     def count(self) -> int:
         """Return the state's rows, which Delta knows without reading any."""
         return load(self.spark, self.layout.state(self.table)).count()
+
+    def _beside(self, rows: DataFrame, bounds: str, how: str) -> DataFrame:
+        """Return rows `s` beside those of the state `t` that have their keys."""
+        state = load(self.spark, self.layout.state(self.table)).alias("t")
+        held = state.where(bounds) if bounds else state
+        # Joined by the key alone: as an anti-join on all columns, all of them would be hashed and sorted by.
+        return rows.alias("s").join(held, reduce(and_, [_same(quoted(name)) for name in self._key_names()]), how)
+
+    def _is_unlike(self) -> Column:
+        same = [_same(quoted(name)) for name in self.schema.names]
+        texts = [_same(quoted(name), "string") for name in float_names(self.schema)]
+        return F.col("t.__batch").isNull() | ~reduce(and_, same + texts)
 
     def _key_names(self) -> tuple[str, ...]:
         """Return the columns of the state by which a row is found."""

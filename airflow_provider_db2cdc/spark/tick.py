@@ -173,7 +173,7 @@ class Tick:
         if rows == 0 and last is not None and entry.slice is None:
             return unmoved(entry, last)
         self.prepare(task)
-        read = 0 if entry.slice is None else _rows_of(entry.slice)
+        read = 0 if entry.slice is None else _rows_of(entry.slice, 0 if last is None else last.rows)
         changes = task.rows if rows is None else rows
         target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema)
         return apply_entry(target, self.spec, self.source, task, entry, last, rows)
@@ -237,9 +237,9 @@ class Tick:
         )  # fmt: skip
 
 
-def _rows_of(of: Slice) -> int:
-    """Return how many rows a slice may bring; nobody knows beforehand how many a sweep deletes."""
-    return sys.maxsize if of.sweep else sum(chunk.read for chunk in of.counts)
+def _rows_of(of: Slice, held: int) -> int:
+    """Return how many rows a slice may bring, or delete of those that are held, which nobody knows beforehand."""
+    return sys.maxsize if of.sweep else sum(chunk.read for chunk in of.counts) + (held if of.covers_range else 0)
 
 
 def _now_ms() -> int:

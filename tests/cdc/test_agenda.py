@@ -132,6 +132,13 @@ def test_part_with_a_sweep_completes_with_it():
     assert published(part, slice_of(0, 0, sweep=True), 0).status == "completed"
 
 
+def test_part_whose_groups_tell_what_is_gone_needs_no_sweep():
+    part = replace(chunked(Part(A), bounds(2), "f"), sweep=True)
+    one = published(part, replace(slice_of(0, 1), whole=True), 10)
+    assert (one.status, one.done) == ("reading", 2)
+    assert published(one, replace(slice_of(2, 2), whole=True), 1).status == "completed"
+
+
 def test_snapshot_completes_only_with_every_part():
     asked = snapshot(A=1, B=1)
     half = asked.with_part(published(asked.part(A), slice_of(0, 0), 1))

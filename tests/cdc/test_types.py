@@ -3,7 +3,7 @@ import re
 import pytest
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId
-from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES, TypeMapping, map_type
+from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES, TypeMapping, map_type, sorts_alike
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 TABLE = TableId("S", "T")
@@ -96,3 +96,17 @@ def test_a_type_without_a_lossless_mapping_is_refused_with_table_and_column(colu
 def test_every_uncaptured_type_has_a_mapping_for_snapshots_all_the_same():
     for kind in UNCAPTURED_TYPES:
         assert map_type(TABLE, Column("C", kind, 1)).delta
+
+
+@pytest.mark.parametrize(
+    ("columns", "alike"),
+    [
+        ([Column("A", "INTEGER", nullable=False), Column("B", "decimal", 5, 2, nullable=False)], True),
+        ([Column("A", "BIGINT", nullable=False), Column("B", "VARCHAR", 5, nullable=False)], False),
+        ([Column("A", "SMALLINT")], False),
+        ([Column("A", "DOUBLE", nullable=False)], False),
+    ],
+    ids=["numbers", "a text", "nulls", "NaN and -0.0"],
+)
+def test_spark_sorts_exact_numbers_as_any_source_does(columns, alike):
+    assert sorts_alike(columns) is alike

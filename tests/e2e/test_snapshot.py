@@ -108,11 +108,11 @@ def filled(new_pipeline: Callable[..., Pipeline]) -> tuple[Pipeline, TableId, Ta
     return pipeline, tables[0], tables[1]
 
 
-def fill(pipeline: Pipeline) -> tuple[Pipeline, TableId, TableId]:
+def fill(pipeline: Pipeline, key: str = "INTEGER") -> tuple[Pipeline, TableId, TableId]:
     """Make two tables of 30 rows, and snapshot them."""
     tables = []
     for name in ("T0", "T1"):
-        ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9), S INTEGER)'
+        ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID {key} NOT NULL PRIMARY KEY, A VARCHAR(9), S INTEGER)'
         tables.append(pipeline.create(ddl, name))
         rows = [(at, "a", 100 - at) for at in range(30)]
         pipeline.many(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?, ?)', rows)
@@ -233,12 +233,14 @@ def lose(pipeline: Pipeline, table: TableId, statement: str) -> None:
     pipeline.writer.commit()
 
 
+@pytest.mark.parametrize("key", ["INTEGER", "DOUBLE"], ids=["by chunk", "by a sweep"])
 def test_a_new_snapshot_finds_what_was_deleted_unseen(
-    filled: tuple[Pipeline, TableId, TableId], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline], key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
-    pipeline, one, _ = filled
-    lose(pipeline, one, "DELETE FROM {t} WHERE ID < 3")
+    pipeline, one, _ = fill(new_pipeline(), key)
+    pipeline.properties = SMALL
+    lose(pipeline, one, "DELETE FROM {t} WHERE ID < 2 OR ID = 29")
     lose(pipeline, one, "UPDATE {t} SET A = 'b' WHERE ID = 5")
     pipeline.tick()
     assert pipeline.rows(one) != pipeline.source_rows(one)
@@ -248,7 +250,7 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(
     assert outcomes(pipeline.tick(ask))[ask.id] == ("done", "")
     assert pipeline.rows(one) == pipeline.source_rows(one)
     gone = pipeline.changes(one).where("op = 'd'").collect()
-    assert sorted(row["key"]["ID"] for row in gone) == [0, 1, 2]
+    assert sorted(row["key"]["ID"] for row in gone) == [0, 1, 29]
     assert {row["source"]["snapshot"] for row in gone} == {"incremental"}
     assert pipeline.changes(one).where("op IS NULL").count() == 3
     assert set(reads(pipeline, one).values()) == {1, 2}
@@ -257,6 +259,7 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(
     assert staged_files(pipeline, one) == held, "what was staged of a large group is cleared away once it is applied"
 
     lose(pipeline, one, "UPDATE {t} SET A = 'c' WHERE ID = 7")
+    lose(pipeline, one, "DELETE FROM {t} WHERE ID = 8")
     spec = pipeline.plan(signals=[execute(str(one))])
     assert spec is not None
     with monkeypatch.context() as patch:
@@ -267,7 +270,8 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(
         jobs.run(spec)
     retried = {line.table: line for line in jobs.run(spec).tables}[one]
     assert pipeline.rows(one) == pipeline.source_rows(one)
-    assert (retried.rows, retried.state_version) == (27, versions(pipeline, one)[-1])
+    assert (retried.rows, retried.deletes, retried.state_version) == (26, 1, versions(pipeline, one)[-1])
+    assert pipeline.changes(one).where("op = 'd'").count() == 4
     assert shown(pipeline.tick(again := execute(str(one))), again.id).status == "completed"
 
 

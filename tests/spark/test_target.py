@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from airflow_provider_db2cdc.spark.changes import log_ddl
 from airflow_provider_db2cdc.spark.copies import COPY
 from airflow_provider_db2cdc.spark.delta import literal_frame, load
 from airflow_provider_db2cdc.spark.place import Owner, Place
+from airflow_provider_db2cdc.spark.state import key_range
 from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = pytest.mark.spark
@@ -67,6 +70,45 @@ def test_rows_that_are_there_as_they_are_are_not_lacking(spark: SparkSession, tm
     read = literal_frame(spark, [(*row, EARLY) for row in rows], ddl)
     assert [row["K"] for row in made.lacking(read, "").orderBy("K").collect()] == [3, 5, 6]
     assert made.lacking(read, "t.K < 3").where("K <= 2 OR K IS NULL").count() == 1, "bounds narrow what is looked at"
+
+
+def test_what_a_range_has_too_much_is_told_beside_what_it_lacks(target: Target) -> None:
+    fill(target, 1, [(1, LATE), (2, LATE), (3, LATE), (6, LATE)])
+    fill(target, 3, [(4, EARLY)])
+    rows = literal_frame(
+        target.spark, [(2, 0, EARLY, True), (3, 9, EARLY, True), (5, 0, EARLY, True)],
+        "ID int, A int, __commit_lsn string, __present boolean",
+    )  # fmt: skip
+
+    def unlike(within: str, low_batch: int) -> list[tuple[int, int, bool]]:
+        found = target.unlike(rows, within, low_batch).select("ID", "A", "__present").collect()
+        return sorted(tuple(row) for row in found)
+
+    assert unlike("t.ID <= 5", 2) == [(1, 0, False), (3, 9, True), (5, 0, True)]
+    assert unlike("t.ID <= 5", 3) == [(1, 0, False), (3, 9, True), (4, 0, False), (5, 0, True)]
+    assert unlike("", 0) == [(3, 9, True), (5, 0, True)]
+    none = target.unlike(rows.where("false"), "t.ID > 3", 2)
+    assert [(row["ID"], row["__present"]) for row in none.collect()] == [(6, False)]
+
+
+def test_a_range_of_keys_is_the_one_that_its_chunks_were_cut_by(spark: SparkSession) -> None:
+    kinds = (("a b", "INTEGER", 4, 0), ("D", "DECIMAL", 5, 2), ("B", "BIGINT", 8, 0))
+    columns = tuple(Column(*kind, nullable=False) for kind in kinds)
+    rng = random.Random(3)
+
+    def keys(count: int) -> list[tuple[int, Decimal, int]]:
+        numbers = (-1, 0, 3), (Decimal("-0.01"), Decimal(0), Decimal("12.50")), (-(2**63), 0, 2**63 - 1)
+        return [(rng.choice(numbers[0]), rng.choice(numbers[1]), rng.choice(numbers[2])) for _ in range(count)]
+
+    held = sorted({*keys(60)})
+    frame = spark.createDataFrame(held, "`a b` int, D decimal(5,2), B bigint").alias("t").localCheckpoint()
+    for width in (1, 2, 3):
+        schema = TableSchema(TableId("S", "K"), columns, tuple(column.name for column in columns[:width]))
+        for _ in range(12):
+            low, high = (key[:width] if rng.random() < 0.8 else () for key in sorted(keys(2)))
+            found = frame.where(key_range(schema, tuple(map(str, low)), tuple(map(str, high))) or "true").collect()
+            wanted = [key for key in held if (not low or key[:width] > low) and (not high or key[:width] <= high)]
+            assert sorted(map(tuple, found)) == wanted, (low, high)
 
 
 def test_columns_of_a_table_without_a_key_change_only_where_it_begins_anew(spark: SparkSession, tmp_path: Path) -> None:

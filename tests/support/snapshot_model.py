@@ -2,17 +2,14 @@
 
     SnapshotModel(random_history(7), seed=7).run()      raises Wrong where a rule does not hold
 
-Reads are torn: every key is looked at (once or twice) at a moment of its own between the beginning and the end of its
-chunk's read. So does a scan by an index; one without looks at every row's place, and misses a row that is deleted where
-it has not looked and inserted again where it has. It is not played where a statement moves rows onto each other's keys:
-of rows that are alike but for these neither the log nor such a scan knows all. `mistake` plants one known mistake; the
-suite shows that each is noticed.
+Reads are torn (`scan`), by keys or by places; by keys where a statement moves rows onto each other's keys: of rows that
+are alike but for these neither the log nor a scan by places knows all. `mistake` plants one known mistake; the suite
+shows that each is noticed.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +18,8 @@ from airflow_provider_db2cdc.cdc.event import Event, events_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.window import surviving, vanished
 from support.history import History
-from support.operation import Row, Shift, Swap
+from support.operation import Shift, Swap
+from support.scan import torn_scan
 
 MISTAKES = (
     "drop for any event",
@@ -38,6 +36,7 @@ MISTAKES = (
     "window by positions",
     "any event is a sign of life",
     "what is left unchanged is unknown",
+    "gone whatever wrote it since",
 )
 
 
@@ -95,12 +94,12 @@ class SnapshotModel:
         self.table = self.history.tables[0].name
         self.positions = self.history.positions
         self.states = [self.history.state(self.table, at) for at in self.positions]
-        self.key_of = self.history.tables[0].key_of
         self.events = events_of(self.history.changes[self.table])
         self.writes = self.fence = self.applied = self.rng.randrange(len(self.positions))
         self.batch, self.low_batch, self.low = 0, 0, 0
         self.mode = self.rng.choice(("insert_insert", "read_only"))
         self.by_image = self.rng.random() < 0.3 or self.mistake.startswith("strict")
+        self.by_chunk = not self.by_image and self.rng.random() < 0.5
         is_moving = any(isinstance(step.action, Shift | Swap) for step in self.history.steps)
         self.by_place = not is_moving and self.rng.random() < 0.5
         self.chunk_of = self._chunks()
@@ -117,7 +116,7 @@ class SnapshotModel:
             self.rng.choice(self._steps())()
         else:
             raise Wrong("the snapshot does not end")
-        self._sweep()
+        self._delete_gone(self.low_batch, lambda key: not self.by_chunk)
         self.writes = self.fence = len(self.positions) - 1
         self._pull(self.fence)
         self._check_state("at the end", lambda key: True)
@@ -165,15 +164,8 @@ class SnapshotModel:
         self.staged.append(Group(chunk, low, self.batch, begin, self.writes, fence, rows))
 
     def _read(self, chunk: int, begin: int, end: int) -> list[tuple[Hashable, Hashable]]:
-        places: dict[Hashable, list[Row | None]] = defaultdict(lambda: [None] * (end - begin + 1))
-        for at in range(begin, end + 1):
-            for identity, row in self.history.rows(self.table, self.positions[at]).items():
-                places[identity if self.by_place else self.key_of(row)][at - begin] = row
-        looks = [rows for _, rows in sorted(places.items()) for _ in range(self.rng.choice((1, 1, 2)))]
-        rows = [row for look in looks if (row := self.rng.choice(look)) is not None]
-        seen: list[tuple[Hashable, Hashable]] = [
-            (key, row) for row in rows if self.chunk_of(key := self.key_of(row), row) == chunk
-        ]
+        rows = torn_scan(self.history, self.table, self.positions[begin : end + 1], self.by_place, self.rng)
+        seen: list[tuple[Hashable, Hashable]] = [(key, row) for key, row in rows if self.chunk_of(key, row) == chunk]
         if self.mistake.startswith("strict"):
             seen = seen[:2]  # A chunk of two rows; the next one begins behind the last row's value.
         if self.mistake == "uncommitted read" and seen and self.rng.random() < 0.3:
@@ -201,7 +193,8 @@ class SnapshotModel:
             if key not in self.state or self.state[key][0] != image:
                 self.state[key] = (image, Stand(self.positions[high], self.batch))
         self.published.add(group.chunk)
-        if not self.by_image and not self.stale:
+        self._delete_gone(group.low_batch, lambda key: self.by_chunk and self.chunk_of(key, None) == group.chunk)
+        if not self.by_image and (self.by_chunk or not self.stale):
             self._check_state(f"after chunk {group.chunk}", lambda key: self.chunk_of(key, None) in self.published)
 
     def _overriding(self, group: Group, high: int) -> set[Hashable]:
@@ -235,15 +228,17 @@ class SnapshotModel:
                 self.state[key] = (effect.image, Stand(effect.commit, self.batch))
         self.applied = upto
 
-    def _sweep(self) -> None:
-        """Delete what the snapshot of the whole table did not find."""
+    def _delete_gone(self, low_batch: int, covered: Callable[[Hashable], bool]) -> None:
+        """Delete what the snapshot did not find: of a chunk, or of the whole table at its end."""
         if self.mistake == "no sweep":
             return
         sign = {"r"} if self.mistake != "any event is a sign of life" else {"r", "c", "u", "d"}
-        found = {entry.key for entry in self.log if entry.kind in sign and entry.batch > self.low_batch}
-        gone = vanished({key: stand.batch for key, (_, stand) in self.state.items()}, found, self.low_batch)
+        found = {entry.key for entry in self.log if entry.kind in sign and entry.batch > low_batch}
+        stands = {key: stand for key, (_, stand) in self.state.items() if covered(key)}
+        is_old = self.mistake != "gone whatever wrote it since"
+        gone = vanished({key: stand.batch if is_old else 0 for key, stand in stands.items()}, found, low_batch)
         if self.mistake == "sweep by commit alone":
-            gone = {key for key, (_, stand) in self.state.items() if stand.commit <= self.positions[self.low]}
+            gone = {key for key, stand in stands.items() if stand.commit <= self.positions[self.low]}
         for key in gone:
             self._append(Entry(self.batch, self.positions[self.applied], "gone", None, key, None))
             del self.state[key]
@@ -262,13 +257,9 @@ class SnapshotModel:
         if self.mistake == "last operation per key wins":
             return {event.key: Effect(event.commit, event.after) for event in events}
         if self.mistake == "what is left unchanged is unknown":
-            changed = {of for of, images in self._images(events).items() if images}
-            return net_effects(event for event in events if (event.key, event.commit) in changed)
+            beside = [[o for o in events if (o.key, o.commit) == (e.key, e.commit)] for e in events]
+            return net_effects(event for event, some in zip(events, beside, strict=True) if count_images(some))
         return net_effects(events)
-
-    def _images(self, events: list[Event]) -> dict[Hashable, Counter[Hashable]]:
-        of = {(event.key, event.commit) for event in events}
-        return {one: count_images(e for e in events if (e.key, e.commit) == one) for one in of}
 
     def _chunks(self) -> Callable[[Hashable, Hashable], int]:
         """Return the chunk of a row: by its key, or by a column that is not its key."""

@@ -1,0 +1,135 @@
+"""A batch's effects, and how they come into the current state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
+from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
+from airflow_provider_db2cdc.spark.delta import quoted
+from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
+from airflow_provider_db2cdc.spark.slice import Reads
+from airflow_provider_db2cdc.spark.state import effect_rows, key_bounds, key_range, staged_rows
+from airflow_provider_db2cdc.spark.target import Target
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What a batch means for the state, as rows of it: by its changes and by its reads; None where there are none.
+
+    `is_first`: the state has no row yet. `is_compared`: the reads are only what it has otherwise, or too much.
+    """
+
+    changed: DataFrame | None
+    read: DataFrame | None
+    is_first: bool = False
+    is_compared: bool = False
+
+    @property
+    def gone(self) -> DataFrame | None:
+        """The rows that the state has too much, as far as that is known."""
+        return self.read.where("NOT __present") if self.read is not None and self.is_compared else None
+
+
+@dataclass(frozen=True)
+class State:
+    """The current state after a batch."""
+
+    rows: int
+    version: int
+
+
+def find_effects(
+    target: Target, entry: Entry, batch: DataFrame, counts: BatchCounts, reads: Reads, last: Commit | None
+) -> Effects:
+    """Return a batch's effects; those of a slice that covers a range compared with what the state has there."""
+    changed, read = _changed(target, batch, counts), _read(target, entry, reads)
+    if changed is None and read is None:
+        return Effects(None, None)
+    is_first = _is_empty(target) if last is None else last.rows == 0
+    if read is None or reads.of is None or not reads.of.covers_range or is_first:
+        return Effects(changed, read, is_first)
+    return _compared(target, reads.of, changed, read, counts)
+
+
+def merge_effects(
+    target: Target, entry: Entry, effects: Effects, counts: BatchCounts, reads: Reads, last: Commit | None
+) -> State:
+    """Bring a batch's effects into the state; rows that were read, and are there as they are, are left alone."""
+    changed, read = effects.changed, effects.read
+    before = None if last is None else last.rows
+    if changed is None and read is None:
+        return _state(target, before, None if last is None else last.state_version)
+    if effects.is_first:
+        return _filled(target, _both(changed, read), entry, counts, reads, 0)
+    if entry.slice is not None and entry.slice.kind == "initial" and not effects.is_compared:
+        both = _both(changed, read).localCheckpoint()
+        bounds = key_bounds(both, target.schema)
+        if bounds and target.lacks(bounds):
+            return _filled(target, both, entry, counts, reads, before)
+    if read is not None and not effects.is_compared:
+        read = target.lacking(read, key_bounds(read, target.schema))
+    both = _both(changed, read).localCheckpoint()
+    if read is not None and both.isEmpty():
+        # Also when a first try has written them already; so the target is asked.
+        return _state(target, None, None)
+    grown, version = target.merge(both, entry.batch, key_bounds(both, target.schema), before)
+    return _state(target, None if grown is None or before is None else before + grown, version)
+
+
+def _changed(target: Target, batch: DataFrame, counts: BatchCounts) -> DataFrame | None:
+    """Return the batch's net effects as rows of the state, without a key by how many of each image there are."""
+    if not counts.events:
+        return None
+    schema = target.schema
+    if schema.key:
+        return effect_rows(net_effects(batch, schema, counts), schema)
+    deltas = count_deltas(batch).localCheckpoint()
+    return copy_effects(deltas, target.rows(key_bounds(deltas.select("image.*"), schema)), schema)
+
+
+def _read(target: Target, entry: Entry, reads: Reads) -> DataFrame | None:
+    """Return the rows that were read as rows of the state."""
+    as_rows = staged_rows if target.schema.key else staged_copies
+    return None if reads.rows is None else as_rows(reads.rows, target.schema, entry.upto)
+
+
+def _compared(target: Target, of: Slice, changed: DataFrame | None, read: DataFrame, counts: BatchCounts) -> Effects:
+    """Return the effects where what was read of a range is all that there is, but for what the changes say."""
+    within = key_range(target.schema, of.counts[0].low, of.counts[-1].high)
+    unlike = target.unlike(read, within, of.low_batch)
+    if changed is not None:
+        changed = changed.localCheckpoint()
+        keys = changed.select(*map(quoted, target.schema.key))
+        few = counts.events <= BROADCAST_KEYS
+        unlike = unlike.join(F.broadcast(keys) if few else keys, [*target.schema.key], "left_anti")
+    return Effects(changed, unlike.localCheckpoint(), is_compared=True)
+
+
+def _is_empty(target: Target) -> bool:
+    return target.newest_version() == 0 or target.lacks("")
+
+
+def _filled(
+    target: Target, effects: DataFrame, entry: Entry, counts: BatchCounts, reads: Reads, before: int | None
+) -> State:
+    """Append effects of keys that the state does not have; how many they are is known where they are all reads."""
+    version = target.fill(effects.where("__present").drop("__present"), entry.batch)
+    if version is None or before is None or counts.events:
+        return _state(target, None, version)
+    return _state(target, before + sum(reads.counts.values()), version)
+
+
+def _both(one: DataFrame | None, other: DataFrame | None) -> DataFrame:
+    some = [frame for frame in (one, other) if frame is not None]
+    return reduce(DataFrame.unionByName, some)
+
+
+def _state(target: Target, rows: int | None, version: int | None) -> State:
+    """Return what is there, asked of the target where the step did not tell, as one that was done before does not."""
+    return State(target.count() if rows is None else rows, target.newest_version() if version is None else version)

@@ -1,0 +1,28 @@
+"""A scan of a table beside its writers: it looks at one place after the other, each at a moment of its own."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from support.history import History
+from support.operation import Key, Row
+
+
+def torn_scan(
+    history: History, table: str, moments: Sequence[Lsn], by_place: bool, rng: random.Random
+) -> list[tuple[Key, Row]]:
+    """Return the rows that a scan meets, some of them twice, and their keys.
+
+    An index has a place for each key, the table one for each row. So a scan without an index misses a row that is
+    deleted where it has not looked yet, and inserted again where it has.
+    """
+    key_of = history.shape(table).key_of
+    places: dict[Hashable, list[Row | None]] = defaultdict(lambda: [None] * len(moments))
+    for at, moment in enumerate(moments):
+        for identity, row in history.rows(table, moment).items():
+            places[identity if by_place else key_of(row)][at] = row
+    looks = [rows for _, rows in sorted(places.items()) for _ in range(rng.choice((1, 1, 2)))]
+    return [(key_of(row), row) for look in looks if (row := rng.choice(look)) is not None]
