@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, sta
 from airflow_provider_db2cdc.spark.delta import quoted
 from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
 from airflow_provider_db2cdc.spark.slice import Reads
-from airflow_provider_db2cdc.spark.state import effect_rows, key_bounds, key_range, staged_rows
+from airflow_provider_db2cdc.spark.state import effect_rows, extent, key_range, staged_rows
 from airflow_provider_db2cdc.spark.target import Target
 
 
@@ -69,16 +69,19 @@ def merge_effects(
         return _filled(target, _both(changed, read), entry, counts, reads, 0)
     if entry.slice is not None and entry.slice.kind == "initial" and not effects.is_compared:
         both = _both(changed, read).localCheckpoint()
-        bounds = key_bounds(both, target.schema)
+        bounds = extent(both, target.schema).bounds
         if bounds and target.lacks(bounds):
             return _filled(target, both, entry, counts, reads, before)
     if read is not None and not effects.is_compared:
-        read = target.lacking(read, key_bounds(read, target.schema))
+        read = target.lacking(read, extent(read, target.schema).bounds)
     both = _both(changed, read).localCheckpoint()
-    if read is not None and both.isEmpty():
+    of_both = extent(both, target.schema)
+    if read is not None and not of_both.rows:
         # Also when a first try has written them already; so the target is asked.
         return _state(target, None, None)
-    grown, version = target.merge(both, entry.batch, key_bounds(both, target.schema), before)
+    # Else Spark, which does not know how few they are, sorts the keys of the whole state by them.
+    few = F.broadcast(both) if of_both.rows <= BROADCAST_KEYS else both
+    grown, version = target.merge(few, entry.batch, of_both.bounds, before)
     return _state(target, None if grown is None or before is None else before + grown, version)
 
 
@@ -90,7 +93,7 @@ def _changed(target: Target, batch: DataFrame, counts: BatchCounts) -> DataFrame
     if schema.key:
         return effect_rows(net_effects(batch, schema, counts), schema)
     deltas = count_deltas(batch).localCheckpoint()
-    return copy_effects(deltas, target.rows(key_bounds(deltas.select("image.*"), schema)), schema)
+    return copy_effects(deltas, target.rows(extent(deltas.select("image.*"), schema).bounds), schema)
 
 
 def _read(target: Target, entry: Entry, reads: Reads) -> DataFrame | None:

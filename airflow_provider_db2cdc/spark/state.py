@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -32,16 +33,22 @@ def staged_rows(staged: DataFrame, schema: TableSchema, mark: Lsn) -> DataFrame:
     return effect_rows(effects, schema)
 
 
-def key_bounds(rows: DataFrame, schema: TableSchema) -> str:
-    """Return literal bounds of the very rows' keys for a merge condition (an action): files beyond them stay unread.
+@dataclass(frozen=True)
+class Extent:
+    """How many rows there are, and literal bounds of their keys for a merge condition: files beyond them stay unread.
 
-    Only for key columns of types whose file statistics Delta compares; empty when there are none.
+    Only of key columns of types whose file statistics Delta compares; empty when there are none.
     """
+
+    rows: int
+    bounds: str
+
+
+def extent(rows: DataFrame, schema: TableSchema) -> Extent:
+    """Return the extent of the very rows (an action)."""
     ends = [end(F.col(quoted(name))).alias(f"{end.__name__}{at}") for end in (F.min, F.max) for at, name in _at(schema)]
     nulls = [F.max(F.col(quoted(name)).isNull()).alias(f"null{at}") for at, name in _at(schema)]
-    found = rows.agg(*ends, *nulls).first()
-    if found is None:
-        return ""
+    found = rows.agg(F.count("*").alias("rows"), *ends, *nulls).collect()[0]
     terms = []
     for at, name in _at(schema):
         low, high = _literal(found[f"min{at}"]), _literal(found[f"max{at}"])
@@ -49,7 +56,7 @@ def key_bounds(rows: DataFrame, schema: TableSchema) -> str:
             within = f"t.{quoted(name)} >= {low} AND t.{quoted(name)} <= {high}"
             # A null key lies between no two ends: without this its row of the target would not be found.
             terms.append(f"({within} OR t.{quoted(name)} IS NULL)" if found[f"null{at}"] else within)
-    return " AND ".join(terms)
+    return Extent(found["rows"], " AND ".join(terms))
 
 
 def key_range(schema: TableSchema, low: Bound, high: Bound) -> str:

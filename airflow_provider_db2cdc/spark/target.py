@@ -176,7 +176,7 @@ class Target:
         return beside.where(is_out).select(*values, "s.__commit_lsn", (~is_own).alias("__present"))
 
     def lacks(self, bounds: str) -> bool:
-        """Whether the state has no row within bounds (as `key_bounds` gives them; empty: no row at all)."""
+        """Whether the state has no row within bounds (as `extent` gives them; empty: no row at all)."""
         state = load(self.spark, self.layout.state(self.table)).alias("t")
         return (state.where(bounds) if bounds else state).isEmpty()
 
