@@ -75,7 +75,8 @@ def snapshot(stage: Stage, options: argparse.Namespace, console: Console) -> Mea
 def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
     """Measure an incremental snapshot against the bare read of its chunks, each beside 200 changes a second.
 
-    Of a table of twice the rows; then one round for each of several sizes of chunks.
+    Of a table of twice the rows; then one round for each of several sizes of chunks, and one of enough groups to tell
+    whether the last ones are slower.
     """
     rows, pipeline = 2 * options.rows, stage.pipeline()
     pipeline.properties = {"snapshot.budget.s": 36_000}
@@ -90,11 +91,17 @@ def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> 
         ours, told = _beside_writer(pipeline, rows, spec)
         _note(measured, number, ours, limit, console)
         measured.more |= told
-    for chunk_rows in (rows // 200, rows // 20, rows // 2):
-        pipeline.properties = {**pipeline.properties, "incremental.snapshot.chunk.size": chunk_rows}
-        ours, told = _beside_writer(pipeline, rows, _asked(pipeline, table, f"chunks of {chunk_rows}"))
-        console.print(f"  chunks of {chunk_rows}: {ours:.1f} s, {rows / ours:.0f} rows/s, {told}")
-        measured.more[f"chunks of {chunk_rows}"] = {"rows/s": round(rows / ours), **told}
+    small = rows // 200
+    sizes: dict[str, dict[str, Any]] = {
+        f"chunks of {size}": {"incremental.snapshot.chunk.size": size} for size in (small, rows // 20, rows // 2)
+    }
+    sizes[f"groups of {16 * small}"] = {"incremental.snapshot.chunk.size": small, "snapshot.group.chunks": 16}
+    base = pipeline.properties
+    for name, properties in sizes.items():
+        pipeline.properties = {**base, **properties}
+        ours, told = _beside_writer(pipeline, rows, _asked(pipeline, table, name))
+        console.print(f"  {name}: {ours:.1f} s, {rows / ours:.0f} rows/s, {told}")
+        measured.more[name] = {"rows/s": round(rows / ours), **told}
     measured.more["peak memory (MB)"] = _high_water_kb(stage.spark.sparkContext._gateway.proc.pid) // 1024
     return measured
 
