@@ -40,7 +40,8 @@ class SourceSpec:
     driver: str = "com.ibm.db2.jcc.DB2Driver"
 
 
-GROUP_ROWS, LEAST_CHUNKS, MOST_CHUNKS = 1_600_000, 8, 160
+GROUP_ROWS, LEAST_CHUNKS, MOST_CHUNKS = 3_200_000, 8, 160
+GROUP_S = 60.0
 """What a group is made of where nobody says how many chunks: each has an entry of its own in the commit log."""
 
 
@@ -75,12 +76,21 @@ class ApplySettings:
 
     @property
     def group_chunks(self) -> int:
-        """How many chunks are read at once: those named, or 8; of small ones more, because a group costs a batch."""
+        """How many chunks the first group has: those named, or 8; of small ones more, because a group costs a batch."""
         if self.snapshot_group_chunks is not None:
             return self.snapshot_group_chunks
         if self.snapshot_chunk_bytes is not None:
             return LEAST_CHUNKS
         return min(MOST_CHUNKS, max(LEAST_CHUNKS, GROUP_ROWS // self.snapshot_chunk_rows))
+
+    def next_group_chunks(self, chunks: int, read_s: float) -> int:
+        """How many chunks the group behind one of `chunks` has, which was read in `read_s`: those named, or as many.
+
+        Or twice as many where that was fast. So a group takes no more time to read than can well be lost with it, and
+        what a batch costs besides its rows is little beside that.
+        """
+        is_fast = self.snapshot_group_chunks is None and read_s < GROUP_S
+        return 2 * chunks if is_fast else chunks
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ class Part:
 
     `bounds` are the keys that end its chunks but for the last one's; `done` chunks are published, `rows` rows of them
     as `r`. `low_batch` is the first published group's; `fingerprint` that of the columns which it is read with. `sweep`
-    says that rows which the snapshot did not find are to be deleted at its end. `failures` counts the ticks in which it
-    failed.
+    says that rows of the target which the snapshot does not find are to be deleted. `failures` counts the ticks that it
+    failed in.
 
     A table without a key is one chunk, and one more for each further read that it needs (cdc.copies); `windows` are the
     batches, behind one and up to the other, that these reads lay in.

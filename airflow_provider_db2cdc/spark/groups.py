@@ -76,6 +76,7 @@ class Groups:
         )
         self.sessions = TableSessions(self.tick.spark)
         self._begun: dict[TableId, int] = {}
+        self._limit = spec.settings.group_chunks
 
     def run(self, between: Callable[[], None]) -> None:
         """Read and publish one group after the other as far as it goes in this tick; call `between` after each."""
@@ -90,7 +91,7 @@ class Groups:
 
     def _read_next(self) -> Group | None:
         """Read the snapshot's next group; None when there is none, it was stopped, or the time is over."""
-        limit = self.tick.spec.settings.group_chunks
+        limit, started = self._limit, time.monotonic()
         if self._begun and time.monotonic() > self.deadline:
             return None
         while (snapshot := self._running()) is not None:
@@ -108,6 +109,7 @@ class Groups:
             lambda task: self._stage(snapshot, task, by_table[task.table]),
         )
         closed = self.reader_marks.close(opened)
+        self._limit = self.tick.spec.settings.next_group_chunks(limit, time.monotonic() - started)
         for table, reading in by_table.items():
             self._begun[table] = reading.last + 1
             if table not in slices:

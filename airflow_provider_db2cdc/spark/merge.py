@@ -52,9 +52,13 @@ def find_effects(
     if changed is None and read is None:
         return Effects(None, None)
     is_first = _is_empty(target) if last is None else last.rows == 0
-    if read is None or reads.of is None or not reads.of.covers_range or is_first:
+    of = reads.of
+    if read is None or of is None or not of.covers_range or is_first:
         return Effects(changed, read, is_first)
-    return _compared(target, reads.of, changed, read, counts)
+    within = key_range(target.schema, of.counts[0].low, of.counts[-1].high)
+    if of.kind == "initial" and target.lacks(within):
+        return Effects(changed, read)
+    return _compared(target, of, within, changed, read, counts)
 
 
 def merge_effects(
@@ -102,9 +106,10 @@ def _read(target: Target, entry: Entry, reads: Reads) -> DataFrame | None:
     return None if reads.rows is None else as_rows(reads.rows, target.schema, entry.upto)
 
 
-def _compared(target: Target, of: Slice, changed: DataFrame | None, read: DataFrame, counts: BatchCounts) -> Effects:
+def _compared(
+    target: Target, of: Slice, within: str, changed: DataFrame | None, read: DataFrame, counts: BatchCounts
+) -> Effects:
     """Return the effects where what was read of a range is all that there is, but for what the changes say."""
-    within = key_range(target.schema, of.counts[0].low, of.counts[-1].high)
     unlike = target.unlike(read, within, of.low_batch)
     if changed is not None:
         changed = changed.localCheckpoint()
