@@ -41,8 +41,10 @@ class SourceSpec:
 
 
 GROUP_ROWS, LEAST_CHUNKS, MOST_CHUNKS = 3_200_000, 8, 160
-GROUP_S = 60.0
-"""What a group is made of where nobody says how many chunks: each has an entry of its own in the commit log."""
+"""What a first group is made of where nobody says how many chunks: each has an entry of its own in the commit log."""
+
+FAST_GROUP_S = 60.0
+"""A group that is read in less is followed by one of twice as many chunks."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class ApplySettings:
         Or twice as many where that was fast. So a group takes no more time to read than can well be lost with it, and
         what a batch costs besides its rows is little beside that.
         """
-        is_fast = self.snapshot_group_chunks is None and read_s < GROUP_S
+        is_fast = self.snapshot_group_chunks is None and read_s < FAST_GROUP_S
         return 2 * chunks if is_fast else chunks
 
 
