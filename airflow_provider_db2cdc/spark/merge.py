@@ -78,7 +78,9 @@ def merge_effects(
             return _filled(target, both, entry, counts, reads, before)
     if read is not None and not effects.is_compared:
         read = target.lacking(read, extent(read, target.schema).bounds)
-    both = _both(changed, read).localCheckpoint()
+    both = _both(changed, read)
+    if not effects.is_compared:
+        both = both.localCheckpoint()
     of_both = extent(both, target.schema)
     if read is not None and not of_both.rows:
         # Also when a first try has written them already; so the target is asked.
