@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.snapshot import Bound
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.spark.changes import key_struct
 from airflow_provider_db2cdc.spark.delta import quoted
+from airflow_provider_db2cdc.sql.chunk import Bound, Cut, chunk_predicate
 
 BOUND_TEXT_LENGTH = 200
 
@@ -62,26 +62,14 @@ def extent(rows: DataFrame, schema: TableSchema) -> Extent:
 def key_range(schema: TableSchema, low: Bound, high: Bound) -> str:
     """Return the condition on the state that keys lie beyond `low` and not beyond `high`, where these are given.
 
-    For keys that Spark sorts as the source does. Led by the first column's ends, by which files stay unread.
+    For keys of numbers, whose literals are the source's, and which Spark sorts alike.
     """
-    ends = [(sign, _numbers(bound)) for sign, bound in ((">=", low), ("<=", high)) if bound]
-    first = f"t.{quoted(schema.key[0])}"
-    lead = [f"{first} {sign} {numbers[0]}" for sign, numbers in ends]
-    within = [f"({'NOT ' if sign == '<=' else ''}({_beyond(schema, numbers)}))" for sign, numbers in ends]
-    return " AND ".join([*lead, *within])
-
-
-def _beyond(schema: TableSchema, numbers: list[str]) -> str:
-    pairs = [(f"t.{quoted(name)}", number) for name, number in zip(schema.key, numbers, strict=True)]
-    terms = [
-        " AND ".join([*(f"{name} = {number}" for name, number in pairs[:at]), f"{pairs[at][0]} > {pairs[at][1]}"])
-        for at in range(len(pairs))
-    ]
-    return " OR ".join(f"({term})" for term in terms)
-
-
-def _numbers(bound: Bound) -> list[str]:
-    return [text if text.lstrip("-").isdecimal() else f"{Decimal(text):f}BD" for text in bound]
+    cut = Cut(schema.table, tuple(map(schema.column, schema.key)))
+    ends = [bound for bound in (low, high) if bound]
+    text = chunk_predicate(cut.of_rows, ends, 1 if low else 0)
+    for at, name in enumerate(schema.key):
+        text = text.replace(f'"K{at}"', f"t.{quoted(name)}")
+    return text
 
 
 def _at(schema: TableSchema) -> list[tuple[int, str]]:

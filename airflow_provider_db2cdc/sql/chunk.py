@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import MICROSECOND_DIGITS, map_type
@@ -120,7 +121,8 @@ def key_literal(column: Column, text: str | None) -> str:
         return NULL
     kind = column.type.upper()
     if kind in NUMBERS:
-        return text
+        # With an exponent, as Java may write small decimals, a literal is a double, to which unlike rows are equal.
+        return f"{Decimal(text):f}"
     if kind in FLOATS:
         number = text if "E" in text.upper() else f"{text}E0"
         # A REAL's text read as a double is not the REAL: a walk over bounds would find the same row again and again.

@@ -19,6 +19,7 @@ from airflow_provider_db2cdc.spark.delta import literal_frame, load
 from airflow_provider_db2cdc.spark.place import Owner, Place
 from airflow_provider_db2cdc.spark.state import key_range
 from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.sql.chunk import key_literal
 
 pytestmark = pytest.mark.spark
 SCHEMA = TableSchema(TableId("S", "T"), (Column("ID", "INTEGER", 4, 0, False), Column("A", "INTEGER", 4)), ("ID",))
@@ -92,21 +93,29 @@ def test_what_a_range_has_too_much_is_told_beside_what_it_lacks(target: Target) 
 
 
 def test_a_range_of_keys_is_the_one_that_its_chunks_were_cut_by(spark: SparkSession) -> None:
-    kinds = (("a b", "INTEGER", 4, 0), ("D", "DECIMAL", 5, 2), ("B", "BIGINT", 8, 0))
+    kinds = (("a b", "INTEGER", 4, 0), ("D", "DECIMAL", 25, 20), ("B", "BIGINT", 8, 0))
     columns = tuple(Column(*kind, nullable=False) for kind in kinds)
     rng = random.Random(3)
 
     def keys(count: int) -> list[tuple[int, Decimal, int]]:
-        numbers = (-1, 0, 3), (Decimal("-0.01"), Decimal(0), Decimal("12.50")), (-(2**63), 0, 2**63 - 1)
+        numbers = (
+            (-1, 0, 3),
+            (Decimal("1.2345678901231E-7"), Decimal("1.2345678901232E-7"), Decimal("12.50")),
+            (-(2**63), 0, 2**63 - 1),
+        )
         return [(rng.choice(numbers[0]), rng.choice(numbers[1]), rng.choice(numbers[2])) for _ in range(count)]
 
     held = sorted({*keys(60)})
-    frame = spark.createDataFrame(held, "`a b` int, D decimal(5,2), B bigint").alias("t").localCheckpoint()
+    frame = spark.createDataFrame(held, "`a b` int, D decimal(25,20), B bigint").alias("t").localCheckpoint()
     for width in (1, 2, 3):
         schema = TableSchema(TableId("S", "K"), columns, tuple(column.name for column in columns[:width]))
         for _ in range(12):
             low, high = (key[:width] if rng.random() < 0.8 else () for key in sorted(keys(2)))
-            found = frame.where(key_range(schema, tuple(map(str, low)), tuple(map(str, high))) or "true").collect()
+            ends = (
+                [key_literal(column, str(value)) for column, value in zip(columns, key, strict=False)]
+                for key in (low, high)
+            )
+            found = frame.where(key_range(schema, *ends)).collect()
             wanted = [key for key in held if (not low or key[:width] > low) and (not high or key[:width] <= high)]
             assert sorted(map(tuple, found)) == wanted, (low, high)
 

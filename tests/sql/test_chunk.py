@@ -298,6 +298,7 @@ LITERALS = [
     (Column("K", "INTEGER"), "7", "7"),
     (Column("K", "BIGINT"), "-9223372036854775808", "-9223372036854775808"),
     (Column("K", "DECIMAL", 5, 2), "-1.50", "-1.50"),
+    (Column("K", "DECIMAL", 20, 12), "-1.5E-9", "-0.0000000015"),
     (Column("K", "NUMERIC", 5, 0), "12", "12"),
     (Column("K", "DOUBLE"), "1.5", "1.5E0"),
     (Column("K", "DOUBLE"), "-1.0E10", "-1.0E10"),
