@@ -93,20 +93,20 @@ def test_what_a_range_has_too_much_is_told_beside_what_it_lacks(target: Target) 
 
 
 def test_a_range_of_keys_is_the_one_that_its_chunks_were_cut_by(spark: SparkSession) -> None:
-    kinds = (("a b", "INTEGER", 4, 0), ("D", "DECIMAL", 25, 20), ("B", "BIGINT", 8, 0))
+    kinds = (("a b", "INTEGER", 4, 0), ("D", "DECIMAL", 31, 30), ("B", "BIGINT", 8, 0))
     columns = tuple(Column(*kind, nullable=False) for kind in kinds)
     rng = random.Random(3)
 
     def keys(count: int) -> list[tuple[int, Decimal, int]]:
         numbers = (
             (-1, 0, 3),
-            (Decimal("1.2345678901231E-7"), Decimal("1.2345678901232E-7"), Decimal("12.50")),
+            (Decimal("1.00000000000000000001E-7"), Decimal("1.00000000000000000002E-7"), Decimal("0.5")),
             (-(2**63), 0, 2**63 - 1),
         )
         return [(rng.choice(numbers[0]), rng.choice(numbers[1]), rng.choice(numbers[2])) for _ in range(count)]
 
     held = sorted({*keys(60)})
-    frame = spark.createDataFrame(held, "`a b` int, D decimal(25,20), B bigint").alias("t").localCheckpoint()
+    frame = spark.createDataFrame(held, "`a b` int, D decimal(31,30), B bigint").alias("t").localCheckpoint()
     for width in (1, 2, 3):
         schema = TableSchema(TableId("S", "K"), columns, tuple(column.name for column in columns[:width]))
         for _ in range(12):
