@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.cases import CASES, Measured
+from tests.bench.cases import CASES
+from tests.bench.measured import Measured
 from tests.bench.stage import Stage
 
 
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", choices=sorted(CASES), default=sorted(CASES))
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the big table")
     parser.add_argument("--changes", type=int, default=100_000, help="changes of a batch")
+    parser.add_argument("--mb-per-s", type=float, default=4.0, help="how fast the network of that case is")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--into", type=Path, default=Path("build/bench.json"))
     options = parser.parse_args()

@@ -1,0 +1,133 @@
+"""The cases of snapshots: the initial one, the incremental one, and the same behind a network."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot import Part
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark.jdbc import FETCH, JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.snapshot import cut_of
+from airflow_provider_db2cdc.sql.chunk import chunk_predicate, table_rows
+from airflow_provider_db2cdc.tick import commit_tick
+from tests.bench.counting import counted
+from tests.bench.measured import Measured, high_water_kb, note, planned, run, timed
+from tests.bench.network import behind
+from tests.bench.stage import Stage
+from tests.bench.writing import changing
+
+
+def snapshot(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
+    """Measure an initial snapshot against a bare JDBC read of the same chunks appended to Delta."""
+    pipeline = stage.pipeline()
+    table = stage.big_table(pipeline, options.rows)
+    measured = Measured(goal=0.8, more={"rows": options.rows})
+    pipeline.captured()
+    for number in range(options.rounds + 1):
+        pipeline.target = str(stage.folder / f"snapshot{number}")
+        spec = planned(pipeline)
+        limit = timed(lambda spec=spec, number=number: _bare_snapshot(stage, spec, number))
+        ours = timed(lambda spec=spec: run(spec))
+        note(measured, number, ours, limit, console)
+        shutil.rmtree(pipeline.target)
+    assert pipeline.source_rows(table) is not None
+    return measured
+
+
+def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
+    """Measure an incremental snapshot against the bare read of its chunks, each beside 200 changes a second.
+
+    Of a table of twice the rows; then one round for each of several sizes of chunks, and one of enough groups to tell
+    whether the last ones are slower.
+    """
+    rows, (pipeline, table) = 2 * options.rows, _held(stage, 2 * options.rows)
+    measured = Measured(goal=0.7, more={"rows": rows})
+    for number in range(options.rounds + 1):
+        _round(stage, pipeline, _asked(pipeline, table, f"round{number}"), number, measured, console)
+    small = rows // 200
+    sizes: dict[str, dict[str, Any]] = {
+        f"chunks of {size}": {"incremental.snapshot.chunk.size": size} for size in (small, rows // 20, rows // 2)
+    }
+    sizes[f"groups of {16 * small}"] = {"incremental.snapshot.chunk.size": small, "snapshot.group.chunks": 16}
+    base = pipeline.properties
+    for name, properties in sizes.items():
+        pipeline.properties = {**base, **properties}
+        ours, told = _beside_writer(pipeline, rows, _asked(pipeline, table, name))
+        console.print(f"  {name}: {ours:.1f} s, {rows / ours:.0f} rows/s, {told}")
+        measured.more[name] = {"rows/s": round(rows / ours), **told}
+    measured.more["peak memory (MB)"] = high_water_kb(stage.spark.sparkContext._gateway.proc.pid) // 1024
+    return measured
+
+
+def network(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
+    """Measure the same, of a source whose answers come through a network of so many megabytes a second."""
+    rows, (pipeline, table) = 2 * options.rows, _held(stage, 2 * options.rows)
+    measured = Measured(goal=0.7, more={"rows": rows, "MB/s": options.mb_per_s})
+    with behind(pipeline.sandbox.port, options.mb_per_s * 1e6) as port:
+        for number in range(options.rounds + 1):
+            spec = _asked(pipeline, table, f"round{number}")
+            far = replace(spec, source=replace(spec.source, jdbc_url=_by(spec.source.jdbc_url, port)))
+            _round(stage, pipeline, far, number, measured, console)
+    return measured
+
+
+def _held(stage: Stage, rows: int) -> tuple[Pipeline, TableId]:
+    """Return a pipeline that has its table of so many rows."""
+    pipeline = stage.pipeline()
+    pipeline.properties = {"snapshot.budget.s": 36_000}
+    table = stage.big_table(pipeline, rows)
+    pipeline.captured()
+    commit_tick(run(planned(pipeline)), pipeline.offsets)
+    return pipeline, table
+
+
+def _round(stage: Stage, pipeline: Pipeline, spec: JobSpec, number: int, measured: Measured, console: Console) -> None:
+    rows = measured.more["rows"]
+    with changing(pipeline, rows, 200):
+        limit = timed(lambda: _bare_snapshot(stage, spec, number))
+    ours, told = _beside_writer(pipeline, rows, spec)
+    note(measured, number, ours, limit, console)
+    measured.more |= told
+
+
+def _by(url: str, port: int) -> str:
+    return re.sub(r":\d+/", f":{port}/", url, count=1)
+
+
+def _asked(pipeline: Pipeline, table: TableId, id_: str) -> JobSpec:
+    asked = Signal(id_, "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
+    spec = pipeline.plan(signals=[asked])
+    assert spec is not None
+    return spec
+
+
+def _beside_writer(pipeline: Pipeline, rows: int, spec: JobSpec) -> tuple[float, dict[str, Any]]:
+    """Run a snapshot while rows are changed, then catch up; return its seconds, and what it asked of the source."""
+    with changing(pipeline, rows, 200) as changes, counted() as counts:
+        ours = timed(lambda: commit_tick(run(spec), pipeline.offsets))
+    pipeline.captured()
+    while (rest := pipeline.plan()) is not None:
+        commit_tick(run(rest), pipeline.offsets)
+    return ours, counts.told(ours, changes[0])
+
+
+def _bare_snapshot(stage: Stage, spec: JobSpec, number: int) -> None:
+    source, task = JdbcSource(spec.source), spec.tables[0]
+    with driver_connection(stage.spark, source) as connection:
+        cut = cut_of(task.schema, Part(task.table))
+        bounds = connection.chunk_bounds(cut, spec.settings.snapshot_chunk_rows)
+    predicates = [chunk_predicate(cut.of_rows, bounds, chunk) for chunk in range(len(bounds) + 1)]
+    rows = source.parts(stage.spark, table_rows(task.schema, cut), predicates, FETCH)
+    path = stage.folder / f"bare{number}"
+    rows.write.format("delta").mode("append").save(str(path))
+    shutil.rmtree(path)
