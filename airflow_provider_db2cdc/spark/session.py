@@ -14,6 +14,10 @@ NEEDED_CONF = {
 SESSION_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "false",
+    # `${x}` in a value that stands in a statement is itself, not a variable.
+    "spark.sql.variable.substitute": "false",
+    # Db2 has padded a CHAR by its own count, of bytes or code units; Spark would pad it again to as many code points.
+    "spark.sql.readSideCharPadding": "false",
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }

@@ -26,6 +26,7 @@ TYPES = {
     "CHAR(5)": ["ab", "     "],
     "VARCHAR(20)": ["", "trailing  "],
     "VARCHAR(30)": ["äöü ß € 漢字", 'it\'s "quoted"; \\ and\ttab\n'],
+    "CHAR(6)": ["\U0001f600abc", "\U0001f600"],
     "CHAR(4) FOR BIT DATA": [b"\x00\x01\xff\xfe", b"    "],
     "VARCHAR(8) FOR BIT DATA": [b"", b"\x00\xff"],
     "DATE": [dt.date(1, 1, 1), dt.date(9999, 12, 31)],
@@ -73,13 +74,13 @@ def bound(value: Any) -> Any:
 
 
 def expected(rows: dict[int, tuple[Any, ...]]) -> set[tuple[Any, ...]]:
-    """Return rows as Delta gives them: CHAR padded, TIME as text."""
+    """Return rows as Delta gives them: CHAR padded as the source does (Derby counts UTF-16 units), TIME as text."""
     found = set()
     for number, row in rows.items():
         values = [number]
         for type_, value in zip(TYPES, row, strict=True):
             if isinstance(value, str) and type_.startswith("CHAR"):
-                values.append(value.ljust(5))
+                values.append(value + " " * (int(type_[5:-1]) - len(value.encode("utf-16-le")) // 2))
             elif isinstance(value, dt.time):
                 values.append(value.isoformat())
             else:
