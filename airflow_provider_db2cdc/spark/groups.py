@@ -85,6 +85,7 @@ class Groups:
             ahead = pool.submit(self._read_next)
             # Behind the last group there may be more to read by now: again, what a table without a key left open.
             while (group := ahead.result() or self._read_next()) is not None:
+                group = self._going_on(group)
                 ahead = pool.submit(self._read_next)
                 self._publish(group)
                 between()
@@ -115,6 +116,20 @@ class Groups:
             if table not in slices:
                 self._fail(table)
         return Group(slices, closed)
+
+    def _going_on(self, group: Group) -> Group:
+        """Return the group with those slices that go on where their tables' published chunks end.
+
+        While it was read its snapshot may have been paused: then its chunks are read again once that goes on.
+        """
+        slices = {}
+        for table, of in group.slices.items():
+            part = self.book.part(self.id, table)
+            if self._is_wanted(table) and of.first == part.done:
+                slices[table] = of
+            else:
+                self._begun[table] = part.done
+        return replace(group, slices=slices)
 
     def _chunk(self, table: TableId) -> None:
         task, part = self.tick.tasks[table], self.book.part(self.id, table)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 from support.crash import killed
 from support.history import HistoryOptions, random_history
 from support.log import captured_events, check_log, events_beside, logged_events, reads
@@ -25,6 +27,7 @@ from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.snapshots import Snapshots
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
@@ -209,6 +212,39 @@ def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[.
     [line] = jobs.run(spec).tables
     assert line.status == "failed"
     assert line.updates == 5, "the tables' changes do not wait for a snapshot that cannot be read"
+
+
+def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, one, _ = fill(new_pipeline(), "DOUBLE")
+    pipeline.properties = {**SMALL, "snapshot.group.chunks": 1}
+    signals = use_signal_table(pipeline, f"{pipeline.schema}_SIGNALS")
+    heard, staged = threading.Event(), itertools.count(1)
+    real_stage, real_after = Target.stage, Snapshots._after_group
+
+    def stage(self: Target, rows: DataFrame) -> int:
+        version = real_stage(self, rows)
+        told = {1: "pause-snapshot", 2: "resume-snapshot"}.get(number := next(staged))
+        if told is not None:
+            assert number == 1 or heard.wait(60), "the pause is heard while the second group is read"
+            pipeline.execute(f"INSERT INTO {signals} VALUES (?, ?, '{{}}')", told, told)
+            pipeline.writer.commit()
+            pipeline.captured()
+        return version
+
+    def after(*arguments: Any) -> None:
+        real_after(*arguments)
+        heard.set()
+
+    monkeypatch.setattr(Target, "stage", stage)
+    monkeypatch.setattr(Snapshots, "_after_group", after)
+    ask = execute(str(one))
+    got = outcomes(result := pipeline.passed(ask))
+    assert {got[id_][0] for id_ in ("pause-snapshot", "resume-snapshot", ask.id)} == {"done"}
+    assert pipeline.rows(one) == pipeline.source_rows(one)
+    chunks = [row["chunk"] for row in certificates(pipeline, ask.id)]
+    assert sorted(chunks) == list(range(shown(result, ask.id).chunks or 0))
 
 
 def versions(pipeline: Pipeline, table: TableId) -> list[int]:
