@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from airflow_provider_db2cdc.cdc.collection import condition_of, match_tables
 from airflow_provider_db2cdc.cdc.signal import (
@@ -101,8 +102,10 @@ def begin_initial(agenda: Agenda, parts: Sequence[Part], at_ms: int) -> Agenda:
         part = other.part(table) if other else None
         if other is not None and part is not None:
             agenda = agenda.with_snapshot(other.with_part(stopped(part, "its table is snapshotted anew")))
-    number = len(agenda.snapshots) + 1
-    return agenda.with_snapshot(Snapshot(f"initial-{number}", "initial", tuple(parts), started_at_ms=at_ms))
+    taken = {snapshot.id for snapshot in agenda.snapshots}
+    numbered = (f"initial-{number}" for number in count(len(taken) + 1))
+    id_ = next(id_ for id_ in numbered if id_ not in taken)
+    return agenda.with_snapshot(Snapshot(id_, "initial", tuple(parts), started_at_ms=at_ms))
 
 
 def _act(

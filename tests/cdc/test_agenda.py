@@ -215,6 +215,12 @@ def test_snapshots_wait_for_each_other_and_new_tables_go_first():
     assert (agenda.next_snapshot().kind, agenda.next_snapshot().parts) == ("initial", (Part(C),))
 
 
+def test_an_initial_snapshot_takes_no_name_that_a_signal_has():
+    agenda, _ = acting(Agenda(), execute("S.A", id="initial-2"))
+    agenda = begin_initial(agenda, [Part(B)], 9)
+    assert {snapshot.id for snapshot in agenda.snapshots} == {"initial-2", "initial-3"}
+
+
 def test_stop_ends_all_or_some_tables_and_the_signals_outcome_follows():
     agenda, _ = acting(Agenda(), execute("S.A", "S.B"), sent("stop-snapshot", {"data-collections": ["S.A"]}, "2"))
     assert [part.status for part in agenda.next_snapshot().parts] == ["stopped", "waiting"]
