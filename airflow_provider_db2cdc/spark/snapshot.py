@@ -134,7 +134,7 @@ def check_part(connection: DriverConnection, schema: TableSchema, part: Part) ->
         values and no nulls.
     """
     if part.condition:
-        _check_condition(connection, part)
+        _check_condition(connection, schema, part)
     if part.surrogate:
         _check_surrogate(connection, schema, part)
 
@@ -152,13 +152,14 @@ def _rows_a_chunk(connection: DriverConnection, schema: TableSchema, settings: A
     return max(1, int(chunk_bytes / float(measured[0][0] or 1)))
 
 
-def _check_condition(connection: DriverConnection, part: Part) -> None:
+def _check_condition(connection: DriverConnection, schema: TableSchema, part: Part) -> None:
     try:
-        connection.text_rows(condition_check(part.table, part.condition))
+        connection.text_rows(condition_check(schema, part.condition))
     except Exception as error:
+        only = "" if schema.key else " The table has no key, so it may name captured columns only."
         raise SignalError(
             f"the source refuses the condition for {part.table} ({type(error).__name__})",
-            "Correct it: its columns and its syntax are the source's.",
+            f"Correct it: its columns and its syntax are the source's.{only}",
         ) from error
 
 

@@ -110,9 +110,15 @@ def surrogate_check(table: TableId, column: str, condition: str) -> str:
     return f"SELECT {counts} FROM {quote_table(table)}{_where([f'({condition})'] if condition else [])}"
 
 
-def condition_check(table: TableId, condition: str) -> str:
-    """Return a select that reads no row, and that the database refuses where it would refuse the condition."""
-    return f"SELECT 1 AS ONE FROM {quote_table(table)} WHERE ({condition}) AND 1 = 0"
+def condition_check(schema: TableSchema, condition: str) -> str:
+    """Return a select that reads no row, and that the database refuses where it would refuse the condition.
+
+    Of a table without a key it may name only captured columns: by others a part of equal rows would be read.
+    """
+    rows = quote_table(schema.table)
+    if not schema.key:
+        rows = f"(SELECT {', '.join(map(quote, schema.names))} FROM {rows}) AS {quote(schema.table.name)}"
+    return f"SELECT 1 AS ONE FROM {rows} WHERE ({condition}) AND 1 = 0"
 
 
 def key_literal(column: Column, text: str | None) -> str:

@@ -223,6 +223,13 @@ def test_what_does_not_fit_a_table_without_a_key_is_refused(new_pipeline: Callab
     assert status(result, "cut")[0] == "refused"
     assert f"{table} has no key, so it is read as a whole" in status(result, "cut")[1]
 
+    pipeline.properties = {"column.exclude.list": rf"{table.schema}\.BARE\.V"}
+    some = [{"data-collection": str(table), "filter": "V > 'n1'"}]
+    result = pipeline.tick(ask("execute-snapshot", table, "part", **{"additional-conditions": some}))
+    assert status(result, "part")[0] == "refused"
+    assert "it may name captured columns only" in status(result, "part")[1]
+    pipeline.properties = {}
+
     pipeline.properties = {"message.key.columns": f"{table.schema}\\.BARE:A,V,X,B"}
     pipeline.execute(f"INSERT INTO {table} VALUES (5, 'new', NULL, NULL)")
     pipeline.writer.commit()

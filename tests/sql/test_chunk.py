@@ -240,7 +240,10 @@ def test_a_condition_stands_beside_every_predicate():
 
 def test_checks_of_what_a_request_names():
     table = TableId("S", "T")
-    assert condition_check(table, "A = 1") == 'SELECT 1 AS ONE FROM "S"."T" WHERE (A = 1) AND 1 = 0'
+    assert condition_check(keyed(NUMBER), "A = 1") == 'SELECT 1 AS ONE FROM "S"."T" WHERE (A = 1) AND 1 = 0'
+    bare = TableSchema(table, (Column("A", "INTEGER", 4), Column('B"', "INTEGER", 4)), ())
+    rows = '(SELECT "A", "B""" FROM "S"."T") AS "T"'
+    assert condition_check(bare, "A = 1") == f"SELECT 1 AS ONE FROM {rows} WHERE (A = 1) AND 1 = 0"
     assert surrogate_check(table, "K", "A = 1") == (
         'SELECT COUNT(*) AS R, COUNT("K") AS V, COUNT(DISTINCT "K") AS D FROM "S"."T" WHERE (A = 1)'
     )
