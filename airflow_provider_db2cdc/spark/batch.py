@@ -54,7 +54,7 @@ def apply_entry(
         f"{sum(reads.counts.values())} reads"
     )
     after = merge_effects(target, entry, effects, counts, reads, last)
-    return _committed(replace(entry, slice=reads.of), counts, reads.counts, after)
+    return _committed(replace(entry, slice=reads.of), counts, reads.counts, after, last)
 
 
 def planned_rows(spec: JobSpec, task: TableTask, entry: Entry) -> int | None:
@@ -114,7 +114,10 @@ def stage_chunks(
     return version, tuple(counts)
 
 
-def _committed(entry: Entry, counts: BatchCounts, published: Mapping[int, int], state: State) -> Commit:
+def _committed(
+    entry: Entry, counts: BatchCounts, published: Mapping[int, int], state: State, last: Commit | None
+) -> Commit:
+    before_ms = None if last is None else last.commit_ts_ms
     return Commit(
         batch=entry.batch,
         table=entry.table,
@@ -124,7 +127,7 @@ def _committed(entry: Entry, counts: BatchCounts, published: Mapping[int, int], 
         updates=counts.updates,
         deletes=counts.deletes,
         reads=sum(published.values()),
-        commit_ts_ms=None if counts.last_commit_us is None else counts.last_commit_us // 1000,
+        commit_ts_ms=before_ms if counts.last_commit_us is None else counts.last_commit_us // 1000,
         state_version=state.version,
         rows=state.rows,
         slice=entry.slice,
