@@ -147,18 +147,21 @@ class Snapshots:
         begun = [task.table for task in unread if task.table not in tick.errors]
         if begun:
             self.told.append(skipped(begun, tick.spec.run_id, _now_ms()))
-        parts = [
-            Part(task.table, select=task.select, sweep=task.table in tick.standing.last and not task.select)
-            for task in fresh
-            if task.snapshot and not self._is_begun(task)
-        ]
+        asked = [self._initial(task) for task in fresh if task.snapshot]
+        parts = [part for part in asked if not self._is_begun(part)]
         if parts:
             self.book.change(lambda agenda: (begin_initial(agenda, parts, tick.spec.planned_at_ms), None))
 
-    def _is_begun(self, task: TableTask) -> bool:
-        snapshot = find_open(self.book.agenda.snapshots, task.table)
-        part = snapshot.part(task.table) if snapshot else None
-        return snapshot is not None and part is not None and snapshot.kind == "initial" and part.done == 0
+    def _initial(self, task: TableTask) -> Part:
+        """Return a table's part of an initial snapshot, which sweeps wherever the state may hold rows already."""
+        return Part(task.table, select=task.select, sweep=self.tick.is_held(task.table) and not task.select)
+
+    def _is_begun(self, asked: Part) -> bool:
+        """Whether an initial snapshot of the table waits that has published nothing, and sweeps if it has to."""
+        snapshot = find_open(self.book.agenda.snapshots, asked.table)
+        part = snapshot.part(asked.table) if snapshot else None
+        is_initial = snapshot is not None and snapshot.kind == "initial"
+        return is_initial and part is not None and part.done == 0 and part.sweep == asked.sweep
 
     def _hear(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
         """Act on signals that are not known yet, and remember the outcomes of all."""

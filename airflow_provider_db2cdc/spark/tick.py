@@ -108,6 +108,10 @@ class Tick:
         """Return the tables that have not failed."""
         return [task for task in self.spec.tables if task.table not in self.errors]
 
+    def is_held(self, table: TableId) -> bool:
+        """Whether the state may hold rows of a table: also those of a batch that was not finished."""
+        return table in self.standing.last or any(entry.table == table for entry in self.history.pending)
+
     def _redo(self, entries: Mapping[TableId, Entry]) -> None:
         def check(task: TableTask) -> bool:
             try:

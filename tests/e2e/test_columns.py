@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from support.crash import killed
@@ -26,7 +27,7 @@ TWO_OF_THREE_CHUNKS = {
 def initial(pipeline: Pipeline) -> SnapshotProgress:
     """Do a tick and return how far its snapshot is."""
     result = pipeline.passed()
-    return result.snapshots[0]
+    return result.snapshots[-1]
 
 
 def test_columns_that_change_during_a_snapshot(new_pipeline: Callable[..., Pipeline]) -> None:
@@ -59,6 +60,35 @@ def test_columns_that_change_during_a_snapshot(new_pipeline: Callable[..., Pipel
     assert [initial(pipeline).done for _ in range(2)] == [2, 3]
     assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)
     assert {row[2] for row in pipeline.rows(table)} == {7}
+
+
+@pytest.mark.parametrize("mode", ["when_needed", "initial"])
+def test_a_snapshot_begun_anew_behind_a_gap_finds_what_went_meanwhile(
+    new_pipeline: Callable[..., Pipeline], mode: str
+) -> None:
+    pipeline = new_pipeline(**TWO_OF_THREE_CHUNKS, **{"snapshot.mode": mode})
+    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))"
+    table = pipeline.create(ddl, "T")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(at, "a") for at in range(11)])
+    pipeline.captured()
+    assert initial(pipeline).done == 2
+
+    asn.removetable(pipeline.writer, table.schema, table.name)
+    pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER DEFAULT 7")
+    pipeline.execute(f"DELETE FROM {table} WHERE ID IN (1, 2)")
+    pipeline.writer.commit()
+    asn.addtable(pipeline.writer, table.schema, table.name)
+    pipeline.captured()
+    if mode == "initial":
+        stopped = pipeline.tick()
+        assert stopped is not None
+        assert "created anew" in stopped.failed[0].error
+        offset = pipeline.offsets.get(table)
+        assert offset is not None
+        pipeline.offsets.reset(replace(offset, restart=True))
+        pipeline.captured()
+    assert [initial(pipeline).done for _ in range(2)] == [2, 3]
+    assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
 def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline: Callable[..., Pipeline]) -> None:
