@@ -75,8 +75,11 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
     unmoved = old is not None and old.lsn == table.lsn
     if old is not None and unmoved and old.capture == table.capture and not old.restart:
         return None
-    if old is not None and old.restart and table.status == "failed":
+    if old is not None and old.restart and table.status == "failed" and table.after is None:
         return None
+    if old is not None and table.set_back and not old.restart:
+        # From now on it may move back; whoever dies here leaves a table that begins anew once more.
+        offsets.put(old := replace(old, restart=True))
     commit_ts_ms = table.commit_ts_ms if table.commit_ts_ms is not None else (old.commit_ts_ms if old else None)
     new = Offset(table.table, table.lsn, table.batch, commit_ts_ms, table.capture, planned_at_ms=planned_at_ms)
     offsets.put(new)

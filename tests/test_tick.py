@@ -67,6 +67,21 @@ def test_capture_identity_is_completed_where_a_person_set_the_offset(store: File
     assert store.get(A) == Offset(A, lsn(5), 7, capture="abc")
 
 
+def test_a_restart_is_over_once_it_has_begun_though_the_tick_failed(store: FileOffsetStore) -> None:
+    store.put(Offset(A, lsn(9), 6, restart=True))
+    commit_tick(outcome(line(A, 9, "failed")), store)
+    kept = store.get(A)
+    assert kept is not None
+    assert kept.restart
+    commit_tick(outcome(line(A, 5, "failed", after=lsn(4))), store)
+    assert store.get(A) == Offset(A, lsn(5), 7)
+
+
+def test_an_offset_moves_back_with_its_source(store: FileOffsetStore) -> None:
+    store.put(Offset(A, lsn(9), 6))
+    assert commit_tick(outcome(line(A, 5, set_back=True)), store) == [Offset(A, lsn(5), 7)]
+
+
 def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 8))
     with pytest.raises(OffsetError, match=r"S\.A"):

@@ -174,6 +174,7 @@ class TableResult:
     """What Delta holds of one table after the tick.
 
     `lsn` and `batch` are None only when nothing of the table was ever applied. Counts are events of this tick by op;
+    `set_back` says that the tick has begun anew with the table, before its offset: its source was restored.
     `commit_ts_ms` is the newest applied commit's time; `capture` the digest of the capture identity it stands under;
     `error` says why a failed table failed and what to do.
     """
@@ -191,6 +192,7 @@ class TableResult:
     commit_ts_ms: int | None = None
     state_version: int | None = None
     capture: str = ""
+    set_back: bool = False
     duration_s: float = 0.0
     error: str = ""
 

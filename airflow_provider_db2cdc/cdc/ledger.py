@@ -60,7 +60,8 @@ class History:
 
     An entry without a commit is pending, but for one that a restart of its table has overtaken. `slices` are each
     table's last applied part of a snapshot, with its commit. `stored` are tables whose offset a plan has found in the
-    store: none of the others' ticks has come as far as to put one there.
+    store: none of the others' ticks has come as far as to put one there. `planned_at_ms` tells when each table's last
+    applied part was planned.
     """
 
     last: Mapping[TableId, Commit] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class History:
     pending: tuple[Entry, ...] = ()
     batch: int = 0
     slices: Mapping[TableId, tuple[Slice, Commit]] = field(default_factory=dict)
+    planned_at_ms: Mapping[TableId, int] = field(default_factory=dict)
 
 
 def history_of(entries: Iterable[Entry], commits: Iterable[Commit]) -> History:
@@ -95,4 +97,5 @@ def history_of(entries: Iterable[Entry], commits: Iterable[Commit]) -> History:
         pending=tuple(sorted(pending, key=lambda entry: entry.batch)),
         batch=max((parts[-1].batch for parts in planned.values()), default=0),
         slices=slices,
+        planned_at_ms={table: parts[-1][0].planned_at_ms for table, parts in applied.items() if parts},
     )

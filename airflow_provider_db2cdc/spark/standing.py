@@ -43,9 +43,19 @@ class Standing:
         return Stand(last.upto, last.batch)
 
     def is_new(self, task: TableTask) -> bool:
-        """Whether the table begins with a snapshot: nothing is known of it, or a person asked for a restart."""
-        anew = task.restart or task.table in self._anew
-        return (anew and task.table not in self.done) or (task.table not in self.last and task.believed is None)
+        """Whether the table begins with a snapshot: nothing is known of it, or a person asked for a restart.
+
+        A restart has begun with the first batch of its plan: a retry goes on behind what the first try applied.
+        """
+        if task.table in self.done:
+            return False
+        is_restart = task.restart and not self._is_moved(task.table)
+        return is_restart or task.table in self._anew or (task.table not in self.last and task.believed is None)
+
+    def is_set_back(self, task: TableTask) -> bool:
+        """Whether this plan has begun anew with a table before where the store believes it: its source was restored."""
+        stand = self.last[task.table].upto if self._is_moved(task.table) else None
+        return stand is not None and task.believed is not None and stand < task.believed
 
     def after(self, task: TableTask) -> Lsn | None:
         """Return the position behind which a known table's changes are to be pulled; None where it begins anew.
@@ -55,19 +65,33 @@ class Standing:
         """
         last = self.last.get(task.table)
         stored = task.table in self.history.stored and not self.spec.settings.recover_offsets
-        if task.believed is None and stored and self.spec.settings.snapshot_on_gap:
-            self.begin_anew(task, OffsetError(f"{task.table}: its offset is missing"))
+        try:
+            after = self._reconciled(task, last, stored)
+        except OffsetError as error:
+            self.begin_anew(task, error)
             return None
-        after = reconcile(task.table, task.believed, last.upto if last else None, stored)
         if after is None or last is None:
             return None
-        if task.believed is None:
+        if task.believed is None and not task.restart:
             say(f"table={task.table} has no offset; it is taken from the target: {after}")
-        gap = find_gap(after, last.capture, task.capture.identity, task.capture.floor, self.fence(after))
+        gap = self._gap(task, last)
         if gap:
             self.begin_anew(task, gap_error(task.table, gap))
             return None
         return after
+
+    def _gap(self, task: TableTask, last: Commit) -> str | None:
+        now = task.capture
+        return find_gap(last.upto, last.capture, now.identity, now.floor, self.fence(last.upto))
+
+    def _is_moved(self, table: TableId) -> bool:
+        """Whether a batch of this plan was applied to the table, be it by a first try of it."""
+        return table in self.done or self.history.planned_at_ms.get(table) == self.spec.planned_at_ms
+
+    def _reconciled(self, task: TableTask, last: Commit | None, stored: bool) -> Lsn | None:
+        proven = last.upto if last else None
+        # Of what a first try of this plan has done, the store cannot have heard.
+        return proven if self._is_moved(task.table) else reconcile(task.table, task.believed, proven, stored)
 
     def begin_anew(self, task: TableTask, error: GapError | OffsetError) -> None:
         """Let a snapshot mend what was lost where the mode says so, else raise the error."""

@@ -56,8 +56,7 @@ class Tick:
 
     def redo(self) -> None:
         """Finish, as they were planned, the batches that a tick before this one did not."""
-        restarted = {task.table for task in self.spec.tables if task.restart}
-        pending = [entry for entry in self.history.pending if entry.table in self.tasks.keys() - restarted]
+        pending = [entry for entry in self.history.pending if self._is_to_redo(entry)]
         for number in sorted({entry.batch for entry in pending}):
             say(f"batch={number} redo: it was planned but not finished")
             self._redo({entry.table: entry for entry in pending if entry.batch == number})
@@ -111,6 +110,11 @@ class Tick:
     def is_held(self, table: TableId) -> bool:
         """Whether the state may hold rows of a table: also those of a batch that was not finished."""
         return table in self.standing.last or any(entry.table == table for entry in self.history.pending)
+
+    def _is_to_redo(self, entry: Entry) -> bool:
+        """Whether a pending batch is to be finished: a restart leaves what was planned before it, and only that."""
+        task = self.tasks.get(entry.table)
+        return task is not None and (not task.restart or entry.planned_at_ms == self.spec.planned_at_ms)
 
     def _redo(self, entries: Mapping[TableId, Entry]) -> None:
         def check(task: TableTask) -> bool:
@@ -233,10 +237,12 @@ class Tick:
             duration_s=round(self.seconds.get(table, 0.0), 3),
             error=error,
         )
-        if last is None or (self.tasks.get(table) and self.standing.is_new(self.tasks[table])):
+        task = self.tasks.get(table)
+        if last is None or (task is not None and self.standing.is_new(task)):
             return line
         return replace(
-            line, lsn=last.upto, batch=last.batch, rows=last.rows, commit_ts_ms=last.commit_ts_ms,
+            line, set_back=task is not None and self.standing.is_set_back(task),
+            lsn=last.upto, batch=last.batch, rows=last.rows, commit_ts_ms=last.commit_ts_ms,
             state_version=last.state_version, capture=last.capture.digest,
         )  # fmt: skip
 

@@ -70,6 +70,7 @@ RESULT = JobResult(
             commit_ts_ms=6,
             state_version=8,
             capture="digest",
+            set_back=True,
             duration_s=9.25,
             error="noted",
         ),

@@ -67,6 +67,7 @@ def test_a_ledger_is_told_as_it_happened(
         tuple(sorted((one for some in pending.values() for one in some), key=place)),
         len(planned),
         slices,
+        {table: mark.batch for table, mark in last.items()},
     )
     rng.shuffle(entries)
     rng.shuffle(commits)

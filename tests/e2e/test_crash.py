@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from support.history import HistoryOptions, random_history
 from support.log import captured_events, logged_events, reads, tombstones
 from support.pipeline import DERBY_FAULT, Pipeline, Replay
 
+from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
@@ -119,6 +122,61 @@ def test_a_snapshot_survives_a_kill_at_each_step(
         everything = captured_events(pipeline, table, ("ID",), start)
         assert set(logged.values()) <= {1}
         assert set(logged) <= set(everything)
+
+
+def test_a_restart_is_gone_on_with_whatever_died_or_failed(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = new_pipeline(**{**TWO_GROUPS, "incremental.snapshot.chunk.size": 20})
+    table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))", "T")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(at, "a") for at in range(50)])
+    pipeline.captured()
+    pipeline.passed()
+
+    def restart() -> JobSpec:
+        offset = pipeline.offsets.get(table)
+        assert offset is not None
+        pipeline.offsets.reset(replace(offset, restart=True))
+        spec = pipeline.plan()
+        assert spec is not None
+        pipeline.execute(f"UPDATE {table} SET A = A || '.' WHERE ID < 2")
+        pipeline.writer.commit()
+        pipeline.captured()
+        return spec
+
+    for owner, step, number in ((Target, "append_changes", 1), (Ledger, "commit", 1), (Ledger, "commit", 2)):
+        spec = restart()
+        with killed(owner, step, "after", number):
+            jobs.run(spec)
+        commit_tick(result := jobs.run(spec), pipeline.offsets)
+        assert result.snapshots[-1].status == "completed", (owner, step)
+        assert result.tables[0].commit_ts_ms is not None, "its last batch, which had no change, tells the newest one"
+
+    spec = restart()
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, "stage", twice(Target.stage))
+        commit_tick(result := jobs.run(spec), pipeline.offsets)
+    assert result.failed[0].error.startswith("OSError")
+    assert result.snapshots[-1].done in (1, 2), "the first group is published before the third is read"
+    pipeline.captured()
+    pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert set(logged_events(pipeline, table).values()) == {1}, "a change of the window went out twice"
+    start = result.tables[0].after
+    assert start is not None
+    assert captured_events(pipeline, table, ("ID",), start).keys() <= logged_events(pipeline, table).keys()
+
+
+def twice(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a step that fails from its third call on."""
+    calls = count(1)
+
+    def fails(*arguments: Any) -> Any:
+        if next(calls) > 2:
+            raise OSError("the disk is away")
+        return step(*arguments)
+
+    return fails
 
 
 @pytest.mark.parametrize("dies_again", [False, True], ids=["once", "twice"])
