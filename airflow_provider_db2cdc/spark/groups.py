@@ -142,6 +142,7 @@ class Groups:
         self.book.turn(self.id, table, lambda part: chunked(part, found[table], task.schema.fingerprint))
 
     def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
+        self.tick.standing.check_window(task)
         part = self.book.part(self.id, task.table)
         low = self.tick.standing.of(task)
         settings = self.tick.spec.settings

@@ -34,6 +34,7 @@ class Standing:
         self.done: dict[TableId, list[Commit]] = {}
         self._captured = captured
         self._anew: set[TableId] = set()
+        self._idle: set[TableId] = set()
 
     def of(self, task: TableTask) -> Stand:
         """Return how far the target holds a table; a new table's snapshot begins at the plan's fence."""
@@ -74,11 +75,24 @@ class Standing:
             return None
         if task.believed is None and not task.restart:
             say(f"table={task.table} has no offset; it is taken from the target: {after}")
+        if task.upto == after < self.spec.fence.lsn:
+            # What is lost of changes that nobody pulls is lost to nobody, but for a snapshot (see `check_window`).
+            self._idle.add(task.table)
+            return after
         gap = self._gap(task, last)
         if gap:
             self.begin_anew(task, gap_error(task.table, gap))
             return None
         return after
+
+    def check_window(self, task: TableTask) -> None:
+        """Refuse to let a snapshot pull what was not pulled so far where it may have been lost.
+
+        :raises GapError: that is so.
+        """
+        gap = self._gap(task, self.last[task.table]) if task.table in self._idle else None
+        if gap:
+            raise gap_error(task.table, gap)
 
     def _gap(self, task: TableTask, last: Commit) -> str | None:
         now = task.capture

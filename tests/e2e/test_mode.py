@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 from support.log import reads
 from support.pipeline import Pipeline
 
+from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
@@ -81,6 +83,15 @@ def test_modes_without_streaming_pull_nothing_after_the_snapshot(
     insert(pipeline, 2)
     assert pipeline.tick() is None
     assert pipeline.rows(table) == {(1, "a")}
+
+    faults.prune(pipeline.writer)
+    if not custom:
+        table_of(pipeline, "NEW")
+    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
+    result = pipeline.tick() if not custom else pipeline.tick(ask)
+    assert result is not None
+    errors = [line.error for line in result.failed]
+    assert ["pruned" in error for error in errors] == ([True] if custom else []), "nobody pulls them but a snapshot"
 
 
 def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipeline]) -> None:
