@@ -142,7 +142,7 @@ def _news(rows: Sequence[Row]) -> News:
 
 
 def _bounds_id(snapshot: Snapshot, part: Part) -> str:
-    return json.dumps([snapshot.id, str(part.table), part.fingerprint])
+    return json.dumps([snapshot.id, part.table.schema, part.table.name, part.fingerprint])
 
 
 def _bounds(document: list[list[str]]) -> tuple[Bound, ...]:

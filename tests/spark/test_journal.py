@@ -39,6 +39,14 @@ def test_bounds_are_those_of_the_columns_that_they_were_named_with(spark: SparkS
         assert journal(spark, tmp_path).read(0).snapshots == (one,)
 
 
+def test_bounds_are_those_of_the_table_whatever_dots_its_name_has(spark: SparkSession, tmp_path: Path) -> None:
+    named = {TableId("A.B", "C"): ("4",), TableId("A", "B.C"): ("8",)}
+    parts = [Part(table, status="reading", bounds=(bound,), fingerprint="one") for table, bound in named.items()]
+    one = Snapshot("ad-hoc", "incremental", tuple(parts), "file", started_at_ms=5)
+    journal(spark, tmp_path).write([one], [], [], 1)
+    assert journal(spark, tmp_path).read(0).snapshots == (one,)
+
+
 def test_bounds_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
     writer, one = journal(spark, tmp_path), snapshot("one", ("4",))
     writer.write([one], [], [], 1)
