@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
@@ -34,16 +35,19 @@ class Backlog:
     told: int = 0
     tables: tuple[TableId, ...] = ()
 
-    @property
-    def running(self) -> bool:
-        """Whether a tick without changes has something to do nevertheless."""
-        return any(snapshot.status == "running" for snapshot in self.snapshots)
+    def running(self, tables: Collection[TableId]) -> bool:
+        """Whether a tick of these tables has something to do even without changes.
+
+        An initial snapshot waits for the tables that were taken out of the pipeline; the others let go of them.
+        """
+        running = [one for one in self.snapshots if one.status == "running"]
+        return any(one.kind != "initial" or any(table in tables for table in _open_tables(one)) for one in running)
 
     @property
     def filling(self) -> frozenset[TableId]:
         """The tables whose initial snapshot is under way."""
         initial = [one for one in self.snapshots if one.kind == "initial" and one.status in OPEN]
-        return frozenset(part.table for one in initial for part in one.parts if part.status in OPEN_PARTS)
+        return frozenset(table for one in initial for table in _open_tables(one))
 
     def unheard(self, signals: list[Signal]) -> list[Signal]:
         """Return those of the signal table's rows that no tick has acted on."""
@@ -86,6 +90,10 @@ class Backlog:
                 f"the backlog kept in {where} cannot be read ({type(error).__name__}: {error})",
                 "Delete it: the target has the truth, and the next tick that starts Spark writes it anew.",
             ) from error
+
+
+def _open_tables(snapshot: SnapshotProgress) -> list[TableId]:
+    return [part.table for part in snapshot.parts if part.status in OPEN_PARTS]
 
 
 def _newest(outcomes: list[SignalOutcome]) -> tuple[SignalOutcome, ...]:

@@ -83,7 +83,7 @@ def plan_tick(
     steps = _counted(source, _each(chosen, begin, refused), refused)
     table = _signal_table(source, config, captured, refused)
     asked = [*signals, *(backlog.unheard(read_signals(source, table)) if table else [])]
-    if not (any(step.due or step.rows for step in steps) or asked or backlog.running):
+    if not (any(step.due or step.rows for step in steps) or asked or backlog.running(schemas.keys())):
         _report_nothing(refused)
         return None
     steps = _bounded(source, steps, config.max_rows_per_batch, refused)

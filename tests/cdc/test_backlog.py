@@ -28,7 +28,7 @@ def result(snapshots=(), signals=()):
 
 
 def test_nothing_kept_is_nothing_to_do():
-    assert not Backlog().running
+    assert not Backlog().running({T})
     assert Backlog().filling == frozenset()
     assert Backlog().after(result()) == Backlog()
 
@@ -45,7 +45,16 @@ def test_tables_are_the_last_ticks_failed_ones_included():
     ("status", "expected"), [("running", True), ("paused", False), ("completed", False), ("failed", False)]
 )
 def test_only_a_running_snapshot_is_work_for_an_idle_tick(status, expected):
-    assert Backlog((snapshot("a", "paused"), snapshot("b", status))).running is expected
+    assert Backlog((snapshot("a", "paused"), snapshot("b", status))).running({T}) is expected
+
+
+def test_initial_snapshot_is_work_only_while_a_table_of_it_can_go_on():
+    parts = (PartProgress(T, "reading", 1, 4, 10), PartProgress(U, "completed", 1, 1, 2))
+    initial = Backlog((snapshot("a", "running", "initial", *parts),))
+    assert initial.running({T, U})
+    assert not initial.running({U}), "it waits for the table that was taken out, and no tick brings that back"
+    asked = Backlog((snapshot("b", "running", "incremental", *parts),))
+    assert asked.running({U}), "a tick lets go of the table, and the snapshot ends"
 
 
 def test_tables_whose_first_snapshot_is_under_way_are_filling():

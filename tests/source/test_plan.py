@@ -5,6 +5,7 @@ from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.sandbox
 class MemoryOffsets:
     """Offsets of a test, by table name; an exception stands for a document that cannot be read."""
 
-    def __init__(self, control, **numbers):
+    def __init__(self, control, backlog=None, **numbers):
+        self._backlog = backlog or Backlog()
         self._known = {control.table(name): number for name, number in numbers.items()}
 
     def get(self, table):
@@ -30,7 +32,7 @@ class MemoryOffsets:
         return Offset(table, number if isinstance(number, Lsn) else lsn(number), 1)
 
     def backlog(self):
-        return Backlog()
+        return self._backlog
 
     def put(self, offset):
         raise AssertionError("a plan writes nothing")
@@ -40,9 +42,9 @@ class MemoryOffsets:
 def plan(source, config, control):
     """Plan a tick with these offsets."""
 
-    def planned(settings=None, **offsets):
+    def planned(settings=None, backlog=None, **offsets):
         chosen = config.model_copy(update=settings or {})
-        return plan_tick(source, chosen, MemoryOffsets(control, **offsets), "run-1", 1234)
+        return plan_tick(source, chosen, MemoryOffsets(control, backlog, **offsets), "run-1", 1234)
 
     return planned
 
@@ -69,6 +71,16 @@ def test_offsets_of_an_idle_pipeline_move_on_before_pruning_overtakes_them(plan,
     assert ends(spec) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}
     at_fence = {name: Offset(TableId("S", name), lsn(100), 1, planned_at_ms=1_000) for name in "AB"}
     assert plan({"offsets_max_age_s": 0.233}, **at_fence) is None, "there is nowhere to move to"
+
+
+def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(plan, control):
+    control.add("A")
+    control.add("B")
+    filling = PartProgress(control.table("B"), "reading", 1, 4, 10)
+    backlog = Backlog((SnapshotProgress("initial-1", "initial", "running", (filling,), 5),))
+    without = {"selection": Selection(table_include=(rf"{control.schema}\.A",))}
+    assert plan(without, backlog, A=100) is None
+    assert ends(plan(backlog=backlog, A=100, B=100)) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}, "it was taken back"
 
 
 def test_tables_that_stand_at_the_fence_are_not_even_counted(plan, source, control):
