@@ -217,8 +217,8 @@ class Groups:
     def _entry(self, task: TableTask, of: Slice, high: Lsn) -> Entry:
         after = self.tick.standing.of(task).upto
         upto = max(high, after)
-        check_counts(self.connection, task, of, LsnRange(of.low, upto))
         part = self.book.part(self.id, task.table)
+        check_counts(self.connection, task.capture, part, of, LsnRange(of.low, upto))
         begun = of.low_batch if part.low_batch is None else part.low_batch
         of = replace(of, begun_batch=begun, rows_before=part.rows, whole=part.sweep and _tells_gone(task.schema, part))
         if not task.schema.key:

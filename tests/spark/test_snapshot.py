@@ -1,8 +1,9 @@
-"""Set by set, what survives of a torn read is cdc/window.py's rule."""
+"""Set by set, what survives of a torn read is cdc/window.py's rule; and counts are what the changes explain."""
 
 from __future__ import annotations
 
 import random
+import sqlite3
 from typing import Any
 
 import pytest
@@ -10,12 +11,18 @@ from pyspark.sql import SparkSession
 from support.frames import SEEDED, change_frame, log_frame, seeded
 from support.history import History, HistoryOptions, random_history
 
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
 from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
 from airflow_provider_db2cdc.cdc.event import RowChange, events_of
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Slice
 from airflow_provider_db2cdc.cdc.window import surviving as plain_surviving
+from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.changes import paired
 from airflow_provider_db2cdc.spark.effects import count_batch
-from airflow_provider_db2cdc.spark.snapshot import surviving
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.spark.snapshot import check_counts, surviving
+from airflow_provider_db2cdc.sql.changes import change_table
 
 pytestmark = pytest.mark.spark
 HISTORIES = 150
@@ -59,3 +66,64 @@ def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:
     touched = {event.key for event in events_of(changes)}
     assert touched & wanted.keys(), "no key's events cancelled out"
     assert {key for key, _ in staged} & effects.keys(), "no staged row had to give way"
+
+
+LOW, HIGH = Lsn(bytes(16)), Lsn(bytes(15) + b"\x0f")
+CAPTURE = CaptureInstance(
+    SEEDED.table, "ASN", "CD", "A", "", "U", None, None, None, (), CaptureIdentity("ASN.CD", "", "")
+)
+WHOLE = Part(SEEDED.table)
+
+
+class ChangeTable(DriverConnection):
+    """A source in SQLite, of which there is nothing but a change table with these operations."""
+
+    def __init__(self, ops: str) -> None:
+        self._database = sqlite3.connect(":memory:")
+        self._database.execute("ATTACH ':memory:' AS \"ASN\"")
+        self._database.execute(f"CREATE TABLE {change_table(CAPTURE)} (IBMSNAP_COMMITSEQ, IBMSNAP_OPERATION)")
+        rows = [(HIGH.raw, op) for op in ops]
+        self._database.executemany(f"INSERT INTO {change_table(CAPTURE)} VALUES (?, ?)", rows)
+
+    def text_rows(self, select: str) -> list[list[str | None]]:
+        return [[str(value) for value in row] for row in self._database.execute(select)]
+
+
+def check(ops: str, *counts: tuple[int, int], part: Part = WHOLE) -> None:
+    """Check chunks that were read with so many rows and counted so many, behind these operations."""
+    chunks = tuple(ChunkCounts((), (), *count) for count in counts)
+    of = Slice("ad-hoc", "incremental", 0, len(counts) - 1, LOW, 1, 1, "", counts=chunks)
+    check_counts(ChangeTable(ops), CAPTURE, part, of, LsnRange(LOW, HIGH))
+
+
+@pytest.mark.parametrize(
+    ("ops", "counts"),
+    [("", [(5, 5)]), ("I", [(5, 6)]), ("D", [(5, 4), (5, 5)]), ("DI", [(5, 4), (5, 6)]), ("U", [(5, 4), (5, 6)])],
+    ids=["none", "insert", "delete", "update as two", "update as one"],
+)
+def test_changes_explain_what_they_may_have_moved(ops: str, counts: list[tuple[int, int]]) -> None:
+    check(ops, *counts)
+
+
+@pytest.mark.parametrize(
+    ("ops", "counts"),
+    [("", [(5, 4)]), ("I", [(5, 4), (5, 6)]), ("U", [(5, 4), (5, 7)])],
+    ids=["none", "insert", "update as one"],
+)
+def test_count_that_no_change_explains_is_an_error(ops: str, counts: list[tuple[int, int]]) -> None:
+    with pytest.raises(SourceError, match=f"S.T: chunks 0 to .* meanwhile explain only {len(ops) + ops.count('U')}"):
+        check(ops, *counts)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [Part(SEEDED.table, condition="A > CURRENT TIMESTAMP"), Part(SEEDED.table, select="SELECT * FROM V")],
+    ids=["condition", "select"],
+)
+def test_count_by_a_condition_or_a_select_is_only_told(part: Part, capsys: pytest.CaptureFixture[str]) -> None:
+    check("I", (1000, 998), part=part)
+    assert "table=S.T snapshot=ad-hoc: chunks 0 to 0 were read with 1000 rows, the source counts 998" in (
+        capsys.readouterr().out
+    )
+    check("I", (1000, 999), part=part)
+    assert not capsys.readouterr().out
