@@ -97,17 +97,22 @@ class DriverConnection:
                 prepared.close()
 
     def chunk_bounds(self, cut: Cut, rows: int) -> list[Bound]:
-        """Return the keys that end the table's chunks of `rows` rows, but for the last chunk's."""
+        """Return the keys that end the table's chunks of `rows` rows, but for the last chunk's.
+
+        :raises SourceError: the walk comes to one of them again.
+        """
         bounds: list[Bound] = []
+        seen: set[Bound] = set()
         while found := self.text_rows(bound_after(cut, bounds[-1] if bounds else None, rows)):
             bound = tuple(key_literal(column, text) for column, text in zip(cut.columns, found[0], strict=True))
-            if bounds and bound == bounds[-1]:
+            if bound in seen:
                 raise SourceError(
-                    f"{cut.table}: the chunk after a key ends at that same key",
+                    f"{cut.table}: a chunk ends at a key that ended one before it",
                     "The columns that chunks are cut by are not unique, or their values do not come back from a "
                     "literal as they are.",
                 )
             bounds.append(bound)
+            seen.add(bound)
         return bounds
 
 

@@ -53,10 +53,7 @@ def table_rows(schema: TableSchema, cut: Cut) -> str:
 
     A chunk's rows are those that meet `chunk_predicate` of `cut.of_rows` there.
     """
-    columns = [
-        f"{map_type(schema.table, column).select.format(c=quote(column.name))} AS C{at}"
-        for at, column in enumerate(schema.columns)
-    ]
+    columns = [f"{_travelling(schema.table, column)} AS C{at}" for at, column in enumerate(schema.columns)]
     keys = [f"{quote(column.name)} AS K{at}" for at, column in enumerate(cut.columns)]
     return f"SELECT {', '.join([*columns, *keys])} FROM {cut.rows}{_where(cut.where)}"
 
@@ -69,12 +66,14 @@ def count_rows(cut: Cut, predicate: str) -> str:
 def bound_after(cut: Cut, previous: Bound | None, rows: int) -> str:
     """Return the select of the key that ends the chunk of `rows` rows behind `previous`; no row: fewer are left.
 
-    It walks the key's index once over all chunks: each call touches only its own chunk's entries.
+    It walks the key's index once over all chunks: each call touches only its own chunk's entries. The key comes as rows
+    travel: of a TIME 24:00:00 a driver may make 00:00:00, behind which the walk would begin anew.
     """
     keys = ", ".join(quote(column.name) for column in cut.columns)
+    selected = ", ".join(_travelling(cut.table, column) for column in cut.columns)
     beyond = [_beyond(cut, previous)] if previous else []
     return (
-        f"SELECT {keys} FROM {quote_table(cut.table)}{_where([*beyond, *cut.where])} "
+        f"SELECT {selected} FROM {quote_table(cut.table)}{_where([*beyond, *cut.where])} "
         f"ORDER BY {keys} OFFSET {rows - 1} ROWS FETCH FIRST 1 ROW ONLY"
     )
 
@@ -138,6 +137,10 @@ def key_literal(column: Column, text: str | None) -> str:
     if kind in CALL_LITERALS:
         return f"{CALL_LITERALS[kind]}({text_literal(text)})"
     return f"X'{text}'" if column.bit_data or kind in ("BINARY", "VARBINARY") else text_literal(text)
+
+
+def _travelling(table: TableId, column: Column) -> str:
+    return map_type(table, column).select.format(c=quote(column.name))
 
 
 def _beyond(cut: Cut, bound: Bound) -> str:

@@ -260,6 +260,13 @@ def test_bound_selects():
     )
 
 
+def test_a_bound_is_selected_as_its_type_travels_and_ordered_as_it_is():
+    columns = (replace(NUMBER, name="N"), Column("T", "TIME", 3, nullable=False))
+    assert bound_after(Cut(TableId("S", "T"), columns), None, 100) == (
+        'SELECT "N", CAST("T" AS CHAR(8)) FROM "S"."T" ORDER BY "N", "T" OFFSET 99 ROWS FETCH FIRST 1 ROW ONLY'
+    )
+
+
 def test_a_bound_of_another_width_than_the_key_is_refused():
     with pytest.raises(ValueError, match="zip"):
         bound_after(cut_of(keyed(NUMBER, NUMBER)), ["1"], 100)
