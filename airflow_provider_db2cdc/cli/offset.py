@@ -14,15 +14,16 @@ from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.cli.pipeline import open_store
+from airflow_provider_db2cdc.cli.pipeline import open_store, tell_store
 from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 
 
 def show(config: Path, as_json: bool) -> None:
     """Print every table's stored offset."""
-    store = open_store(load_config(config))
+    store = _open(config)
     offsets = store.all()
     if as_json:
         print_json([to_data(offsets[table]) for table in sorted(offsets)])
@@ -34,7 +35,7 @@ def show(config: Path, as_json: bool) -> None:
 
 def set_offset(config: Path, table: str, lsn: str, batch: int | None) -> None:
     """Store an offset, backwards too."""
-    store = open_store(load_config(config))
+    store = _open(config)
     name = parse_table(table)
     old = store.get(name)
     number = batch if batch is not None else (old.batch if old else 0)
@@ -45,12 +46,14 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None) -> None:
 
 def restart(config: Path, table: str) -> None:
     """Mark a table to be snapshotted anew by the next tick."""
-    store = open_store(load_config(config))
+    store = _open(config)
     name = parse_table(table)
     old = store.get(name)
     if old is None:
         raise ConfigurationError(
-            f"{name} has no offset in {store.path}", "Without one it starts with a snapshot anyway."
+            f"{name} has no offset in {store.path}",
+            "A table that is nowhere yet starts with a snapshot anyway; where Airflow runs the pipeline, set "
+            '"restart": true in the table\'s Variable.',
         )
     store.reset(replace(old, restart=True))
     note(f"{name}: the next tick snapshots it anew and replaces its state")
@@ -58,7 +61,7 @@ def restart(config: Path, table: str) -> None:
 
 def remove(config: Path, table: str) -> None:
     """Remove a table's offset."""
-    store = open_store(load_config(config))
+    store = _open(config)
     name = parse_table(table)
     old = store.remove(name)
     note(f"{name}: its offset {old.lsn} is removed" if old else f"{name} has no offset in {store.path}")
@@ -75,6 +78,13 @@ def parse_table(text: str) -> TableId:
             f"{text!r} does not name a table", 'Write SCHEMA.TABLE, or "SCHEMA"."TABLE" where a name has a dot.'
         )
     return TableId(parts[0], parts[1])
+
+
+def _open(config: Path) -> FileOffsetStore:
+    pipeline = load_config(config)
+    store = open_store(pipeline)
+    tell_store(pipeline, store)
+    return store
 
 
 def _table(offsets: Mapping[TableId, Offset]) -> Table:

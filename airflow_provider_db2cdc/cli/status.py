@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.progress import describe_parts
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.cli.pipeline import open_source, open_store
+from airflow_provider_db2cdc.cli.pipeline import kept_elsewhere, open_source, open_store, tell_store
 from airflow_provider_db2cdc.cli.screen import clock, print_json, screen, span
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
@@ -26,6 +26,7 @@ from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.asn import count_changes
 
 TABLES_PER_STATEMENT = 50
+NEW, ELSEWHERE = "new: the next tick takes it up", "unknown: its offset is not in this file"
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,14 @@ class Standing:
 def run(config: Path, as_json: bool) -> None:
     """Read and show where every chosen table stands; nothing is changed."""
     pipeline = load_config(config)
+    store = open_store(pipeline)
+    tell_store(pipeline, store)
     with open_source(pipeline) as source:
         captured = read_capture(source, pipeline.asn_schema)
         chosen = pipeline.selection.tables(captured.instances)
         instances = {table: captured.instances[table] for table in chosen}
-        store = open_store(pipeline)
-        standings = _standings(source, instances, captured.fence, store.all())
+        missing = ELSEWHERE if kept_elsewhere(pipeline, store) else NEW
+        standings = _standings(source, instances, captured.fence, store.all(), missing)
         backlog = store.backlog()
     if as_json:
         found = {"fence": captured.fence, "tables": standings, "snapshots": backlog.snapshots}
@@ -59,7 +62,11 @@ def run(config: Path, as_json: bool) -> None:
 
 
 def _standings(
-    source: Source, instances: Mapping[TableId, CaptureInstance], fence: Fence, offsets: Mapping[TableId, Offset]
+    source: Source,
+    instances: Mapping[TableId, CaptureInstance],
+    fence: Fence,
+    offsets: Mapping[TableId, Offset],
+    missing: str,
 ) -> list[Standing]:
     gaps = {
         table: find_gap(offsets[table].lsn, None, instance.identity, instance.floor, fence.lsn)
@@ -76,7 +83,7 @@ def _standings(
             instance.update_as,
             offsets.get(table),
             pending.get(table),
-            _verdict(instance, table in offsets, gaps.get(table), pending.get(table)),
+            _verdict(instance, gaps.get(table), pending.get(table), missing if table not in offsets else ""),
         )
         for table, instance in instances.items()
     ]
@@ -91,13 +98,13 @@ def _counts(source: Source, steps: Sequence[tuple[CaptureInstance, LsnRange]]) -
     return counts
 
 
-def _verdict(instance: CaptureInstance, known: bool, gap: str | None, pending: int | None) -> str:
+def _verdict(instance: CaptureInstance, gap: str | None, pending: int | None, missing: str) -> str:
     if instance.state != "A":
         return f"not captured (state {instance.state})"
     if gap:
         return f"gap: {gap}"
-    if not known:
-        return "new: the next tick takes it up"
+    if missing:
+        return missing
     return f"{pending} change rows wait" if pending else "up to date"
 
 

@@ -29,10 +29,18 @@ def offsets_path(target: str, chosen: Path | None = None) -> Path:
     """
     if chosen is not None:
         return chosen
+    folder = local_folder(target)
+    if folder is None:
+        raise ConfigurationError(f"target {target!r} is no local folder to keep offsets in", "Set offsets.file.")
+    return folder / "_db2cdc" / "offsets.json"
+
+
+def local_folder(target: str) -> Path | None:
+    """Return the folder that a target is, None when it is elsewhere or in a catalog."""
     local = target.removeprefix("file:")
     if not Layout(target).is_path or ":" in local:
-        raise ConfigurationError(f"target {target!r} is no local folder to keep offsets in", "Set offsets.file.")
-    return Path("/" + local.lstrip("/") if local != target else local) / "_db2cdc" / "offsets.json"
+        return None
+    return Path("/" + local.lstrip("/") if local != target else local)
 
 
 class FileOffsetStore:

@@ -97,6 +97,12 @@ def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sand
     assert "SALES.T" in db2cdc("status", "-c", config).stdout
 
 
+def test_a_pipeline_that_airflow_runs_is_not_called_new(config: str) -> None:
+    (Path(config).with_name("lake") / "_db2cdc" / "commits").mkdir(parents=True)
+    assert standing(config)["verdict"] == "unknown: its offset is not in this file"
+    assert "Airflow's Variables db2cdc.p." in db2cdc("status", "-c", config).stderr
+
+
 def test_a_tick_without_changes_is_idle_and_starts_no_spark(config: str) -> None:
     db2cdc("offset", "set", "-c", config, "SALES.T", fence(config))
     done = db2cdc("tick", "-c", config, "--json")
