@@ -13,14 +13,34 @@ from airflow_provider_db2cdc.foreign_properties import IGNORED, REFUSED
 from airflow_provider_db2cdc.property import Property, used
 
 USED = (
-    used("pipeline", "pipeline", "Name of the pipeline: letters, digits, '.', '_' and '-'.", "name"),
-    used("target", "target", "Where the Delta tables lie: a path, or a catalog's schema.", form="path"),
-    used("topic.prefix", "server_name", "Name of the source in every event's `source.name`.", "pipeline"),
+    used(
+        "pipeline",
+        "pipeline",
+        "Name of the pipeline: letters, digits, '.', '_' and '-'.",
+        "`name`, or the task group's `group_id`",
+    ),
+    used(
+        "target",
+        "target",
+        "Where the Delta tables lie: a path, or without '/' and ':' a catalog's schema (`main.sales`).",
+        form="path",
+    ),
+    used("topic.prefix", "server_name", "Name of the source in every event's `source.name`.", "the pipeline's name"),
     used("cdc.control.schema", "asn_schema", "Schema of the capture agent's control tables.", "ASNCDC"),
-    used("table.include.list", "selection.table_include", "Regexes of `schema.table` to carry.", "all", "list"),
-    used("table.exclude.list", "selection.table_exclude", "Regexes of `schema.table` to leave out.", form="list"),
-    used("column.include.list", "selection.column_include", "Regexes of `schema.table.column`.", "all", "list"),
-    used("column.exclude.list", "selection.column_exclude", "Regexes of columns to leave out.", form="list"),
+    used("table.include.list", "selection.table_include", "Regexes of `schema.table` to carry.", "all tables", "list"),
+    used(
+        "table.exclude.list",
+        "selection.table_exclude",
+        "Regexes of those to leave out, instead of a list of those to carry.",
+        form="list",
+    ),
+    used("column.include.list", "selection.column_include", "Regexes of `schema.table.column`.", "all columns", "list"),
+    used(
+        "column.exclude.list",
+        "selection.column_exclude",
+        "Regexes of those to leave out, instead of a list of those to carry.",
+        form="list",
+    ),
     used(
         "message.key.columns",
         "selection.message_key",
@@ -47,7 +67,7 @@ USED = (
         "snapshot.include.collection.list",
         "snapshot_include",
         "Regexes of the tables that begin with a snapshot; the others begin without.",
-        "all",
+        "all tables",
         "list",
     ),
     used(
@@ -78,7 +98,8 @@ USED = (
     used(
         "snapshot.group.chunks",
         "snapshot_group_chunks",
-        "Chunks that are read and published together; if it is not given 8, or of small ones up to 160 (1600000 rows).",
+        "Chunks that are read and published together; if it is not given, the first group has as many as make 3200000 "
+        "rows (8 to 160), and each next one twice as many while they are read within a minute.",
     ),
     used(
         "snapshot.budget.s",
@@ -135,7 +156,13 @@ USED = (
         "Carry tables whose updates are captured as the after image alone, though a changed key then goes unseen.",
         "false",
     ),
-    used("offsets.file", "offsets_file", "The command line's offsets.", "<target>/_db2cdc/offsets.json", "path"),
+    used(
+        "offsets.file",
+        "offsets_file",
+        "The command line's offsets; must be given where the target is no local folder. (Airflow has Variables.)",
+        "<target>/_db2cdc/offsets.json",
+        "path",
+    ),
     used("database.hostname", "database.hostname", "Db2's host (command line; Airflow has a connection for it)."),
     used("database.port", "database.port", "Db2's port.", "50000"),
     used("database.dbname", "database.dbname", "The database's name."),

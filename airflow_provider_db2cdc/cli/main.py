@@ -61,6 +61,12 @@ def doctor(config: ConfigFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def options() -> None:
+    """Print every property of a configuration, with default and meaning, as markdown."""
+    _call("options")
+
+
+@app.command()
 def jars(
     into: Annotated[Path | None, typer.Option("--into", help="Folder to fill; default is the user's cache.")] = None,
     sandbox: Annotated[bool, typer.Option("--sandbox", help="The sandbox's database too.")] = False,

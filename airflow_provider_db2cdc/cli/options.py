@@ -1,0 +1,95 @@
+"""`db2cdc options`: every property of a pipeline, as the page docs/options.md has it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from airflow_provider_db2cdc.foreign_properties import IGNORED, REFUSED
+from airflow_provider_db2cdc.properties import ALIASES, USED
+from airflow_provider_db2cdc.property import Form, Property
+from airflow_provider_db2cdc.source.address import CLI_OPTIONS, JDBC_OPTIONS
+
+INTRODUCTION = """\
+# Options
+
+Written by `db2cdc options` from what the code knows. A configuration file (YAML or JSON) has these names dotted or
+nested; `Db2CdcTaskGroup` takes them in snake_case (`table_include_list`) or dotted (`**{"table.include.list": ...}`).
+
+- A *list* is a YAML or JSON list, or a text with commas. Regular expressions are matched with the whole name, without
+  regard to case. In JSON a backslash is written twice: `"SALES\\\\..*"` is YAML's `SALES\\..*`.
+- A *path* in a file is relative to that file. A *mapping* has names of its own below it.
+- `${env:NAME}` in a value of a file stands for an environment variable.
+"""
+
+SECTIONS: Mapping[str, Sequence[str]] = {
+    "What is carried": ("pipeline", "target", "topic", "cdc", "table", "column", "message", "accept"),
+    "Events": ("tombstones", "key"),
+    "Snapshots": ("snapshot", "incremental", "high"),
+    "Signals and notifications": ("signal", "notification"),
+    "How much at once": ("max", "rows", "query", "parallel", "capture"),
+    "Offsets": ("offsets",),
+    "Db2, for the command line": ("database", "driver"),
+    "Spark": ("spark",),
+}
+"""By the first word of a property's name."""
+
+FORMS: Mapping[Form, str] = {"text": "", "list": " A list.", "path": " A path.", "mapping": " A mapping."}
+
+
+def run() -> None:
+    """Write the page to standard output."""
+    sys.stdout.write(options_page())
+
+
+def options_page() -> str:
+    """Return all properties as markdown: those that are used by section, then those that are not, with the reasons."""
+    parts = [INTRODUCTION]
+    for title, words in SECTIONS.items():
+        rows = [_row(item) for item in USED if item.name.split(".")[0] in words]
+        parts.append(f"## {title}\n\n{_table(('Name', 'Default', 'What it does'), rows)}")
+        if "database" in words:
+            parts.append(_drivers())
+    aliases = [(f"`{name}`", f"`{meant}`") for name, meant in ALIASES.items()]
+    parts.append(f"## Other names\n\n{_table(('Name', 'Means'), aliases)}")
+    parts.append(
+        "## Debezium's that have no meaning here\n\n"
+        f"They are reported and otherwise ignored.\n\n{_table(('Names', 'Why'), _by_reason(IGNORED))}"
+    )
+    parts.append(
+        "## Debezium's that are refused\n\n"
+        "They would change what is delivered. A value that asks for what is done anyway is let pass.\n\n"
+        f"{_table(('Names', 'Why'), _by_reason(REFUSED))}"
+    )
+    return "\n".join(parts)
+
+
+def _drivers() -> str:
+    return (
+        "In Airflow these are a connection, whose extras have the same keywords. "
+        "`database.options` and the extras take, of Db2's CLI\ndriver:\n\n"
+        f"{_names(CLI_OPTIONS)}.\n\n"
+        f"`driver.*` and the extras take, of the JDBC driver:\n\n{_names(JDBC_OPTIONS)}.\n"
+    )
+
+
+def _row(item: Property) -> tuple[str, str, str]:
+    default = item.default if " " in item.default or not item.default else f"`{item.default}`"
+    return f"`{item.name}`", default, f"{item.text}{FORMS[item.form]}"
+
+
+def _by_reason(items: Iterable[Property]) -> list[tuple[str, str]]:
+    reasons: dict[str, list[str]] = {}
+    for item in items:
+        accepted = ", ".join(f"`{value}`" for value in item.accepts if value)
+        reasons.setdefault(f"{item.text}{f' (passes: {accepted})' if accepted else ''}", []).append(f"`{item.name}`")
+    return [(", ".join(names), reason) for reason, names in reasons.items()]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names, key=str.lower))
