@@ -32,6 +32,23 @@ SnapshotMode = Annotated[
 ]
 
 
+def _plain_text(value: Any) -> Any:
+    """Return a YAML number or boolean as the text that a driver or Spark wants; everything else as it is."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _quoted(value: Any) -> Any:
+    """Refuse a password that YAML takes for a number: 0123 is 83 to it."""
+    if isinstance(value, bool | int | float):
+        raise ValueError("it is a number or a boolean as it is written; put it in quotes")
+    return value
+
+
+PlainText = Annotated[str, BeforeValidator(_plain_text)]
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -42,12 +59,12 @@ class DatabaseConfig(_Frozen):
     hostname: str
     dbname: str
     user: str
-    password: SecretStr
+    password: Annotated[SecretStr, BeforeValidator(_quoted)]
     port: int = Field(50000, gt=0, lt=65536)
     ssl: bool = False
     ssl_certificate: Path | None = None
-    options: Mapping[str, str] = Field(default_factory=dict)
-    jdbc_options: Mapping[str, str] = Field(default_factory=dict)
+    options: Mapping[str, PlainText] = Field(default_factory=dict)
+    jdbc_options: Mapping[str, PlainText] = Field(default_factory=dict)
 
 
 class SparkConfig(_Frozen):
@@ -56,7 +73,7 @@ class SparkConfig(_Frozen):
     master: str = "local[*]"
     jars: Path | None = None
     packages: tuple[str, ...] = ()
-    conf: Mapping[str, str] = Field(default_factory=dict)
+    conf: Mapping[str, PlainText] = Field(default_factory=dict)
     binary: str = ""
 
 
@@ -104,7 +121,7 @@ class PipelineConfig(_Frozen):
     kafka_bootstrap_servers: str = ""
     kafka_topic: str = ""
     kafka_group_id: str = ""
-    kafka_consumer: Mapping[str, str] = Field(default_factory=dict)
+    kafka_consumer: Mapping[str, PlainText] = Field(default_factory=dict)
     high_mark_timeout_s: float = Field(600.0, gt=0)
     offsets_file: Path | None = None
     database: DatabaseConfig | None = None

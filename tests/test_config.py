@@ -178,6 +178,40 @@ def test_password_is_not_in_the_repr() -> None:
     assert "not-for-eyes" not in str(made.model_dump())
 
 
+def test_numbers_and_booleans_are_texts_to_drivers_and_spark(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        "pipeline: p\ntarget: /x\n"
+        "database: {hostname: h, dbname: D, user: u, password: p, options: {ArrayInputChain: 0, EnableWLB: true}}\n"
+        "driver: {queryDataSize: 65536, enableSysplexWLB: false}\n"
+        "spark.conf: {spark.sql.shuffle.partitions: 8, spark.memory.fraction: 0.5, spark.ui.enabled: false}\n"
+        "signal.consumer.max.poll.records: 5\n"
+    )
+    made = load_config(path, {})
+    assert made.database is not None
+    assert made.database.options == {"ArrayInputChain": "0", "EnableWLB": "true"}
+    assert made.database.jdbc_options == {"queryDataSize": "65536", "enableSysplexWLB": "false"}
+    assert made.spark.conf == {
+        "spark.sql.shuffle.partitions": "8",
+        "spark.memory.fraction": "0.5",
+        "spark.ui.enabled": "false",
+    }
+    assert made.kafka_consumer == {"max.poll.records": "5"}
+
+
+def test_what_is_no_text_is_refused_for_a_driver() -> None:
+    assert "queryDataSize" in refusal(**{"database.hostname": "h", "driver.queryDataSize": ["a"]})
+
+
+def test_password_without_quotes_is_refused_and_not_shown() -> None:
+    """YAML reads 0123 as 83: what was meant is not to be had any more."""
+    told = refusal(
+        **{"database.hostname": "h", "database.dbname": "D", "database.user": "u", "database.password": 8371}
+    )
+    assert "database.password: Value error, it is a number" in told
+    assert "8371" not in told
+
+
 class TestSignals:
     def test_come_by_the_table_and_airflow_unless_told_otherwise(self) -> None:
         made = config()
