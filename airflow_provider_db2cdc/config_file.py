@@ -13,15 +13,18 @@ import yaml
 from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV
 from airflow_provider_db2cdc.config import PipelineConfig, flatten, unwrap
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.properties import ALIASES, find_property
+from airflow_provider_db2cdc.properties import ALIASES, find_property, is_address
 
 PLACEHOLDER = re.compile(r"\$\{env:(\w+)\}")
 
 
-def load_config(path: str | Path, environ: Mapping[str, str] | None = None) -> PipelineConfig:
+def load_config(
+    path: str | Path, environ: Mapping[str, str] | None = None, with_database: bool = True
+) -> PipelineConfig:
     """Read a YAML or JSON file; paths in it are relative to it, `${env:NAME}` stands for a variable's value.
 
-    User and password, where the file has none, come from DB2CDC_USER and DB2CDC_PASSWORD.
+    User and password, where the file has none, come from DB2CDC_USER and DB2CDC_PASSWORD. Without `with_database` what
+    the file says of the database is left out, unread: Airflow has a connection, and its machines perhaps no password.
 
     :raises ConfigurationError: the file cannot be read, or from_properties refuses what it says.
     """
@@ -37,7 +40,8 @@ def load_config(path: str | Path, environ: Mapping[str, str] | None = None) -> P
         raise ConfigurationError(f"{file} is neither YAML nor JSON{where}", "Correct it.") from None
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{file} holds no properties", "Write one `name: value` a line.")
-    flat = {name: _substitute(name, value, environ) for name, value in flatten(unwrap(data))}
+    given = {name: value for name, value in flatten(unwrap(data)) if with_database or not is_address(name)}
+    flat = {name: _substitute(name, value, environ) for name, value in given.items()}
     return PipelineConfig.from_properties(_complete(_anchor(flat, file.parent), environ))
 
 

@@ -202,6 +202,12 @@ def find_property(name: str) -> Property | None:
     return None
 
 
+def is_address(name: str) -> bool:
+    """Whether a property says where Db2 is and how to log in, for which Airflow has a connection."""
+    item = find_property(name)
+    return item is not None and item.field.startswith("database.")
+
+
 def nearest_names(name: str) -> list[str]:
     """Return the used names that `name` may have been meant to be, the likeliest first."""
     names = [item.name for item in USED] + list(ALIASES)

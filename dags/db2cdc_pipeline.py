@@ -1,7 +1,8 @@
 """A pipeline from a configuration file: name it in DB2CDC_CONFIG, and this DAG runs it.
 
 The file is the one that the command line takes (`db2cdc tick --config ...`). Db2 and Spark are reached by Airflow's own
-connections, so its `database` and `spark.master` are not used here; its other `spark` settings are.
+connections, so its `database` (which needs no password here) and `spark.master` are not used; its other `spark`
+settings are.
 
 - DB2CDC_CONFIG: path of the YAML or JSON file; without it there is no DAG.
 - DB2CDC_DAG_ID: the DAG's id, by default `db2cdc_<pipeline>`.
@@ -22,7 +23,7 @@ from airflow_provider_db2cdc import Db2CdcTaskGroup
 from airflow_provider_db2cdc.config_file import load_config
 
 if path := os.environ.get("DB2CDC_CONFIG"):
-    config = load_config(path)
+    config = load_config(path, with_database=False)
     schedule = os.environ.get("DB2CDC_SCHEDULE", "*/10 * * * *")
 
     with DAG(

@@ -11,7 +11,7 @@ from airflow_provider_db2cdc import Db2CdcTaskGroup, table_asset
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
-with DAG("db2cdc_sales", schedule="*/10 * * * *", start_date=START, catchup=False, max_active_runs=1, tags=["db2cdc"]):
+with DAG("sales_cdc", schedule="*/10 * * * *", start_date=START, catchup=False, max_active_runs=1, tags=["db2cdc"]):
     Db2CdcTaskGroup(
         group_id="sales",
         db2_conn_id="db2_sales",
@@ -21,7 +21,7 @@ with DAG("db2cdc_sales", schedule="*/10 * * * *", start_date=START, catchup=Fals
         spark_submit={"driver_memory": "2g"},
     )
 
-with DAG("db2cdc_sales_report", schedule=table_asset("sales", "SALES.ORDERS"), start_date=START, tags=["db2cdc"]):
+with DAG("sales_cdc_report", schedule=table_asset("sales", "SALES.ORDERS"), start_date=START, tags=["db2cdc"]):
 
     @task
     def report(triggering_asset_events: dict[Any, Any] | None = None) -> None:

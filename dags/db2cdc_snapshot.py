@@ -3,7 +3,8 @@
 It sends a signal to the DAG of `db2cdc_pipeline.py` and waits until the signal has come to its end; how far the
 snapshot is stands in the log of `follow` and in its XCom `progress`. The same form stops, pauses and resumes.
 
-By Airflow's REST API it is a POST to `/api/v2/dags/<this DAG>/dagRuns` with the form's fields as `conf`.
+By Airflow's REST API it is a POST to `/api/v2/dags/<this DAG>/dagRuns` with the form's fields as `conf`; `logical_date`
+must be given: `{"logical_date": null, "conf": {"tables": ["SALES.ORDERS"]}}`.
 
 It takes the same environment variables as `db2cdc_pipeline.py`; without DB2CDC_CONFIG there is no DAG.
 """
@@ -21,7 +22,7 @@ from airflow_provider_db2cdc.offsets.variable import known_tables
 from airflow_provider_db2cdc.operators.signal import form_data
 
 if path := os.environ.get("DB2CDC_CONFIG"):
-    config = load_config(path)
+    config = load_config(path, with_database=False)
     pipeline_dag = os.environ.get("DB2CDC_DAG_ID", f"db2cdc_{config.pipeline}")
     known = known_tables(config.pipeline)
     carried = ", ".join(f"`{pattern}`" for pattern in config.selection.table_include) or "all captured tables"

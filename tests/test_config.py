@@ -298,6 +298,17 @@ class TestFile:
         path = self.write(tmp_path, "pipeline: p\ntarget: /x\n")
         assert load_config(path, {"DB2CDC_PASSWORD": "p", "DB2CDC_USER": "u"}).database is None
 
+    def test_database_is_left_out_for_airflow_and_its_password_not_asked_for(self, tmp_path: Path) -> None:
+        path = self.write(
+            tmp_path,
+            "pipeline: p\ntarget: /x\ndatabase:\n  hostname: h\n  dbname: D\n  password: ${env:NOT_SET}\n"
+            "driver.currentSchema: X\nspark.conf: {a: b}\n",
+        )
+        made = load_config(path, {"DB2CDC_USER": "u"}, with_database=False)
+        assert (made.database, made.spark.conf) == (None, {"a": "b"})
+        with pytest.raises(ConfigurationError, match="NOT_SET"):
+            load_config(path, {})
+
     @pytest.mark.parametrize("text", ["- a\n- b\n", "", "a: [1\n"])
     def test_what_is_no_mapping_is_refused_with_the_files_name(self, tmp_path: Path, text: str) -> None:
         with pytest.raises(ConfigurationError, match=r"pipeline\.yaml"):

@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.operators.asset import pipeline_alias
 from airflow_provider_db2cdc.operators.commit import Db2CdcCommitOperator
 from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
 from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
-from airflow_provider_db2cdc.properties import find_property
+from airflow_provider_db2cdc.properties import is_address
 
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 """Beneath the group's and the DAG's default_args."""
@@ -85,13 +85,8 @@ def _complete(
                 f"config and {', '.join(sorted(properties))} are both given", "Write the properties into the config."
             )
         return config
-    given = {name: value for name, value in properties.items() if not _is_address(name)}
+    given = {name: value for name, value in properties.items() if not is_address(name)}
     return given if {"pipeline", "name"} & set(given) else {**given, "pipeline": group_id}
-
-
-def _is_address(name: str) -> bool:
-    item = find_property(name)
-    return item is not None and item.field.startswith("database.")
 
 
 def _literal(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,15 @@ def test_configured_dag_comes_from_its_file_and_environment(dags, tmp_path, monk
     assert apply.conf == {"spark.driver.memory": "700m"}
 
 
+@pytest.mark.parametrize("name", ["db2cdc_pipeline.py", "db2cdc_snapshot.py"])
+def test_documented_file_needs_no_password_here(dags, monkeypatch, name):
+    """Nor does its DAG take the id of the example's, which is for a pipeline of the same name."""
+    monkeypatch.setenv("DB2CDC_CONFIG", str(DAGS.parent / "docs" / "examples" / "pipeline.yaml"))
+    monkeypatch.delenv("DB2CDC_PASSWORD", raising=False)
+    [dag_id] = dags(name)
+    assert dag_id not in dags("db2cdc_sales.py")
+
+
 def test_schedule_can_be_set_and_taken_away(dags, tmp_path, monkeypatch):
     path = tmp_path / "shop.yaml"
     path.write_text(CONFIG, encoding="utf-8")
@@ -150,6 +159,6 @@ def test_form_refuses(snapshot_dag, conf):
 
 def test_example_pipeline_and_its_consumer_load(dags):
     found = dags("db2cdc_sales.py")
-    assert set(found) == {"db2cdc_sales", "db2cdc_sales_report"}
-    outlets = found["db2cdc_sales"].get_task("sales.commit").outlets
+    assert set(found) == {"sales_cdc", "sales_cdc_report"}
+    outlets = found["sales_cdc"].get_task("sales.commit").outlets
     assert [outlet.name for outlet in outlets] == ["db2cdc.sales"]
