@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +27,28 @@ def screen(error: bool = False) -> Console:
 def note(text: str) -> None:
     """Say something to the person, beside the command's result."""
     screen(error=True).print(text, markup=False, soft_wrap=True)
+
+
+class _Notes(logging.Handler):
+    """What takes log lines to the person."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say the line."""
+        note(record.getMessage())
+
+
+@contextmanager
+def noted(logger: str) -> Iterator[None]:
+    """Say what a logger has to tell: no command sets up logging, which would let its INFO lines fall."""
+    log, notes = logging.getLogger(logger), _Notes()
+    before = log.level
+    log.addHandler(notes)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+        log.removeHandler(notes)
 
 
 def print_json(data: Any) -> None:

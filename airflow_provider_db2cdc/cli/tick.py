@@ -12,13 +12,15 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL
+from airflow_provider_db2cdc.channels import notifier
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
-from airflow_provider_db2cdc.channels.notifier import check_notifiers, notify
 from airflow_provider_db2cdc.cli.pipeline import need_database, open_source, open_store
-from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen, span, tell_ignored
+from airflow_provider_db2cdc.cli.screen import clock, note, noted, print_json, screen, span, tell_ignored
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import Db2CdcError
@@ -44,9 +46,12 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
         _tell_idle(as_json)
         return
     result = _apply(pipeline, spec, progress)
+    before = open_store(pipeline).backlog()
     moved = commit_tick(result, open_store(pipeline))
     acknowledge_channels(pipeline, result.signals)
-    notify(pipeline, result.notifications)
+    with noted(notifier.__name__):
+        notifier.notify(pipeline, result.notifications)
+    _tell_signals(before, result)
     keep_told(result, open_store(pipeline))
     if as_json:
         print_json({"status": "failed" if result.failed else "applied", **to_data(result), "moved": to_data(moved)})
@@ -57,7 +62,7 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
 
 def _plan(config: PipelineConfig) -> JobSpec | None:
     now = datetime.now(UTC)
-    check_notifiers(config)
+    notifier.check_notifiers(config)
     signals = read_channels(config)
     with open_source(config) as source:
         return plan_tick(
@@ -104,6 +109,16 @@ def _tell_idle(as_json: bool) -> None:
         print_json({"status": "idle"})
     else:
         note("idle: the target holds everything that capture has written")
+
+
+def _tell_signals(before: Backlog, result: JobResult) -> None:
+    """Name the signals that this tick refused or that failed in it; a signal table brings those of before again."""
+    known = {(one.channel, one.id): one for one in before.outcomes}
+    heard = {(SOURCE_CHANNEL, id_) for id_ in before.heard} - set(known)
+    for one in result.signals:
+        name = (one.channel, one.id)
+        if one.status in ("refused", "failed") and known.get(name) != one and name not in heard:
+            note(f"signal {one.id} of channel {one.channel} {one.status}: {one.reason}")
 
 
 def _show(result: JobResult, moved: Sequence[Offset], taken_s: float) -> None:

@@ -1,0 +1,81 @@
+"""What a tick tells the person; plan and Spark are played."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.cdc.signal import SignalOutcome, SignalStatus
+from airflow_provider_db2cdc.cli import tick
+
+STARTED = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
+REFUSED = "signal 77 of channel source refused: [no] reason"
+
+
+def outcome(status: SignalStatus, id_: str = "77") -> SignalOutcome:
+    return SignalOutcome(id_, "source", status, "[no] reason")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("pipeline: p\ntarget: ./lake\n")
+    return path
+
+
+def told(
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *outcomes: SignalOutcome,
+    as_json: bool = False,
+) -> tuple[str, str]:
+    """Run a tick with these outcomes; return what it wrote to standard output and to error."""
+    result = JobResult("p", "r", (), outcomes, notifications=(STARTED,))
+    monkeypatch.setattr(tick, "_plan", lambda config: object())
+    monkeypatch.setattr(tick, "_apply", lambda config, spec, progress: result)
+    tick.run(config, as_json=as_json, progress=False)
+    written = capsys.readouterr()
+    return written.out, written.err
+
+
+def test_notifications_to_the_log_are_shown(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "notification: Incremental Snapshot STARTED id=77 connector_name=db2"
+    out, err = told(config, monkeypatch, capsys, as_json=True)
+    assert (err.count(line), json.loads(out)["status"]) == (1, "applied")
+    config.write_text(f"{config.read_text()}notification.enabled.channels: delta\n")
+    assert line not in told(config, monkeypatch, capsys)[1]
+
+
+@pytest.mark.parametrize(("status", "count"), [("refused", 1), ("failed", 1), ("done", 0), ("accepted", 0)])
+def test_signal_that_comes_to_nothing_is_told_of_once(
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: SignalStatus,
+    count: int,
+) -> None:
+    line = f"signal 77 of channel source {status}: [no] reason"
+    assert told(config, monkeypatch, capsys, outcome(status))[1].count(line) == count
+    assert line not in told(config, monkeypatch, capsys, outcome(status))[1], "the table brings it again"
+
+
+def test_signal_that_was_accepted_and_fails_later_is_told_of(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told(config, monkeypatch, capsys, outcome("accepted"))
+    assert "signal 77 of channel source failed" in told(config, monkeypatch, capsys, outcome("failed"))[1]
+
+
+def test_refusal_that_is_no_longer_kept_is_not_told_of_again(capsys: pytest.CaptureFixture[str]) -> None:
+    tick._tell_signals(Backlog(heard=("77",)), JobResult("p", "r", (), (outcome("refused"),)))
+    assert capsys.readouterr().err == ""
+    tick._tell_signals(Backlog(), JobResult("p", "r", (), (outcome("refused"),)))
+    assert REFUSED in capsys.readouterr().err
