@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset import OffsetStore
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalTable
+from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import (
@@ -82,7 +82,8 @@ def plan_tick(
 
     steps = _counted(source, _each(chosen, begin, refused), refused)
     table = _signal_table(source, config, captured, refused)
-    asked = [*signals, *(backlog.unheard(read_signals(source, table)) if table else [])]
+    heard = read_signals(source, table) if table and SOURCE_CHANNEL in config.signal_channels else []
+    asked = [*signals, *backlog.unheard(heard)]
     if not (any(step.due or step.rows for step in steps) or asked or backlog.running(schemas.keys())):
         _report_nothing(refused)
         return None
@@ -124,8 +125,12 @@ def check_moving(fence: Fence, config: PipelineConfig) -> None:
 def _signal_table(
     source: Source, config: PipelineConfig, captured: Captured, refused: list[Refusal]
 ) -> SignalTable | None:
-    """Return the table of signals; one that is none is refused, and everything else goes on."""
-    if not config.signal_table:
+    """Return the table of signals, or of a snapshot's marks; one that is none is refused, and everything else goes on.
+
+    Without its channel the job is not told of it, for it would act on what stands there, unless marks need it.
+    """
+    is_wanted = SOURCE_CHANNEL in config.signal_channels or config.watermarking != "read_only"
+    if not (config.signal_table and is_wanted):
         return None
     table = parse_table(config.signal_table)
     try:

@@ -295,3 +295,44 @@ def test_pattern_without_a_registered_table_fails_the_tick(plan, control):
     control.add("A")
     with pytest.raises(ConfigurationError, match="matches no registered table"):
         plan({"selection": Selection(table_include=("X.Y",))})
+
+
+SIGNALS = (("ID", "VARCHAR", 42, "N"), ("TYPE", "VARCHAR", 32, "N"), ("DATA", "VARCHAR", 2048, "Y"))
+
+
+@pytest.fixture
+def signals(control):
+    """The settings of a table of signals that is not captured and holds one."""
+    table = control.add("SIGNALS", SIGNALS)
+    control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'SIGNALS'")
+    control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('77', 'log', '{{}}')")
+    return {"signal_table": str(table)}
+
+
+def test_signal_table_is_heard_while_its_channel_is_enabled(plan, control, signals):
+    control.add("A")
+    spec = plan(signals, A=100)
+    assert [(one.id, one.channel) for one in spec.signals] == [("77", "source")]
+    assert spec.signal_table is not None
+
+
+def test_signal_table_is_not_heard_without_its_channel(plan, control, signals):
+    control.add("A")
+    off = {**signals, "signal_channels": ("airflow",)}
+    assert plan(off, A=100) is None
+    control.capture("A", 60)
+    assert plan(off, A=50).signal_table is None, "or the job would read it"
+
+
+def test_marks_need_the_table_though_its_channel_is_off(plan, control, signals):
+    control.add("A")
+    control.capture("A", 60)
+    spec = plan({**signals, "signal_channels": (), "watermarking": "insert_insert"}, A=50)
+    assert (spec.signal_table is not None, spec.signals) == (True, ())
+
+
+def test_signal_table_that_is_none_is_no_matter_without_its_channel(plan, control):
+    control.add("A")
+    assert plan({"signal_table": "S.NOTHING", "signal_channels": ()}, A=100) is None
+    with pytest.raises(TickFailedError, match=r"S\.NOTHING does not exist"):
+        plan({"signal_table": "S.NOTHING"}, A=100)
