@@ -146,7 +146,8 @@ def _asked(
     parts = []
     for table in found:
         if (other := find_open(agenda.snapshots, table)) is not None:
-            raise SignalError(f"{table} is in snapshot {other.id!r} already", "Wait for its end, or stop it.")
+            way_out = "Wait for its end." if other.kind == "initial" else "Wait for its end, or stop it."
+            raise SignalError(f"{table} is in snapshot {other.id!r} already", way_out)
         condition = condition_of(table, request.conditions)
         part = Part(table, condition, request.surrogate_key, sweep=not condition)
         check(part)

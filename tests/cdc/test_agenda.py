@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -198,6 +199,14 @@ def test_what_cannot_be_done_is_refused_and_the_work_goes_on(signals, words):
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(reason)
     assert after.snapshots == before.snapshots
+
+
+@pytest.mark.parametrize(("kind", "way_out"), [("initial", r"Wait for its end\.$"), ("incremental", "or stop it")])
+def test_table_that_is_being_snapshotted_is_refused_with_a_way_out_that_there_is(kind, way_out):
+    agenda = Agenda((replace(snapshot(kind, A=1), id="first"),))
+    _, [(status, reason)] = acting(agenda, execute("S.A"))
+    assert status == "refused"
+    assert re.search(f"S\\.A is in snapshot 'first' already\\. .*{way_out}", reason)
 
 
 def test_check_at_the_source_refuses():
