@@ -82,6 +82,9 @@ class Db2CdcPlanOperator(BaseOperator):
         from airflow_provider_db2cdc.source.plan import plan_tick
 
         config = read_config(self.config)
+        if config.ignored:
+            names = ", ".join(sorted(config.ignored))
+            self.log.warning("properties without meaning here: %s (`db2cdc options` says why)", names)
         if signals and AIRFLOW_CHANNEL not in config.signal_channels:
             raise SignalError(
                 f"the run carries signals, and {config.pipeline} does not listen to Airflow's",

@@ -65,6 +65,14 @@ def test_unknown_notification_channel_is_refused_before_anything_is_done():
         operator.execute(context())
 
 
+def test_properties_without_meaning_are_named_in_the_log(capfd):
+    properties = {"pipeline": "p", "target": "/t", "poll.interval.ms": 500, "tasks.max": 1}
+    operator = Db2CdcPlanOperator(task_id="plan", config=properties, db2_conn_id="nowhere")
+    with pytest.raises(AirflowFailException, match="no connection"):
+        operator.execute(context())
+    assert "properties without meaning here: poll.interval.ms, tasks.max" in "".join(capfd.readouterr())
+
+
 def test_missing_connection_is_named_and_not_retried():
     operator = Db2CdcPlanOperator(task_id="plan", config={"pipeline": "p", "target": "/t"}, db2_conn_id="nowhere")
     with pytest.raises(AirflowFailException, match="no connection 'nowhere'"):
