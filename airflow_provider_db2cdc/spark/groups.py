@@ -26,7 +26,7 @@ from airflow_provider_db2cdc.cdc.snapshot import (
 )
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import sorts_alike
-from airflow_provider_db2cdc.errors import CaptureStoppedError
+from airflow_provider_db2cdc.errors import CaptureStoppedError, SourceError
 from airflow_provider_db2cdc.spark.batch import stage_chunks
 from airflow_provider_db2cdc.spark.book import Book
 from airflow_provider_db2cdc.spark.copies import unsettled
@@ -149,7 +149,15 @@ class Groups:
         rows = (reading.last - reading.first + 1) * settings.snapshot_chunk_rows
         about = sys.maxsize if settings.snapshot_chunk_bytes else rows
         target = Target(self.sessions.of(task.table, about), self.tick.place, task.schema)
-        version, counts = stage_chunks(target, self.tick.spec, self.tick.source, part, reading)
+        try:
+            version, counts = stage_chunks(target, self.tick.spec, self.tick.source, part, reading)
+        except Exception as error:
+            if not part.select:
+                raise
+            raise SourceError(
+                f"{task.table}: what is selected in its place cannot be read: {describe(error)}",
+                f"Correct snapshot.select.statement.overrides.{task.table}.",
+            ) from error
         check_columns(self.reader, task.schema)
         return Slice(
             snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch, low.batch, part.fingerprint,

@@ -157,11 +157,12 @@ class Snapshots:
         return Part(task.table, select=task.select, sweep=self.tick.is_held(task.table) and not task.select)
 
     def _is_begun(self, asked: Part) -> bool:
-        """Whether an initial snapshot of the table waits that has published nothing, and sweeps if it has to."""
+        """Whether an initial snapshot of the table waits that has published nothing, and is what is asked for."""
         snapshot = find_open(self.book.agenda.snapshots, asked.table)
         part = snapshot.part(asked.table) if snapshot else None
         is_initial = snapshot is not None and snapshot.kind == "initial"
-        return is_initial and part is not None and part.done == 0 and part.sweep == asked.sweep
+        is_same = part is not None and (part.sweep, part.select) == (asked.sweep, asked.select)
+        return is_initial and is_same and part is not None and part.done == 0
 
     def _hear(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
         """Act on signals that are not known yet, and remember the outcomes of all."""

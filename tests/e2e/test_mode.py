@@ -125,6 +125,13 @@ def test_include_list_and_a_select_of_ones_own(new_pipeline: Callable[..., Pipel
     pipeline.properties = {
         "snapshot.include.collection.list": str(one),
         "snapshot.select.statement.overrides": str(one),
+        f"snapshot.select.statement.overrides.{one}": "SELECT * FROM NO.SUCH",
+    }
+    wrong = pipeline.tick()
+    assert wrong is not None
+    assert f"Correct snapshot.select.statement.overrides.{one}" in wrong.failed[0].error
+    pipeline.properties = {
+        **pipeline.properties,
         f"snapshot.select.statement.overrides.{one}": f'SELECT * FROM "{one.schema}"."{one.name}" WHERE ID = 2',
     }
     spec = pipeline.plan()
