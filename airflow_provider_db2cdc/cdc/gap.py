@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import GapError
 
 
 def find_gap(
@@ -25,3 +27,12 @@ def find_gap(
     if fence < after:
         return f"capture stands at {fence}, before the offset {after}: the source was restored or capture reset"
     return None
+
+
+def gap_error(table: TableId, gap: str) -> GapError:
+    """Return the error of a gap, with the way out."""
+    return GapError(
+        f"{table}: {gap}",
+        "Changes were lost before they were read: have the table snapshotted anew with "
+        f'`db2cdc offset restart {table}`, or by "restart": true in its Airflow Variable.',
+    )

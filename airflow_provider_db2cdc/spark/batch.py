@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_provider_db2cdc.cdc.gap import find_gap
+from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, ends
-from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import GapError
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
 from airflow_provider_db2cdc.spark.merge import State, find_effects, merge_effects
@@ -87,15 +85,6 @@ def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) ->
         return
     if not target.has_changes() or target.batch(entry.batch).where("op IN ('c', 'u', 'd')").isEmpty():
         raise gap_error(task.table, gap)
-
-
-def gap_error(table: TableId, gap: str) -> GapError:
-    """Return the error of a gap, with the way out."""
-    return GapError(
-        f"{table}: {gap}",
-        "Changes were lost before they were read: have the table snapshotted anew with "
-        f'`db2cdc offset restart {table}`, or by "restart": true in its Airflow Variable.',
-    )
 
 
 def stage_chunks(

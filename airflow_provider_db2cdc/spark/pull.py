@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_db2cdc.cdc.gap import gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
@@ -12,6 +13,7 @@ from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
 
 
@@ -23,12 +25,17 @@ def pull(
     `rows` is how many change rows, at most, the source has counted in the range, None where nobody has. A batch that is
     there already is not appended again. Few rows are kept meanwhile: to open a Delta table's new version takes longer
     than to write them.
+
+    :raises GapError: the source has fewer of them after the read than before it, so pruning came between.
     """
     events = _changes(target.spark, spec, source, task, entry)
     is_small = rows is not None and rows <= SMALL_ROWS
     if is_small:
         events = events.localCheckpoint()
     is_new = target.append_changes(events, entry.batch, "changes")
+    # Of a range that ends before the plan's the count is that of the longer one.
+    if rows and entry.upto >= task.upto:
+        _check_all_read(target, source, task, entry, rows, is_new)
     return events if is_small and is_new else target.batch(entry.batch)
 
 
@@ -46,6 +53,20 @@ def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: Table
     at_us = F.unix_micros(F.col("LOGMARKER").cast("timestamp"))
     first = times.groupBy(lsn_text("CC").alias("commit")).agg(F.min(at_us).alias("ts_us"))
     return envelopes(events, task.schema, spec, entry.batch, F.broadcast(first), entry.planned_at_ms)
+
+
+def _check_all_read(target: Target, source: JdbcSource, task: TableTask, entry: Entry, rows: int, is_new: bool) -> None:
+    """Make sure that what was counted was read, by this try or by one before it, which may have found it pruned."""
+    if is_new:
+        with driver_connection(target.spark, source) as connection:
+            [[_, count]] = connection.text_rows(count_changes([(task.capture, entry.span)]).text)
+        left = int(count or 0)
+    else:
+        left = 0 if target.batch(entry.batch).where("op IN ('c', 'u', 'd')").isEmpty() else rows
+    if left < rows:
+        # Else the next tick would take what is in the log for the whole batch.
+        target.delete_changes(entry.batch)
+        raise gap_error(task.table, f"of {rows} change rows up to {entry.upto} some were pruned before they were read")
 
 
 def _spans(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, span: LsnRange) -> list[LsnRange]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider_db2cdc.cdc.gap import find_gap
+from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Commit, History
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import reconcile
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, OffsetError
-from airflow_provider_db2cdc.spark.batch import gap_error
 from airflow_provider_db2cdc.spark.progress import say
 
 

@@ -81,6 +81,10 @@ class Target:
         """Append change log rows of one step of a batch and return True; False where that step is already there."""
         return append(rows, self.layout.changes(self.table), self._pair(step, batch)) is not None
 
+    def delete_changes(self, batch: int) -> None:
+        """Take what was appended of a batch out of the change log again."""
+        delta_table(self.spark, self.layout.changes(self.table)).delete(F.col("__batch") == batch)
+
     def batch(self, number: int) -> DataFrame:
         """Return the change log's rows of one batch."""
         return load(self.spark, self.layout.changes(self.table)).where(F.col("__batch") == number)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.crash import killed
+from support.log import logged_events
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -125,6 +126,32 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
             pipeline.passed()
         for table in (good, bad):
             assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair) -> None:
+    pipeline, _, bad = pair
+    insert(pipeline)
+    [(first,)] = pipeline.query(f'SELECT MAX(IBMSNAP_COMMITSEQ) FROM ASNCDC."CDC_{bad.schema}_{bad.name}"')
+    insert(pipeline)
+    held = pipeline.rows(bad)
+    spec = pipeline.plan()
+    assert spec is not None
+    faults.prune(pipeline.writer, upto=bytes(first))
+    result = jobs.run(spec)
+    commit_tick(result, pipeline.offsets)
+    for failed in (result, jobs.run(spec), pipeline.tick()):
+        assert failed is not None
+        assert all("pruned" in line.error for line in failed.tables), failed.tables
+        assert pipeline.rows(bad) == held
+    for line in result.tables:
+        offset = pipeline.offsets.get(line.table)
+        assert offset is not None
+        pipeline.offsets.reset(replace(offset, restart=True))
+    pipeline.captured()
+    pipeline.passed()
+    for line in result.tables:
+        assert pipeline.rows(line.table) == pipeline.source_rows(line.table)
+        assert set(logged_events(pipeline, line.table).values()) <= {1}
 
 
 def test_an_edited_offset_is_refused_by_name(pair: Pair) -> None:
