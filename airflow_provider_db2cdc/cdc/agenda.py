@@ -75,8 +75,9 @@ def act(
         outcome = SignalOutcome(
             signal.id, signal.channel, "accepted" if isinstance(request, ExecuteSnapshot) else "done"
         )
-    except SignalError as error:
-        after, outcome = agenda, SignalOutcome(signal.id, signal.channel, "refused", str(error))
+    except Exception as error:
+        # Whoever may write to a channel writes a signal: whatever is wrong with it, it must not end the tick.
+        after, outcome = agenda, SignalOutcome(signal.id, signal.channel, "refused", _reason(error))
     return after.with_outcome(outcome), outcome
 
 
@@ -106,6 +107,11 @@ def begin_initial(agenda: Agenda, parts: Sequence[Part], at_ms: int) -> Agenda:
     numbered = (f"initial-{number}" for number in count(len(taken) + 1))
     id_ = next(id_ for id_ in numbered if id_ not in taken)
     return agenda.with_snapshot(Snapshot(id_, "initial", tuple(parts), started_at_ms=at_ms))
+
+
+def _reason(error: Exception) -> str:
+    known = isinstance(error, SignalError)
+    return str(error) if known else f"it cannot be acted on ({type(error).__name__}: {error})"
 
 
 def _act(

@@ -11,6 +11,8 @@ from airflow_provider_db2cdc.errors import SignalError
 
 QUOTED_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 TEXT_OR_NAME = {"'": "text", '"': "quoted name"}
+NO_EXPRESSION = (re.error, OverflowError, RecursionError)
+"""What `re` raises of an expression that is none, of one that repeats too often, and of one nested too deep."""
 
 
 @dataclass(frozen=True)
@@ -111,5 +113,5 @@ def _quoted(pattern: str) -> TableId:
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.IGNORECASE)
-    except re.error as error:
+    except NO_EXPRESSION as error:
         raise SignalError(f"{pattern!r} is not a regular expression: {error}", "Correct it.") from None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from airflow_provider_db2cdc.cdc import key
+from airflow_provider_db2cdc.cdc.collection import NO_EXPRESSION
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -106,5 +107,5 @@ def _matches(pattern: str, name: str) -> bool:
 def _compile(kind: str, pattern: str) -> None:
     try:
         re.compile(pattern)
-    except re.error as error:
+    except NO_EXPRESSION as error:
         raise ConfigurationError(f"{kind} list: {pattern!r} is not a regular expression: {error}") from error

@@ -20,6 +20,8 @@ SnapshotKind = Literal["initial", "incremental", "blocking"]
 SignalStatus = Literal["accepted", "done", "stopped", "failed", "refused"]
 
 SOURCE_CHANNEL = "source"
+MAX_PATTERN = 1_000
+"""Characters of one data collection: a channel is open to more people than the configuration is."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def _execute(data: Mapping[str, Any]) -> ExecuteSnapshot:
     if not collections:
         raise SignalError("it names no data-collections", 'Name tables, as in {"data-collections": ["SALES.ORDERS"]}.')
     for pattern in collections:
-        check_pattern(pattern)
+        _check_pattern(pattern)
     kind = _kind(data)
     surrogate = data.get("surrogate-key") or ""
     if not isinstance(surrogate, str):
@@ -174,9 +176,18 @@ def _condition(item: Any) -> Condition:
         )
     pattern, text = item["data-collection"], item["filter"].strip()
     if pattern != "*":
-        check_pattern(pattern)
+        _check_pattern(pattern)
     check_condition(text)
     return Condition(pattern, text)
+
+
+def _check_pattern(pattern: str) -> None:
+    if len(pattern) > MAX_PATTERN:
+        raise SignalError(
+            f"the data collection {pattern[:40]!r}... has {len(pattern)} characters, allowed are {MAX_PATTERN}",
+            "Write several.",
+        )
+    check_pattern(pattern)
 
 
 def _kind(data: Mapping[str, Any]) -> Literal["incremental", "blocking"]:
@@ -193,7 +204,7 @@ def _stop(data: Mapping[str, Any]) -> StopSnapshot:
     _kind(data)
     collections = _texts(data, "data-collections")
     for pattern in collections:
-        check_pattern(pattern)
+        _check_pattern(pattern)
     return StopSnapshot(collections)
 
 

@@ -217,6 +217,14 @@ def test_check_at_the_source_refuses():
     assert (status, reason, agenda.snapshots) == ("refused", "no column X", ())
 
 
+def test_signal_that_fails_in_any_way_is_refused_and_ends_no_tick():
+    def check(part):
+        raise RecursionError("too deep")
+
+    agenda, [(status, reason)] = acting(Agenda(), execute("S.A"), check=check)
+    assert (status, reason, agenda.snapshots) == ("refused", "it cannot be acted on (RecursionError: too deep)", ())
+
+
 def test_snapshots_wait_for_each_other_and_new_tables_go_first():
     agenda, _ = acting(Agenda(), execute("S.A"), execute("S.B", id="2"))
     assert agenda.next_snapshot().id == "1"

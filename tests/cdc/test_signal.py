@@ -75,6 +75,8 @@ def test_other_types(kind, data, request_):
         ("execute-snapshot", {"data-collections": "A.B"}, "not a list of names"),
         ("execute-snapshot", {"data-collections": [1]}, "not a list of names"),
         ("execute-snapshot", {"data-collections": ["("]}, "not a regular expression"),
+        ("execute-snapshot", {"data-collections": ["a{4294967296}"]}, "not a regular expression"),
+        ("execute-snapshot", {"data-collections": ["A" * 1001]}, "has 1001 characters, allowed are 1000"),
         ("execute-snapshot", {"data-collections": ['"A"."B']}, "not a quoted name"),
         ("execute-snapshot", {"data-collections": ["A"], "type": "fast"}, "'fast' is no kind"),
         ("execute-snapshot", {"data-collections": ["A"], "surrogate-key": 1}, "surrogate-key is not a text"),
@@ -151,6 +153,12 @@ def test_tables_by_regex_or_quoted_name(pattern, tables):
 @pytest.mark.parametrize("pattern", ["ORDERS", "SALES.ORDER", '"sales"."ORDERS"', "X.*"])
 def test_pattern_that_matches_nothing_is_refused_and_names_what_there_is(pattern):
     with pytest.raises(SignalError, match=r"matches no table.*SALES\.ORDERS"):
+        match_tables(pattern, TABLES)
+
+
+@pytest.mark.parametrize("pattern", ["a{4294967296}", "(" * 3000 + ")" * 3000], ids=["too often", "too deep"])
+def test_pattern_that_no_expression_can_be_made_of_is_refused(pattern):
+    with pytest.raises(SignalError, match="not a regular expression"):
         match_tables(pattern, TABLES)
 
 
