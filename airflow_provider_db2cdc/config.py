@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.job import ApplySettings, Isolation, Watermarking
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -136,12 +137,10 @@ class PipelineConfig(_Frozen):
         return data
 
     @model_validator(mode="after")
-    def _check_target(self) -> Self:
+    def _check_names(self) -> Self:
         Layout(self.target)
-        return self
-
-    @model_validator(mode="after")
-    def _check_overrides(self) -> Self:
+        if self.signal_table:
+            parse_table(self.signal_table, "signal.data.collection")
         lacking = sorted({*self.snapshot_overridden} - {*self.snapshot_overrides})
         if lacking:
             raise ValueError(f"snapshot.select.statement.overrides.{lacking[0]} is missing, though the list names it")

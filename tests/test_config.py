@@ -247,6 +247,12 @@ class TestSignals:
         made = load_config(path, {})
         assert (made.signal_file, made.signal_channels) == (tmp_path / "asks.jsonl", ("file",))
 
+    @pytest.mark.parametrize("name", ["SIGNALS", "DB.CDC.SIGNALS", '"CDC.SIGNALS', ".SIGNALS"])
+    def test_signal_table_is_a_schema_and_a_table(self, name: str) -> None:
+        text = refusal(**{"signal.data.collection": name})
+        assert f"signal.data.collection: {name!r} is not schema.table" in text
+        assert config(**{"signal.data.collection": '"my cdc".SIGNALS'}).signal_table == '"my cdc".SIGNALS'
+
     def test_settings_of_snapshots_reach_the_job(self) -> None:
         made = config(snapshot_group_chunks="3", snapshot_budget_s="0", incremental_snapshot_chunk_size=7)
         assert made.settings == ApplySettings(snapshot_group_chunks=3, snapshot_budget_s=0, snapshot_chunk_rows=7)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import SignalError
+from airflow_provider_db2cdc.errors import ConfigurationError, SignalError
 
 QUOTED_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 TEXT_OR_NAME = {"'": "text", '"': "quoted name"}
@@ -52,12 +52,17 @@ def name_of(table: TableId) -> str:
     return f'"{schema}"."{name}"'
 
 
-def parse_table(name: str) -> TableId:
+def parse_table(name: str, setting: str) -> TableId:
     """Return the table that a setting names, as schema.table or quoted.
 
-    :raises SignalError: it is neither.
+    :raises ConfigurationError: it is neither.
     """
-    return _quoted(name)
+    try:
+        return _quoted(name)
+    except SignalError:
+        raise ConfigurationError(
+            f"{setting}: {name!r} is not schema.table", "Leave out the database, and quote a name that holds a dot."
+        ) from None
 
 
 def condition_of(table: TableId, conditions: Sequence[Condition]) -> str:

@@ -82,8 +82,7 @@ def plan_tick(
 
     steps = _counted(source, _each(chosen, begin, refused), refused)
     table = _signal_table(source, config, captured, refused)
-    heard = read_signals(source, table) if table and SOURCE_CHANNEL in config.signal_channels else []
-    asked = [*signals, *backlog.unheard(heard)]
+    asked = [*signals, *backlog.unheard(_in_table(source, config, table))]
     if not (any(step.due or step.rows for step in steps) or asked or backlog.running(schemas.keys())):
         _report_nothing(refused)
         return None
@@ -132,13 +131,26 @@ def _signal_table(
     is_wanted = SOURCE_CHANNEL in config.signal_channels or config.watermarking != "read_only"
     if not (config.signal_table and is_wanted):
         return None
-    table = parse_table(config.signal_table)
+    table = parse_table(config.signal_table, "signal.data.collection")
     try:
         return read_signal_table(source, table, captured)
     except Db2CdcError as error:
         log.warning("refused: signal table %s: %s", table, error)
         refused.append(Refusal(table, str(error)))
         return None
+
+
+def _in_table(source: Source, config: PipelineConfig, table: SignalTable | None) -> list[Signal]:
+    """Return the signals of the table where it is a channel, none if it cannot be read: the log says so."""
+    if table is None or SOURCE_CHANNEL not in config.signal_channels:
+        return []
+    try:
+        return read_signals(source, table)
+    except UnreachableError:
+        raise
+    except Db2CdcError as error:
+        log.error("signals: signal table %s cannot be read: %s", table.table, error)
+        return []
 
 
 def _counted(source: Source, steps: Sequence[Step], refused: list[Refusal]) -> list[Step]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -33,6 +35,13 @@ def read_signal_table(source: Source, table: TableId, captured: Captured) -> Sig
 
 
 def read_signals(source: Source, table: SignalTable) -> list[Signal]:
-    """Return the signals that the table holds, or, where it is captured, that were ever inserted and are not pruned."""
+    """Return the signals that the table holds, or, where it is captured, that were ever inserted and are not pruned.
+
+    Its columns may be of any type, an id INTEGER say: a signal's are texts.
+    """
     rows = source.rows(Query(given_signals(table)))
-    return [Signal(id_ or "", kind or "", data or "", SOURCE_CHANNEL) for id_, kind, data in rows]
+    return [Signal(_text(id_), _text(kind), _text(data), SOURCE_CHANNEL) for id_, kind, data in rows]
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

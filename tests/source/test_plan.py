@@ -336,3 +336,27 @@ def test_signal_table_that_is_none_is_no_matter_without_its_channel(plan, contro
     assert plan({"signal_table": "S.NOTHING", "signal_channels": ()}, A=100) is None
     with pytest.raises(TickFailedError, match=r"S\.NOTHING does not exist"):
         plan({"signal_table": "S.NOTHING"}, A=100)
+
+
+def test_signals_are_texts_whatever_the_columns_are(plan, control):
+    settings = {"signal_table": str(control.add("SIGNALS", (("ID", "INTEGER", 4, "N"), *SIGNALS[1:])))}
+    row = f"X'{lsn(70).hex}', X'{lsn(1).hex}', 'I', 1, 'pause-snapshot', NULL"
+    control.run(f"INSERT INTO {control.asn}.CD_SIGNALS VALUES ({row})")
+    spec = plan(settings, SIGNALS=100)
+    assert [(signal.id, signal.type, signal.data) for signal in spec.signals] == [("1", "pause-snapshot", "")]
+    assert JobSpec.from_json(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize("statement", ["DROP TABLE {cd}", "ALTER TABLE {cd} DROP COLUMN DATA"], ids=["gone", "no data"])
+def test_signal_table_that_cannot_be_read_is_named_and_the_plan_goes_on(plan, control, caplog, statement):
+    settings = {
+        "signal_table": str(control.add("SIGNALS", SIGNALS)),
+        "selection": Selection(table_include=(r"SRC\d+\.A",)),
+    }
+    control.add("A")
+    control.capture("A", 70)
+    control.run(statement.format(cd=f"{control.asn}.CD_SIGNALS"))
+    spec = plan(settings, A=60)
+    assert (ends(spec), spec.signals, spec.refused) == ({"A": (lsn(100), 1)}, (), ())
+    assert spec.signal_table.table == control.table("SIGNALS"), "marks may still be written into it"
+    assert f"signal table {control.table('SIGNALS')} cannot be read" in caplog.text
