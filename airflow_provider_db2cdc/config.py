@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.job import ApplySettings, Isolation, Watermarking
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.mode import MODES, OLD_NAMES, Snapshotter, configured
-from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_patterns
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.import_path import load_class
 from airflow_provider_db2cdc.properties import USED, find_property, nearest_names
@@ -141,6 +141,7 @@ class PipelineConfig(_Frozen):
         Layout(self.target)
         if self.signal_table:
             parse_table(self.signal_table, "signal.data.collection")
+        check_patterns(SNAPSHOT_INCLUDE, self.snapshot_include)
         lacking = sorted({*self.snapshot_overridden} - {*self.snapshot_overrides})
         if lacking:
             raise ValueError(f"snapshot.select.statement.overrides.{lacking[0]} is missing, though the list names it")

@@ -253,6 +253,10 @@ class TestSignals:
         assert f"signal.data.collection: {name!r} is not schema.table" in text
         assert config(**{"signal.data.collection": '"my cdc".SIGNALS'}).signal_table == '"my cdc".SIGNALS'
 
+    @pytest.mark.parametrize("name", ["table.include.list", "column.exclude.list", "snapshot.include.collection.list"])
+    def test_list_with_what_is_no_expression_is_named(self, name: str) -> None:
+        assert f"{name}: '[' is not a regular expression" in refusal(**{name: ["ok", "["]})
+
     def test_settings_of_snapshots_reach_the_job(self) -> None:
         made = config(snapshot_group_chunks="3", snapshot_budget_s="0", incremental_snapshot_chunk_size=7)
         assert made.settings == ApplySettings(snapshot_group_chunks=3, snapshot_budget_s=0, snapshot_chunk_rows=7)

@@ -14,6 +14,8 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 
 Patterns = Sequence[str]
 
+SNAPSHOT_INCLUDE = "snapshot.include.collection.list"
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -36,8 +38,8 @@ class Selection:
         ):
             if include and exclude:
                 raise ConfigurationError(f"{kind}.include.list and {kind}.exclude.list are both given", "Give one.")
-            for pattern in (*include, *exclude):
-                _compile(kind, pattern)
+            check_patterns(f"{kind}.include.list", include)
+            check_patterns(f"{kind}.exclude.list", exclude)
         _ = self.key_rules
 
     @cached_property
@@ -86,6 +88,32 @@ def matches(pattern: str, table: TableId) -> bool:
     return _matches(pattern, str(table))
 
 
+def check_patterns(name: str, patterns: Patterns) -> None:
+    """Refuse a pattern of the list `name` that is no regular expression.
+
+    :raises ConfigurationError: there is one.
+    """
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except NO_EXPRESSION as error:
+            raise ConfigurationError(f"{name}: {pattern!r} is not a regular expression: {error}") from error
+
+
+def check_included(name: str, patterns: Patterns, tables: Iterable[TableId]) -> None:
+    """Refuse a pattern of the list `name` that none of the pipeline's tables matches.
+
+    :raises ConfigurationError: there is one.
+    """
+    known = sorted(set(tables))
+    for pattern in patterns:
+        if not any(matches(pattern, table) for table in known):
+            raise ConfigurationError(
+                f"{name}: {pattern!r} matches no table of this pipeline",
+                f"Its tables are {', '.join(map(str, known)) or 'none'}. Patterns match the whole of schema.table.",
+            )
+
+
 def _no_match(name: str, pattern: str, tables: Sequence[TableId]) -> ConfigurationError:
     return ConfigurationError(
         f"{name}: {pattern!r} matches no registered table",
@@ -102,10 +130,3 @@ def _passes(name: str, include: Patterns, exclude: Patterns) -> bool:
 
 def _matches(pattern: str, name: str) -> bool:
     return re.fullmatch(pattern, name, re.IGNORECASE) is not None
-
-
-def _compile(kind: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except NO_EXPRESSION as error:
-        raise ConfigurationError(f"{kind} list: {pattern!r} is not a regular expression: {error}") from error

@@ -10,7 +10,7 @@ from typing import Literal
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.offset import OffsetStore
-from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_included
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, GapError
@@ -65,6 +65,7 @@ def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | Non
     try:
         instances = read_instances(source, asn_schema)
         chosen, selected = _select(config.selection, instances, asn_schema)
+        selected += _check_snapshots(config, chosen)
         return [*checks, *selected, *_check_tables(source, config, [instances[table] for table in chosen], offsets)]
     except Db2CdcError as error:
         return [*checks, _failed("catalog", str(source.address), error)]
@@ -88,6 +89,12 @@ def _select(
         except ConfigurationError as error:
             checks.append(_failed("selection", pattern, error))
     return sorted(tables), checks
+
+
+def _check_snapshots(config: PipelineConfig, tables: Sequence[TableId]) -> Iterator[Check]:
+    if config.snapshot_include:
+        included = partial(check_included, SNAPSHOT_INCLUDE, config.snapshot_include, tables)
+        yield _tried("selection", SNAPSHOT_INCLUDE, included)
 
 
 def _check_tables(

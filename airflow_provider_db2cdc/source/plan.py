@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, check_included
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
@@ -64,7 +65,8 @@ def plan_tick(
 
     :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
     :raises TickFailedError: there is nothing else to do, but tables are refused: it lists them.
-    :raises ConfigurationError: the selection names a table that is not registered or chooses none, the login is wrong.
+    :raises ConfigurationError: the selection names a table that is not registered or chooses none, a property of
+        snapshots one that is not chosen, the login is wrong.
     :raises SourceError: Db2 cannot be reached or read.
     """
     captured = read_capture(source, config.asn_schema)
@@ -95,6 +97,7 @@ def _chosen(captured: Captured, config: PipelineConfig) -> list[CaptureInstance]
     chosen = [captured.instances[table] for table in config.selection.tables(captured.instances)]
     if not chosen:
         raise nothing_chosen(config.asn_schema)
+    check_included(SNAPSHOT_INCLUDE, config.snapshot_include, [capture.table for capture in chosen])
     return chosen
 
 

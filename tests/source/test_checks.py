@@ -137,3 +137,10 @@ def test_refused_login_is_the_only_check(address, config):
 def test_missing_control_tables_end_the_checks(source, config):
     checks = preflight(source, config.model_copy(update={"asn_schema": "NOWHERE"}))
     assert [(check.name, check.ok) for check in checks] == [("connection", True), ("control tables", False)]
+
+
+def test_include_list_of_snapshots_is_checked(source, config, captured):
+    settings = {"snapshot_include": (r"SRC.*\.T", "S.TYPO")}
+    [check] = failed(source, config.model_copy(update=settings))
+    assert (check.name, check.subject) == ("selection", "snapshot.include.collection.list")
+    assert "'S.TYPO' matches no table of this pipeline" in check.problem

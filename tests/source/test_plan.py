@@ -360,3 +360,14 @@ def test_signal_table_that_cannot_be_read_is_named_and_the_plan_goes_on(plan, co
     assert (ends(spec), spec.signals, spec.refused) == ({"A": (lsn(100), 1)}, (), ())
     assert spec.signal_table.table == control.table("SIGNALS"), "marks may still be written into it"
     assert f"signal table {control.table('SIGNALS')} cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("pattern", [r"SRC\d+\.TYPO", r"SRC\d+\.B"], ids=["not registered", "not of the pipeline"])
+def test_include_list_of_snapshots_that_names_no_table_of_the_pipeline_fails_the_tick(plan, control, pattern):
+    control.add("A")
+    control.add("B")
+    chosen = Selection(table_include=(rf"{control.schema}\.A",))
+    with pytest.raises(
+        ConfigurationError, match=r"snapshot\.include\.collection\.list: .* no table .* are SRC\d+\.A\."
+    ):
+        plan({"selection": chosen, "snapshot_include": (r"SRC.*\.A", pattern)})
