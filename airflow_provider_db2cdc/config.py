@@ -16,6 +16,7 @@ from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.job import ApplySettings, Isolation, Watermarking
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.mode import MODES, OLD_NAMES, Snapshotter, configured
+from airflow_provider_db2cdc.cdc.override import check_overrides
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_patterns
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.import_path import load_class
@@ -142,9 +143,7 @@ class PipelineConfig(_Frozen):
         if self.signal_table:
             parse_table(self.signal_table, "signal.data.collection")
         check_patterns(SNAPSHOT_INCLUDE, self.snapshot_include)
-        lacking = sorted({*self.snapshot_overridden} - {*self.snapshot_overrides})
-        if lacking:
-            raise ValueError(f"snapshot.select.statement.overrides.{lacking[0]} is missing, though the list names it")
+        check_overrides(self.snapshot_overridden, self.snapshot_overrides)
         return self
 
     @property
@@ -194,7 +193,7 @@ class PipelineConfig(_Frozen):
             raise ConfigurationError("; ".join(problems), "Correct or remove them.")
         data: dict[str, Any] = {"ignored": ignored}
         for name, (item, value) in given.items():
-            inside = [name.removeprefix(item.name[:-1])] if item.name.endswith("*") else []
+            inside = [name[len(item.name) - 1 :]] if item.name.endswith("*") else []
             _place(data, [*item.field.split("."), *inside], _read(item, value))
         try:
             return cls.model_validate(data)

@@ -257,6 +257,12 @@ class TestSignals:
     def test_list_with_what_is_no_expression_is_named(self, name: str) -> None:
         assert f"{name}: '[' is not a regular expression" in refusal(**{name: ["ok", "["]})
 
+    def test_selects_of_ones_own_by_either_spelling_of_the_property(self) -> None:
+        for name in ("snapshot.select.statement.overrides", "snapshot_select_statement_overrides"):
+            made = config(**{name: "S.T_1", f"{name}.S.T_1": "SELECT 1"})
+            assert (made.snapshot_overridden, made.snapshot_overrides) == (("S.T_1",), {"S.T_1": "SELECT 1"})
+        assert "overrides.S.T is missing" in refusal(**{"snapshot.select.statement.overrides": "S.T"})
+
     def test_settings_of_snapshots_reach_the_job(self) -> None:
         made = config(snapshot_group_chunks="3", snapshot_budget_s="0", incremental_snapshot_chunk_size=7)
         assert made.settings == ApplySettings(snapshot_group_chunks=3, snapshot_budget_s=0, snapshot_chunk_rows=7)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from airflow_provider_db2cdc.cdc import override
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.offset import OffsetStore
@@ -95,6 +96,8 @@ def _check_snapshots(config: PipelineConfig, tables: Sequence[TableId]) -> Itera
     if config.snapshot_include:
         included = partial(check_included, SNAPSHOT_INCLUDE, config.snapshot_include, tables)
         yield _tried("selection", SNAPSHOT_INCLUDE, included)
+    if config.snapshot_overrides:
+        yield _tried("selection", override.PROPERTY, partial(override.selects_of, config.snapshot_overrides, tables))
 
 
 def _check_tables(

@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.override import selects_of
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, check_included
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -65,13 +66,13 @@ def plan_tick(
 
     :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
     :raises TickFailedError: there is nothing else to do, but tables are refused: it lists them.
-    :raises ConfigurationError: the selection names a table that is not registered or chooses none, a property of
-        snapshots one that is not chosen, the login is wrong.
+    :raises ConfigurationError: a property names a table that is not there, no table is chosen, the login is wrong.
     :raises SourceError: Db2 cannot be reached or read.
     """
     captured = read_capture(source, config.asn_schema)
     check_moving(captured.fence, config)
     chosen = _chosen(captured, config)
+    selects = selects_of(config.snapshot_overrides, [capture.table for capture in chosen])
     schemas = read_schemas(source, chosen, config.selection)
     refused: list[Refusal] = []
     backlog = offsets.backlog()
@@ -80,7 +81,8 @@ def plan_tick(
 
     def begin(capture: CaptureInstance) -> Step:
         admit(capture, schemas[capture.table], config)
-        return beginning.step(schemas[capture.table], capture, offsets.get(capture.table))
+        step = beginning.step(schemas[capture.table], capture, offsets.get(capture.table))
+        return replace(step, select=selects.get(step.table, ""))
 
     steps = _counted(source, _each(chosen, begin, refused), refused)
     table = _signal_table(source, config, captured, refused)
@@ -228,16 +230,16 @@ def _spec(
         target=config.target,
         source=SourceSpec(source.jdbc_url, source.database, config.server_name, config.asn_schema),
         fence=fence,
-        tables=tuple(_task(step, config.snapshot_overrides.get(str(step.table), "")) for step in steps),
+        tables=tuple(map(_task, steps)),
         settings=config.settings,
         refused=tuple(refused),
     )
 
 
-def _task(step: Step, select: str) -> TableTask:
+def _task(step: Step) -> TableTask:
     return TableTask(
-        step.schema, step.capture, step.believed, step.upto, step.rows or 0, step.snapshot, step.restart, select,
-        step.batch,
+        step.schema, step.capture, step.believed, step.upto, step.rows or 0, step.snapshot, step.restart,
+        step.select, step.batch,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ class Step:
 
     `due` says that Spark must look at the table even without a change: it is new, changes may have been lost, or its
     offset is so old that pruning at the source might overtake it.
-    `batch` is the offset's, 0 where none is believed.
+    `batch` is the offset's, 0 where none is believed; `select` is what a snapshot reads instead of the whole table.
     """
 
     schema: TableSchema
@@ -30,6 +30,7 @@ class Step:
     snapshot: bool = True
     rows: int | None = None
     batch: int = 0
+    select: str = ""
 
     @property
     def table(self) -> TableId:

@@ -144,3 +144,10 @@ def test_include_list_of_snapshots_is_checked(source, config, captured):
     [check] = failed(source, config.model_copy(update=settings))
     assert (check.name, check.subject) == ("selection", "snapshot.include.collection.list")
     assert "'S.TYPO' matches no table of this pipeline" in check.problem
+
+
+def test_select_of_ones_own_is_checked(source, config, captured):
+    settings = {"snapshot_overrides": {"S.TYPO": "SELECT 1"}}
+    [check] = failed(source, config.model_copy(update=settings))
+    assert (check.name, check.subject) == ("selection", "snapshot.select.statement.overrides")
+    assert "'S.TYPO' is no table of this pipeline" in check.problem

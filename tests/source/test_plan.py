@@ -371,3 +371,12 @@ def test_include_list_of_snapshots_that_names_no_table_of_the_pipeline_fails_the
         ConfigurationError, match=r"snapshot\.include\.collection\.list: .* no table .* are SRC\d+\.A\."
     ):
         plan({"selection": chosen, "snapshot_include": (r"SRC.*\.A", pattern)})
+
+
+def test_select_of_ones_own_goes_with_its_table(plan, control):
+    control.add("A")
+    control.add("B")
+    selects = {f"{control.schema.lower()}.b": "SELECT 1"}
+    assert [task.select for task in plan({"snapshot_overrides": selects}).tables] == ["", "SELECT 1"]
+    with pytest.raises(ConfigurationError, match=r"snapshot\.select\.statement\.overrides: 'S\.TYPO' is no table"):
+        plan({"snapshot_overrides": {"S.TYPO": "SELECT 1"}})

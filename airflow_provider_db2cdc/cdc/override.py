@@ -1,0 +1,59 @@
+"""Selects that snapshots read in place of whole tables: Debezium's snapshot.select.statement.overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from airflow_provider_db2cdc.cdc.collection import parse_table
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+PROPERTY = "snapshot.select.statement.overrides"
+
+
+def check_overrides(listed: Iterable[str], selects: Mapping[str, str]) -> None:
+    """Refuse a list of tables and selects of theirs that do not belong together.
+
+    :raises ConfigurationError: a table has no select, a select is of no listed table, a name is none.
+    """
+    names = {_meant(name): name for name in listed}
+    given = {_meant(name): name for name, select in selects.items() if select.strip()}
+    for name in (*names.values(), *given.values()):
+        parse_table(name, PROPERTY)
+    for name in (names[meant] for meant in names.keys() - given.keys()):
+        raise ConfigurationError(f"{PROPERTY}.{name} is missing, though {PROPERTY} names the table", "Give its select.")
+    for name in (given[meant] for meant in given.keys() - names.keys()):
+        raise ConfigurationError(
+            f"{PROPERTY}.{name} is given, though {PROPERTY} does not name the table",
+            "Add it to that list, or leave out its select.",
+        )
+
+
+def selects_of(selects: Mapping[str, str], tables: Collection[TableId]) -> dict[TableId, str]:
+    """Return the selects by the tables that their names mean: with double quotes exactly, else without regard to case.
+
+    :raises ConfigurationError: a name means none of the pipeline's tables, or several; a table has two selects.
+    """
+    found: dict[TableId, str] = {}
+    for name, select in selects.items():
+        table = _table(name, tables)
+        if found.setdefault(table, select) != select:
+            raise ConfigurationError(f"{PROPERTY}: {table} has two selects", "Give one.")
+    return found
+
+
+def _table(name: str, tables: Collection[TableId]) -> TableId:
+    exact = parse_table(name, PROPERTY)
+    if exact in tables:
+        return exact
+    alike = [table for table in sorted(tables) if '"' not in name and str(table).upper() == name.upper()]
+    if len(alike) == 1:
+        return alike[0]
+    raise ConfigurationError(
+        f"{PROPERTY}: {name!r} {'may be several tables' if alike else 'is no table'} of this pipeline",
+        f"Name one of {', '.join(map(str, alike or sorted(tables)))}, with double quotes where case matters.",
+    )
+
+
+def _meant(name: str) -> str:
+    return name if '"' in name else name.upper()
