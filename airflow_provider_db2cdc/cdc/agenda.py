@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.signal import (
     ResumeSnapshot,
     Signal,
     SignalOutcome,
+    SnapshotKind,
     StopSnapshot,
     parse,
 )
@@ -128,9 +129,9 @@ def _act(
         case StopSnapshot():
             return _stop(agenda, request)
         case PauseSnapshot():
-            return _turn(agenda, "running", "paused", "no snapshot is running")
+            return _turn(agenda, "running", "paused", request.kind)
         case ResumeSnapshot():
-            return _turn(agenda, "paused", "running", "no snapshot is paused")
+            return _turn(agenda, "paused", "running", request.kind)
         case LogMessage():
             return agenda
 
@@ -162,9 +163,11 @@ def _asked(
 
 
 def _stop(agenda: Agenda, request: StopSnapshot) -> Agenda:
-    asked = [snapshot for snapshot in agenda.open if snapshot.kind != "initial"]
+    asked = _asked_for(agenda, request.kind)
     if not asked:
-        raise SignalError("no snapshot that was asked for is running or waiting", "There is nothing to stop.")
+        raise SignalError(
+            f"no {_called(request.kind)} that was asked for is running or waiting", "There is nothing to stop."
+        )
     named: set[TableId] = {part.table for snapshot in asked for part in snapshot.open_parts}
     if request.collections:
         named = {table for pattern in request.collections for table in match_tables(pattern, named)}
@@ -176,13 +179,23 @@ def _stop(agenda: Agenda, request: StopSnapshot) -> Agenda:
     return agenda
 
 
-def _turn(agenda: Agenda, one: Status, other: Status, nothing: str) -> Agenda:
-    turned = [snapshot for snapshot in agenda.open if snapshot.status == one and snapshot.kind != "initial"]
+def _turn(agenda: Agenda, one: Status, other: Status, kind: SnapshotKind | None) -> Agenda:
+    turned = [snapshot for snapshot in _asked_for(agenda, kind) if snapshot.status == one]
     if not turned:
-        raise SignalError(nothing, f"There is nothing that could be {other}.")
+        raise SignalError(f"no {_called(kind)} is {one}", f"There is nothing that could be {other}.")
     for snapshot in turned:
         agenda = agenda.with_snapshot(replace(snapshot, status=other))
     return agenda
+
+
+def _asked_for(agenda: Agenda, kind: SnapshotKind | None) -> list[Snapshot]:
+    """Return the open snapshots that signals asked for, of one kind where one is given."""
+    asked = [snapshot for snapshot in agenda.open if snapshot.kind != "initial"]
+    return [snapshot for snapshot in asked if kind in (None, snapshot.kind)]
+
+
+def _called(kind: SnapshotKind | None) -> str:
+    return f"{kind} snapshot" if kind else "snapshot"
 
 
 def _unique(tables: Iterable[TableId]) -> list[TableId]:

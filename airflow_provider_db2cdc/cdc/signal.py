@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.collection import Condition, check_condition, check_pattern
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 
+T = TypeVar("T", str, list[Any])
 SnapshotKind = Literal["initial", "incremental", "blocking"]
 SignalStatus = Literal["accepted", "done", "stopped", "failed", "refused"]
 
@@ -66,19 +67,27 @@ class ExecuteSnapshot:
 
 @dataclass(frozen=True)
 class StopSnapshot:
-    """End running and waiting snapshots, or, where `collections` names some, those tables' part in them."""
+    """End running and waiting snapshots, or, where `collections` names some, those tables' part in them.
+
+    A `kind` limits it to snapshots of that kind, and so pause and resume.
+    """
 
     collections: tuple[str, ...] = ()
+    kind: SnapshotKind | None = None
 
 
 @dataclass(frozen=True)
 class PauseSnapshot:
     """Read nothing more of snapshots until they are resumed."""
 
+    kind: SnapshotKind | None = None
+
 
 @dataclass(frozen=True)
 class ResumeSnapshot:
     """Go on with paused snapshots."""
+
+    kind: SnapshotKind | None = None
 
 
 @dataclass(frozen=True)
@@ -98,9 +107,9 @@ def signal_of(item: Any, channel: str, default_id: str, at_ms: int | None = None
     """
     try:
         given = json.loads(item) if isinstance(item, str | bytes) else item
-        id_, data = given.get("id"), given.get("data") or {}
+        id_, data = given.get("id"), given.get("data")
         name = default_id if id_ in (None, "") else str(id_)
-        signal = Signal(name, str(given.get("type") or ""), _text(data), channel, at_ms)
+        signal = Signal(name, str(given.get("type") or ""), _text({} if data is None else data), channel, at_ms)
         # Halves of surrogate pairs, which JSON's escapes may name, can be written nowhere.
         f"{signal.id}{signal.type}{signal.data}".encode()
     except (ValueError, AttributeError, RecursionError):
@@ -150,19 +159,15 @@ def _execute(data: Mapping[str, Any]) -> ExecuteSnapshot:
         raise SignalError("it names no data-collections", 'Name tables, as in {"data-collections": ["SALES.ORDERS"]}.')
     for pattern in collections:
         _check_pattern(pattern)
-    kind = _kind(data)
-    surrogate = data.get("surrogate-key") or ""
-    if not isinstance(surrogate, str):
-        raise SignalError("surrogate-key is not a text", "Name one column.")
-    return ExecuteSnapshot(collections, kind, _conditions(data), surrogate)
+    surrogate = _given(data, "surrogate-key", "", "Name one column.")
+    return ExecuteSnapshot(collections, _kind(data) or "incremental", _conditions(data), surrogate)
 
 
 def _conditions(data: Mapping[str, Any]) -> tuple[Condition, ...]:
-    items = data.get("additional-conditions") or []
-    if not isinstance(items, list):
-        raise SignalError("additional-conditions is not a list", 'Write [{"data-collection": ..., "filter": ...}].')
-    conditions = [_condition(item) for item in items]
-    if old := data.get("additional-condition"):
+    form = 'Write [{"data-collection": ..., "filter": ...}].'
+    nothing: list[Any] = []
+    conditions = [_condition(item) for item in _given(data, "additional-conditions", nothing, form)]
+    if old := _given(data, "additional-condition", "", "Write one SQL condition."):
         conditions.append(_condition({"data-collection": "*", "filter": old}))
     return tuple(condition for condition in conditions if condition.filter)
 
@@ -190,8 +195,10 @@ def _check_pattern(pattern: str) -> None:
     check_pattern(pattern)
 
 
-def _kind(data: Mapping[str, Any]) -> Literal["incremental", "blocking"]:
-    match str(data.get("type") or "incremental").lower():
+def _kind(data: Mapping[str, Any]) -> Literal["incremental", "blocking"] | None:
+    match _given(data, "type", "", "Write incremental or blocking.").lower():
+        case "":
+            return None
         case "incremental":
             return "incremental"
         case "blocking":
@@ -201,21 +208,18 @@ def _kind(data: Mapping[str, Any]) -> Literal["incremental", "blocking"]:
 
 
 def _stop(data: Mapping[str, Any]) -> StopSnapshot:
-    _kind(data)
     collections = _texts(data, "data-collections")
     for pattern in collections:
         _check_pattern(pattern)
-    return StopSnapshot(collections)
+    return StopSnapshot(collections, _kind(data))
 
 
 def _pause(data: Mapping[str, Any]) -> PauseSnapshot:
-    _kind(data)
-    return PauseSnapshot()
+    return PauseSnapshot(_kind(data))
 
 
 def _resume(data: Mapping[str, Any]) -> ResumeSnapshot:
-    _kind(data)
-    return ResumeSnapshot()
+    return ResumeSnapshot(_kind(data))
 
 
 def _log(data: Mapping[str, Any]) -> LogMessage:
@@ -238,7 +242,19 @@ READERS: Mapping[str, tuple[set[str], Callable[[Mapping[str, Any]], Request]]] =
 
 
 def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    items = data.get(name) or []
-    if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
-        raise SignalError(f"{name} is not a list of names", 'Write ["SALES.ORDERS", "SALES\\\\..*"].')
+    nothing: list[Any] = []
+    form = 'Write ["SALES.ORDERS", "SALES\\\\..*"].'
+    items = _given(data, name, nothing, form)
+    if not all(isinstance(item, str) and item for item in items):
+        raise SignalError(f"{name} is not a list of names", form)
     return tuple(dict.fromkeys(items))
+
+
+def _given(data: Mapping[str, Any], name: str, default: T, form: str) -> T:
+    """Return what the data hold under a name, of the default's type; the default where it is not there, or null."""
+    value = data.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, type(default)):
+        raise SignalError(f"{name} is not a {'text' if isinstance(default, str) else 'list'}", form)
+    return value

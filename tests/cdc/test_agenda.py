@@ -257,6 +257,24 @@ def test_pause_and_resume():
     assert agenda.next_snapshot().id == "1"
 
 
+@pytest.mark.parametrize("kind", ["stop-snapshot", "pause-snapshot"])
+def test_signal_of_a_kind_is_about_snapshots_of_that_kind_alone(kind):
+    asked = execute("S.A"), execute("S.B", id="2", type="blocking")
+    agenda, _ = acting(Agenda(), *asked, sent(kind, {"type": "blocking"}, "3"))
+    one, two = agenda.snapshots
+    assert (one.status, two.status) == ("running", "stopped" if kind == "stop-snapshot" else "paused")
+    _, [(status, reason)] = acting(agenda, sent(kind, {"type": "blocking"}, "4"))
+    assert (status, "no blocking snapshot" in reason) == ("refused", True)
+
+
+def test_resume_of_a_kind():
+    agenda, _ = acting(
+        Agenda(), execute("S.A"), execute("S.B", id="2", type="blocking"), sent("pause-snapshot", id="3")
+    )
+    agenda, _ = acting(agenda, sent("resume-snapshot", {"type": "incremental"}, "4"))
+    assert [snapshot.status for snapshot in agenda.snapshots] == ["running", "paused"]
+
+
 def test_pause_leaves_the_initial_snapshot_alone():
     agenda = begin_initial(Agenda(), [Part(A)], 9)
     assert acting(agenda, sent("pause-snapshot"))[1][0][0] == "refused"
