@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from airflow_provider_db2cdc.cdc.collection import condition_of, match_tables
+from airflow_provider_db2cdc.cdc.collection import condition_of, is_named, match_tables
 from airflow_provider_db2cdc.cdc.signal import (
     ExecuteSnapshot,
     LogMessage,
@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.signal import (
     ResumeSnapshot,
     Signal,
     SignalOutcome,
+    SignalStatus,
     SnapshotKind,
     StopSnapshot,
     parse,
@@ -24,6 +25,8 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 
 STOPPED = "stopped by a signal"
+LISTED = 20
+"""Tables that a reason lists."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,9 @@ def act(
         return agenda, known
     try:
         request = parse(signal)
-        after = _act(agenda, signal, request, tables, check, at_ms)
-        outcome = SignalOutcome(
-            signal.id, signal.channel, "accepted" if isinstance(request, ExecuteSnapshot) else "done"
-        )
+        after, reason = _act(agenda, signal, request, tables, check, at_ms)
+        status: SignalStatus = "accepted" if isinstance(request, ExecuteSnapshot) else "done"
+        outcome = SignalOutcome(signal.id, signal.channel, status, reason)
     except Exception as error:
         # Whoever may write to a channel writes a signal: whatever is wrong with it, it must not end the tick.
         after, outcome = agenda, SignalOutcome(signal.id, signal.channel, "refused", _reason(error))
@@ -122,18 +124,19 @@ def _act(
     tables: Collection[TableId],
     check: Callable[[Part], None],
     at_ms: int,
-) -> Agenda:
+) -> tuple[Agenda, str]:
+    """Return the agenda after a request, and what of the request named nothing."""
     match request:
         case ExecuteSnapshot():
-            return agenda.with_snapshot(_asked(agenda, signal, request, tables, check, at_ms))
+            return agenda.with_snapshot(_asked(agenda, signal, request, tables, check, at_ms)), ""
         case StopSnapshot():
             return _stop(agenda, request)
         case PauseSnapshot():
-            return _turn(agenda, "running", "paused", request.kind)
+            return _turn(agenda, "running", "paused", request.kind), ""
         case ResumeSnapshot():
-            return _turn(agenda, "paused", "running", request.kind)
+            return _turn(agenda, "paused", "running", request.kind), ""
         case LogMessage():
-            return agenda
+            return agenda, ""
 
 
 def _asked(
@@ -162,21 +165,25 @@ def _asked(
     return Snapshot(signal.id, request.kind, tuple(parts), signal.channel, started_at_ms=at_ms)
 
 
-def _stop(agenda: Agenda, request: StopSnapshot) -> Agenda:
+def _stop(agenda: Agenda, request: StopSnapshot) -> tuple[Agenda, str]:
     asked = _asked_for(agenda, request.kind)
     if not asked:
         raise SignalError(
             f"no {_called(request.kind)} that was asked for is running or waiting", "There is nothing to stop."
         )
-    named: set[TableId] = {part.table for snapshot in asked for part in snapshot.open_parts}
-    if request.collections:
-        named = {table for pattern in request.collections for table in match_tables(pattern, named)}
+    tables = {part.table for snapshot in asked for part in snapshot.open_parts}
+    found = {pattern: {table for table in tables if is_named(pattern, table)} for pattern in request.collections}
+    named = {table for group in found.values() for table in group} if found else tables
+    idle = [repr(pattern) for pattern, group in found.items() if not group]
+    reason = f"{', '.join(idle)}: no table of any open {_called(request.kind)} that was asked for" if idle else ""
+    if not named:
+        raise SignalError(reason, f"The tables of such are {', '.join(map(str, sorted(tables)[:LISTED]))}.")
     for snapshot in asked:
         for part in snapshot.parts:
             if part.table in named:
                 snapshot = snapshot.with_part(stopped(part, STOPPED))
         agenda = agenda.with_snapshot(snapshot)
-    return agenda
+    return agenda, reason
 
 
 def _turn(agenda: Agenda, one: Status, other: Status, kind: SnapshotKind | None) -> Agenda:

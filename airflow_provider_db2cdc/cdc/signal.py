@@ -47,7 +47,7 @@ class SignalTable:
 
 @dataclass(frozen=True)
 class SignalOutcome:
-    """What became of a signal; `reason` says why it was refused, stopped or failed."""
+    """What became of a signal; `reason` says why it was refused, stopped or failed, or what was left out of it."""
 
     id: str
     channel: str

@@ -185,7 +185,7 @@ def test_signal_is_acted_on_once():
         ([execute("S.A", **{"additional-conditions": [{"data-collection": "S.B", "filter": "X=1"}]})], "matches no"),
         ([execute("S.A", "S.B"), execute("S.B", id="2")], "S.B is in snapshot '1' already"),
         ([sent("stop-snapshot")], "no snapshot.*running"),
-        ([execute("S.A"), sent("stop-snapshot", {"data-collections": ["S.B"]}, "2")], "matches no table"),
+        ([execute("S.A"), sent("stop-snapshot", {"data-collections": ["S.B"]}, "2")], r"'S.B': no table .* are S\.A\."),
         ([sent("pause-snapshot")], "no snapshot is running"),
         ([execute("S.A"), sent("resume-snapshot", id="2")], "no snapshot is paused"),
         ([sent("nonsense")], "is unknown"),
@@ -246,6 +246,13 @@ def test_stop_ends_all_or_some_tables_and_the_signals_outcome_follows():
     agenda, [outcome] = settle(agenda)
     assert (outcome.id, outcome.channel, outcome.status) == ("1", "source", "stopped")
     assert settle(agenda)[1] == []
+
+
+def test_stop_ends_what_it_names_and_says_what_named_nothing():
+    stop = sent("stop-snapshot", {"data-collections": ["S.A", "S.B", "S.X.*"]}, "2")
+    agenda, outcomes = acting(Agenda(), execute("S.A", "S.C"), stop)
+    assert outcomes[1] == ("done", "'S.B', 'S.X.*': no table of any open snapshot that was asked for")
+    assert [part.status for part in agenda.snapshots[0].parts] == ["stopped", "waiting"]
 
 
 def test_pause_and_resume():
