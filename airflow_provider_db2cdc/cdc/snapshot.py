@@ -27,6 +27,8 @@ Status = Literal["running", "paused", "completed", "failed", "stopped"]
 OPEN_PARTS: frozenset[PartStatus] = frozenset({"waiting", "reading"})
 OPEN: frozenset[Status] = frozenset({"running", "paused"})
 MAX_FAILURES = 3
+LISTED, REASON_CHARACTERS = 20, 200
+"""Of a snapshot's reason: the parts that it lists, and the characters of each one's."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot with its tables in the order in which they are read; `reason` says why it was stopped or failed."""
+    """A snapshot with its tables in the order in which they are read; `reason` says which did not complete, and why."""
 
     id: str
     kind: SnapshotKind
@@ -160,12 +162,23 @@ class Snapshot:
         """Return it closed once no part is open: it only ever completes with every part."""
         if not self.open or any(part.open for part in self.parts):
             return self
-        failed = [part for part in self.parts if part.status == "failed"]
-        if failed:
-            names = ", ".join(str(part.table) for part in failed)
-            return replace(self, status="failed", reason=f"failed: {names}")
-        stopped = all(part.status == "stopped" for part in self.parts)
-        return replace(self, status="stopped" if stopped else "completed")
+        ends = {part.status for part in self.parts}
+        status: Status = "failed" if "failed" in ends else "stopped" if ends == {"stopped"} else "completed"
+        return replace(self, status=status, reason=_left_out(self.parts))
+
+
+def _left_out(parts: Iterable[Part]) -> str:
+    """Return which parts did not complete and why, the failed ones first; of many the first ones and a count."""
+    lacking = sorted((part for part in parts if part.status != "completed"), key=lambda part: part.status != "failed")
+    listed = [f"{part.status}: {part.table}{_because(part)}" for part in lacking[:LISTED]]
+    more = [f"and {len(lacking) - LISTED} more"] if len(lacking) > LISTED else []
+    return "; ".join(listed + more)
+
+
+def _because(part: Part) -> str:
+    reason = " ".join(part.reason.removeprefix(f"{part.table}: ").split())
+    shown = reason if len(reason) <= REASON_CHARACTERS else f"{reason[:REASON_CHARACTERS]}..."
+    return f" ({shown})" if shown else ""
 
 
 def ends(part: Part, chunk: int) -> tuple[Bound, Bound]:

@@ -146,9 +146,22 @@ def test_snapshot_completes_only_with_every_part():
     assert half.status == "running"
     assert half.with_part(published(half.part(B), slice_of(0, 0), 1)).status == "completed"
     broken = half.with_part(failed(half.part(B), "why", tries=1))
-    assert (broken.status, broken.reason) == ("failed", "failed: S.B")
-    assert half.with_part(stopped(half.part(B), "why")).status == "completed"
-    assert asked.with_part(stopped(asked.part(A), "")).with_part(stopped(asked.part(B), "")).status == "stopped"
+    assert (broken.status, broken.reason) == ("failed", "failed: S.B (why)")
+    partly = half.with_part(stopped(half.part(B), "why"))
+    assert (partly.status, partly.reason) == ("completed", "stopped: S.B (why)")
+    ended = asked.with_part(stopped(asked.part(A), "")).with_part(stopped(asked.part(B), "by hand"))
+    assert (ended.status, ended.reason) == ("stopped", "stopped: S.A; stopped: S.B (by hand)")
+    mixed = asked.with_part(stopped(asked.part(A), "by hand")).with_part(failed(asked.part(B), "S.B: why", tries=1))
+    assert (mixed.status, mixed.reason) == ("failed", "failed: S.B (why); stopped: S.A (by hand)")
+
+
+def test_reason_of_a_snapshot_is_not_longer_than_a_log_line_may_be():
+    asked = Snapshot("s", "incremental", tuple(Part(TableId("S", f"T{number}")) for number in range(500)))
+    for part in asked.parts:
+        asked = asked.with_part(failed(part, "a\n b " * 1000, tries=1))
+    assert asked.reason.startswith("failed: S.T0 (a b a b")
+    assert asked.reason.endswith("...); and 480 more")
+    assert len(asked.reason) < 5000
 
 
 def test_failure_is_forgiven_but_not_for_ever():
@@ -245,7 +258,16 @@ def test_stop_ends_all_or_some_tables_and_the_signals_outcome_follows():
     agenda, _ = acting(agenda, sent("stop-snapshot", id="3"))
     agenda, [outcome] = settle(agenda)
     assert (outcome.id, outcome.channel, outcome.status) == ("1", "source", "stopped")
+    assert outcome.reason == "stopped: S.A (stopped by a signal); stopped: S.B (stopped by a signal)"
     assert settle(agenda)[1] == []
+
+
+def test_signal_whose_snapshot_left_tables_out_is_done_and_says_which():
+    agenda, _ = acting(Agenda(), execute("S.A", "S.B"), sent("stop-snapshot", {"data-collections": ["S.A"]}, "2"))
+    part = replace(chunked(agenda.snapshots[0].part(B), [], "f"), sweep=False)
+    agenda = agenda.with_snapshot(agenda.snapshots[0].with_part(published(part, slice_of(0, 0), 1)))
+    [outcome] = settle(agenda)[1]
+    assert (outcome.status, outcome.reason) == ("done", "stopped: S.A (stopped by a signal)")
 
 
 def test_stop_ends_what_it_names_and_says_what_named_nothing():

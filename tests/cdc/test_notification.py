@@ -93,9 +93,18 @@ def ended(*parts):
 
 ENDINGS = [
     (ended(read(Part(A), 1), read(Part(B), 1)), ("COMPLETED", {"connector_name": "db2"})),
-    (ended(read(Part(A), 1), stopped(Part(B), "asked for")), ("COMPLETED", {"connector_name": "db2"})),
-    (ended(stopped(Part(A), "asked for"), stopped(Part(B), "asked for")), ("ABORTED", BOTH)),
-    (ended(read(Part(A), 1), failed(Part(B), "no grant", tries=1)), ("ABORTED", {**BOTH, "reason": "failed: S.B"})),
+    (
+        ended(read(Part(A), 1), stopped(Part(B), "asked for")),
+        ("COMPLETED", {"connector_name": "db2", "reason": "stopped: S.B (asked for)"}),
+    ),
+    (
+        ended(stopped(Part(A), "asked for"), stopped(Part(B), "asked for")),
+        ("ABORTED", {**BOTH, "reason": "stopped: S.A (asked for); stopped: S.B (asked for)"}),
+    ),
+    (
+        ended(read(Part(A), 1), failed(Part(B), "no grant", tries=1)),
+        ("ABORTED", {**BOTH, "reason": "failed: S.B (no grant)"}),
+    ),
 ]
 
 
