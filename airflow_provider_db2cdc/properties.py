@@ -134,7 +134,12 @@ USED = (
     used("signal.kafka.bootstrap.servers", "kafka_bootstrap_servers", "Kafka's brokers."),
     used("signal.kafka.groupId", "kafka_group_id", "The group that keeps the offset.", "<topic.prefix>-signal"),
     used("signal.consumer.*", "kafka_consumer", "Properties of the consumer of signals."),
-    used("snapshot.max.threads", "parallel_reads", "JDBC readers beside each other for one table.", "8"),
+    used(
+        "snapshot.max.threads",
+        "parallel_reads",
+        "JDBC readers of changes beside each other for one table. Chunks have Spark's cores.",
+        "8",
+    ),
     used("parallel.tables", "parallel_tables", "Tables that are applied beside each other.", "4"),
     used("rows.per.read", "rows_per_read", "Change rows that one JDBC reader takes before another opens.", "50000"),
     used(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
-from airflow_provider_db2cdc.cdc.snapshot import OPEN_PARTS, PartStatus, Snapshot, Status
+from airflow_provider_db2cdc.cdc.snapshot import OPEN_PARTS, Part, PartStatus, Snapshot, Status
 from airflow_provider_db2cdc.cdc.table import TableId
 
 
@@ -61,13 +61,20 @@ def progress(snapshot: Snapshot) -> SnapshotProgress:
             part.table,
             part.status,
             part.done,
-            None if part.status == "waiting" else part.chunks,
+            _chunks(part),
             part.rows,
             part.reason,
         )
         for part in snapshot.parts
     )
     return SnapshotProgress(snapshot.id, snapshot.kind, snapshot.status, parts, snapshot.started_at_ms, snapshot.reason)
+
+
+def _chunks(part: Part) -> int | None:
+    """Return how many chunks a part comes to; a stopped one has come to its end."""
+    if part.status == "stopped":
+        return part.done
+    return None if part.status == "waiting" else part.chunks
 
 
 def describe_parts(snapshot: SnapshotProgress) -> list[tuple[str, str, str, str, str]]:

@@ -38,11 +38,15 @@ class Signal:
 
 @dataclass(frozen=True)
 class SignalTable:
-    """A table of signals: its id, type and data columns as they are named; `capture` where it is itself captured."""
+    """A table of signals: its id, type and data columns as they are named; `capture` where it is itself captured.
+
+    Where it is not `heard` it is there for the marks of snapshots alone.
+    """
 
     table: TableId
     columns: tuple[str, ...]
     capture: CaptureInstance | None = None
+    heard: bool = True
 
 
 @dataclass(frozen=True)

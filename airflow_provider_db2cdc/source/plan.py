@@ -86,7 +86,7 @@ def plan_tick(
 
     steps = _counted(source, _each(chosen, begin, refused), refused)
     table = _signal_table(source, config, captured, refused)
-    asked = [*signals, *backlog.unheard(_in_table(source, config, table))]
+    asked = [*signals, *backlog.unheard(_in_table(source, table))]
     if not (any(step.due or step.rows for step in steps) or asked or backlog.running(schemas.keys())):
         _report_nothing(refused)
         return None
@@ -131,23 +131,24 @@ def _signal_table(
 ) -> SignalTable | None:
     """Return the table of signals, or of a snapshot's marks; one that is none is refused, and everything else goes on.
 
-    Without its channel the job is not told of it, for it would act on what stands there, unless marks need it.
+    Without its channel nobody hears it; the job is told of it only where marks need it.
     """
     is_wanted = SOURCE_CHANNEL in config.signal_channels or config.watermarking != "read_only"
     if not (config.signal_table and is_wanted):
         return None
     table = parse_table(config.signal_table, "signal.data.collection")
     try:
-        return read_signal_table(source, table, captured)
+        found = read_signal_table(source, table, captured)
+        return replace(found, heard=SOURCE_CHANNEL in config.signal_channels)
     except Db2CdcError as error:
         log.warning("refused: signal table %s: %s", table, error)
         refused.append(Refusal(table, str(error)))
         return None
 
 
-def _in_table(source: Source, config: PipelineConfig, table: SignalTable | None) -> list[Signal]:
+def _in_table(source: Source, table: SignalTable | None) -> list[Signal]:
     """Return the signals of the table where it is a channel, none if it cannot be read: the log says so."""
-    if table is None or SOURCE_CHANNEL not in config.signal_channels:
+    if table is None or not table.heard:
         return []
     try:
         return read_signals(source, table)

@@ -204,7 +204,7 @@ class Snapshots:
 
     def _in_table(self, connection: DriverConnection) -> list[Signal]:
         table = self.tick.spec.signal_table
-        if table is None:
+        if table is None or not table.heard:
             return []
         try:
             rows = connection.text_rows(given_signals(table))

@@ -1,0 +1,28 @@
+"""How far a snapshot is, as people see it."""
+
+from dataclasses import replace
+
+from airflow_provider_db2cdc.cdc.progress import progress
+from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, chunked, stopped
+from airflow_provider_db2cdc.cdc.table import TableId
+
+A, B, C = (TableId("S", name) for name in "ABC")
+
+
+def cut(table: TableId, done: int) -> Part:
+    """Return a part of three chunks."""
+    return replace(chunked(Part(table), [["1"], ["2"]], "f"), done=done, rows=done * 10)
+
+
+def shown(*parts: Part) -> tuple[int, int | None, int]:
+    one = progress(Snapshot("1", "incremental", parts))
+    return one.done, one.chunks, one.rows
+
+
+def test_chunks_are_known_once_all_tables_are_cut() -> None:
+    assert shown(cut(A, 1), Part(B)) == (1, None, 10)
+    assert shown(cut(A, 1), cut(B, 0)) == (1, 6, 10)
+
+
+def test_what_was_stopped_has_come_to_its_end() -> None:
+    assert shown(stopped(cut(A, 1), "asked for"), cut(B, 3), stopped(Part(C), "asked for")) == (4, 4, 40)
