@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
 from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.progress import say
+from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.sql.asn import count_moves
 from airflow_provider_db2cdc.sql.catalog import column_of, columns
 from airflow_provider_db2cdc.sql.chunk import (
@@ -170,7 +170,7 @@ def _check_condition(connection: DriverConnection, schema: TableSchema, part: Pa
     except Exception as error:
         only = "" if schema.key else " The table has no key, so it may name captured columns only."
         raise SignalError(
-            f"the source refuses the condition for {part.table} ({type(error).__name__})",
+            f"the source refuses the condition for {part.table}: {describe(error)}",
             f"Correct it: its columns and its syntax are the source's.{only}",
         ) from error
 

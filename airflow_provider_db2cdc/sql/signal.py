@@ -18,7 +18,8 @@ def given_signals(of: SignalTable) -> str:
     """
     names = [quote(name) for name in of.columns]
     listed = ", ".join(f"{name} AS {alias}" for name, alias in zip(names, ("ID", "TYPE", "DATA"), strict=True))
-    marks = f"{names[1]} NOT IN ({text_literal(WINDOW_OPEN)}, {text_literal(WINDOW_CLOSE)})"
+    # A signal without a type is refused, which somebody wants to hear.
+    marks = f"({names[1]} IS NULL OR {names[1]} NOT IN ({text_literal(WINDOW_OPEN)}, {text_literal(WINDOW_CLOSE)}))"
     if of.capture is None:
         return f"SELECT {listed} FROM {quote_table(of.table)} WHERE {marks} ORDER BY {names[0]}"
     return (

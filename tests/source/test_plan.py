@@ -339,11 +339,18 @@ def test_signal_table_that_is_none_is_no_matter_without_its_channel(plan, contro
 
 
 def test_signals_are_texts_whatever_the_columns_are(plan, control):
-    settings = {"signal_table": str(control.add("SIGNALS", (("ID", "INTEGER", 4, "N"), *SIGNALS[1:])))}
-    row = f"X'{lsn(70).hex}', X'{lsn(1).hex}', 'I', 1, 'pause-snapshot', NULL"
-    control.run(f"INSERT INTO {control.asn}.CD_SIGNALS VALUES ({row})")
+    columns = (("ID", "INTEGER", 4, "N"), ("TYPE", "VARCHAR", 32, "Y"), SIGNALS[2])
+    settings = {"signal_table": str(control.add("SIGNALS", columns))}
+    for intent, values in (
+        (1, "1, 'pause-snapshot', NULL"),
+        (2, "2, NULL, NULL"),
+        (3, "3, 'snapshot-window-open', NULL"),
+    ):
+        row = f"X'{lsn(70).hex}', X'{lsn(intent).hex}', 'I', {values}"
+        control.run(f"INSERT INTO {control.asn}.CD_SIGNALS VALUES ({row})")
     spec = plan(settings, SIGNALS=100)
-    assert [(signal.id, signal.type, signal.data) for signal in spec.signals] == [("1", "pause-snapshot", "")]
+    given = [(signal.id, signal.type, signal.data) for signal in spec.signals]
+    assert given == [("1", "pause-snapshot", ""), ("2", "", "")], "marks are none, and what has no type is refused"
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
