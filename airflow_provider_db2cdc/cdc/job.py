@@ -103,7 +103,8 @@ class TableTask:
     table from before is nothing to this tick. Changes go up to `upto`, of which `rows` were counted.
     A table that neither the store nor Delta knows is new: `upto` then is the low mark of its initial snapshot,
     or, with `snapshot` False (snapshot.mode no_data), simply where it begins. `restart` treats a known table as new.
-    `select` is what a snapshot reads instead of the whole table.
+    `again` has a known table snapshotted once its changes are pulled. `select` is what a snapshot reads instead of the
+    whole table.
     """
 
     schema: TableSchema
@@ -115,6 +116,7 @@ class TableTask:
     restart: bool = False
     select: str = ""
     batch: int = 0
+    again: bool = False
 
     @property
     def table(self) -> TableId:

@@ -69,7 +69,7 @@ class Mode:
 
 MODES: Mapping[str, Mode] = {
     "initial": Mode(),
-    "always": Mode(anew=True),
+    "always": Mode(anew=True, on_gap=True),
     "initial_only": Mode(streaming=False),
     "no_data": Mode(data=False),
     "recovery": Mode(data=False, recovers=True),

@@ -240,7 +240,7 @@ def _spec(
 def _task(step: Step) -> TableTask:
     return TableTask(
         step.schema, step.capture, step.believed, step.upto, step.rows or 0, step.snapshot, step.restart,
-        step.select, step.batch,
+        step.select, step.batch, step.again,
     )  # fmt: skip
 
 

@@ -18,7 +18,8 @@ class Step:
 
     `due` says that Spark must look at the table even without a change: it is new, changes may have been lost, or its
     offset is so old that pruning at the source might overtake it.
-    `batch` is the offset's, 0 where none is believed; `select` is what a snapshot reads instead of the whole table.
+    `batch` is the offset's, 0 where none is believed; `select` is what a snapshot reads instead of the whole table;
+    `again` asks for a snapshot of a known table, behind its changes.
     """
 
     schema: TableSchema
@@ -31,6 +32,7 @@ class Step:
     rows: int | None = None
     batch: int = 0
     select: str = ""
+    again: bool = False
 
     @property
     def table(self) -> TableId:
@@ -63,15 +65,17 @@ class Beginning:
 
     def step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         """Return the table's step, its rows yet to be counted where it has changes to pull."""
-        if offset is None or offset.restart or self._anew(schema.table):
+        again = self._anew(schema.table)
+        if offset is None or offset.restart or (again and not self.mode.stream()):
             snapshot = schema.table in self.filling or (self._snapshots(schema.table) or offset is not None)
             return Step(schema, capture, None, self.fence, True, offset is not None, snapshot, rows=0)
         if not self.mode.stream() and schema.table not in self.filling:
             return Step(schema, capture, offset.lsn, offset.lsn, rows=0, batch=offset.batch)
         if self.fence < offset.lsn:
             return Step(schema, capture, offset.lsn, self.fence, due=True, rows=0, batch=offset.batch)
-        due = _may_have_lost(capture, offset) or (offset.planned_at_ms < self.old_ms and offset.lsn < self.fence)
-        return Step(schema, capture, offset.lsn, self.fence, due=due, batch=offset.batch)
+        is_old = offset.planned_at_ms < self.old_ms and offset.lsn < self.fence
+        due = again or is_old or _may_have_lost(capture, offset)
+        return Step(schema, capture, offset.lsn, self.fence, due=due, batch=offset.batch, again=again)
 
     def _anew(self, table: TableId) -> bool:
         return self._included(table) and self.mode.snapshot_data(known=True, in_progress=table in self.filling)

@@ -147,7 +147,8 @@ class Snapshots:
         begun = [task.table for task in unread if task.table not in tick.errors]
         if begun:
             self.told.append(skipped(begun, tick.spec.run_id, _now_ms()))
-        asked = [self._initial(task) for task in fresh if task.snapshot]
+        again = [task for task in tick.open_tasks() if task.again and task not in fresh and not self._is_told_of(task)]
+        asked = [self._initial(task) for task in (*fresh, *again) if task.snapshot]
         parts = [part for part in asked if not self._is_begun(part)]
         if parts:
             self.book.change(lambda agenda: (begin_initial(agenda, parts, tick.spec.planned_at_ms), None))
@@ -155,6 +156,12 @@ class Snapshots:
     def _initial(self, task: TableTask) -> Part:
         """Return a table's part of an initial snapshot, which sweeps wherever the state may hold rows already."""
         return Part(task.table, select=task.select, sweep=self.tick.is_held(task.table) and not task.select)
+
+    def _is_told_of(self, task: TableTask) -> bool:
+        """Whether a first try of this plan has begun the table's snapshot."""
+        at_ms = self.tick.spec.planned_at_ms
+        begun = [one for one in self.book.agenda.snapshots if one.kind == "initial" and one.started_at_ms == at_ms]
+        return any(one.part(task.table) is not None for one in begun)
 
     def _is_begun(self, asked: Part) -> bool:
         """Whether an initial snapshot of the table waits that has published nothing, and is what is asked for."""

@@ -46,7 +46,9 @@ SPEC = JobSpec(
     target="/lake/sales",
     source=SourceSpec("jdbc:db2://h:1/D:", "D", "sales", "ASNCDC", "some.Driver"),
     fence=Fence(HIGH, "2024-01-01T00:00:00.000000", "2024-01-01T00:00:01.500000", 1.5),
-    tables=(TableTask(SCHEMA, CAPTURE, LOW, HIGH, 7, snapshot=False, restart=True, select="SELECT 1", batch=3),),
+    tables=(
+        TableTask(SCHEMA, CAPTURE, LOW, HIGH, 7, snapshot=False, restart=True, select="SELECT 1", batch=3, again=True),
+    ),
     settings=ApplySettings(False, "none", 1, 2, 3, 4, 5, 6, 60.5, "insert_delete", 5.5, "exclusive", 7, 8, True, True),
     refused=(Refusal(TableId("S", "T"), "why"),),
     signals=(Signal("1", "log", "{}", "file", 7),),

@@ -6,13 +6,15 @@ import json
 from collections.abc import Callable
 
 import pytest
-from support.log import reads
+from support.crash import killed
+from support.log import captured_events, logged_events, reads
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -97,11 +99,31 @@ def test_modes_without_streaming_pull_nothing_after_the_snapshot(
 def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "always"})
     table = table_of(pipeline)
-    pipeline.tick()
+    [first] = pipeline.passed().tables
     insert(pipeline, 2)
-    pipeline.tick()
-    assert pipeline.rows(table) == pipeline.source_rows(table)
-    assert reads(pipeline, table) == {(1,): 2, (2,): 1}
+    pipeline.execute(f"DELETE FROM {table} WHERE ID = 1")
+    pipeline.execute(f"INSERT INTO {table} VALUES (3, 'a')")
+    pipeline.writer.commit()
+    pipeline.execute(f"DELETE FROM {table} WHERE ID = 3")
+    pipeline.writer.commit()
+    pipeline.captured()
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Target, "append_changes", "after", 2):
+        jobs.run(spec)
+    commit_tick(jobs.run(spec), pipeline.offsets)
+    assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "a")}
+    assert reads(pipeline, table) == {(1,): 1, (2,): 1}
+    assert first.lsn is not None
+    events = captured_events(pipeline, table, ("ID",), first.lsn)
+    assert logged_events(pipeline, table) == events, "what came and went between two ticks is told, too"
+
+    faults.reregister(pipeline.writer, pipeline.schema, "T")
+    insert(pipeline, 4)
+    pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table), "what is lost the snapshot mends"
+    pipeline.passed()
+    assert reads(pipeline, table) == {(1,): 1, (2,): 3, (4,): 2}
 
 
 def test_when_needed_mends_a_gap_by_itself(new_pipeline: Callable[..., Pipeline]) -> None:
