@@ -22,13 +22,15 @@ class Notifier(Protocol):
         """Tell of a tick's notifications, in their order; a retried commit tells of them again."""
 
 
-def notify(config: PipelineConfig, notifications: Sequence[Notification]) -> None:
-    """Send a tick's notifications to the channels that `notification.enabled.channels` names.
+def notify(config: PipelineConfig, notifications: Sequence[Notification]) -> bool:
+    """Send a tick's notifications to the channels that `notification.enabled.channels` names; False if one fails.
 
-    The target's journal has them already; Airflow's events are the commit operator's.
+    The target's journal has them already; Airflow's events are the commit operator's. A channel that fails is named in
+    the log, and keeps no other from being told: the tick is committed.
 
     :raises ConfigurationError: one of the channels is unknown.
     """
+    is_told = True
     for name in config.notification_channels:
         if name in (AIRFLOW, DELTA):
             continue
@@ -37,7 +39,8 @@ def notify(config: PipelineConfig, notifications: Sequence[Notification]) -> Non
                 details = " ".join(f"{key}={value}" for key, value in one.additional_data.items())
                 log.info("notification: %s %s id=%s %s", one.aggregate_type, one.type, one.id, details)
         elif notifications:
-            _open(name)(config).send(notifications)
+            is_told = _send(name, config, notifications) and is_told
+    return is_told
 
 
 def check_notifiers(config: PipelineConfig) -> None:
@@ -48,6 +51,17 @@ def check_notifiers(config: PipelineConfig) -> None:
     for name in config.notification_channels:
         if name not in (LOG, AIRFLOW, DELTA):
             _open(name)
+
+
+def _send(name: str, config: PipelineConfig, notifications: Sequence[Notification]) -> bool:
+    make = _open(name)
+    try:
+        make(config).send(notifications)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+        log.exception("notifications: %s cannot be told (%s); the next tick tells all of them again", name, problem)
+        return False
+    return True
 
 
 def _open(name: str) -> Callable[[PipelineConfig], Notifier]:

@@ -50,9 +50,10 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     moved = commit_tick(result, open_store(pipeline))
     acknowledge_channels(pipeline, result.signals)
     with noted(notifier.__name__):
-        notifier.notify(pipeline, result.notifications)
+        is_told = notifier.notify(pipeline, result.notifications)
     _tell_signals(before, result)
-    keep_told(result, open_store(pipeline))
+    if is_told:
+        keep_told(result, open_store(pipeline))
     if as_json:
         print_json({"status": "failed" if result.failed else "applied", **to_data(result), "moved": to_data(moved)})
     else:

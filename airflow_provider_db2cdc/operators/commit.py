@@ -65,14 +65,15 @@ class Db2CdcCommitOperator(BaseOperator):
             commit_tick(result, VariableOffsetStore(result.pipeline))
             for snapshot in result.snapshots:
                 self.log.info("%s", describe_snapshot(snapshot))
-            config = None if self.config is None else read_config(self.config)
+            config, is_told = None if self.config is None else read_config(self.config), True
             if config is not None:
                 acknowledge_channels(config, result.signals)
-                notify(config, result.notifications)
+                is_told = notify(config, result.notifications)
             self._announce_tables(result, context)
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)
-            keep_told(result, VariableOffsetStore(result.pipeline))
+            if is_told:
+                keep_told(result, VariableOffsetStore(result.pipeline))
             if self.fail_for_tables:
                 raise_for_failures(result)
 

@@ -47,6 +47,20 @@ def test_each_channel_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert "notification: Incremental Snapshot STARTED id=77 connector_name=db2" in caplog.text
 
 
+class Unreachable(Pager):
+    """A notifier that cannot tell anybody."""
+
+    def send(self, notifications: Sequence[Notification]) -> None:
+        raise OSError("no route to the pager")
+
+
+def test_a_channel_that_fails_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
+    assert not notify(config(f"{__name__}:Unreachable", PAGER), [STARTED])
+    assert Pager.sent == [("p", STARTED)]
+    assert "no route to the pager" in caplog.text
+    assert notify(config(PAGER), [STARTED])
+
+
 def test_known_channels_and_a_class_may_be_named() -> None:
     check_notifiers(config("delta", "airflow", "log", PAGER))
     assert Pager.sent == []
