@@ -418,6 +418,18 @@ class TestSnapshotter:
         assert isinstance(made.snapshotter, Whole)
         assert made.settings.snapshot_on_gap is True
 
+    @pytest.mark.parametrize("switch", ["snapshot.data", "start.stream", "snapshot.on.data.error"])
+    def test_switches_answer_each_for_itself(self, switch: str) -> None:
+        prefix = "snapshot.mode.configuration.based."
+        made = config(**{"snapshot.mode": "configuration_based", f"{prefix}{switch}": True}).snapshotter
+        given = {
+            "snapshot.data": made.snapshot_data(known=False, in_progress=False),
+            "start.stream": made.stream(),
+            "snapshot.on.data.error": made.snapshot_on_gap(),
+        }
+        assert [name for name, answer in given.items() if answer] == [switch]
+        assert not made.snapshot_data(known=True, in_progress=False)
+
     @pytest.mark.parametrize(
         ("path", "reason"),
         [

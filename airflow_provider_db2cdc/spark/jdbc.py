@@ -43,15 +43,16 @@ class JdbcSource:
 
     def frame(self, spark: SparkSession, select: str, how: Fetch = FETCH) -> DataFrame:
         """Return the select's rows as one partition, read when an action runs."""
-        return spark.read.format("jdbc").options(**self._login(how), url=self.spec.jdbc_url, query=select).load()
+        return spark.read.format("jdbc").options(**self.login(how), url=self.spec.jdbc_url, query=select).load()
 
     def parts(self, spark: SparkSession, select: str, predicates: list[str], how: Fetch) -> DataFrame:
         """Return the select's rows, a partition for those that meet each predicate on its columns, in their order."""
         return spark.read.jdbc(
-            self.spec.jdbc_url, f"({select}) AS S", predicates=predicates, properties=self._login(how)
+            self.spec.jdbc_url, f"({select}) AS S", predicates=predicates, properties=self.login(how)
         )
 
-    def _login(self, how: Fetch) -> dict[str, str]:
+    def login(self, how: Fetch) -> dict[str, str]:
+        """Return the driver's properties of a read."""
         return {
             "driver": self.spec.driver,
             "user": os.environ[USER_ENV],

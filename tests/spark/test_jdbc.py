@@ -1,15 +1,20 @@
-"""The walk over a table's chunks comes to an end, whatever a driver makes of the keys; SQLite is the source."""
+"""How rows are asked for; and the walk over chunks ends, whatever a driver makes of keys (SQLite is its source)."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from support.pipeline import Pipeline
 
+from airflow_provider_db2cdc.cdc.job import Isolation, SourceSpec
 from airflow_provider_db2cdc.cdc.table import Column, TableId
 from airflow_provider_db2cdc.errors import SourceError
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource
 from airflow_provider_db2cdc.sql.chunk import Cut
 
 CUT = Cut(TableId("S", "T"), (Column("K", "TIME", 3, nullable=False),))
@@ -44,3 +49,23 @@ def test_each_key_ends_a_chunk_of_one_row() -> None:
 def test_walk_that_comes_to_a_key_again_is_an_error(turned: tuple[str, str]) -> None:
     with pytest.raises(SourceError, match=r"S\.T: a chunk ends at a key that ended one before it"):
         Clock(turned).chunk_bounds(CUT, 1)
+
+
+@pytest.mark.spark
+@pytest.mark.sandbox
+@pytest.mark.parametrize(("isolation", "level"), [("read_committed", 2), ("repeatable_read", 4), ("exclusive", 8)])
+def test_a_read_has_the_isolation_that_is_asked_for(
+    spark: SparkSession, new_pipeline: Callable[..., Pipeline], isolation: Isolation, level: int
+) -> None:
+    with new_pipeline().source() as found:
+        source = JdbcSource(SourceSpec(found.jdbc_url, found.database, "test", "ASNCDC"))
+    given = source.login(Fetch(7, isolation))
+    assert given["fetchsize"] == "7"
+    jvm: Any = spark._jvm
+    properties = jvm.java.util.Properties()
+    for name, value in given.items():
+        properties.setProperty(name, value)
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    connection = loader.loadClass(source.spec.driver).newInstance().connect(source.spec.jdbc_url, properties)
+    assert connection.getTransactionIsolation() == level, "java.sql.Connection's, as IBM's driver has it"
+    connection.close()
