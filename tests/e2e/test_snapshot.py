@@ -102,6 +102,8 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     # Later changes of the same keys would hide the loss of some.
     assert logged_events(pipeline, table) == captured_events(pipeline, table, history.tables[0].key, start)
     assert events_beside(pipeline, table, ask.id) > 0, "nothing was written while the snapshot ran"
+    marks = pipeline.query(f'SELECT COUNT(*) FROM "{pipeline.schema}"."SIGNALS" WHERE TYPE LIKE \'snapshot-window-%\'')
+    assert (marks[0][0] > 0) == (mark == "insert_insert"), "one strategy leaves its marks, the other deletes them"
     rows = certificates(pipeline, ask.id)
     assert sorted(row["chunk"] for row in rows) == list(range(shown(second, ask.id).chunks or 0))
     assert all(row["rows_read"] == row["rows_dropped"] + row["rows_published"] for row in rows)
@@ -159,7 +161,13 @@ def test_conditions_surrogate_keys_and_what_is_refused(filled: tuple[Pipeline, T
     assert reads(pipeline, one) == {(at,): 2 if 10 <= at < 20 else 1 for at in range(30)}
     assert pipeline.rows(one) == pipeline.source_rows(one)
 
-    again = pipeline.tick(asks["part"], *(asks[name] for name in refused_later))
+    first_ten = [{"data-collection": str(two), "filter": "S > 90"}]
+    asks["both"] = execute(str(two), **{"surrogate-key": "S", "additional-conditions": first_ten})
+    again = pipeline.tick(asks["part"], *(asks[name] for name in refused_later), asks["both"])
+    assert outcomes(again)[asks["both"].id] == ("done", "")
+    assert shown(again, asks["both"].id).parts[0].rows == 10
+    assert reads(pipeline, two) == {(at,): 3 if at < 10 else 2 for at in range(30)}
+    assert pipeline.rows(two) == pipeline.source_rows(two)
     assert outcomes(again)[asks["part"].id] == ("done", "")
     assert "refuses the condition" in outcomes(again)[asks["no column"].id][1]
     assert "duplicates" in outcomes(again)[asks["not unique"].id][1]
@@ -193,8 +201,10 @@ def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[.
     begun = pipeline.tick()
     assert outcomes(begun)["go"] == ("accepted", "")
     assert shown(begun, "go").done == 2
+    tell("note", "log", json.dumps({"message": "at {}"}))
     tell("wait", "pause-snapshot")
     paused = pipeline.tick()
+    assert outcomes(paused)["note"] == ("done", "")
     assert outcomes(paused)["wait"] == ("done", "")
     assert shown(paused, "go").status == "paused"
     assert pipeline.tick() is None
@@ -205,6 +215,10 @@ def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[.
     assert outcomes(ended)["go"] == ("stopped", f"stopped: {table} (stopped by a signal)")
     assert told(ended)[-1] == "ABORTED"
     assert pipeline.tick() is None
+    tell("anew", "execute-snapshot", json.dumps({"data-collections": [str(table)]}))
+    for done in (2, 4, 5):
+        assert shown(last := pipeline.tick(), "anew").done == done
+    assert outcomes(last)["anew"] == ("done", "")
 
     pipeline.properties = {**pipeline.properties, "incremental.snapshot.watermarking.strategy": "insert_insert"}
     pipeline.execute(f'UPDATE "{pipeline.schema}"."T0" SET A = \'b\' WHERE ID < 5')
@@ -333,6 +347,11 @@ def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, 
     rows = pipeline.changes(two).where("op = 'r'").groupBy("source.snapshot").count().collect()
     assert {row[0]: row[1] for row in rows} == {"true": 60}
     assert pipeline.rows(one) == pipeline.source_rows(one)
+
+    some = [{"data-collection": str(two), "filter": "ID < 5"}]
+    part = execute(str(two), type="blocking", **{"additional-conditions": some})
+    assert outcomes(pipeline.tick(part))[part.id] == ("done", "")
+    assert reads(pipeline, two) == {(at,): 3 if at < 5 else 2 for at in range(30)}
 
 
 def test_a_blocking_snapshot_that_fails_leaves_the_changes_alone(
