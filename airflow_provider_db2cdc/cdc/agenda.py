@@ -20,13 +20,11 @@ from airflow_provider_db2cdc.cdc.signal import (
     StopSnapshot,
     parse,
 )
-from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, Status, find_open, stopped
+from airflow_provider_db2cdc.cdc.snapshot import LISTED, Part, Snapshot, Status, find_open, stopped
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 
 STOPPED = "stopped by a signal"
-LISTED = 20
-"""Tables that a reason lists."""
 
 
 @dataclass(frozen=True)

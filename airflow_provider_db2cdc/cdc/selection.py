@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,9 +54,7 @@ class Selection:
         """
         tables = sorted(set(registered))
         chosen = [table for table in tables if _passes(str(table), self.table_include, self.table_exclude)]
-        for pattern in self.table_include:
-            if not any(matches(pattern, table) for table in tables):
-                raise _no_match("table.include.list", pattern, tables)
+        check_included("table.include.list", self.table_include, tables, _no_registered)
         self.check_key_rules(tables)
         return chosen
 
@@ -68,7 +66,7 @@ class Selection:
         tables = sorted(set(registered))
         for rule in self.key_rules:
             if not any(map(rule.covers, tables)):
-                raise _no_match(key.PROPERTY, rule.pattern, tables)
+                raise _no_registered(key.PROPERTY, rule.pattern, tables)
 
     def named_key(self, table: TableId) -> key.NamedKey | None:
         """Return the key that message.key.columns names for the table, None where its own is to be taken."""
@@ -100,21 +98,30 @@ def check_patterns(name: str, patterns: Patterns) -> None:
             raise ConfigurationError(f"{name}: {pattern!r} is not a regular expression: {error}") from error
 
 
-def check_included(name: str, patterns: Patterns, tables: Iterable[TableId]) -> None:
-    """Refuse a pattern of the list `name` that none of the pipeline's tables matches.
+def _no_carried(name: str, pattern: str, tables: Sequence[TableId]) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name}: {pattern!r} matches no table of this pipeline",
+        f"Its tables are {', '.join(map(str, tables)) or 'none'}. Patterns match the whole of schema.table.",
+    )
 
-    :raises ConfigurationError: there is one.
+
+def check_included(
+    name: str,
+    patterns: Patterns,
+    tables: Iterable[TableId],
+    error: Callable[[str, str, Sequence[TableId]], ConfigurationError] = _no_carried,
+) -> None:
+    """Refuse a pattern of the list `name` that none of the tables, the pipeline's by default, matches.
+
+    :raises ConfigurationError: there is one; as `error` tells it.
     """
     known = sorted(set(tables))
     for pattern in patterns:
         if not any(matches(pattern, table) for table in known):
-            raise ConfigurationError(
-                f"{name}: {pattern!r} matches no table of this pipeline",
-                f"Its tables are {', '.join(map(str, known)) or 'none'}. Patterns match the whole of schema.table.",
-            )
+            raise error(name, pattern, known)
 
 
-def _no_match(name: str, pattern: str, tables: Sequence[TableId]) -> ConfigurationError:
+def _no_registered(name: str, pattern: str, tables: Sequence[TableId]) -> ConfigurationError:
     return ConfigurationError(
         f"{name}: {pattern!r} matches no registered table",
         f"Registered are: {', '.join(map(str, tables)) or 'none'}. Patterns match the whole of "

@@ -33,7 +33,6 @@ class Standing:
         self.done: dict[TableId, list[Commit]] = {}
         self._captured = captured
         self._anew: set[TableId] = set()
-        self._idle: set[TableId] = set()
 
     def of(self, task: TableTask) -> Stand:
         """Return how far the target holds a table; a new table's snapshot begins at the plan's fence."""
@@ -74,9 +73,7 @@ class Standing:
             return None
         if task.believed is None and not task.restart:
             say(f"table={task.table} has no offset; it is taken from the target: {after}")
-        if task.upto == after < self.spec.fence.lsn:
-            # What is lost of changes that nobody pulls is lost to nobody, but for a snapshot (see `check_window`).
-            self._idle.add(task.table)
+        if self._is_idle(task):
             return after
         gap = self._gap(task, last)
         if gap:
@@ -89,9 +86,14 @@ class Standing:
 
         :raises GapError: that is so.
         """
-        gap = self._gap(task, self.last[task.table]) if task.table in self._idle else None
+        gap = self._gap(task, self.last[task.table]) if self._is_idle(task) else None
         if gap:
             raise gap_error(task.table, gap)
+
+    def _is_idle(self, task: TableTask) -> bool:
+        """Whether nobody pulls the table's changes: what is lost of them is lost to nobody, but for a snapshot."""
+        last = None if self.is_new(task) or task.table in self.done else self.last[task.table]
+        return last is not None and task.upto == last.upto < self.spec.fence.lsn
 
     def _gap(self, task: TableTask, last: Commit) -> str | None:
         now = task.capture

@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
@@ -138,6 +139,24 @@ def test_when_needed_mends_a_gap_by_itself(new_pipeline: Callable[..., Pipeline]
     insert(pipeline, 3)
     pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "a"), (3, "a")}
+
+
+def test_what_a_first_batch_left_behind_is_swept(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
+    table, _ = table_of(pipeline, "T"), table_of(pipeline, "U")
+    spec = pipeline.plan()
+    assert spec is not None
+    insert(pipeline, 2, "U")
+    with killed(Ledger, "commit", "before"):
+        jobs.run(spec)
+    assert pipeline.rows(table) == {(1, "a")}, "the state is filled, and nothing says so"
+    pipeline.execute(f"DELETE FROM {table} WHERE ID = 1")
+    pipeline.writer.commit()
+    pipeline.captured()
+    faults.reregister(pipeline.writer, pipeline.schema, "T")
+    insert(pipeline, 3, "T")
+    pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table) == {(3, "a")}
 
 
 def test_include_list_and_a_select_of_ones_own(new_pipeline: Callable[..., Pipeline]) -> None:

@@ -1,0 +1,84 @@
+"""Where a tick finds its tables: behind a restored source, a first try of its plan, or offsets that stand still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.job import ApplySettings, JobSpec, SourceSpec, TableTask
+from airflow_provider_db2cdc.cdc.ledger import Commit, History
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.errors import GapError, OffsetError
+from airflow_provider_db2cdc.spark.standing import Standing
+
+T = TableId("S", "T")
+SCHEMA = TableSchema(T, (Column("ID", "INTEGER", 4, nullable=False),), ("ID",))
+OLD, NOW = 1_000, 2_000
+"""When plans were made."""
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(16, "big"))
+
+
+def task(capture: CaptureInstance, believed: int | None, upto: int, restart: bool = False) -> TableTask:
+    return TableTask(SCHEMA, capture, None if believed is None else lsn(believed), lsn(upto), 0, restart=restart)
+
+
+def standing(capture: CaptureInstance, last: int, fence: int, by: int = OLD, on_gap: bool = False) -> Standing:
+    """Return what a plan of NOW finds whose table was last applied `by` a plan, up to `last`; capture goes on."""
+    commit = Commit(7, T, lsn(last), capture.identity, 0, 0, 0, 0, None, 1, 5)
+    spec = JobSpec(
+        "p", "run", NOW, "/t", SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN"), Fence(lsn(fence), "", "", 0.0), (),
+        settings=ApplySettings(snapshot_on_gap=on_gap),
+    )  # fmt: skip
+    history = History(last={T: commit}, stored=frozenset({T}), batch=7, planned_at_ms={T: by})
+    return Standing(spec, history, lambda: lsn(fence + 20))
+
+
+@pytest.fixture
+def instance() -> CaptureInstance:
+    """A capture instance that nothing was pruned of."""
+    identity = CaptureIdentity("ASN.CD", "2026-01-01", "0")
+    return CaptureInstance(T, "ASN", "CD", "A", "", "DI", None, None, None, ("ID",), identity)
+
+
+def test_a_table_of_a_restored_source_is_set_back_also_by_a_retry(instance: CaptureInstance) -> None:
+    one, behind = standing(instance, last=90, fence=10, on_gap=True), task(instance, 90, 10)
+    assert one.after(behind) is None
+    assert one.is_new(behind)
+    assert one.of(behind).upto == lsn(10)
+    assert not one.is_set_back(behind)
+    one.move(replace(one.last[T], batch=8, upto=lsn(20)))
+    assert one.is_set_back(behind)
+    assert not one.is_new(behind)
+
+    retry = standing(instance, last=20, fence=10, by=NOW, on_gap=True)
+    assert retry.after(behind) == lsn(20)
+    assert retry.is_set_back(behind)
+    assert standing(instance, last=20, fence=30, on_gap=True).after(behind) is None, "the store was never told: anew"
+    with pytest.raises(OffsetError, match="ahead of the target"):
+        standing(instance, last=20, fence=30).after(behind)
+
+
+def test_a_restart_has_begun_with_the_first_batch_of_its_plan(instance: CaptureInstance) -> None:
+    asked = task(instance, None, 50, restart=True)
+    assert standing(instance, last=40, fence=50).is_new(asked)
+    begun = standing(instance, last=60, fence=50, by=NOW)
+    assert not begun.is_new(asked)
+    assert begun.of(asked).upto == lsn(60)
+
+
+def test_what_nobody_pulls_is_missed_by_a_snapshot_alone(instance: CaptureInstance) -> None:
+    pruned = replace(instance, floor=lsn(45))
+    one, idle, pulled = standing(instance, last=40, fence=50), task(pruned, 40, 40), task(pruned, 40, 50)
+    assert one.after(idle) == lsn(40)
+    with pytest.raises(GapError, match="pruned"):
+        one.check_window(idle)
+    with pytest.raises(GapError, match="pruned"):
+        one.after(pulled)
+    one.check_window(pulled)
+    one.check_window(task(instance, 40, 40))
