@@ -61,12 +61,13 @@ class Agenda:
 
 
 def act(
-    agenda: Agenda, signal: Signal, tables: Collection[TableId], check: Callable[[Part], None], at_ms: int
+    agenda: Agenda, signal: Signal, tables: Mapping[TableId, str], check: Callable[[Part], None], at_ms: int
 ) -> tuple[Agenda, SignalOutcome]:
     """Return the agenda after a signal, and what became of the signal; one that is known already changes nothing.
 
     `check` looks at each part's condition and surrogate key at the source and raises SignalError; `tables` are the
-    pipeline's. A request for a snapshot is `accepted`, and has its end when its snapshot has; the others are `done`.
+    pipeline's, each with why it cannot be read now, empty where it can. A request for a snapshot is `accepted`, and has
+    its end when its snapshot has; the others are `done`.
     """
     known = agenda.outcomes.get((signal.channel, signal.id))
     if known is not None:
@@ -119,7 +120,7 @@ def _act(
     agenda: Agenda,
     signal: Signal,
     request: Request,
-    tables: Collection[TableId],
+    tables: Mapping[TableId, str],
     check: Callable[[Part], None],
     at_ms: int,
 ) -> tuple[Agenda, str]:
@@ -141,7 +142,7 @@ def _asked(
     agenda: Agenda,
     signal: Signal,
     request: ExecuteSnapshot,
-    tables: Collection[TableId],
+    tables: Mapping[TableId, str],
     check: Callable[[Part], None],
     at_ms: int,
 ) -> Snapshot:
@@ -158,8 +159,14 @@ def _asked(
             raise SignalError(f"{table} is in snapshot {other.id!r} already", way_out)
         condition = condition_of(table, request.conditions)
         part = Part(table, condition, request.surrogate_key, sweep=not condition)
-        check(part)
+        if tables[table]:
+            part = replace(part, status="failed", reason=tables[table])
+        else:
+            check(part)
         parts.append(part)
+    if not any(part.open for part in parts):
+        found = "; ".join(part.reason.rstrip(".") for part in parts[:LISTED])
+        raise SignalError(f"nothing of it can be read: {found}", "Give it again once that is mended.")
     return Snapshot(signal.id, request.kind, tuple(parts), signal.channel, started_at_ms=at_ms)
 
 

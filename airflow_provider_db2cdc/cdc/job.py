@@ -126,10 +126,14 @@ class TableTask:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A table that the plan had to leave out, and why; it is reported as failed, the others go on."""
+    """A table that the plan had to leave out, and why; it is reported as failed, the others go on.
+
+    It is `chosen` where its changes are wanted; the table of signals need not be.
+    """
 
     table: TableId
     error: str
+    chosen: bool = True
 
 
 @dataclass(frozen=True)

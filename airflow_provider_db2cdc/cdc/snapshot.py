@@ -6,7 +6,7 @@ span the end of one table and the beginning of others. All here is pure: a snaps
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
@@ -265,6 +265,12 @@ def next_group(snapshot: Snapshot, begun: Mapping[TableId, int], chunks: int) ->
             group.append(Reading(part.table, first, last))
             room -= last - first + 1
     return group
+
+
+def is_together(snapshot: Snapshot, tables: Collection[TableId]) -> bool:
+    """Whether a group of these tables may be published: those of a blocking snapshot come to one mark, or stay."""
+    unread = (part.table for part in snapshot.open_parts if part.done < part.chunks)
+    return snapshot.kind != "blocking" or all(table in tables for table in unread)
 
 
 def _room(snapshot: Snapshot, chunks: int) -> float:

@@ -142,7 +142,7 @@ def _signal_table(
         return replace(found, heard=SOURCE_CHANNEL in config.signal_channels)
     except Db2CdcError as error:
         log.warning("refused: signal table %s: %s", table, error)
-        refused.append(Refusal(table, str(error)))
+        refused.append(Refusal(table, str(error), chosen=False))
         return None
 
 

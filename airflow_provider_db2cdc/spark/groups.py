@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
@@ -20,6 +21,7 @@ from airflow_provider_db2cdc.cdc.snapshot import (
     Slice,
     Snapshot,
     chunked,
+    is_together,
     next_group,
     next_to_chunk,
     published,
@@ -38,6 +40,7 @@ from airflow_provider_db2cdc.spark.snapshot import check_columns, check_counts, 
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.spark.tick import Tick
 
+T = TypeVar("T")
 POLL_S = 0.5
 MAX_READS = 10
 """So often a table without a key is read for one snapshot before it is said to be in trouble."""
@@ -101,20 +104,15 @@ class Groups:
                 break
             self._chunk(table)
         readings = next_group(snapshot, self._begun, limit) if snapshot is not None else []
-        if snapshot is None or not readings:
+        by_table = {reading.table: reading for reading in readings}
+        if snapshot is None or not readings or not self._is_together(by_table):
             return None
         opened = self.reader_marks.open()
-        by_table = {reading.table: reading for reading in readings}
-        slices = self.tick.each(
-            [self.tick.tasks[table] for table in by_table],
-            lambda task: self._stage(snapshot, task, by_table[task.table]),
-        )
+        tasks = [self.tick.tasks[table] for table in by_table]
+        slices = self._surviving(tasks, lambda task: self._stage(snapshot, task, by_table[task.table]))
         closed = self.reader_marks.close(opened)
         self._limit = self.tick.spec.settings.next_group_chunks(limit, time.monotonic() - started)
-        for table, reading in by_table.items():
-            self._begun[table] = reading.last + 1
-            if table not in slices:
-                self._fail(table)
+        self._begun |= {table: reading.last + 1 for table, reading in by_table.items()}
         return Group(slices, closed)
 
     def _going_on(self, group: Group) -> Group:
@@ -167,7 +165,7 @@ class Groups:
     def _publish(self, group: Group) -> None:
         """Publish a group once capture has passed its read, then sweep the tables that it ended."""
         tasks = self._ready([self.tick.tasks[table] for table in group.slices if self._is_wanted(table)])
-        if not tasks:
+        if not tasks or not self._is_together([task.table for task in tasks]):
             return
         try:
             high = self._await(group.mark)
@@ -176,21 +174,35 @@ class Groups:
                 self.tick.fail(task.table, error)
                 self._fail(task.table)
             return
-        planned = self.tick.each(tasks, lambda task: self._entry(task, group.slices[task.table], high))
+        planned = self._surviving(tasks, lambda task: self._entry(task, group.slices[task.table], high))
+        if not planned or not self._is_together(planned):
+            return
         entries = list(planned.values())
         self.write_down()
         self.tick.plan_and_apply(entries, self.tick.counted(entries, self.connection))
-        for task in tasks:
-            self._settle_part(task.table, planned.get(task.table))
+        for table, entry in planned.items():
+            self._settle_part(table, entry)
         self._sweep()
 
     def _ready(self, tasks: Sequence[TableTask]) -> list[TableTask]:
         """Make the target's tables ready while capture goes on, and return those that are."""
-        ready = self.tick.each(tasks, self.tick.prepare)
-        for task in tasks:
-            if task.table not in ready:
-                self._fail(task.table)
+        ready = self._surviving(tasks, self.tick.prepare)
         return [task for task in tasks if task.table in ready]
+
+    def _surviving(self, tasks: Sequence[TableTask], step: Callable[[TableTask], T]) -> dict[TableId, T]:
+        """Do a step for several tables; the parts of those for which it fails are left out of the tick."""
+        found = self.tick.each(tasks, step)
+        for task in tasks:
+            if task.table not in found:
+                self._fail(task.table)
+        return found
+
+    def _is_together(self, tables: Collection[TableId]) -> bool:
+        """Whether these tables may be read, or published, by themselves; the log says so where they may not."""
+        if is_together(self.book.snapshot(self.id), tables):
+            return True
+        say(f"snapshot={self.id} waits until all its tables can be read: they come to stand at one mark")
+        return False
 
     def _sweep(self) -> None:
         """Delete from the target, as one batch, what the tables that are read to their end no longer have."""
@@ -209,9 +221,9 @@ class Groups:
         for table, entry in entries.items():
             self._settle_part(table, entry)
 
-    def _settle_part(self, table: TableId, entry: Entry | None) -> None:
+    def _settle_part(self, table: TableId, entry: Entry) -> None:
         """Write down what became of a table's part of a batch."""
-        if table in self.tick.errors or entry is None or entry.slice is None:
+        if table in self.tick.errors or entry.slice is None:
             self._fail(table)
             return
         commit = self.tick.standing.last[table]

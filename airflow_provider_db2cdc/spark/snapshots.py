@@ -187,7 +187,8 @@ class Snapshots:
         if signal.channel == SOURCE_CHANNEL and not self.tick.history.batch and not begun:
             outcome = SignalOutcome(signal.id, signal.channel, "refused", BEFORE_THE_FIRST)
             return self.book.change(lambda agenda: (agenda.with_outcome(outcome), outcome))
-        tables, check = list(self.tick.tasks), partial(self._check, connection)
+        refused = {one.table: one.error for one in self.tick.spec.refused if one.chosen}
+        tables, check = {**refused, **dict.fromkeys(self.tick.tasks, "")}, partial(self._check, connection)
         outcome = self.book.change(lambda agenda: act(agenda, signal, tables, check, _now_ms()))
         if outcome.status == "done":
             self._log(signal)

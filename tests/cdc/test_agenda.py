@@ -16,6 +16,7 @@ from airflow_provider_db2cdc.cdc.snapshot import (
     chunked,
     failed,
     find_open,
+    is_together,
     next_group,
     next_to_chunk,
     published,
@@ -49,10 +50,10 @@ def execute(*patterns, id="1", **data):
     return sent("execute-snapshot", {"data-collections": list(patterns), **data}, id)
 
 
-def acting(agenda, *signals, check=lambda part: None):
-    outcomes = []
+def acting(agenda, *signals, check=lambda part: None, **refused):
+    tables, outcomes = {table: refused.get(table.name, "") for table in (A, B, C)}, []
     for signal in signals:
-        agenda, outcome = act(agenda, signal, [A, B, C], check, 5)
+        agenda, outcome = act(agenda, signal, tables, check, 5)
         outcomes.append((outcome.status, outcome.reason))
     return agenda, outcomes
 
@@ -76,6 +77,17 @@ def test_group_begins_behind_what_is_published():
 
 def test_blocking_snapshot_is_one_group():
     assert next_group(snapshot("blocking", A=30, B=40), {}, 5) == [Reading(A, 0, 29), Reading(B, 0, 39)]
+
+
+def test_blocking_snapshots_tables_come_to_one_mark_or_stay():
+    asked = snapshot("blocking", A=3, B=1, C=0)
+    assert is_together(asked, [A, B, C])
+    assert not is_together(asked, [A, B])
+    assert is_together(snapshot(A=3, B=1), [A])
+    over = asked.with_part(stopped(asked.part(B), "")).with_part(failed(asked.part(C), "", tries=1))
+    assert is_together(over, [A])
+    swept = asked.with_part(replace(asked.part(A), sweep=True, done=3))
+    assert is_together(swept, [B, C]), "of A nothing is left to read"
 
 
 def test_tables_are_chunked_only_as_far_as_a_group_needs():
@@ -220,6 +232,24 @@ def test_table_that_is_being_snapshotted_is_refused_with_a_way_out_that_there_is
     _, [(status, reason)] = acting(agenda, execute("S.A"))
     assert status == "refused"
     assert re.search(f"S\\.A is in snapshot 'first' already\\. .*{way_out}", reason)
+
+
+def test_table_that_cannot_be_read_fails_in_the_snapshot_that_names_it():
+    def check(part):
+        assert part.table != B, "nothing is known of its columns"
+
+    agenda, outcomes = acting(Agenda(), execute("S.*"), check=check, B="S.B: not captured.")
+    assert outcomes == [("accepted", "")]
+    for table in (A, C):
+        agenda = agenda.with_snapshot(agenda.open[0].with_part(replace(agenda.open[0].part(table), status="completed")))
+    [ended] = settle(agenda)[1]
+    assert (ended.status, ended.reason) == ("failed", "failed: S.B (not captured.)")
+
+
+def test_snapshot_of_tables_none_of_which_can_be_read_is_refused():
+    agenda, [(status, reason)] = acting(Agenda(), execute("S.B"), B="S.B: not captured.")
+    assert (status, agenda.snapshots) == ("refused", ())
+    assert reason == "nothing of it can be read: S.B: not captured. Give it again once that is mended."
 
 
 def test_check_at_the_source_refuses():

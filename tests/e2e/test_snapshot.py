@@ -364,7 +364,7 @@ def test_a_blocking_snapshot_that_fails_leaves_the_changes_alone(
     assert first is not None
     assert [line.table for line in first.failed] == [one]
     assert (outcomes(first)[ask.id], shown(first, ask.id).status) == (("accepted", ""), "running")
-    assert reads(pipeline, two)[(1,)] == 2
+    assert set(reads(pipeline, two).values()) == {1}, "it waits for the other one: both come to stand at one mark"
     pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET A = \'b\' WHERE ID < 9')
     pipeline.writer.commit()
     pipeline.captured()
@@ -373,9 +373,36 @@ def test_a_blocking_snapshot_that_fails_leaves_the_changes_alone(
     assert {line.table: line.updates for line in second.tables}[one] == 9
     status, reason = outcomes(third)[ask.id]
     assert (status, reason.partition(" (")[0]) == ("failed", f"failed: {one}")
+    assert set(reads(pipeline, two).values()) == {2}, "no longer, once that has failed for good"
     assert pipeline.rows(one) == pipeline.source_rows(one)
     assert set(reads(pipeline, one).values()) == {1}
     assert pipeline.tick() is None
+
+
+def test_a_table_that_is_refused_or_taken_out_ends_its_part_with_the_reason(
+    filled: tuple[Pipeline, TableId, TableId],
+) -> None:
+    pipeline, one, two = filled
+    state = f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = ? WHERE SOURCE_OWNER = '{two.schema}' AND SOURCE_TABLE = ?"
+    pipeline.execute(state, "S", two.name)
+    pipeline.writer.commit()
+    ask, alone = execute(f"{pipeline.schema}\\..*"), execute(str(two))
+    first = pipeline.tick(ask, alone)
+    status, reason = outcomes(first)[ask.id]
+    assert (status, reason.partition(" (")[0]) == ("failed", f"failed: {two}")
+    status, why = outcomes(first)[alone.id]
+    assert (status, why.partition(": ")[0]) == ("refused", "nothing of it can be read")
+    assert {part.table: part.status for part in shown(first, ask.id).parts} == {one: "completed", two: "failed"}
+    pipeline.execute(state, "A", two.name)
+    pipeline.writer.commit()
+
+    pipeline.tick(again := execute(f"{pipeline.schema}\\..*"), signal("pause-snapshot"))
+    properties = pipeline.properties
+    pipeline.properties = {**properties, "table.include.list": str(one)}
+    last = pipeline.tick(signal("resume-snapshot"))
+    gone = "its table is no longer one of the pipeline's"
+    assert outcomes(last)[again.id] == ("done", f"stopped: {two} ({gone})")
+    assert set(reads(pipeline, one).values()) == {3}
 
 
 STEPS = [
