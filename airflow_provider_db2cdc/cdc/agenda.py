@@ -25,6 +25,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 
 STOPPED = "stopped by a signal"
+_USED = SignalError("its id was given before, to another signal", "Give each signal an id of its own.")
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,11 @@ class Agenda:
         running = [one for one in self.open if one.status == "running" and one.id not in besides]
         return min(running, key=lambda snapshot: snapshot.kind != "initial", default=None)
 
-    def knows(self, signal: Signal) -> bool:
-        """Whether the signal was acted on before."""
-        return (signal.channel, signal.id) in self.outcomes
+    def known(self, signal: Signal) -> SignalOutcome | None:
+        """Return what became of the signal; None if nobody has acted on it yet."""
+        of_id = self.outcomes.get((signal.channel, signal.id))
+        is_same = of_id is None or of_id.asked == signal.asked
+        return of_id if is_same else self.outcomes.get((signal.channel, _again(signal)))
 
     def with_snapshot(self, snapshot: Snapshot) -> Agenda:
         """Return the agenda with this snapshot in the place of the one of its id, or behind the others."""
@@ -69,18 +72,26 @@ def act(
     pipeline's, each with why it cannot be read now, empty where it can. A request for a snapshot is `accepted`, and has
     its end when its snapshot has; the others are `done`.
     """
-    known = agenda.outcomes.get((signal.channel, signal.id))
+    known = agenda.known(signal)
     if known is not None:
         return agenda, known
+    if (signal.channel, signal.id) in agenda.outcomes:
+        return refuse(agenda, replace(signal, id=_again(signal)), _USED)
     try:
         request = parse(signal)
         after, reason = _act(agenda, signal, request, tables, check, at_ms)
         status: SignalStatus = "accepted" if isinstance(request, ExecuteSnapshot) else "done"
-        outcome = SignalOutcome(signal.id, signal.channel, status, reason)
     except Exception as error:
         # Whoever may write to a channel writes a signal: whatever is wrong with it, it must not end the tick.
-        after, outcome = agenda, SignalOutcome(signal.id, signal.channel, "refused", _reason(error))
-    return after.with_outcome(outcome), outcome
+        return refuse(agenda, signal, error)
+    return _answered(after, signal, status, reason)
+
+
+def refuse(agenda: Agenda, signal: Signal, error: Exception) -> tuple[Agenda, SignalOutcome]:
+    """Return the agenda with a signal that is refused for an error, and its outcome."""
+    known = isinstance(error, SignalError)
+    reason = str(error) if known else f"it cannot be acted on ({type(error).__name__}: {error})"
+    return _answered(agenda, signal, "refused", reason)
 
 
 def settle(agenda: Agenda) -> tuple[Agenda, list[SignalOutcome]]:
@@ -92,7 +103,7 @@ def settle(agenda: Agenda) -> tuple[Agenda, list[SignalOutcome]]:
             continue
         status = "done" if snapshot.status == "completed" else snapshot.status
         assert status in ("done", "stopped", "failed")
-        ended.append(SignalOutcome(snapshot.id, snapshot.channel, status, snapshot.reason))
+        ended.append(replace(outcome, status=status, reason=snapshot.reason))
     for outcome in ended:
         agenda = agenda.with_outcome(outcome)
     return agenda, ended
@@ -111,9 +122,14 @@ def begin_initial(agenda: Agenda, parts: Sequence[Part], at_ms: int) -> Agenda:
     return agenda.with_snapshot(Snapshot(id_, "initial", tuple(parts), started_at_ms=at_ms))
 
 
-def _reason(error: Exception) -> str:
-    known = isinstance(error, SignalError)
-    return str(error) if known else f"it cannot be acted on ({type(error).__name__}: {error})"
+def _answered(agenda: Agenda, signal: Signal, status: SignalStatus, reason: str) -> tuple[Agenda, SignalOutcome]:
+    outcome = SignalOutcome(signal.id, signal.channel, status, reason, signal.asked)
+    return agenda.with_outcome(outcome), outcome
+
+
+def _again(signal: Signal) -> str:
+    """Return the id by which a signal is answered that was given under one which another signal had."""
+    return f"{signal.id} #{signal.asked}"
 
 
 def _act(
@@ -165,8 +181,8 @@ def _asked(
             check(part)
         parts.append(part)
     if not any(part.open for part in parts):
-        found = "; ".join(part.reason.rstrip(".") for part in parts[:LISTED])
-        raise SignalError(f"nothing of it can be read: {found}", "Give it again once that is mended.")
+        reasons = "; ".join(part.reason.rstrip(".") for part in parts[:LISTED])
+        raise SignalError(f"nothing of it can be read: {reasons}", "Give it again once that is mended.")
     return Snapshot(signal.id, request.kind, tuple(parts), signal.channel, started_at_ms=at_ms)
 
 

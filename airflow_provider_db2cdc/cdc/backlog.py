@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.cdc.snapshot import OPEN, OPEN_PARTS
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
-KEPT_OUTCOMES = 20
+KEPT_OUTCOMES = 100
 """Of each channel."""
 
 

@@ -75,7 +75,7 @@ def _part_steps(old: Part | None, new: Part, collections: Mapping[str, str]) -> 
                 "current_collection_in_progress": str(new.table),
                 "chunks_published": str(new.done),
                 "total_chunks": str(new.chunks),
-                "total_rows_scanned": str(new.rows),
+                "total_rows_scanned": str(new.read),
             },
         )
     if not new.open and (old is None or old.open):
@@ -84,7 +84,7 @@ def _part_steps(old: Part | None, new: Part, collections: Mapping[str, str]) -> 
             {
                 **collections,
                 "scanned_collection": str(new.table),
-                "total_rows_scanned": str(new.rows),
+                "total_rows_scanned": str(new.read),
                 "status": _scan_status(new),
                 **({"reason": new.reason} if new.reason else {}),
             },
@@ -94,7 +94,7 @@ def _part_steps(old: Part | None, new: Part, collections: Mapping[str, str]) -> 
 def _scan_status(part: Part) -> str:
     match part.status:
         case "completed":
-            return "SUCCEEDED" if part.rows or part.chunks > 1 else "EMPTY"
+            return "SUCCEEDED" if part.read else "EMPTY"
         case "stopped":
             return "SKIPPED"
         case _:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
-from airflow_provider_db2cdc.cdc.snapshot import OPEN_PARTS, Part, PartStatus, Snapshot, Status
+from airflow_provider_db2cdc.cdc.snapshot import OPEN, OPEN_PARTS, Part, PartStatus, Snapshot, Status
 from airflow_provider_db2cdc.cdc.table import TableId
 
 
@@ -23,7 +23,7 @@ class PartProgress:
 
 @dataclass(frozen=True)
 class SnapshotProgress:
-    """How far a snapshot is."""
+    """How far a snapshot is; `left_s` is about how long the rest takes ticks, None where that cannot be told."""
 
     id: str
     kind: SnapshotKind
@@ -31,6 +31,7 @@ class SnapshotProgress:
     parts: tuple[PartProgress, ...]
     started_at_ms: int
     reason: str = ""
+    left_s: int | None = None
 
     @property
     def done(self) -> int:
@@ -51,7 +52,14 @@ class SnapshotProgress:
     def __str__(self) -> str:
         """Say it in a line."""
         chunks = f"{self.done} of {self.chunks or '?'} chunks"
-        return f"snapshot {self.id} ({self.kind}) {self.status}: {chunks}, {self.rows} rows"
+        left = "" if self.left_s is None else f", about {self.left_s} s more"
+        return f"snapshot {self.id} ({self.kind}) {self.status}: {chunks}, {self.rows} rows{left}"
+
+    def at_pace(self, done: int, seconds: float) -> SnapshotProgress:
+        """Return it with how long the rest takes where the chunks behind `done` have taken so many seconds."""
+        is_known = self.status in OPEN and self.chunks is not None and self.done > done
+        left_s = (seconds / (self.done - done) * (self.chunks - self.done)) if is_known and self.chunks else None
+        return replace(self, left_s=None if left_s is None else round(left_s))
 
 
 def progress(snapshot: Snapshot) -> SnapshotProgress:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Literal, TypeVar
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
@@ -21,19 +22,29 @@ SnapshotKind = Literal["initial", "incremental", "blocking"]
 SignalStatus = Literal["accepted", "done", "stopped", "failed", "refused"]
 
 SOURCE_CHANNEL = "source"
+DIGEST_CHARACTERS = 12
 MAX_PATTERN = 1_000
 """Characters of one data collection: a channel is open to more people than the configuration is."""
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A signal as a channel delivered it; `at_ms` is when it was given, where the channel knows that."""
+    """A signal as a channel delivered it; `at_ms` is when it was given, where the channel knows that.
+
+    `problem` is what the channel found wrong with its form, so that it can be refused by that.
+    """
 
     id: str
     type: str
     data: str
     channel: str
     at_ms: int | None = None
+    problem: str = ""
+
+    @property
+    def asked(self) -> str:
+        """A digest of what it asks for: another one of its id and channel is another signal."""
+        return sha256(json.dumps([self.type, self.data, self.problem]).encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 
 @dataclass(frozen=True)
@@ -51,12 +62,16 @@ class SignalTable:
 
 @dataclass(frozen=True)
 class SignalOutcome:
-    """What became of a signal; `reason` says why it was refused, stopped or failed, or what was left out of it."""
+    """What became of a signal; `reason` says why it was refused, stopped or failed, or what was left out of it.
+
+    `asked` is the digest of what the signal asked for.
+    """
 
     id: str
     channel: str
     status: SignalStatus
     reason: str = ""
+    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,17 +122,19 @@ Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogM
 def signal_of(item: Any, channel: str, default_id: str, at_ms: int | None = None) -> Signal:
     """Return the signal that a JSON object, or the text of one, is: `{"id": ..., "type": ..., "data": {...}}`.
 
-    One without an id gets the default one. What is none gets it too, and no type, so that `parse` refuses it.
+    One without an id gets the default one. What is none gets it too, and a problem, by which `parse` refuses it.
     """
     try:
         given = json.loads(item) if isinstance(item, str | bytes) else item
+        if not isinstance(given, dict):
+            return Signal(default_id, "", "", channel, at_ms, "it is no JSON object")
         id_, data = given.get("id"), given.get("data")
         name = default_id if id_ in (None, "") else str(id_)
         signal = Signal(name, str(given.get("type") or ""), _text({} if data is None else data), channel, at_ms)
         # Halves of surrogate pairs, which JSON's escapes may name, can be written nowhere.
         f"{signal.id}{signal.type}{signal.data}".encode()
-    except (ValueError, AttributeError, RecursionError):
-        return Signal(default_id, "", "", channel, at_ms)
+    except (ValueError, RecursionError) as error:
+        return Signal(default_id, "", "", channel, at_ms, f"it is not JSON: {error}")
     return signal
 
 
@@ -128,10 +145,8 @@ def parse(signal: Signal) -> Request:
     """
     if not signal.id:
         raise SignalError("it has no id", "Give each signal an id of its own.")
-    if not signal.type:
-        raise SignalError(
-            "it has no type, or no id where it needs one", 'Write {"id": "...", "type": "...", "data": {...}}.'
-        )
+    if signal.problem or not signal.type:
+        raise SignalError(signal.problem or "it has no type", 'Write {"id": "...", "type": "...", "data": {...}}.')
     reader = READERS.get(signal.type)
     if reader is None:
         raise SignalError(f"its type {signal.type!r} is unknown", f"Known are {', '.join(READERS)}.")

@@ -35,10 +35,10 @@ LISTED, REASON_CHARACTERS = 20, 200
 class Part:
     """One table of a snapshot; `select` is read instead of the whole table, as one chunk.
 
-    `bounds` are the keys that end its chunks but for the last one's; `done` chunks are published, `rows` rows of them
-    as `r`. `low_batch` is the first published group's; `fingerprint` that of the columns which it is read with. `sweep`
-    says that rows of the target which the snapshot does not find are to be deleted. `failures` counts the ticks that it
-    failed in.
+    `bounds` are the keys that end its chunks but for the last one's; `done` chunks are published, `rows` rows of the
+    `read` ones as `r`. `low_batch` is the first published group's; `fingerprint` that of the columns which it is read
+    with. `sweep` says that rows of the target which the snapshot does not find are to be deleted. `failures` counts the
+    ticks that it failed in.
 
     A table without a key is one chunk, and one more for each further read that it needs (cdc.copies); `windows` are the
     batches, behind one and up to the other, that these reads lay in.
@@ -58,6 +58,7 @@ class Part:
     fingerprint: str = ""
     failures: int = 0
     reason: str = ""
+    read: int = 0
 
     @property
     def chunks(self) -> int:
@@ -95,7 +96,8 @@ class Slice:
 
     `low` is their low mark and `low_batch` the table's last batch when their read began; `staging_version` is the
     version of the table's staging table that holds just these rows. `begun_batch` is the low batch of its part's first
-    slice and `rows_before` what the part published before it, so that the last slice alone tells how far the part is.
+    slice, `read_before` and `rows_before` what the part read and published before it, so that the last slice alone
+    tells how far the part is.
     `whole` says that rows of the target which its chunks should have found are deleted with it. Where Spark does not
     sort keys as the source does, a sweep does so at the end: it publishes none, and deletes the rows that no batch
     behind its low batch wrote.
@@ -120,6 +122,7 @@ class Slice:
     windows: tuple[Window, ...] = ()
     whole: bool = False
     again: bool = False
+    read_before: int = 0
 
     @property
     def covers_range(self) -> bool:
@@ -210,10 +213,12 @@ def published(part: Part, of: Slice, rows: int) -> Part:
         status="reading",
         done=of.last + 1,
         bounds=((),) * (of.last + of.again) if of.windows else part.bounds,
+        read=of.read_before + sum(chunk.read for chunk in of.counts),
         rows=of.rows_before + rows,
         low_batch=of.begun_batch,
         windows=of.windows,
         failures=0,
+        reason="",
     )
     is_over = of.sweep or (after.done == after.chunks and (of.whole or bool(of.windows) or not after.sweep))
     return replace(after, status="completed") if is_over else after
@@ -221,7 +226,7 @@ def published(part: Part, of: Slice, rows: int) -> Part:
 
 def without_progress(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot as it was before anything of it was published, but for what has ended since."""
-    parts = (replace(part, done=0, rows=0, low_batch=None, failures=0) for part in snapshot.parts)
+    parts = (replace(part, done=0, read=0, rows=0, low_batch=None, failures=0) for part in snapshot.parts)
     return replace(snapshot, parts=tuple(parts))
 
 

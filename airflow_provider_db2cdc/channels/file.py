@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 NAME = "file"
+WRITING_S = 60.0
 
 
 class FileChannel:
@@ -23,7 +25,8 @@ class FileChannel:
 
     A line goes once it was acted on, and what becomes of it is told in lines of `<signal.file>.outcomes`. Unlike
     Debezium's, the file is not emptied before: a crash leaves the line, and its id tells that it was acted on already.
-    Who appends opens the file anew each time: it is replaced when lines are taken out.
+    Who appends opens the file anew each time: it is replaced when lines are taken out. A last line that is not ended
+    and no JSON is taken for one that is being written, until the file has been left alone for a minute.
     """
 
     name = NAME
@@ -52,31 +55,39 @@ class FileChannel:
             _append(place, [text for text in map(_told, outcomes) if text not in told])
         acted = {outcome.id for outcome in outcomes}
         with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
-            if any(signal.id in acted for signal in self._signals()):
+            if any(signal.id in acted for signal in self._signals()) and not _is_being_written(self._file):
                 self._remove(acted)
 
     def close(self) -> None:
         """Nothing is open."""
 
     @property
+    def _file(self) -> Path:
+        """The file itself where the path is a link to it, so that the link stays one."""
+        return self.path.resolve()
+
+    @property
     def _taken(self) -> Path:
         """Where the lines are while acted ones are taken out of them; it stays after a crash only."""
-        return self.path.with_name(f"{self.path.name}.taken")
+        return self._file.with_name(f"{self._file.name}.taken")
 
     def _signals(self) -> list[Signal]:
-        return [_signal(line) for line in [*_lines(self._taken), *_lines(self.path)]]
+        lines = _lines(self._file)
+        whole = lines[:-1] if _is_being_written(self._file) else lines
+        return [_signal(line) for line in [*_lines(self._taken), *whole]]
 
     def _remove(self, acted: Collection[str]) -> None:
         # What a crash left of an earlier removal comes first.
-        _append(self.path, _lines(self._taken))
-        self._taken.unlink(missing_ok=True)
-        os.replace(self.path, self._taken)
-        with self._taken.open(encoding="utf-8", errors="replace") as taken:
-            _append(self.path, [line for line in _split(taken.read()) if _signal(line).id not in acted])
-            copymode(self._taken, self.path)
-            self._taken.unlink()
+        file, taken_path = self._file, self._taken
+        _append(file, _lines(taken_path))
+        taken_path.unlink(missing_ok=True)
+        os.replace(file, taken_path)
+        with taken_path.open(encoding="utf-8", errors="replace") as taken:
+            _append(file, [line for line in _split(taken.read()) if _signal(line).id not in acted])
+            copymode(taken_path, file)
+            taken_path.unlink()
             # Who had opened the file before it was renamed may have written into it since.
-            _append(self.path, _split(taken.read()))
+            _append(file, _split(taken.read()))
 
 
 @contextmanager
@@ -111,6 +122,14 @@ def _unended(path: Path) -> list[str]:
     return [""] if text and not text.endswith(b"\n") else []
 
 
+def _is_being_written(path: Path) -> bool:
+    """Whether somebody may have written one half of the last line alone so far."""
+    lines = _lines(path)
+    if not lines or not _unended(path) or not _signal(lines[-1]).problem.startswith("it is not JSON"):
+        return False
+    return time.time() - path.stat().st_mtime < WRITING_S
+
+
 def _told(outcome: SignalOutcome) -> str:
     return json.dumps({"id": outcome.id, "status": outcome.status, "reason": outcome.reason})
 
@@ -119,4 +138,6 @@ def _signal(line: str) -> Signal:
     """Return a line's signal; without an id of its own two equal lines would be one signal, so it is refused."""
     digest = f"line {sha256(line.encode()).hexdigest()[:12]}"
     signal = signal_of(line, NAME, digest)
-    return replace(signal, type="", data="") if signal.id == digest else signal
+    if signal.id != digest or signal.problem:
+        return signal
+    return replace(signal, type="", data="", problem="it has no id")

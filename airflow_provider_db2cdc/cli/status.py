@@ -111,10 +111,11 @@ def _verdict(instance: CaptureInstance, gap: str | None, pending: int | None, mi
 def _show_snapshots(backlog: Backlog) -> None:
     """Show the snapshots of the last ticks, and what became of the newest signals."""
     if backlog.snapshots:
-        table = Table("snapshot", "kind", "table", "status", "chunks", "rows", "reason", title="snapshots")
+        table = Table("snapshot", "kind", "table", "status", "chunks", "rows", "left", "reason", title="snapshots")
         for snapshot in backlog.snapshots:
-            for texts in describe_parts(snapshot):
-                table.add_row(*map(escape, (snapshot.id, snapshot.kind, *texts)))
+            left = span(snapshot.left_s)
+            for *texts, reason in describe_parts(snapshot):
+                table.add_row(*map(escape, (snapshot.id, snapshot.kind, *texts, left, reason)))
         screen().print(table)
     if backlog.outcomes:
         table = Table("signal", "channel", "outcome", "reason", title="signals")

@@ -214,7 +214,7 @@ class Groups:
                 at = self.tick.standing.of(task).upto
                 of = Slice(
                     self.id, snapshot.kind, 0, part.done - 1, at, part.low_batch, part.low_batch, part.fingerprint,
-                    rows_before=part.rows, sweep=True,
+                    read_before=part.read, rows_before=part.rows, sweep=True,
                 )  # fmt: skip
                 entries[part.table] = self.tick.entry(task, at, at, of)
         self.tick.plan_and_apply(list(entries.values()))
@@ -240,7 +240,8 @@ class Groups:
         part = self.book.part(self.id, task.table)
         check_counts(self.connection, task.capture, part, of, LsnRange(of.low, upto))
         begun = of.low_batch if part.low_batch is None else part.low_batch
-        of = replace(of, begun_batch=begun, rows_before=part.rows, whole=part.sweep and _tells_gone(task.schema, part))
+        whole = part.sweep and _tells_gone(task.schema, part)
+        of = replace(of, begun_batch=begun, read_before=part.read, rows_before=part.rows, whole=whole)
         if not task.schema.key:
             windows = (*part.windows, (of.low_batch, self.tick.batch + 1))
             of = replace(of, windows=windows, again=True)

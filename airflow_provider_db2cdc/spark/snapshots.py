@@ -11,12 +11,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, settle
+from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, refuse, settle
 from airflow_provider_db2cdc.cdc.job import JobResult, TableTask
 from airflow_provider_db2cdc.cdc.notification import notifications, skipped
 from airflow_provider_db2cdc.cdc.progress import progress
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, LogMessage, Signal, SignalOutcome, parse
 from airflow_provider_db2cdc.cdc.snapshot import (
+    OPEN,
     Part,
     Snapshot,
     find_open,
@@ -38,7 +39,9 @@ from airflow_provider_db2cdc.sql.signal import given_signals
 
 WRITE_EVERY_S = 30.0
 GONE = "its table is no longer one of the pipeline's"
-BEFORE_THE_FIRST = "it was given before the pipeline's first tick. Give it again under another id if it is meant."
+BEFORE_THE_FIRST = SignalError(
+    "it was given before the pipeline's first tick", "Give it again, under another id, if it is meant."
+)
 
 
 class Snapshots:
@@ -55,7 +58,8 @@ class Snapshots:
         self.told = [*journal.news.notifications]
         self.noted, self.written, self.written_at = self.known, len(self.told), time.monotonic()
         self.deadline = time.monotonic() + tick.spec.settings.snapshot_budget_s
-        self._paces: dict[str, tuple[float, int]] = {}
+        self._begun: dict[str, tuple[int, float]] = {}
+        self._left_s: dict[str, int | None] = {}
 
     @property
     def unfinished(self) -> set[TableId]:
@@ -100,7 +104,8 @@ class Snapshots:
 
     def tell(self, result: JobResult) -> JobResult:
         """Return the tick's result with what there is to tell of signals and snapshots."""
-        shown = [progress(one) for one in self.book.agenda.snapshots if one.id not in self.ended_before]
+        now = [progress(one) for one in self.book.agenda.snapshots if one.id not in self.ended_before]
+        shown = [replace(one, left_s=self._left_s.get(one.id) if one.status in OPEN else None) for one in now]
         return replace(
             result,
             signals=tuple(self.outcomes.values()),
@@ -174,25 +179,28 @@ class Snapshots:
     def _hear(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
         """Act on signals that are not known yet, and remember the outcomes of all."""
         for signal in signals:
-            name = (signal.channel, signal.id)
-            if not self.book.agenda.knows(signal):
-                outcome = self._act(signal, connection, begun)
-                say(
-                    f"signal: channel={signal.channel} id={signal.id} type={signal.type} {outcome.status} "
-                    f"{outcome.reason}"
-                )
-            self.outcomes[name] = self.book.agenda.outcomes[name]
+            answer = self.book.agenda.known(signal)
+            if answer is None:
+                answer = self._act(signal, connection, begun)
+                called = f"channel={signal.channel} id={answer.id} type={signal.type}"
+                say(f"signal: {called} {answer.status} {answer.reason}")
+            of_id = self.book.agenda.outcomes[signal.channel, signal.id]
+            self.outcomes |= {(one.channel, one.id): one for one in (of_id, answer)}
 
     def _act(self, signal: Signal, connection: DriverConnection, begun: bool) -> SignalOutcome:
-        if signal.channel == SOURCE_CHANNEL and not self.tick.history.batch and not begun:
-            outcome = SignalOutcome(signal.id, signal.channel, "refused", BEFORE_THE_FIRST)
-            return self.book.change(lambda agenda: (agenda.with_outcome(outcome), outcome))
+        if not (self.tick.history.batch or begun) and self._is_older(signal):
+            return self.book.change(lambda agenda: refuse(agenda, signal, BEFORE_THE_FIRST))
         refused = {one.table: one.error for one in self.tick.spec.refused if one.chosen}
         tables, check = {**refused, **dict.fromkeys(self.tick.tasks, "")}, partial(self._check, connection)
         outcome = self.book.change(lambda agenda: act(agenda, signal, tables, check, _now_ms()))
         if outcome.status == "done":
             self._log(signal)
         return outcome
+
+    def _is_older(self, signal: Signal) -> bool:
+        """Whether a signal was given before this plan was made; of one in the signal table nobody knows when."""
+        at_ms = 0 if signal.channel == SOURCE_CHANNEL else signal.at_ms
+        return at_ms is not None and at_ms < self.tick.spec.planned_at_ms
 
     def _log(self, signal: Signal) -> None:
         request = parse(signal)
@@ -257,12 +265,10 @@ class Snapshots:
     def _say_progress(self, id_: str) -> None:
         """Print how far the snapshot is, and, once it can be told, how long the rest may take."""
         shown = progress(self.book.snapshot(id_))
-        at, done = self._paces.setdefault(id_, (time.monotonic(), shown.done))
-        eta = ""
-        if shown.chunks is not None and done < shown.done < shown.chunks:
-            seconds = (time.monotonic() - at) / (shown.done - done) * (shown.chunks - shown.done)
-            eta = f", about {seconds:.0f} s more"
-        say(f"{shown}{eta}")
+        done, at = self._begun.setdefault(id_, (shown.done, time.monotonic()))
+        paced = shown.at_pace(done, time.monotonic() - at)
+        self._left_s[id_] = paced.left_s
+        say(str(paced))
 
 
 def _now_ms() -> int:

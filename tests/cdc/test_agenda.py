@@ -9,6 +9,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot import (
     MAX_FAILURES,
+    ChunkCounts,
     Part,
     Reading,
     Slice,
@@ -186,6 +187,18 @@ def test_failure_is_forgiven_but_not_for_ever():
     assert published(replace(part, failures=2, fingerprint="f"), slice_of(0, 0), 1).failures == 0
 
 
+def test_reason_of_a_failure_is_forgotten_with_the_next_published_chunk():
+    part = failed(chunked(Part(A), bounds(2), "f"), "no grant")
+    assert (published(part, slice_of(0, 1), 10).reason, published(part, slice_of(0, 1), 10).failures) == ("", 0)
+
+
+def test_what_was_read_is_told_by_the_last_slice_alone():
+    part = chunked(Part(A), bounds(2), "f")
+    counts = tuple(ChunkCounts((), (), read, read) for read in (7, 4))
+    after = published(part, replace(slice_of(0, 1), counts=counts, read_before=100), 10)
+    assert (after.read, after.rows) == (111, 10)
+
+
 def test_execute_makes_a_snapshot_with_conditions_and_without_a_sweep_for_them():
     conditions = [{"data-collection": "S.B", "filter": "X = 1"}]
     agenda, outcomes = acting(Agenda(), execute("S.B", "S.*", **{"additional-conditions": conditions}))
@@ -199,8 +212,23 @@ def test_signal_is_acted_on_once():
     agenda, _ = acting(Agenda(), execute("S.A"))
     again, outcomes = acting(agenda, execute("S.A"))
     assert (again, outcomes) == (agenda, [("accepted", "")])
-    assert agenda.knows(execute("S.B"))
-    assert not agenda.knows(replace(execute("S.B"), channel="file"))
+    assert agenda.known(replace(execute("S.A"), channel="file")) is None
+
+
+def test_signal_under_an_id_that_was_given_before_is_refused_once_and_the_first_one_keeps_its_outcome():
+    agenda, _ = acting(Agenda(), execute("S.A"))
+    other = execute("S.B")
+    assert agenda.known(other) is None
+    after, outcome = act(agenda, other, dict.fromkeys((A, B), ""), lambda part: None, 6)
+    assert (outcome.status, outcome.id) == ("refused", f"1 #{other.asked}")
+    assert outcome.reason == "its id was given before, to another signal. Give each signal an id of its own."
+    assert after.snapshots == agenda.snapshots
+    assert after.known(other) == outcome
+    assert after.known(execute("S.A")).status == "accepted"
+    assert acting(after, other)[0] == after
+    stopped_too, _ = acting(after, sent("stop-snapshot", id="2"))
+    settled, [ended] = settle(stopped_too)
+    assert (ended.id, ended.status, settled.known(execute("S.A"))) == ("1", "stopped", ended)
 
 
 @pytest.mark.parametrize(

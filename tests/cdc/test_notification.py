@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.notification import notifications
-from airflow_provider_db2cdc.cdc.snapshot import Part, Slice, Snapshot, chunked, failed, published, stopped
+from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Slice, Snapshot, chunked, failed, published, stopped
 from airflow_provider_db2cdc.cdc.table import TableId
 
 A, B = TableId("S", "A"), TableId("S", "B")
@@ -18,12 +18,14 @@ def snapshot(*parts, kind="incremental", **more):
     return Snapshot("id-1", kind, parts or (Part(A), Part(B)), **more)
 
 
-def read(part, chunks=3, upto=0, rows=10):
-    """Return the part after its chunks up to this one were published."""
+def read(part, chunks=3, upto=0, rows=10, found=None):
+    """Return the part after its chunks up to this one were published: as many rows of those found."""
     if part.status == "waiting":
         part = chunked(part, [(str(at),) for at in range(chunks - 1)], "f")
+    counts = (ChunkCounts((), (), rows if found is None else found, 0),)
+    at = (Lsn(bytes(16)), 6, 6, part.fingerprint, part.rows)
     return published(
-        part, Slice("id-1", "incremental", part.done, upto, Lsn(bytes(16)), 6, 6, part.fingerprint, part.rows), rows
+        part, Slice("id-1", "incremental", part.done, upto, *at, counts=counts, read_before=part.read), rows
     )
 
 
@@ -55,7 +57,8 @@ def test_published_chunks_are_told_as_progress():
 ENDS = [
     (read(Part(A), chunks=2, upto=1, rows=5), {"status": "SUCCEEDED", "total_rows_scanned": "5"}),
     (read(Part(A), chunks=1, upto=0, rows=0), {"status": "EMPTY", "total_rows_scanned": "0"}),
-    (read(Part(A), chunks=2, upto=1, rows=0), {"status": "SUCCEEDED", "total_rows_scanned": "0"}),
+    (read(Part(A), chunks=2, upto=1, rows=0), {"status": "EMPTY", "total_rows_scanned": "0"}),
+    (read(Part(A), chunks=1, upto=0, rows=0, found=5), {"status": "SUCCEEDED", "total_rows_scanned": "5"}),
     (stopped(Part(A), "asked for"), {"status": "SKIPPED", "total_rows_scanned": "0", "reason": "asked for"}),
     (
         failed(Part(A), "no grant", tries=1),
@@ -64,7 +67,7 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("part", "said"), ENDS, ids=["read", "empty", "emptied", "stopped", "failed"])
+@pytest.mark.parametrize(("part", "said"), ENDS, ids=["read", "empty", "emptied", "all gave way", "stopped", "failed"])
 def test_end_of_a_table_is_told_with_how_it_ended(part, said):
     old = snapshot()
     last = told(old, old.with_part(part))[-1]

@@ -26,3 +26,16 @@ def test_chunks_are_known_once_all_tables_are_cut() -> None:
 
 def test_what_was_stopped_has_come_to_its_end() -> None:
     assert shown(stopped(cut(A, 1), "asked for"), cut(B, 3), stopped(Part(C), "asked for")) == (4, 4, 40)
+
+
+def test_rest_takes_as_long_as_what_was_done_of_it() -> None:
+    one = progress(Snapshot("1", "incremental", (cut(A, 2), cut(B, 0))))
+    assert (one.left_s, one.at_pace(1, 10.0).left_s, one.at_pace(0, 10.0).left_s) == (None, 40, 20)
+    assert str(one.at_pace(1, 10.0)).endswith("2 of 6 chunks, 20 rows, about 40 s more")
+
+
+def test_rest_is_unknown_before_a_chunk_is_done_and_while_not_all_are_known() -> None:
+    assert progress(Snapshot("1", "incremental", (cut(A, 1),))).at_pace(1, 10.0).left_s is None
+    assert progress(Snapshot("1", "incremental", (cut(A, 1), Part(B)))).at_pace(0, 10.0).left_s is None
+    over = replace(cut(A, 3), status="completed")
+    assert progress(Snapshot("1", "incremental", (over,), status="completed")).at_pace(0, 10.0).left_s is None

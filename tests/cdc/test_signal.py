@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -128,16 +129,27 @@ def test_signal_is_the_same_as_an_object_and_as_its_text(item, expected):
         assert signal_of(given_as, "file", "default", 5) == expected
 
 
+NO_JSON = ["{oops", b"\xff", "", "[" * 100_000, '{"id": "\\ud800", "type": "log"}']
+NO_OBJECT = ["[1]", "7", "null", '"text"', [1], None]
+
+
 @pytest.mark.parametrize(
-    "item",
-    ["{oops", b"\xff", "", "[1]", "7", "null", '"text"', "[" * 100_000, '{"id": "\\ud800", "type": "log"}', [1], None],
+    ("item", "problem"),
+    [*((item, "is not JSON: .+") for item in NO_JSON), *((item, "is no JSON object") for item in NO_OBJECT)],
     ids=lambda item: repr(item)[:20],
 )
-def test_what_is_no_object_is_refused_under_the_default_id(item):
+def test_what_is_no_object_is_refused_under_the_default_id_and_by_what_is_wrong_with_it(item, problem):
     found = signal_of(item, "kafka", "default")
     assert (found.id, found.channel) == ("default", "kafka")
-    with pytest.raises(SignalError, match="has no type"):
+    with pytest.raises(SignalError, match=problem):
         parse(found)
+
+
+def test_signals_ask_for_the_same_whatever_their_id_and_channel():
+    one = Signal("1", "log", '{"message": "x"}', "file", 5)
+    assert one.asked == replace(one, id="2", channel="kafka", at_ms=6).asked
+    others = [replace(one, type="stop-snapshot"), replace(one, data="{}"), replace(one, problem="it is not JSON")]
+    assert len({signal.asked for signal in (one, *others)}) == 4
 
 
 def test_signal_without_an_id_is_refused():

@@ -176,6 +176,46 @@ def test_last_line_that_is_not_ended_stays_one_of_its_own(signals: Signals) -> N
     assert signals.ids() == ["3", "1"]
 
 
+def test_line_of_which_one_half_is_written_waits_for_the_other_one(signals: Signals) -> None:
+    signals.append(line("1"))
+    whole = line("2")
+    with signals.path.open("a", encoding="utf-8") as writer:
+        writer.write(whole[:20])
+        writer.flush()
+        assert signals.ids() == ["1"]
+        signals.acknowledge(*done("1"))
+        assert signals.ids() == ["1"], "lines are taken out when the writer is done"
+        writer.write(f"{whole[20:]}\n")
+    assert signals.ids() == ["1", "2"]
+    signals.acknowledge(*done("1"))
+    assert signals.ids() == ["2"]
+
+
+def test_half_a_line_that_nobody_goes_on_with_is_refused(signals: Signals) -> None:
+    signals.path.write_text(line("1")[:-3])
+    assert signals.ids() == []
+    os.utime(signals.path, (0, 0))
+    [bad] = FileChannel(signals.config).read()
+    with pytest.raises(SignalError, match="it is not JSON: Unterminated string"):
+        parse(bad)
+
+
+def test_whole_last_line_needs_no_end(signals: Signals) -> None:
+    signals.path.write_text(line("1"))
+    assert signals.ids() == ["1"]
+
+
+def test_link_to_the_file_stays_a_link(signals: Signals, tmp_path: Path) -> None:
+    real = tmp_path / "elsewhere" / "asked.jsonl"
+    real.parent.mkdir()
+    real.write_text(f"{line('1')}\n{line('2')}\n")
+    signals.path.symlink_to(real)
+    signals.acknowledge(*done("1"))
+    assert signals.path.is_symlink()
+    assert (signals.ids(), real.read_text()) == (["2"], f"{line('2')}\n")
+    assert [*real.parent.iterdir()] == [real]
+
+
 def test_crash_between_taking_and_writing_back_loses_nothing(signals: Signals) -> None:
     signals.append(line("1"), line("2"))
     os.replace(signals.path, signals.taken)

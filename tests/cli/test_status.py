@@ -16,11 +16,11 @@ PARTS = (
 
 @pytest.mark.parametrize(("status", "second"), [("running", "waiting"), ("paused", "paused")])
 def test_snapshot_is_shown_table_by_table(capsys: pytest.CaptureFixture[str], status: str, second: str) -> None:
-    _show_snapshots(Backlog((SnapshotProgress("77", "incremental", status, PARTS, 5),)))
+    _show_snapshots(Backlog((SnapshotProgress("77", "incremental", status, PARTS, 5, left_s=90),)))
     lines = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert [[cell.strip() for cell in line] for line in lines] == [
-        ["77", "incremental", "S.A", "completed", "4 of 4", "40", ""],
-        ["77", "incremental", "S.B", second, "0 of ?", "0", ""],
+        ["77", "incremental", "S.A", "completed", "4 of 4", "40", "90.0 s", ""],
+        ["77", "incremental", "S.B", second, "0 of ?", "0", "90.0 s", ""],
     ], "what is over does not wait, though the snapshot is paused"
 
 

@@ -108,6 +108,11 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     assert sorted(row["chunk"] for row in rows) == list(range(shown(second, ask.id).chunks or 0))
     assert all(row["rows_read"] == row["rows_dropped"] + row["rows_published"] for row in rows)
     assert sum(row["rows_published"] for row in rows) == sum(part.rows for part in shown(second, ask.id).parts)
+    [scanned] = [one.additional_data for one in second.notifications if one.type == "TABLE_SCAN_COMPLETED"]
+    assert (scanned["total_rows_scanned"], scanned["status"]) == (
+        str(sum(row["rows_read"] for row in rows)),
+        "SUCCEEDED",
+    )
 
 
 @pytest.fixture
@@ -173,6 +178,12 @@ def test_conditions_surrogate_keys_and_what_is_refused(filled: tuple[Pipeline, T
     assert "duplicates" in outcomes(again)[asks["not unique"].id][1]
     assert reads(pipeline, one)[(10,)] == 2
 
+    other = execute(str(one), id_=asks["part"].id)
+    got = outcomes(pipeline.tick(other))
+    assert got[other.id] == ("done", "")
+    assert got[f"{other.id} #{other.asked}"][0] == "refused"
+    assert reads(pipeline, one)[(10,)] == 2
+
 
 def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**SMALL, **{"snapshot.budget.s": 0})
@@ -188,8 +199,11 @@ def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[.
         pipeline.writer.commit()
         pipeline.captured()
 
-    first = pipeline.tick()
-    assert "first tick" in outcomes(first)["old"][1]
+    asked = signal("log", {"message": "x"})
+    first = pipeline.tick(replace(asked, id="older", channel="kafka", at_ms=1), asked)
+    for id_ in ("old", "older"):
+        assert "first tick" in outcomes(first)[id_][1]
+    assert outcomes(first)[asked.id] == ("done", "")
     assert shown(first, "initial-1").done == 2
     for _ in range(2):
         last = pipeline.tick()
@@ -264,6 +278,29 @@ def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
     assert pipeline.rows(one) == pipeline.source_rows(one)
     chunks = [row["chunk"] for row in certificates(pipeline, ask.id)]
     assert sorted(chunks) == list(range(shown(result, ask.id).chunks or 0))
+
+
+def test_a_signal_table_that_is_not_captured_is_read_as_it_is(filled: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, one, _ = filled
+    signals = f"{pipeline.schema}.ASKED"
+    pipeline.execute(f"CREATE TABLE {signals} (ID VARCHAR(42), TYPE VARCHAR(32), DATA VARCHAR(2048))")
+    pipeline.writer.commit()
+    pipeline.properties = {
+        **pipeline.properties,
+        "signal.data.collection": signals,
+        "table.include.list": f"{pipeline.schema}\\.T.*",
+    }
+    spec = pipeline.plan(signals=[signal("log", {"message": "x"})])
+    assert spec is not None
+    data = json.dumps({"data-collections": [str(one)]})
+    pipeline.execute(f"INSERT INTO {signals} VALUES ('go', 'execute-snapshot', ?), ('no', NULL, '{{}}')", data)
+    pipeline.writer.commit()
+    result = jobs.run(spec)
+    commit_tick(result, pipeline.offsets)
+    got = outcomes(result)
+    assert (got["go"], got["no"][0]) == (("done", ""), "refused")
+    assert set(reads(pipeline, one).values()) == {2}
+    assert pipeline.tick() is None, "they were heard"
 
 
 def versions(pipeline: Pipeline, table: TableId) -> list[int]:
