@@ -137,7 +137,7 @@ USED = (
     used(
         "snapshot.max.threads",
         "parallel_reads",
-        "JDBC readers of changes beside each other for one table. Chunks have Spark's cores.",
+        "JDBC readers beside each other for one table, of its changes or of a snapshot's chunks.",
         "8",
     ),
     used("parallel.tables", "parallel_tables", "Tables that are applied beside each other.", "4"),

@@ -96,9 +96,10 @@ def stage_chunks(
     """
     spark, schema = target.spark, target.schema
     how = Fetch(spec.settings.snapshot_fetch_rows, spec.settings.snapshot_isolation)
-    version = target.stage(chunk_rows(spark, source, schema, part, reading, how))
+    readers = spec.settings.parallel_reads
+    version = target.stage(chunk_rows(spark, source, schema, part, reading, how, readers))
     read = {int(row[0]): int(row[1]) for row in target.staged(version).groupBy("chunk").count().collect()}
-    counted = count_chunks(spark, source, schema, part, reading, spec.settings.parallel_reads)
+    counted = count_chunks(spark, source, schema, part, reading, readers)
     counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), rows) for chunk, rows in sorted(counted.items()))
     return version, tuple(counts)
 

@@ -48,14 +48,17 @@ def chunk_ends(connection: DriverConnection, schema: TableSchema, settings: Appl
 
 
 def chunk_rows(
-    spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading, how: Fetch
+    spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading, how: Fetch, readers: int
 ) -> DataFrame:
-    """Return the rows of some chunks as `row` and `chunk`, a partition a chunk, read committed."""
+    """Return the rows of some chunks as `row` and `chunk`, a partition a reader, which takes several."""
     cut = cut_of(schema, part)
     predicates = [chunk_predicate(cut.of_rows, part.bounds, chunk) for chunk in _chunks(reading)]
     rows = source.parts(spark, table_rows(schema, cut), predicates, how)
     chunk = F.spark_partition_id() + F.lit(reading.first)
-    return rows.select(row_struct(schema, "C").cast(row_type(schema)).alias("row"), chunk.alias("chunk"))
+    # The chunk is told by the partition as JDBC has it, so before chunks are put together.
+    return rows.select(row_struct(schema, "C").cast(row_type(schema)).alias("row"), chunk.alias("chunk")).coalesce(
+        readers
+    )
 
 
 def count_chunks(

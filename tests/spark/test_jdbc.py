@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.job import Isolation, SourceSpec
-from airflow_provider_db2cdc.cdc.table import Column, TableId
+from airflow_provider_db2cdc.cdc.snapshot import Part, Reading, chunked
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import SourceError
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource
+from airflow_provider_db2cdc.spark.jdbc import FETCH, DriverConnection, Fetch, JdbcSource
+from airflow_provider_db2cdc.spark.snapshot import chunk_rows
 from airflow_provider_db2cdc.sql.chunk import Cut
 
 CUT = Cut(TableId("S", "T"), (Column("K", "TIME", 3, nullable=False),))
@@ -69,3 +71,25 @@ def test_a_read_has_the_isolation_that_is_asked_for(
     connection = loader.loadClass(source.spec.driver).newInstance().connect(source.spec.jdbc_url, properties)
     assert connection.getTransactionIsolation() == level, "java.sql.Connection's, as IBM's driver has it"
     connection.close()
+
+
+@pytest.mark.spark
+@pytest.mark.sandbox
+@pytest.mark.parametrize(("readers", "partitions"), [(1, 1), (2, 2), (8, 4)])
+def test_chunks_are_read_by_so_many_readers_and_each_row_knows_its_chunk(
+    spark: SparkSession, new_pipeline: Callable[..., Pipeline], readers: int, partitions: int
+) -> None:
+    pipeline = new_pipeline()
+    pipeline.execute(f'CREATE TABLE "{pipeline.schema}"."T" (ID INTEGER NOT NULL PRIMARY KEY)')
+    pipeline.many(f'INSERT INTO "{pipeline.schema}"."T" VALUES (?)', [(at,) for at in range(60)])
+    with pipeline.source() as found:
+        source = JdbcSource(SourceSpec(found.jdbc_url, found.database, "test", "ASNCDC"))
+    column = Column("ID", "INTEGER", 4, nullable=False)
+    schema = TableSchema(TableId(pipeline.schema, "T"), (column,), ("ID",))
+    part = chunked(Part(schema.table), [(str(at),) for at in (9, 19, 29, 39)], "f")
+    rows = chunk_rows(spark, source, schema, part, Reading(schema.table, 1, 4), FETCH, readers)
+    assert rows.rdd.getNumPartitions() == partitions
+    # A chunk is ten keys, the last one of them its bound; behind the last bound there are twice as many.
+    assert {(row["row"]["ID"], row["chunk"]) for row in rows.collect()} == {
+        (at, min(at // 10, 4)) for at in range(10, 60)
+    }
