@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError
 
@@ -33,6 +34,5 @@ def gap_error(table: TableId, gap: str) -> GapError:
     """Return the error of a gap, with the way out."""
     return GapError(
         f"{table}: {gap}",
-        "Changes were lost before they were read: have the table snapshotted anew with "
-        f'`db2cdc offset restart {table}`, or by "restart": true in its Airflow Variable.',
+        f"Changes were lost before they were read: have the table snapshotted anew by {restart_of(table)}.",
     )

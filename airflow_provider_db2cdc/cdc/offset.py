@@ -76,6 +76,11 @@ class OffsetStore(Protocol):
         """Keep the backlog; a failure to do so loses nothing, the target has the truth."""
 
 
+def restart_of(table: TableId) -> str:
+    """Return, for a remedy, the command that has a table snapshotted anew."""
+    return f"`db2cdc offset restart {table}` (with --airflow where Airflow runs the pipeline)"
+
+
 def check_forward(old: Offset | None, new: Offset) -> None:
     """Refuse to move an offset backwards.
 

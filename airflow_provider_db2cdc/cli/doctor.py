@@ -11,7 +11,7 @@ from typing import Any
 from rich.markup import escape
 
 from airflow_provider_db2cdc.cdc.codec import to_data
-from airflow_provider_db2cdc.cli.pipeline import open_source, open_store
+from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept, open_source
 from airflow_provider_db2cdc.cli.screen import note, print_json, screen, tell_ignored
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
@@ -23,12 +23,13 @@ from airflow_provider_db2cdc.submit.home import spark_binary
 MARKS = {"ok": "[green]ok[/]     ", "warning": "[yellow]warning[/]", "error": "[red]FAILED[/] "}
 
 
-def run(config: Path, as_json: bool) -> int:
+def run(config: Path, as_json: bool, airflow: bool = False) -> int:
     """Run all checks, show those that fail with their remedies, and return 1 when an error is among them."""
     pipeline = load_config(config)
-    checks = _local(pipeline)
+    store = open_kept(pipeline, airflow)
+    checks = _local(pipeline, store)
     with open_source(pipeline) as source:
-        checks += preflight(source, pipeline, open_store(pipeline))
+        checks += preflight(source, pipeline, store)
     failed = [check for check in checks if not check.ok]
     if as_json:
         print_json(to_data(checks))
@@ -39,14 +40,14 @@ def run(config: Path, as_json: bool) -> int:
     return 1 if any(check.level == "error" for check in failed) else 0
 
 
-def _local(config: PipelineConfig) -> list[Check]:
+def _local(config: PipelineConfig, store: KeptOffsets) -> list[Check]:
     """Return the checks of this machine: what the command line needs beside the database."""
     spark = config.spark
     return [
         _check("spark-submit", spark.binary or "pyspark", lambda: _executable(spark_binary(spark.binary))),
         _check("java", "java", lambda: _executable("java")),
         _check("jars", str(spark.jars or "default"), lambda: spark_classpath(spark.jars, spark.packages)),
-        _check("offsets", config.target, lambda: open_store(config).all()),
+        _check("offsets", config.target, store.all),
     ]
 
 

@@ -30,6 +30,10 @@ offset_app = typer.Typer(no_args_is_help=True, help="Look at the offsets of a pi
 app.add_typer(offset_app, name="offset")
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The pipeline's YAML or JSON file.")]
+TableName = Annotated[str, typer.Argument(help="SCHEMA.TABLE, as the catalog spells it.")]
+OfAirflow = Annotated[
+    bool, typer.Option("--airflow", help="The offsets that Airflow keeps, in its Variables; needs Airflow's database.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to standard output and everything else to error.")]
 
 
@@ -49,15 +53,15 @@ def tick(
 
 
 @app.command()
-def status(config: ConfigFile, as_json: AsJson = False) -> None:
-    """Show each table's registration, offset and lag."""
-    _call("status", config, as_json=as_json)
+def status(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
+    """Show each table's registration, offset and lag, and how far snapshots are."""
+    _call("status", config, as_json=as_json, airflow=airflow)
 
 
 @app.command()
-def doctor(config: ConfigFile, as_json: AsJson = False) -> None:
+def doctor(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
     """Check everything that a tick depends on and name all that fails, each with its remedy."""
-    _call("doctor", config, as_json=as_json)
+    _call("doctor", config, as_json=as_json, airflow=airflow)
 
 
 @app.command()
@@ -110,32 +114,33 @@ def ui(
 
 
 @offset_app.command("show")
-def offset_show(config: ConfigFile, as_json: AsJson = False) -> None:
+def offset_show(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
     """Print the stored offsets."""
-    _call("offset", config, as_json=as_json, function="show")
+    _call("offset", config, as_json=as_json, airflow=airflow, function="show")
 
 
 @offset_app.command("set")
 def offset_set(
     config: ConfigFile,
-    table: Annotated[str, typer.Argument(help="SCHEMA.TABLE, as the catalog spells it.")],
+    table: TableName,
     lsn: Annotated[str, typer.Argument(help="Every change up to this LSN is in the target.")],
     batch: Annotated[int | None, typer.Option(help="Number of the last batch; default is the stored one.")] = None,
+    airflow: OfAirflow = False,
 ) -> None:
     """Store an offset, backwards too: the repair that an error message may ask for."""
-    _call("offset", config, table, lsn, batch, function="set_offset")
+    _call("offset", config, table, lsn, batch, airflow=airflow, function="set_offset")
 
 
 @offset_app.command("restart")
-def offset_restart(config: ConfigFile, table: Annotated[str, typer.Argument(help="SCHEMA.TABLE.")]) -> None:
+def offset_restart(config: ConfigFile, table: TableName, airflow: OfAirflow = False) -> None:
     """Have a table snapshotted anew by the next tick, its state replaced: the way out of a gap."""
-    _call("offset", config, table, function="restart")
+    _call("offset", config, table, airflow=airflow, function="restart")
 
 
 @offset_app.command("remove")
-def offset_remove(config: ConfigFile, table: Annotated[str, typer.Argument(help="SCHEMA.TABLE.")]) -> None:
+def offset_remove(config: ConfigFile, table: TableName, airflow: OfAirflow = False) -> None:
     """Remove a table's offset, as when its target is removed to begin anew."""
-    _call("offset", config, table, function="remove")
+    _call("offset", config, table, airflow=airflow, function="remove")
 
 
 def main() -> None:

@@ -14,57 +14,55 @@ from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.cli.pipeline import open_store, tell_store
+from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept
 from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 
 
-def show(config: Path, as_json: bool) -> None:
+def show(config: Path, as_json: bool, airflow: bool = False) -> None:
     """Print every table's stored offset."""
-    store = _open(config)
+    store = _open(config, airflow)
     offsets = store.all()
     if as_json:
         print_json([to_data(offsets[table]) for table in sorted(offsets)])
     elif not offsets:
-        note(f"no offsets yet in {store.path}")
+        note(f"no offsets yet in {store.where}")
     else:
         screen().print(_table(offsets))
 
 
-def set_offset(config: Path, table: str, lsn: str, batch: int | None) -> None:
+def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: bool = False) -> None:
     """Store an offset, backwards too."""
-    store = _open(config)
+    store = _open(config, airflow)
     name = parse_table(table)
     old = store.get(name)
     number = batch if batch is not None else (old.batch if old else 0)
     now_ms = time.time_ns() // 1_000_000
     store.reset(Offset(name, Lsn.parse(lsn), number, old.commit_ts_ms if old else None, planned_at_ms=now_ms))
-    note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.path}")
+    note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.where}")
 
 
-def restart(config: Path, table: str) -> None:
+def restart(config: Path, table: str, airflow: bool = False) -> None:
     """Mark a table to be snapshotted anew by the next tick."""
-    store = _open(config)
+    store = _open(config, airflow)
     name = parse_table(table)
     old = store.get(name)
     if old is None:
         raise ConfigurationError(
-            f"{name} has no offset in {store.path}",
-            "A table that is nowhere yet starts with a snapshot anyway; where Airflow runs the pipeline, set "
-            '"restart": true in the table\'s Variable.',
+            f"{name} has no offset in {store.where}",
+            "A table that is nowhere yet starts with a snapshot anyway; where Airflow runs the pipeline add --airflow.",
         )
     store.reset(replace(old, restart=True))
     note(f"{name}: the next tick snapshots it anew and replaces its state")
 
 
-def remove(config: Path, table: str) -> None:
+def remove(config: Path, table: str, airflow: bool = False) -> None:
     """Remove a table's offset."""
-    store = _open(config)
+    store = _open(config, airflow)
     name = parse_table(table)
     old = store.remove(name)
-    note(f"{name}: its offset {old.lsn} is removed" if old else f"{name} has no offset in {store.path}")
+    note(f"{name}: its offset {old.lsn} is removed" if old else f"{name} has no offset in {store.where}")
 
 
 def parse_table(text: str) -> TableId:
@@ -80,11 +78,8 @@ def parse_table(text: str) -> TableId:
     return TableId(parts[0], parts[1])
 
 
-def _open(config: Path) -> FileOffsetStore:
-    pipeline = load_config(config)
-    store = open_store(pipeline)
-    tell_store(pipeline, store)
-    return store
+def _open(config: Path, airflow: bool) -> KeptOffsets:
+    return open_kept(load_config(config), airflow)
 
 
 def _table(offsets: Mapping[TableId, Offset]) -> Table:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.screen import note
 from airflow_provider_db2cdc.config import DatabaseConfig, PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -49,21 +56,59 @@ def open_store(config: PipelineConfig) -> FileOffsetStore:
     return FileOffsetStore(offsets_path(config.target, config.offsets_file))
 
 
-def kept_elsewhere(config: PipelineConfig, store: FileOffsetStore) -> bool:
+class KeptOffsets(OffsetStore, Protocol):
+    """Offsets that a person looks at and repairs; `where` names the place."""
+
+    @property
+    def where(self) -> str:
+        """How a message names the place."""
+
+    def all(self) -> Mapping[TableId, Offset]:
+        """Return every table's offset."""
+
+    def reset(self, offset: Offset) -> None:
+        """Keep `offset` even where it moves back."""
+
+    def remove(self, table: TableId) -> Offset | None:
+        """Forget a table's offset and return it."""
+
+
+def open_kept(config: PipelineConfig, airflow: bool) -> KeptOffsets:
+    """Return the offsets as the command line keeps them, or as Airflow does, and say which.
+
+    :raises ConfigurationError: Airflow is not installed here.
+    """
+    variables = f"Airflow's Variables db2cdc.{config.pipeline}.<SCHEMA>.<TABLE>"
+    if airflow:
+        note(f"offsets: {variables}")
+        return _metadata(config.pipeline)
+    store = open_store(config)
+    if kept_elsewhere(config):
+        note(
+            f"warning: {store.where} is not there, but ticks have written the target: if Airflow runs this pipeline, "
+            f"its offsets are {variables}; --airflow looks at those"
+        )
+    else:
+        note(f"offsets: {store.where} (--airflow looks at {variables})")
+    return store
+
+
+def kept_elsewhere(config: PipelineConfig) -> bool:
     """Whether ticks have written a local target whose offsets are not in the file: they are Airflow's, or lost."""
     folder = local_folder(config.target)
-    if folder is None or store.path.exists():
+    if folder is None or open_store(config).path.exists():
         return False
     return Path(Layout(f"{folder}/").internal("commits").name).is_dir()
 
 
-def tell_store(config: PipelineConfig, store: FileOffsetStore) -> None:
-    """Say which file is looked at, for a pipeline that Airflow runs has its offsets elsewhere."""
-    variables = f"Airflow's Variables db2cdc.{config.pipeline}.<SCHEMA>.<TABLE>"
-    if kept_elsewhere(config, store):
-        note(
-            f"warning: {store.path} is not there, but ticks have written the target: if Airflow runs this pipeline, "
-            f"its offsets are {variables}, and what is shown here knows nothing of them"
-        )
-    else:
-        note(f"offsets: {store.path} (of a pipeline that Airflow runs they are {variables})")
+def _metadata(pipeline: str) -> KeptOffsets:
+    try:
+        # Airflow sets up logging when it is imported: on standard output, where a command's result goes.
+        with redirect_stdout(sys.stderr):
+            from airflow_provider_db2cdc.offsets.metadata import MetadataOffsetStore
+    except ImportError as error:
+        raise ConfigurationError(
+            f"Airflow cannot be loaded here ({error})", "Run it where Airflow is installed, as its scheduler does."
+        ) from error
+    logging.getLogger().setLevel(logging.WARNING)
+    return MetadataOffsetStore(pipeline)

@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.progress import describe_parts
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.cli.pipeline import kept_elsewhere, open_source, open_store, tell_store
+from airflow_provider_db2cdc.cli.pipeline import kept_elsewhere, open_kept, open_source
 from airflow_provider_db2cdc.cli.screen import clock, print_json, screen, span
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
@@ -41,16 +41,15 @@ class Standing:
     verdict: str
 
 
-def run(config: Path, as_json: bool) -> None:
+def run(config: Path, as_json: bool, airflow: bool = False) -> None:
     """Read and show where every chosen table stands; nothing is changed."""
     pipeline = load_config(config)
-    store = open_store(pipeline)
-    tell_store(pipeline, store)
+    store = open_kept(pipeline, airflow)
     with open_source(pipeline) as source:
         captured = read_capture(source, pipeline.asn_schema)
         chosen = pipeline.selection.tables(captured.instances)
         instances = {table: captured.instances[table] for table in chosen}
-        missing = ELSEWHERE if kept_elsewhere(pipeline, store) else NEW
+        missing = ELSEWHERE if not airflow and kept_elsewhere(pipeline) else NEW
         standings = _standings(source, instances, captured.fence, store.all(), missing)
         backlog = store.backlog()
     if as_json:

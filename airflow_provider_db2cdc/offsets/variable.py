@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from hashlib import sha256
+from typing import Any, Protocol
 
 from airflow.sdk import Variable
 
@@ -45,6 +46,16 @@ def backlog_key(pipeline: str) -> str:
     return f"db2cdc.{pipeline}~backlog"
 
 
+def where_kept(key: str) -> str:
+    """Return how an error names the place."""
+    return f"the Airflow Variable {key}"
+
+
+def described(table: TableId) -> str:
+    """Return what a table's Variable says of itself, to whoever looks at it."""
+    return f"all changes of {table} up to this LSN are in the target"
+
+
 def known_tables(pipeline: str) -> dict[str, str]:
     """Return how a signal names each table of the pipeline's last tick, and how to show it; none if none is known.
 
@@ -57,14 +68,25 @@ def known_tables(pipeline: str) -> dict[str, str]:
         return {}
 
 
+class Variables(Protocol):
+    """Airflow's Variables: texts by key."""
+
+    def get(self, key: str, default: Any) -> Any:
+        """Return a Variable's text."""
+
+    def set(self, key: str, value: Any, description: Any) -> None:
+        """Keep a text."""
+
+
 class VariableOffsetStore:
     """The offsets of one pipeline; an `OffsetStore` for use inside tasks.
 
     A Variable has no compare-and-set: one DAG run at a time must write (max_active_tis_per_dag = 1).
     """
 
-    def __init__(self, pipeline: str) -> None:
+    def __init__(self, pipeline: str, variables: Variables = Variable) -> None:
         self.pipeline = pipeline
+        self._variables = variables
 
     def get(self, table: TableId) -> Offset | None:
         """Return the table's offset, None when its Variable does not exist.
@@ -72,12 +94,14 @@ class VariableOffsetStore:
         :raises OffsetError: the Variable holds something else.
         """
         key = variable_key(self.pipeline, table)
-        text = Variable.get(key, default=None)
+        text = self._variables.get(key, default=None)
         if text is None:
             return None
-        offset = Offset.from_json(text, _where(key))
+        offset = Offset.from_json(text, where_kept(key))
         if offset.table != table:
-            raise OffsetError(f"{_where(key)} holds the offset of {offset.table}, not of {table}", "Put back its own.")
+            raise OffsetError(
+                f"{where_kept(key)} holds the offset of {offset.table}, not of {table}", "Put back its own."
+            )
         return offset
 
     def put(self, offset: Offset) -> None:
@@ -86,16 +110,15 @@ class VariableOffsetStore:
         :raises OffsetError: an older one would replace a newer one, or something else than was written is read back.
         """
         check_forward(self.get(offset.table), offset)
-        about = f"all changes of {offset.table} up to this LSN are in the target"
-        self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), about)
+        self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
 
     def backlog(self) -> Backlog:
         """Return the backlog, an empty one when its Variable does not exist.
 
         :raises OffsetError: the Variable holds something else.
         """
-        text = Variable.get(backlog_key(self.pipeline), default=None)
-        return Backlog() if text is None else Backlog.from_json(text, _where(backlog_key(self.pipeline)))
+        text = self._variables.get(backlog_key(self.pipeline), default=None)
+        return Backlog() if text is None else Backlog.from_json(text, where_kept(backlog_key(self.pipeline)))
 
     def put_backlog(self, backlog: Backlog) -> None:
         """Keep the backlog.
@@ -106,10 +129,10 @@ class VariableOffsetStore:
         self._keep(backlog_key(self.pipeline), backlog.to_json(), about)
 
     def _keep(self, key: str, text: str, about: str) -> None:
-        Variable.set(key, text, description=f"Pipeline {self.pipeline}: {about}. Kept by its DAG.")
-        if Variable.get(key, default=None) != text:
+        self._variables.set(key, text, description=f"Pipeline {self.pipeline}: {about}. Kept by its DAG.")
+        if self._variables.get(key, default=None) != text:
             raise OffsetError(
-                f"{_where(key)} was written, but {_shadow(key)} gives another value instead, so the pipeline would "
+                f"{where_kept(key)} was written, but {_shadow(key)} gives another value instead, so the pipeline would "
                 "never move on",
                 f"Remove it there: only Airflow's own database can keep it. Written was {text}.",
             )
@@ -117,10 +140,6 @@ class VariableOffsetStore:
 
 def _readable(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_$]", "-", name)
-
-
-def _where(key: str) -> str:
-    return f"the Airflow Variable {key}"
 
 
 def _shadow(key: str) -> str:

@@ -60,8 +60,8 @@ class Db2CdcPlanOperator(BaseOperator):
             raise AirflowFailException(
                 "a backfill run moves no offset and writes nothing yet: old intervals cannot be read anew once the "
                 "change tables are pruned. To catch up, trigger a plain run: it takes everything since the offset. "
-                'To have a table snapshotted anew, set "restart": true in its Airflow Variable (where the command line '
-                "keeps the offsets: `db2cdc offset restart <table>`) and trigger a plain run."
+                'To have a table snapshotted anew, set "restart": true in its Airflow Variable (or run '
+                "`db2cdc offset restart --airflow <table>`), and trigger a plain run."
             )
         with fail_at_once():
             spec = self._plan(f"{run.dag_id}/{run.run_id}", signals_of(run.conf, run.run_id))

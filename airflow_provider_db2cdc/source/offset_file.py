@@ -52,6 +52,11 @@ class FileOffsetStore:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @property
+    def where(self) -> str:
+        """How a message names the place."""
+        return str(self.path)
+
     def get(self, table: TableId) -> Offset | None:
         """Return the table's offset, None when there is none."""
         return self.all().get(table)
@@ -61,7 +66,7 @@ class FileOffsetStore:
 
         :raises OffsetError: the file is damaged.
         """
-        where = str(self.path)
+        where = self.where
         try:
             documents = json.loads(self.path.read_text(encoding="utf-8"))["offsets"]
             offsets = [Offset.from_json(json.dumps(document), where) for document in documents]

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName
+from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.delta import load, quoted, sql_name
@@ -55,7 +56,7 @@ def _check(table: TableId, name: DeltaName, have: StructType, wanted: StructType
             raise TargetError(
                 f"{table}: {name.name} needs column {field.name} {field.dataType.simpleString()[:200]}, it has {found}",
                 "The source table's columns changed: change the column in the target, or move the target's "
-                f"tables of it away and run `db2cdc offset restart {table}`, to have it snapshotted anew.",
+                f"tables of it away and have it snapshotted anew by {restart_of(table)}.",
             )
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
+from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
@@ -227,7 +228,7 @@ class Target:
             raise TargetError(
                 f"{self.table}: it has no key, and its columns are no longer those of its target: "
                 f"{', '.join(sorted(lost | gained))}. By them its rows are told apart",
-                f"Have it snapshotted anew: {away}run `db2cdc offset restart {self.table}`.",
+                f"Have it snapshotted anew: {away}run {restart_of(self.table)}.",
             )
 
     def _with_statistics(self) -> list[str]:

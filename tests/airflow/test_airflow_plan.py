@@ -36,7 +36,7 @@ def test_backfill_is_refused_at_once_with_what_to_do_instead():
     ) as caught:
         operator.execute(context("backfill"))
     assert '"restart": true in its Airflow Variable' in str(caught.value)
-    assert "`db2cdc offset restart <table>`" in str(caught.value), "a command that there is"
+    assert "`db2cdc offset restart --airflow <table>`" in str(caught.value), "a command that there is"
 
 
 def test_wrong_property_is_named_and_not_retried():

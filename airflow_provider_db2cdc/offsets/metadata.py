@@ -1,0 +1,95 @@
+"""The offsets that DAGs keep, for a person at the command line: through Airflow's own database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow.models.variable import Variable
+from airflow.utils.session import create_session
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
+from airflow_provider_db2cdc.offsets.variable import (
+    VariableOffsetStore,
+    described,
+    variable_key,
+    where_kept,
+)
+
+
+class MetadataVariables:
+    """Airflow's Variables as `airflow variables` has them: outside of tasks, where its database can be reached."""
+
+    def get(self, key: str, default: str | None = None) -> str | None:
+        """Return a Variable's text, a secrets backend's before the database's."""
+        text: str | None = Variable.get(key, default_var=default)
+        return text
+
+    def set(self, key: str, value: str, description: str) -> None:
+        """Keep a text in the database."""
+        Variable.set(key, value, description=description)
+
+    def delete(self, key: str) -> None:
+        """Remove a Variable from the database."""
+        Variable.delete(key)
+
+    def beginning(self, prefix: str) -> dict[str, str]:
+        """Return the database's Variables whose keys begin so.
+
+        :raises ConfigurationError: there is no such database here.
+        """
+        try:
+            with create_session() as session:
+                found = session.scalars(select(Variable).where(Variable.key.startswith(prefix, autoescape=True)))
+                return {one.key: one.val or "" for one in found}
+        except SQLAlchemyError as error:
+            raise ConfigurationError(
+                f"Airflow's database cannot be read ({type(error).__name__})",
+                "Run it where `airflow variables list` works: with the AIRFLOW_HOME and settings of the scheduler.",
+            ) from error
+
+
+class MetadataOffsetStore(VariableOffsetStore):
+    """The offsets of one pipeline in Airflow's Variables, to be looked at and repaired."""
+
+    where = "Airflow's Variables"
+
+    def __init__(self, pipeline: str) -> None:
+        self.metadata = MetadataVariables()
+        super().__init__(pipeline, self.metadata)
+
+    def all(self) -> Mapping[TableId, Offset]:
+        """Return every table's offset.
+
+        :raises OffsetError: a Variable holds something else.
+        :raises ConfigurationError: Airflow's database is not to be reached.
+        """
+        texts = self.metadata.beginning(f"db2cdc.{self.pipeline}.")
+        offsets: dict[TableId, Offset] = {}
+        foreign: dict[str, OffsetError] = {}
+        for key, text in texts.items():
+            try:
+                offset = Offset.from_json(text, where_kept(key))
+            except OffsetError as error:
+                foreign[key] = error
+                continue
+            # Of a pipeline whose name begins as this one's, the keys do too.
+            if variable_key(self.pipeline, offset.table) == key:
+                offsets[offset.table] = offset
+        own = {variable_key(self.pipeline, table) for table in self.backlog().tables}
+        for key in sorted(own & foreign.keys()):
+            raise foreign[key]
+        return offsets
+
+    def reset(self, offset: Offset) -> None:
+        """Keep `offset` even where it moves back: the repair that a person asks for."""
+        self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
+
+    def remove(self, table: TableId) -> Offset | None:
+        """Forget a table's offset and return it, None when there was none."""
+        old = self.get(table)
+        self.metadata.delete(variable_key(self.pipeline, table))
+        return old

@@ -1,0 +1,142 @@
+"""The command line on what Airflow keeps, as a process where Airflow's database is: no task, no supervisor."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.offsets.variable import backlog_key, variable_key
+from airflow_provider_db2cdc.sandbox.service import Sandbox
+
+pytestmark = pytest.mark.airflow
+
+MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
+ORDERS, ITEMS = TableId("SHOP", "ORDERS"), TableId("SHOP", "Items")
+
+
+def keep(*documents: tuple[str, str]) -> None:
+    from airflow.models.variable import Variable
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        for key, text in documents:
+            session.add(Variable(key=key, val=text))
+
+
+def kept(key: str) -> str | None:
+    from airflow.models.variable import Variable
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        row = session.query(Variable).filter(Variable.key == key).one_or_none()
+        return None if row is None else row.val
+
+
+def offset(table: TableId, number: int) -> Offset:
+    return Offset(table, Lsn(number.to_bytes(16, "big")), 3, 1_700_000_000_000)
+
+
+def db2cdc(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", MAIN, *arguments, "--airflow"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("pipeline: seen\ntarget: ./lake\n")
+    return str(path)
+
+
+def test_offsets_that_airflow_keeps_are_shown_and_repaired(airflow_db: None, config: str) -> None:
+    key = variable_key("seen", ORDERS)
+    keep(
+        (key, offset(ORDERS, 5).to_json()),
+        (variable_key("seen", ITEMS), offset(ITEMS, 6).to_json()),
+        (variable_key("seen.more", ORDERS), offset(ORDERS, 9).to_json()),
+        ("db2cdc.seen.note", "of somebody else"),
+    )
+    shown = json.loads(db2cdc("offset", "show", "-c", config, "--json").stdout)
+    assert {(row["table"]["name"], row["lsn"]) for row in shown} == {
+        ("ORDERS", str(offset(ORDERS, 5).lsn)),
+        ("Items", str(offset(ITEMS, 6).lsn)),
+    }, "another pipeline's begin alike"
+
+    assert db2cdc("offset", "restart", "-c", config, "SHOP.ORDERS").returncode == 0
+    restarted = json.loads(kept(key) or "")
+    assert (restarted["restart"], restarted["lsn"]) == (True, str(offset(ORDERS, 5).lsn))
+    back = db2cdc("offset", "set", "-c", config, "SHOP.ORDERS", str(offset(ORDERS, 2).lsn))
+    assert back.returncode == 0, back.stderr
+    assert "in Airflow's Variables" in back.stderr
+    assert (Offset.from_json(kept(key) or "", "").lsn, json.loads(kept(key) or "")["restart"]) == (
+        offset(ORDERS, 2).lsn,
+        False,
+    )
+    assert db2cdc("offset", "remove", "-c", config, "SHOP.Items").returncode == 0
+    assert kept(variable_key("seen", ITEMS)) is None
+    unknown = db2cdc("offset", "restart", "-c", config, "SHOP.Items")
+    assert (unknown.returncode, "SHOP.Items has no offset in Airflow's Variables" in unknown.stderr) == (1, True)
+
+
+def test_document_that_is_no_offset_is_named_where_it_is_a_tables(airflow_db: None, tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("pipeline: spoilt\ntarget: ./lake\n")
+    key = variable_key("spoilt", ORDERS)
+    keep((key, "{oops"), (backlog_key("spoilt"), Backlog(tables=(ORDERS,)).to_json()))
+    shown = db2cdc("offset", "show", "-c", str(path))
+    assert (shown.returncode, f"the Airflow Variable {key} cannot be read" in shown.stderr) == (1, True)
+
+
+def test_database_that_is_not_there_is_said_with_where_to_go(
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{tmp_path}/none.db")
+    shown = db2cdc("offset", "show", "-c", config)
+    assert shown.returncode == 1
+    assert "Airflow's database cannot be read" in shown.stderr
+    assert "airflow variables list" in shown.stderr
+
+
+@pytest.mark.sandbox
+def test_status_shows_what_airflow_knows(
+    airflow_db: None, capturing_sandbox: tuple[Sandbox, object], tmp_path: Path
+) -> None:
+    sandbox, _ = capturing_sandbox
+    database = {
+        "hostname": "127.0.0.1",
+        "port": sandbox.port,
+        "dbname": sandbox.database,
+        "user": sandbox.user,
+        "password": sandbox.password,
+        "options": {"Authentication": "SERVER", "ArrayInputChain": "0"},
+    }
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {"pipeline": "told", "target": "./lake", "table.include.list": "SHOP.ORDERS", "database": database}
+        )
+    )
+    part = PartProgress(ORDERS, "reading", 1, 4, 10)
+    snapshot = SnapshotProgress("77", "incremental", "running", (part,), 5, left_s=30)
+    keep(
+        (variable_key("told", ORDERS), offset(ORDERS, 1).to_json()),
+        (backlog_key("told"), Backlog((snapshot,), tables=(ORDERS,)).to_json()),
+    )
+    done = db2cdc("status", "-c", str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    [table] = shown["tables"]
+    assert table["offset"]["lsn"] == str(offset(ORDERS, 1).lsn)
+    assert (shown["snapshots"][0]["id"], shown["snapshots"][0]["left_s"]) == ("77", 30)
+    assert "new: the next tick" not in done.stdout
+    assert "[info" not in done.stderr, "Airflow's own log is not what was asked for"
