@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.summary import describe_snapshot
 
+ENDED = ("success", "failed")
 BAD_ENDS = frozenset({"refused", "failed", "stopped"})
 
 
@@ -24,25 +25,35 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
 
     :param pipeline: The pipeline's name. (templated)
     :param signal_id: The signal's id, the `output` of `Db2CdcSignalOperator`. (templated)
+    :param trigger_dag_id: The pipeline's DAG. (templated)
+    :param trigger_run_id: The run that carries the signal, that operator's `output["trigger_run_id"]`. With both given
+        the sensor does not wait for a run that is over and has not acted on the signal. (templated)
     """
 
-    template_fields: Sequence[str] = ("pipeline", "signal_id")
+    template_fields: Sequence[str] = ("pipeline", "signal_id", "trigger_dag_id", "trigger_run_id")
     ui_color = "#f3e8f7"
 
-    def __init__(self, *, pipeline: str, signal_id: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *, pipeline: str, signal_id: Any, trigger_dag_id: str = "", trigger_run_id: Any = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
         self.signal_id = signal_id
+        self.trigger_dag_id = trigger_dag_id
+        self.trigger_run_id = trigger_run_id
 
     def poke(self, context: Context) -> bool:
         """Look once.
 
-        :raises AirflowFailException: the signal was refused, or its snapshot failed or was stopped.
+        :raises AirflowFailException: the signal was refused, its snapshot failed or was stopped, or its run is over
+            without having acted on it.
         """
         id_ = str(self.signal_id or "")
         with fail_at_once():
             if not id_:
                 raise SignalError("there is no signal to wait for", "Was it sent by a task before this one?")
+            # Before its outcome, which the run keeps before it is over.
+            ended = self._ended(context)
             backlog = VariableOffsetStore(self.pipeline).backlog()
             for snapshot in backlog.snapshots:
                 if snapshot.id == id_:
@@ -51,4 +62,17 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
             outcome = next((one for one in backlog.outcomes if (one.channel, one.id) == (AIRFLOW_CHANNEL, id_)), None)
             if outcome is not None and outcome.status in BAD_ENDS:
                 raise SignalError(f"signal {outcome.id} {outcome.status}: {outcome.reason}")
+            if outcome is None and ended:
+                raise SignalError(
+                    f"run {self.trigger_run_id} of DAG {self.trigger_dag_id} is over ({ended}) and did not act on "
+                    f"signal {id_}",
+                    "See why, clear that run and then this task; or ask anew.",
+                )
         return outcome is not None and outcome.status == "done"
+
+    def _ended(self, context: Context) -> str:
+        """Return the end state of the run that carries the signal, empty while it is under way, or not known."""
+        if not (self.trigger_dag_id and self.trigger_run_id):
+            return ""
+        state = context["ti"].get_dagrun_state(self.trigger_dag_id, str(self.trigger_run_id))
+        return next((end for end in ENDED if state == end), "")

@@ -278,14 +278,16 @@ def backlog(status, snapshot="running", reason="", done=1):
 def look(inside):
     """Let the sensor look once at a backlog; return what it says, and the progress it leaves."""
 
-    def once(pipeline, kept=None, signal_id="77"):
+    def once(pipeline, kept=None, signal_id="77", runs=None):
         pushed = {}
-        context = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
+        states = {"get_dagrun_state": lambda dag_id, run_id: (runs or {})[dag_id, run_id]}
+        context = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}), **states)}
+        run = {"trigger_dag_id": "sales", "trigger_run_id": "r1"} if runs else {}
 
         def poke():
             if kept is not None:
                 VariableOffsetStore(pipeline).put_backlog(kept)
-            return Db2CdcSnapshotSensor(task_id="t", pipeline=pipeline, signal_id=signal_id).poke(context)
+            return Db2CdcSnapshotSensor(task_id="t", pipeline=pipeline, signal_id=signal_id, **run).poke(context)
 
         return inside(poke), pushed
 
@@ -322,6 +324,59 @@ def test_sensor_fails_at_once_when_the_signal_came_to_a_bad_end(look, status):
 def test_sensor_without_a_signal_does_not_wait(look, signal_id):
     with pytest.raises(AirflowFailException, match="no signal to wait for"):
         look("sensor_none", signal_id=signal_id)
+
+
+@pytest.mark.parametrize("state", ["failed", "success"])
+def test_sensor_does_not_wait_for_a_run_that_is_over_and_told_nothing(look, state):
+    with pytest.raises(
+        AirflowFailException, match=rf"run r1 of DAG sales is over \({state}\) and did not act on signal"
+    ):
+        look("sensor_over", runs={("sales", "r1"): state})
+    assert look("sensor_over_2", backlog("accepted"), runs={("sales", "r1"): state})[0] is False, "later runs go on"
+    assert look("sensor_over_3", backlog("done"), runs={("sales", "r1"): state})[0] is True
+
+
+FOLLOWER = """
+from airflow.sdk import DAG, task
+from airflow_provider_db2cdc import Db2CdcSignalOperator, Db2CdcSnapshotSensor
+from inside_task import CALLS
+
+with DAG("signal_follower", schedule=None, render_template_as_native_obj=True):
+    data = {"message": "m"}
+    send = Db2CdcSignalOperator(task_id="send", trigger_dag_id="signal_target", signal_type="log", data=data)
+
+    @task
+    def meanwhile():
+        CALLS.pop()()
+
+    follow = Db2CdcSnapshotSensor(
+        task_id="follow", pipeline="followed", signal_id=send.output, poke_interval=1, timeout=60,
+        trigger_dag_id="signal_target", trigger_run_id=send.output["trigger_run_id"],
+    )
+    send >> meanwhile() >> follow
+"""
+
+
+def test_who_follows_a_run_that_fails_before_it_acts_does_not_follow_for_ever(run_dag, capfd):
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from inside_task import CALLS
+
+    def fail():
+        with create_session() as session:
+            run = session.query(DagRun).filter_by(dag_id="signal_target", run_id=sent_conf()[0]).one()
+            run.state = "failed"
+
+    run_dag("signal_target", TARGET)
+    CALLS.append(fail)
+    state, tasks = run_dag("signal_follower", FOLLOWER)
+    assert (state, tasks) == ("failed", {"send": "success", "meanwhile": "success", "follow": "failed"})
+    assert "is over (failed) and did not act on signal" in capfd.readouterr().out, "not by its timeout"
+
+
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_sensor_waits_for_its_run(look, state):
+    assert look("sensor_yet", runs={("sales", "r1"): state})[0] is False
 
 
 def test_sensor_finds_a_signal_whose_id_was_rendered_to_a_number(look):
