@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.job import ApplySettings, Isolation, Watermarking
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.mode import MODES, OLD_NAMES, Snapshotter, configured
+from airflow_provider_db2cdc.cdc.mode import CUSTOM, MODES, OLD_NAMES, CustomMode, Snapshotter, configured
 from airflow_provider_db2cdc.cdc.override import check_overrides
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_patterns
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -206,15 +206,15 @@ def load_snapshotter(path: str) -> Snapshotter:
 
     :raises ConfigurationError: there is none, it cannot be made without arguments, or it lacks a method.
     """
-    name, hint = "snapshot.mode.custom.name", "Name a class as module:Class; cdc.mode.Snapshotter says what it needs."
+    name, hint = CUSTOM, "Name a class as module:Class; cdc.mode.Snapshotter says what it needs."
     kind = load_class(path, name, hint)
     try:
         found: Snapshotter = kind()
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         raise ConfigurationError(f"{name}: {path!r} cannot be made without arguments ({error})", hint) from error
     if lacking := [method for method in SNAPSHOTTER_METHODS if not callable(getattr(found, method, None))]:
         raise ConfigurationError(f"{name}: {path!r} has no method {lacking[0]}", hint)
-    return found
+    return CustomMode(path, found)
 
 
 def split_list(text: str) -> list[str]:

@@ -399,6 +399,14 @@ class Whole:
         return False
 
 
+class Failing(Whole):
+    def snapshot_on_gap(self) -> bool:
+        raise RuntimeError("not today")
+
+    def recover_offset(self) -> bool:
+        raise RuntimeError("not today")
+
+
 class Partial:
     def stream(self) -> bool:
         return True
@@ -415,8 +423,42 @@ class TestSnapshotter:
 
     def test_of_ones_own_decides(self) -> None:
         made = self.custom(f"{__name__}:Whole")
-        assert isinstance(made.snapshotter, Whole)
+        decides = made.snapshotter
+        assert (decides.snapshot_data(False, False), decides.snapshot_data(True, False)) == (True, False)
+        assert (decides.stream(), decides.recover_offset()) == (True, False)
         assert made.settings.snapshot_on_gap is True
+
+    @pytest.mark.parametrize("question", ["snapshot_on_gap", "recover_offset"])
+    def test_that_fails_is_named_with_what_it_was_asked(self, question: str) -> None:
+        decides = self.custom(f"{__name__}:Failing").snapshotter
+        with pytest.raises(ConfigurationError, match=rf"Failing failed in {question} \(RuntimeError: not today\)"):
+            getattr(decides, question)()
+
+    @pytest.mark.parametrize(
+        ("mode", "yes"),
+        [
+            ("initial", "new stream"),
+            ("always", "new again stream on_gap"),
+            ("initial_only", "new"),
+            ("no_data", "stream"),
+            ("schema_only", "stream"),
+            ("recovery", "stream recovers"),
+            ("schema_only_recovery", "stream recovers"),
+            ("when_needed", "new stream on_gap"),
+            ("configuration_based", ""),
+        ],
+    )
+    def test_of_each_mode_answers_as_debezium_describes_it(self, mode: str, yes: str) -> None:
+        made = config(**{"snapshot.mode": mode}).snapshotter
+        answers = {
+            "new": made.snapshot_data(known=False, in_progress=False),
+            "again": made.snapshot_data(known=True, in_progress=False),
+            "stream": made.stream(),
+            "on_gap": made.snapshot_on_gap(),
+            "recovers": made.recover_offset(),
+        }
+        assert [name for name, answer in answers.items() if answer] == yes.split()
+        assert not made.snapshot_data(known=True, in_progress=True), "one that is under way goes on"
 
     @pytest.mark.parametrize("switch", ["snapshot.data", "start.stream", "snapshot.on.data.error"])
     def test_switches_answer_each_for_itself(self, switch: str) -> None:

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+CUSTOM = "snapshot.mode.custom.name"
+
 
 class Snapshotter(Protocol):
     """What a mode decides. A custom one is a class of one's own with these methods, made without arguments.
@@ -65,6 +69,38 @@ class Mode:
     def recover_offset(self) -> bool:
         """Whether a lost offset is taken from the target."""
         return self.recovers
+
+
+class CustomMode:
+    """A snapshotter of the user's own; what it raises is told by its name."""
+
+    def __init__(self, name: str, own: Snapshotter) -> None:
+        self.name = name
+        self._own = own
+
+    def snapshot_data(self, known: bool, in_progress: bool) -> bool:
+        """Whether a table is snapshotted."""
+        return self._asked("snapshot_data", known, in_progress)
+
+    def stream(self) -> bool:
+        """Whether changes are pulled."""
+        return self._asked("stream")
+
+    def snapshot_on_gap(self) -> bool:
+        """Whether a gap is mended by a snapshot."""
+        return self._asked("snapshot_on_gap")
+
+    def recover_offset(self) -> bool:
+        """Whether a lost offset is taken from the target."""
+        return self._asked("recover_offset")
+
+    def _asked(self, question: str, *about: bool) -> bool:
+        try:
+            return bool(getattr(self._own, question)(*about))
+        except Exception as error:
+            raise ConfigurationError(
+                f"{CUSTOM}: {self.name} failed in {question} ({type(error).__name__}: {error})", "Correct the class."
+            ) from error
 
 
 MODES: Mapping[str, Mode] = {

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.import_path import load_class
 
 log = logging.getLogger(__name__)
@@ -22,8 +22,8 @@ ELSEWHERE = (SOURCE_CHANNEL, AIRFLOW_CHANNEL)
 class SignalChannel(Protocol):
     """One way for signals to come in; a custom one is made with the pipeline's configuration alone.
 
-    What it raises of a `Db2CdcError` while it reads or acknowledges is told of in the log, and the tick goes on without
-    it. By `name`, which is none of the known ones, the outcomes find the way back.
+    What it raises while it reads or acknowledges is told of in the log, and the tick goes on without it. By `name`,
+    which is none of the known ones, the outcomes find the way back.
     """
 
     name: str
@@ -52,7 +52,7 @@ def open_channels(config: PipelineConfig) -> Iterator[list[SignalChannel]]:
     with ExitStack() as stack:
         for name in config.signal_channels:
             if name not in ELSEWHERE:
-                channels.append(_open(name)(config))
+                channels.append(_made(name, config))
                 stack.callback(channels[-1].close)
         yield channels
 
@@ -67,9 +67,25 @@ def read_channels(config: PipelineConfig) -> list[Signal]:
         for channel in channels:
             try:
                 signals += [replace(signal, channel=channel.name) for signal in channel.read()]
-            except Db2CdcError as error:
-                log.error("signals: channel %s cannot be read: %s", channel.name, error)
+            except Exception as error:
+                log.error("signals: channel %s cannot be read: %s", channel.name, _told(error), exc_info=_is_own(error))
     return signals
+
+
+def check_channel(config: PipelineConfig, name: str) -> None:
+    """Read a channel once, as a tick would; nothing is consumed.
+
+    :raises Db2CdcError: it is unknown, lacks a setting, or cannot be read.
+    """
+    with ExitStack() as stack:
+        channel = _made(name, config)
+        stack.callback(channel.close)
+        try:
+            channel.read()
+        except Db2CdcError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(f"channel {name} cannot be read: {_told(error)}", "Correct the class.") from error
 
 
 def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutcome]) -> None:
@@ -86,10 +102,34 @@ def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutc
                 continue
             try:
                 channel.acknowledge(own)
-            except Db2CdcError as error:
+            except Exception as error:
                 log.error(
-                    "signals: channel %s cannot be told of outcomes, its signals come again: %s", channel.name, error
+                    "signals: channel %s cannot be told of outcomes, its signals come again: %s",
+                    channel.name,
+                    _told(error),
+                    exc_info=_is_own(error),
                 )
+
+
+def _made(name: str, config: PipelineConfig) -> SignalChannel:
+    make = _open(name)
+    try:
+        return make(config)
+    except Db2CdcError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            f"signal.enabled.channels: {name} cannot be made ({_told(error)})", "Correct the class, or its settings."
+        ) from error
+
+
+def _is_own(error: Exception) -> bool:
+    """Whether it is a user's class that failed, so that the log is to say where."""
+    return not isinstance(error, Db2CdcError)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if _is_own(error) else str(error)
 
 
 def _open(name: str) -> Callable[[PipelineConfig], SignalChannel]:

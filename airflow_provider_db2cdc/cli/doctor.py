@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from rich.markup import escape
 
 from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.channels.channel import ELSEWHERE, check_channel
+from airflow_provider_db2cdc.channels.notifier import check_notifiers
 from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept, open_source
 from airflow_provider_db2cdc.cli.screen import note, print_json, screen, tell_ignored
 from airflow_provider_db2cdc.config import PipelineConfig
@@ -48,6 +51,12 @@ def _local(config: PipelineConfig, store: KeptOffsets) -> list[Check]:
         _check("java", "java", lambda: _executable("java")),
         _check("jars", str(spark.jars or "default"), lambda: spark_classpath(spark.jars, spark.packages)),
         _check("offsets", config.target, store.all),
+        _check("notifications", "notification.enabled.channels", lambda: check_notifiers(config)),
+        *(
+            _check("signals", f"channel {name}", partial(check_channel, config, name))
+            for name in config.signal_channels
+            if name not in ELSEWHERE
+        ),
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from airflow_provider_db2cdc.cdc import override
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.offset import OffsetStore
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_included
@@ -27,12 +28,15 @@ from airflow_provider_db2cdc.source.catalog import (
 )
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.plan import check_moving, nothing_chosen
+from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT
 
 Level = Literal["error", "warning"]
 
 OPTION_FLAGS = "NNNN"
+_MARKS = "there is no captured signal table, which is needed by incremental.snapshot.watermarking.strategy"
+_CAPTURED = "Name one with signal.data.collection and register it for capture, or use read_only."
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | Non
     try:
         instances = read_instances(source, asn_schema)
         chosen, selected = _select(config.selection, instances, asn_schema)
-        selected += _check_snapshots(config, chosen)
+        selected += [*_check_snapshots(config, chosen), *_check_signals(source, config, instances)]
         return [*checks, *selected, *_check_tables(source, config, [instances[table] for table in chosen], offsets)]
     except Db2CdcError as error:
         return [*checks, _failed("catalog", str(source.address), error)]
@@ -98,6 +102,23 @@ def _check_snapshots(config: PipelineConfig, tables: Sequence[TableId]) -> Itera
         yield _tried("selection", SNAPSHOT_INCLUDE, included)
     if config.snapshot_overrides:
         yield _tried("selection", override.PROPERTY, partial(override.selects_of, config.snapshot_overrides, tables))
+
+
+def _check_signals(
+    source: Source, config: PipelineConfig, instances: Mapping[TableId, CaptureInstance]
+) -> Iterator[Check]:
+    """Look at the table of signals, if there is one: its columns, that it can be read, and its capture for marks."""
+    marks = config.watermarking != "read_only"
+    if not config.signal_table:
+        if marks:
+            yield _judged("signal table", "signal.data.collection", False, f"{_MARKS} {config.watermarking}", _CAPTURED)
+        return
+    table = parse_table(config.signal_table, "signal.data.collection")
+    yield _tried("signal table", str(table), lambda: read_signals(source, read_signal_table(source, table, instances)))
+    if marks:
+        capture = instances.get(table)
+        is_captured = capture is not None and capture.state == "A"
+        yield _judged("marks", str(table), is_captured, f"{_MARKS} {config.watermarking}", _CAPTURED)
 
 
 def _check_tables(

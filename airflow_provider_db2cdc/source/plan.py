@@ -138,7 +138,7 @@ def _signal_table(
         return None
     table = parse_table(config.signal_table, "signal.data.collection")
     try:
-        found = read_signal_table(source, table, captured)
+        found = read_signal_table(source, table, captured.instances)
         return replace(found, heard=SOURCE_CHANNEL in config.signal_channels)
     except Db2CdcError as error:
         log.warning("refused: signal table %s: %s", table, error)

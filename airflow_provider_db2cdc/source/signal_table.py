@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.source.catalog import Captured, read_columns
+from airflow_provider_db2cdc.source.catalog import read_columns
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.query import Query
 from airflow_provider_db2cdc.sql.signal import given_signals
@@ -15,7 +17,7 @@ from airflow_provider_db2cdc.sql.signal import given_signals
 NAMES = ("ID", "TYPE", "DATA")
 
 
-def read_signal_table(source: Source, table: TableId, captured: Captured) -> SignalTable:
+def read_signal_table(source: Source, table: TableId, instances: Mapping[TableId, CaptureInstance]) -> SignalTable:
     """Return the table of signals as it is: its columns by name, and its capture where it has one.
 
     :raises ConfigurationError: there is no such table, or it lacks the columns id, type and data.
@@ -29,7 +31,7 @@ def read_signal_table(source: Source, table: TableId, captured: Captured) -> Sig
             f"signal.data.collection {table} has no column {lacking[0]}",
             "It needs id VARCHAR(42), type VARCHAR(32) and data VARCHAR(2048).",
         )
-    capture = captured.instances.get(table)
+    capture = instances.get(table)
     is_active = capture is not None and capture.state == "A"
     return SignalTable(table, tuple(found[name] for name in NAMES), capture if is_active else None)
 

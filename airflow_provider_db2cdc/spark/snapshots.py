@@ -33,6 +33,8 @@ from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, driver_connection
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.progress import describe, say
+from airflow_provider_db2cdc.spark.reader import Reader
+from airflow_provider_db2cdc.spark.share import Share
 from airflow_provider_db2cdc.spark.snapshot import check_part
 from airflow_provider_db2cdc.spark.tick import Tick
 from airflow_provider_db2cdc.sql.signal import given_signals
@@ -92,7 +94,8 @@ class Snapshots:
     def _go_on(self, snapshot: Snapshot, connection: DriverConnection, reader: DriverConnection) -> None:
         """Work on one snapshot; what fails as a whole fails its tables, and nothing else of the tick."""
         try:
-            groups = Groups(self.tick, self.book, snapshot.id, connection, reader, self.deadline, self._write_down)
+            share = Share(self.tick, self.book, snapshot.id)
+            groups = Groups(share, Reader(share, reader, self.deadline), connection, self._write_down)
             groups.run(partial(self._after_group, snapshot.id, connection))
         except TickLostError:
             raise

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
-from airflow_provider_db2cdc.channels.channel import acknowledge_channels, open_channels, read_channels
+from airflow_provider_db2cdc.channels.channel import acknowledge_channels, check_channel, open_channels, read_channels
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
 
@@ -56,12 +56,30 @@ class AwayChannel(QueueChannel):
         raise SourceError("the queue is away", "Wait for it.")
 
 
+class FailingChannel(QueueChannel):
+    """One of somebody who did not think of our errors."""
+
+    name = "failing"
+
+    def read(self) -> Sequence[Signal]:
+        raise KeyError("token")
+
+    def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
+        raise KeyError("token")
+
+
+class UnmadeChannel(QueueChannel):
+    def __init__(self, config: PipelineConfig) -> None:
+        raise KeyError("QUEUE_URL")
+
+
 class StuckChannel(QueueChannel):
     def close(self) -> None:
         raise SourceError("the queue cannot be closed")
 
 
 AWAY, STUCK = f"{__name__}:AwayChannel", f"{__name__}:StuckChannel"
+FAILING, UNMADE = f"{__name__}:FailingChannel", f"{__name__}:UnmadeChannel"
 QUEUE, BROKEN = f"{__name__}:QueueChannel", f"{__name__}:BrokenChannel"
 
 
@@ -157,6 +175,33 @@ def test_channel_that_cannot_be_told_does_not_keep_the_others_from_it(
     assert QueueChannel.told == [SignalOutcome("1", "queue", "done")]
     assert "channel file cannot be told of outcomes, its signals come again: the outcomes of signals" in caplog.text
     assert "channel away cannot be told of outcomes" in caplog.text
+
+
+def test_class_that_fails_in_its_own_way_does_not_keep_the_others_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    QueueChannel.waiting["p"] = [pause("1")]
+    assert read_channels(config(FAILING, QUEUE)) == [pause("1")]
+    acknowledge_channels(config(FAILING, QUEUE), [SignalOutcome("1", name, "done") for name in ("failing", "queue")])
+    assert QueueChannel.told == [SignalOutcome("1", "queue", "done")]
+    told = [(record.getMessage(), bool(record.exc_info)) for record in caplog.records]
+    assert told == [
+        ("signals: channel failing cannot be read: KeyError: 'token'", True),
+        ("signals: channel failing cannot be told of outcomes, its signals come again: KeyError: 'token'", True),
+    ]
+
+
+def test_class_that_cannot_be_made_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"UnmadeChannel cannot be made \(KeyError: 'QUEUE_URL'\)"):
+        read_channels(config(UNMADE))
+
+
+def test_channel_is_checked_by_reading_it_and_nothing_is_consumed() -> None:
+    QueueChannel.waiting["p"] = [pause("1")]
+    check_channel(config(), QUEUE)
+    assert (QueueChannel.waiting["p"], QueueChannel.told, QueueChannel.closed) == ([pause("1")], [], 1)
+    with pytest.raises(SourceError, match="the queue is away"):
+        check_channel(config(), AWAY)
+    with pytest.raises(ConfigurationError, match="FailingChannel cannot be read: KeyError: 'token'"):
+        check_channel(config(), FAILING)
 
 
 def test_signals_go_by_their_channels_name_whatever_they_say() -> None:

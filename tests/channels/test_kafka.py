@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from broker import Broker, end, running_broker
 from confluent_kafka import Producer, TopicPartition
+from support.log import reads
+from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, parse
 from airflow_provider_db2cdc.channels import kafka
+from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
 from airflow_provider_db2cdc.channels.kafka import KafkaChannel
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError, SourceError
@@ -262,3 +265,37 @@ def test_channel_needs_brokers() -> None:
 def test_property_that_the_client_does_not_know_is_named(name: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"signal\.consumer\.\*: .*{said}.*librdkafka's properties"):
         KafkaChannel(configured("127.0.0.1:1", **{f"signal.consumer.{name}": "x"}))
+
+
+@pytest.mark.spark
+@pytest.mark.sandbox
+def test_snapshot_that_is_asked_for_by_kafka_is_taken_once(
+    broker: Broker, topic: str, new_pipeline: Callable[..., Pipeline]
+) -> None:
+    pipeline = new_pipeline(
+        **{
+            "topic.prefix": "shop",
+            "signal.enabled.channels": "kafka",
+            "signal.kafka.topic": topic,
+            "signal.kafka.bootstrap.servers": broker.servers,
+        }
+    )
+    table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY)", "T")
+    pipeline.many(f"INSERT INTO {table} VALUES (?)", [(1,), (2,)])
+    pipeline.captured()
+    data = {"data-collections": [str(table)]}
+    broker.send(topic, ("shop", value("older", "execute-snapshot", data=data)))
+
+    def tick() -> list[tuple[str, str]]:
+        result = pipeline.passed(*read_channels(pipeline.config))
+        acknowledge_channels(pipeline.config, result.signals)
+        return [(outcome.id, outcome.status) for outcome in result.signals]
+
+    assert tick() == [("older", "refused")], "it was given before the pipeline's first tick"
+    broker.send(topic, ("other", value("0", "execute-snapshot", data=data)))
+    broker.send(topic, ("shop", value("1", "execute-snapshot", data=data)), ("shop", "{oops"))
+    [asked, (bad, status)] = tick()
+    assert (asked, bad.startswith("offset "), status) == (("1", "done"), True, "refused")
+    assert reads(pipeline, table) == {(1,): 2, (2,): 2}
+    assert read_channels(pipeline.config) == []
+    assert pipeline.tick() is None

@@ -71,6 +71,23 @@ def test_doctor_passes_and_says_why_a_property_is_ignored(config: str) -> None:
     assert "poll.interval.ms is ignored" in done.stderr
 
 
+def test_doctor_looks_at_channels_and_notifiers(tmp_path: Path, sandbox: Sandbox) -> None:
+    path = Path(write_config(tmp_path, sandbox))
+    more = {
+        "signal.enabled.channels": "airflow, file, json:Nothing",
+        "signal.file": str(tmp_path),
+        "notification.enabled.channels": "log, json:Nothing",
+    }
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **more}))
+    done = db2cdc("doctor", "--config", str(path), "--json")
+    errors = [check for check in json.loads(done.stdout) if not check["ok"] and check["level"] == "error"]
+    assert [(check["name"], check["subject"]) for check in errors] == [
+        ("notifications", "notification.enabled.channels"),
+        ("signals", "channel file"),
+        ("signals", "channel json:Nothing"),
+    ]
+
+
 def test_doctor_names_every_failure_and_exits_with_an_error(tmp_path: Path, sandbox: Sandbox) -> None:
     config = write_config(tmp_path, sandbox, password="wrong")
     offsets = tmp_path / "lake" / "_db2cdc" / "offsets.json"

@@ -20,11 +20,13 @@ from support.writing import writing
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
@@ -65,9 +67,17 @@ def certificates(pipeline: Pipeline, snapshot: str) -> list[Any]:
     return commits.where(commits.snapshot == snapshot).selectExpr("inline(chunks)").collect()
 
 
-@pytest.mark.parametrize(("seed", "mark"), [(11, "read_only"), (12, "insert_insert"), (13, "insert_delete")])
+BESIDE = [
+    (11, "read_only", "incremental"),
+    (12, "insert_insert", "incremental"),
+    (13, "insert_delete", "incremental"),
+    (14, "read_only", "blocking"),
+]
+
+
+@pytest.mark.parametrize(("seed", "mark", "kind"), BESIDE)
 def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
-    new_pipeline: Callable[..., Pipeline], seed: int, mark: str
+    new_pipeline: Callable[..., Pipeline], seed: int, mark: str, kind: str
 ) -> None:
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1})
     use_signal_table(pipeline)
@@ -86,7 +96,7 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
         first = pipeline.tick()
         assert told(first)[0] == "STARTED"
         assert told(first)[-1] == "COMPLETED"
-        ask = execute(f"{pipeline.schema}.T0")
+        ask = execute(f"{pipeline.schema}.T0", type=kind)
         second = pipeline.tick(ask)
         assert outcomes(second)[ask.id] == ("done", "")
         assert shown(second, ask.id).status == "completed"
@@ -280,6 +290,38 @@ def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
     assert sorted(chunks) == list(range(shown(result, ask.id).chunks or 0))
 
 
+def test_a_group_that_is_published_counts_though_the_next_one_cannot_be_read(
+    filled: tuple[Pipeline, TableId, TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, one, _ = filled
+    staged, has_failed = itertools.count(1), threading.Event()
+    real_stage, real_await = Target.stage, Groups._await
+
+    def stage(self: Target, rows: DataFrame) -> int:
+        if next(staged) == 2:
+            has_failed.set()
+            raise OSError("the disk is full")
+        return real_stage(self, rows)
+
+    def await_(self: Groups, closed: str) -> Lsn:
+        assert has_failed.wait(60), "the second group fails while the first one waits for capture"
+        return real_await(self, closed)
+
+    ask = execute(str(one))
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, "stage", stage)
+        patch.setattr(Groups, "_await", await_)
+        first = pipeline.tick(ask)
+    assert first is not None
+    assert [line.table for line in first.failed] == [one]
+    assert (shown(first, ask.id).done, shown(first, ask.id).rows) == (2, 24)
+    assert "OSError" in shown(first, ask.id).parts[0].reason
+    last = pipeline.tick()
+    assert outcomes(last)[ask.id] == ("done", "")
+    assert (shown(last, ask.id).rows, shown(last, ask.id).parts[0].reason) == (30, "")
+    assert set(reads(pipeline, one).values()) == {2}
+
+
 def test_a_signal_table_that_is_not_captured_is_read_as_it_is(filled: tuple[Pipeline, TableId, TableId]) -> None:
     pipeline, one, _ = filled
     signals = f"{pipeline.schema}.ASKED"
@@ -454,9 +496,10 @@ UNTOLD = (Journal, FileOffsetStore)
 
 def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline, one, _ = fill(new_pipeline(**SMALL))
-    for owner, step, when, at in STEPS:
+    half = {"additional-conditions": [{"data-collection": str(one), "filter": "ID < 15"}]}
+    for number, (owner, step, when, at) in enumerate(STEPS):
         lose(pipeline, one, f"UPDATE {{t}} SET A = '{step[:9]}' WHERE ID < 3")
-        ask = execute(str(one), id_=f"killed-{step}")
+        ask = execute(str(one), id_=f"killed-{step}", **(half if number % 2 else {}))
         spec = pipeline.plan(signals=[ask])
         assert spec is not None
         with killed(owner, step, when, at):

@@ -151,3 +151,40 @@ def test_select_of_ones_own_is_checked(source, config, captured):
     [check] = failed(source, config.model_copy(update=settings))
     assert (check.name, check.subject) == ("selection", "snapshot.select.statement.overrides")
     assert "'S.TYPO' is no table of this pipeline" in check.problem
+
+
+ASKED = (("ID", "VARCHAR", 42, "N"), ("TYPE", "VARCHAR", 32, "N"), ("DATA", "VARCHAR", 2048, "Y"))
+
+
+def test_signal_table_is_checked(source, config, captured):
+    captured.add("ASKED", ASKED)
+    chosen = {"selection": Selection(table_include=(rf"{captured.schema}\.T",))}
+    for marks in ("read_only", "insert_insert"):
+        settings = {**chosen, "signal_table": f"{captured.schema}.ASKED", "watermarking": marks}
+        checks = preflight(source, config.model_copy(update=settings))
+        assert [check.name for check in checks if not check.ok] == []
+    assert {"signal table", "marks"} <= {check.name for check in checks}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "problem"),
+    [
+        ({"signal_table": "{s}.NONE"}, "signal table", "does not exist"),
+        ({"signal_table": "{s}.T"}, "signal table", "has no column type"),
+        ({"watermarking": "insert_delete"}, "signal table", "there is no captured signal table"),
+    ],
+    ids=["missing", "other columns", "none for marks"],
+)
+def test_signal_table_that_is_none_is_a_failure(source, config, captured, settings, name, problem):
+    given = {key: value.format(s=captured.schema) for key, value in settings.items()}
+    [check] = failed(source, config.model_copy(update=given))
+    assert (check.name, problem in check.problem) == (name, True)
+
+
+def test_signal_table_that_is_not_captured_is_none_for_marks(source, config, captured):
+    captured.add("ASKED", ASKED)
+    captured.run(f"DELETE FROM {captured.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'ASKED'")
+    settings = {"signal_table": f"{captured.schema}.ASKED", "watermarking": "insert_insert"}
+    [check] = failed(source, config.model_copy(update=settings))
+    assert check.name == "marks"
+    assert failed(source, config.model_copy(update={**settings, "watermarking": "read_only"})) == []

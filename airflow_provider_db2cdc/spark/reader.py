@@ -1,0 +1,118 @@
+"""The reading half of a snapshot's tick: which chunks come next, and their rows staged."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.snapshot import Reading, Slice, Snapshot, chunked, next_group, next_to_chunk
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.spark.batch import stage_chunks
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.spark.mark import high_mark
+from airflow_provider_db2cdc.spark.progress import describe, say
+from airflow_provider_db2cdc.spark.session import TableSessions
+from airflow_provider_db2cdc.spark.share import Share
+from airflow_provider_db2cdc.spark.snapshot import check_columns, chunk_ends
+from airflow_provider_db2cdc.spark.target import Target
+
+
+@dataclass(frozen=True)
+class Group:
+    """What was read together, by table, and the mark that capture has to pass."""
+
+    slices: Mapping[TableId, Slice]
+    mark: str
+
+
+@dataclass
+class Reader:
+    """Reads one group after the other, by a thread of its own; none is begun behind the `deadline`, but for the first.
+
+    `connection` is that thread's.
+    """
+
+    share: Share
+    connection: DriverConnection
+    deadline: float
+
+    def __post_init__(self) -> None:
+        self.tick = self.share.tick
+        spec = self.tick.spec
+        self.marks = high_mark(spec.settings.watermarking, self.connection, spec.source.asn_schema, spec.signal_table)
+        self.sessions = TableSessions(self.tick.spark)
+        self._begun: dict[TableId, int] = {}
+        self._limit = spec.settings.group_chunks
+
+    def next(self) -> Group | None:
+        """Read the snapshot's next group; None when there is none, it was stopped, or the time is over."""
+        limit, started = self._limit, time.monotonic()
+        if self._begun and time.monotonic() > self.deadline:
+            return None
+        while (snapshot := self.share.running()) is not None:
+            table = next_to_chunk(snapshot, self._begun, limit)
+            if table is None:
+                break
+            self._chunk(table)
+        readings = next_group(snapshot, self._begun, limit) if snapshot is not None else []
+        by_table = {reading.table: reading for reading in readings}
+        if snapshot is None or not readings or not self.share.is_together(by_table):
+            return None
+        opened = self.marks.open()
+        tasks = [self.tick.tasks[table] for table in by_table]
+        slices = self.share.each(tasks, lambda task: self._stage(snapshot, task, by_table[task.table]))
+        closed = self.marks.close(opened)
+        self._limit = self.tick.spec.settings.next_group_chunks(limit, time.monotonic() - started)
+        self._begun |= {table: reading.last + 1 for table, reading in by_table.items()}
+        return Group(slices, closed)
+
+    def going_on(self, group: Group) -> Group:
+        """Return the group with those slices that go on where their tables' published chunks end.
+
+        While it was read its snapshot may have been paused: then its chunks are read again once that goes on.
+        """
+        slices = {}
+        for table, of in group.slices.items():
+            part = self.share.part(table)
+            if self.share.wants(table) and of.first == part.done:
+                slices[table] = of
+            else:
+                self._begun[table] = part.done
+        return replace(group, slices=slices)
+
+    def _chunk(self, table: TableId) -> None:
+        task, part = self.tick.tasks[table], self.share.part(table)
+        settings = self.tick.spec.settings
+        found = self.tick.each([task], lambda task: chunk_ends(self.connection, task.schema, settings, part))
+        if table not in found:
+            self.share.fail(table)
+            return
+        say(f"table={table} snapshot={self.share.id}: {len(found[table]) + 1} chunks")
+        self.share.turn(table, lambda part: chunked(part, found[table], task.schema.fingerprint))
+
+    def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
+        self.tick.standing.check_window(task)
+        part = self.share.part(task.table)
+        low = self.tick.standing.of(task)
+        settings = self.tick.spec.settings
+        rows = (reading.last - reading.first + 1) * settings.snapshot_chunk_rows
+        about = sys.maxsize if settings.snapshot_chunk_bytes else rows
+        target = Target(self.sessions.of(task.table, about), self.tick.place, task.schema)
+        try:
+            version, counts = stage_chunks(target, self.tick.spec, self.tick.source, part, reading)
+        except Exception as error:
+            if not part.select:
+                raise
+            raise SourceError(
+                f"{task.table}: what is selected in its place cannot be read: {describe(error)}",
+                f"Correct snapshot.select.statement.overrides.{task.table}.",
+            ) from error
+        check_columns(self.connection, task.schema)
+        return Slice(
+            snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch, low.batch, part.fingerprint,
+            staging_version=version, counts=counts, condition=part.condition,
+        )  # fmt: skip

@@ -1,0 +1,62 @@
+"""One snapshot's share of a tick: which of its tables can be worked on, and which fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, is_together
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark.book import Book
+from airflow_provider_db2cdc.spark.progress import say
+from airflow_provider_db2cdc.spark.tick import Tick
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the thread that reads and the one that publishes have in common."""
+
+    tick: Tick
+    book: Book
+    id: str
+
+    def running(self) -> Snapshot | None:
+        """Return the snapshot with the tables that this tick can work on, None while it is not running."""
+        return self.book.running(self.id, self.tick.tasks.keys() - self.tick.errors.keys())
+
+    def part(self, table: TableId) -> Part:
+        """Return a table's part."""
+        return self.book.part(self.id, table)
+
+    def turn(self, table: TableId, step: Callable[[Part], Part]) -> None:
+        """Replace a table's part by what the step makes of it, unless it has come to its end meanwhile."""
+        self.book.turn(self.id, table, step)
+
+    def wants(self, table: TableId) -> bool:
+        """Whether the snapshot still goes on with the table."""
+        snapshot = self.running()
+        part = snapshot.part(table) if snapshot is not None else None
+        return part is not None and part.open
+
+    def is_together(self, tables: Collection[TableId]) -> bool:
+        """Whether these tables may be read, or published, by themselves; the log says so where they may not."""
+        if is_together(self.book.snapshot(self.id), tables):
+            return True
+        say(f"snapshot={self.id} waits until all its tables can be read: they come to stand at one mark")
+        return False
+
+    def each(self, tasks: Sequence[TableTask], step: Callable[[TableTask], T]) -> dict[TableId, T]:
+        """Do a step for several tables; the parts of those for which it fails are left out of the tick."""
+        found = self.tick.each(tasks, step)
+        for task in tasks:
+            if task.table not in found:
+                self.fail(task.table)
+        return found
+
+    def fail(self, table: TableId) -> None:
+        """Leave a table's part out of the tick."""
+        self.book.fail(self.id, table, self.tick.errors.get(table, ""))
