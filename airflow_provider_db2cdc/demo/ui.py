@@ -16,6 +16,7 @@ from rich.console import Console
 from airflow_provider_db2cdc.demo.airflow import DAG_ID, AirflowHome
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.child import Child
+from airflow_provider_db2cdc.demo.command import write_command
 from airflow_provider_db2cdc.demo.stage import Stage, describe, open_stage
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.sandbox.state import HOST
@@ -125,6 +126,7 @@ def _tell(console: Console, stage: Stage, port: int, options: UiOptions) -> None
         "  the XCom of plan is the whole plan, that of apply its result",
         f"  {url}/variables   the offsets, one JSON document a table",
         f"  {url}/assets   an asset for each table, with an event for each run that changed it",
+        f"{write_command(home, stage.sandbox)} status   the same at the command line: offsets, lag, snapshots",
         f"The writers go on; the Delta tables lie in {home.lake}, all logs in {home.logs}.",
         "",
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +127,19 @@ def check_the_form(api: Api, ui: Program) -> None:
     assert sorted(part["table"]["name"] for part in told["parts"]) == ["CUSTOMERS", "ORDERS"]
     assert all(part["done"] == part["chunks"] for part in told["parts"])
     assert "completed: 2 of 2 chunks" in str(api.get(f"{follow}/logs/1"))
+    check_the_command_line(ui, told["id"])
+
+
+def check_the_command_line(ui: Program, id_: str) -> None:
+    """It shows what Airflow knows of the snapshot."""
+    done = subprocess.run([ui.folder / "db2cdc", "status", "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert {line["table"]["name"] for line in shown["tables"] if line["offset"]} == {
+        "CUSTOMERS",
+        "ORDERS",
+        "ORDER_LINES",
+    }
+    [snapshot] = [one for one in shown["snapshots"] if one["id"] == id_]
+    assert (snapshot["status"], len(snapshot["parts"])) == ("completed", 2)
+    assert {"id": id_, "status": "done"}.items() <= shown["signals"][-1].items()
