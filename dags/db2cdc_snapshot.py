@@ -84,10 +84,7 @@ if path := os.environ.get("DB2CDC_CONFIG"):
         },
     ):
         send = Db2CdcSignalOperator(
-            task_id="send",
-            trigger_dag_id=pipeline_dag,
-            signal_type="{{ params.action }}",
-            data=form_data,
+            task_id="send", trigger_dag_id=pipeline_dag, signal_type="{{ params.action }}", data=form_data
         )
         send >> Db2CdcSnapshotSensor(
             task_id="follow",
