@@ -16,7 +16,8 @@ from airflow_provider_db2cdc.cdc.table import TableId
 class Entry:
     """One table's part of a planned batch: the range it pulls, and the staged rows it publishes (or sweeps), if any.
 
-    `has_offset` tells whether the store had an offset of the table when the tick was planned.
+    `has_offset` tells whether the store had an offset of the table when the tick was planned; `rows` how many change
+    rows the source then had in the range, None where nobody has counted just these.
     """
 
     batch: int
@@ -28,6 +29,7 @@ class Entry:
     capture: CaptureIdentity
     slice: Slice | None = None
     has_offset: bool = False
+    rows: int | None = None
 
     @property
     def span(self) -> LsnRange:

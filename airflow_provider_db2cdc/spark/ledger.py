@@ -38,7 +38,7 @@ from airflow_provider_db2cdc.spark.place import Owner, owner_of
 
 BATCHES = (
     "batch bigint, run_id string, schema string, table string, after_lsn string, upto_lsn string, "
-    "planned_at_ms bigint, capture string, slice string, has_offset boolean"
+    "planned_at_ms bigint, capture string, slice string, has_offset boolean, rows bigint"
 )
 COMMITS = (
     "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
@@ -214,7 +214,7 @@ def _entry_row(entry: Entry) -> tuple[object, ...]:
     span = (str(entry.after), str(entry.upto))
     named = (entry.batch, entry.run_id, entry.table.schema, entry.table.name)
     part = None if entry.slice is None else json.dumps(to_data(entry.slice), sort_keys=True)
-    return (*named, *span, entry.planned_at_ms, _identity_text(entry.capture), part, entry.has_offset)
+    return (*named, *span, entry.planned_at_ms, _identity_text(entry.capture), part, entry.has_offset, entry.rows)
 
 
 def _commit_row(commit: Commit, at_ms: int) -> tuple[object, ...]:
@@ -246,6 +246,7 @@ def _entry(row: Row) -> Entry:
         capture=_identity(row["capture"]),
         slice=None if row["slice"] is None else from_data(Slice, json.loads(row["slice"])),
         has_offset=row["has_offset"],
+        rows=row["rows"],
     )
 
 

@@ -33,9 +33,8 @@ def pull(
     if is_small:
         events = events.localCheckpoint()
     is_new = target.append_changes(events, entry.batch, "changes")
-    # Of a range that ends before the plan's the count is that of the longer one.
-    if rows and entry.upto >= task.upto:
-        _check_all_read(target, source, task, entry, rows, is_new)
+    if entry.rows:
+        _check_all_read(target, source, task, entry, entry.rows, is_new)
     return events if is_small and is_new else target.batch(entry.batch)
 
 

@@ -142,6 +142,8 @@ class Tick:
         `rows` is what the source counts in the ranges of tables that the plan has not counted.
         """
         if entries:
+            counted = rows or {}
+            entries = [replace(entry, rows=counted.get(entry.table, self._planned(entry))) for entry in entries]
             self.ledger.plan(entries)
             self.batch = entries[0].batch
             self._apply(entries, rows)
@@ -216,6 +218,11 @@ class Tick:
         self.errors[table] = describe(error)
         say(f"table={table} failed: {self.errors[table]}")
         _trace(error)
+
+    def _planned(self, entry: Entry) -> int | None:
+        """Return how many change rows the plan has counted in just the entry's range."""
+        task = self.tasks[entry.table]
+        return planned_rows(self.spec, task, entry) if entry.upto == task.upto else None
 
     def _captured(self) -> Lsn | None:
         """Ask the source how far capture is now."""

@@ -128,8 +128,8 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
             assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["", "and the first try dies"])
-def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, dies: bool) -> None:
+@pytest.mark.parametrize("after", ["", "a death", "a death and another plan"])
+def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, after: str) -> None:
     pipeline, _, bad = pair
     insert(pipeline)
     [(first,)] = pipeline.query(f'SELECT MAX(IBMSNAP_COMMITSEQ) FROM ASNCDC."CDC_{bad.schema}_{bad.name}"')
@@ -138,9 +138,13 @@ def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, 
     spec = pipeline.plan()
     assert spec is not None
     faults.prune(pipeline.writer, upto=bytes(first))
-    if dies:
+    if after:
         with killed(Target, "append_changes", "after", 2):
             jobs.run(spec)
+    if "another plan" in after:
+        insert(pipeline)
+        spec = pipeline.plan()
+        assert spec is not None
     result = jobs.run(spec)
     commit_tick(result, pipeline.offsets)
     for failed in (result, jobs.run(spec), pipeline.tick()):

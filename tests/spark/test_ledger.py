@@ -35,7 +35,9 @@ def ledger(spark: SparkSession, folder: Path) -> Ledger:
 
 def entry(batch: int, table: TableId, of: Slice | None = None, run_id: str = "run") -> Entry:
     has_offset = table == SLOW or (table, batch) == (ODD, 2)
-    return Entry(batch, run_id, table, lsn(batch), lsn(batch + 1), 7, CAPTURE, of, has_offset)
+    return Entry(
+        batch, run_id, table, lsn(batch), lsn(batch + 1), 7, CAPTURE, of, has_offset, batch if has_offset else None
+    )
 
 
 def commit(of: Entry) -> Commit:
