@@ -26,6 +26,7 @@ from airflow_provider_db2cdc.demo.shop import SCHEMA
 from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
 from airflow_provider_db2cdc.jars import default_folder
 from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.submit import LOG4J
 from airflow_provider_db2cdc.submit.command import FAST_START, spark_conf
 from airflow_provider_db2cdc.submit.home import spark_home
@@ -227,5 +228,5 @@ def _connection(sandbox: Sandbox) -> dict[str, Any]:
         "schema": sandbox.database,
         "login": sandbox.user,
         "password": sandbox.password,
-        "extra": {"Authentication": "SERVER", "ArrayInputChain": "0"},
+        "extra": DRIVER_OPTIONS,
     }

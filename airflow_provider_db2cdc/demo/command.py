@@ -17,20 +17,13 @@ def write_command(home: AirflowHome, sandbox: Sandbox) -> Path:
 
     What Airflow keeps is looked at: it adds the configuration, with the database beside the DAG's own, and `--airflow`.
     """
-    database = {
-        "hostname": sandbox.state.host,
-        "port": sandbox.port,
-        "dbname": sandbox.database,
-        "user": sandbox.user,
-        "options": {"Authentication": "SERVER", "ArrayInputChain": "0"},
-    }
     config, script = home.folder / "command.yaml", home.folder / "db2cdc"
     properties = yaml.safe_load(home.config.read_text(encoding="utf-8"))
-    config.write_text(yaml.safe_dump({**properties, "database": database}, sort_keys=False), encoding="utf-8")
+    whole = {**properties, "database": sandbox.state.settings}
+    config.write_text(yaml.safe_dump(whole, sort_keys=False), encoding="utf-8")
     names = ("AIRFLOW_HOME", "AIRFLOW__CORE__LOAD_EXAMPLES", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "PYTHONPATH")
     known = home.environment()
-    given = {**{name: known[name] for name in names}, "DB2CDC_PASSWORD": sandbox.password}
-    environment = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
+    environment = " ".join(f"{name}={shlex.quote(known[name])}" for name in names)
     call = f"{shlex.quote(sys.executable)} -m airflow_provider_db2cdc.cli.main"
     script.write_text(f'#!/bin/sh\n{environment} exec {call} "$@" --config {shlex.quote(str(config))} --airflow\n')
     script.chmod(0o700)

@@ -19,6 +19,7 @@ from airflow_provider_db2cdc.demo.shop import KEYS
 from airflow_provider_db2cdc.errors import TickFailedError
 from airflow_provider_db2cdc.sandbox.asn import CAPTURE_SCHEMA
 from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.sandbox.statement import Connection
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.catalog import read_capture
@@ -94,9 +95,8 @@ def read_target(home: AirflowHome) -> dict[str, Any]:
 
 def read_position(sandbox: Sandbox, offsets: Sequence[Offset]) -> Position:
     """Return how far capture is and how many change rows wait behind the offsets."""
-    options = {"Authentication": "SERVER", "ArrayInputChain": "0"}
     address = Db2Address(
-        sandbox.state.host, sandbox.database, sandbox.user, sandbox.password, sandbox.port, options=options
+        sandbox.state.host, sandbox.database, sandbox.user, sandbox.password, sandbox.port, options=DRIVER_OPTIONS
     )
     with Source(address) as source:
         captured = read_capture(source, CAPTURE_SCHEMA)

@@ -17,6 +17,9 @@ BANNER = (
     "It is NOT Db2; it serves development, demos and tests, and nothing it does is evidence about Db2's behaviour."
 )
 _DATABASE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,17}")
+DRIVER_OPTIONS = {"Authentication": "SERVER", "ArrayInputChain": "0"}
+"""What IBM's driver must be told to speak to it (docs/sandbox.md)."""
+
 _STATE_FILE = "sandbox.json"
 _LOCK_FILE = "service.lock"
 
@@ -68,6 +71,14 @@ class SandboxState:
     pid: int = 0
     derby_pid: int = 0
     ready: bool = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The `database.*` of a configuration that reads it."""
+        options = self.options
+        named = {"hostname": self.host, "port": self.port, "dbname": options.database}
+        return {**named, "user": options.user, "password": options.password, "options": DRIVER_OPTIONS}
+
     restarts: int = 0
 
     @property

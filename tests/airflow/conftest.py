@@ -19,6 +19,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.sandbox.agent import await_captured
 from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 _HOME = tempfile.TemporaryDirectory(prefix="db2cdc-airflow-")
@@ -187,7 +188,6 @@ def capturing_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
 def captured(capturing_sandbox: tuple[Sandbox, Captured], connect: Callable[..., str]) -> Captured:
     """Captured tables, and the connection `db2_sandbox` to them."""
     sandbox, captured = capturing_sandbox
-    extra = {"Authentication": "SERVER", "ArrayInputChain": "0"}
     connect(
         "db2_sandbox",
         host="127.0.0.1",
@@ -195,7 +195,7 @@ def captured(capturing_sandbox: tuple[Sandbox, Captured], connect: Callable[...,
         schema=sandbox.database,
         login=sandbox.user,
         password=sandbox.password,
-        extra=extra,
+        extra=DRIVER_OPTIONS,
     )
     return captured
 

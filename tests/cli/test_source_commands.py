@@ -45,17 +45,11 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 
 def write_config(folder: Path, sandbox: Sandbox, **changed: str) -> str:
-    database = {
-        "hostname": "127.0.0.1",
-        "port": sandbox.port,
-        "dbname": sandbox.database,
-        "user": sandbox.user,
-        "password": sandbox.password,
-        "options": {"Authentication": "SERVER", "ArrayInputChain": "0"},
-    }
     pipeline = {"pipeline": "p", "target": "./lake", "table.include.list": "SALES\\..*", "poll.interval.ms": 500}
     path = folder / "pipeline.yaml"
-    path.write_text(yaml.safe_dump({**pipeline, "database": {**database, **changed}, "spark.packages": "g:a:1"}))
+    path.write_text(
+        yaml.safe_dump({**pipeline, "database": {**sandbox.state.settings, **changed}, "spark.packages": "g:a:1"})
+    )
     return str(path)
 
 

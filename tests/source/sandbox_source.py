@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.query import Query
@@ -26,5 +27,5 @@ class CountingSource(Source):
 
 def address_of(sandbox: Sandbox) -> Db2Address:
     """Return where a running sandbox is."""
-    options = {"Authentication": "SERVER", "ArrayInputChain": "0"}
-    return Db2Address("127.0.0.1", sandbox.database, sandbox.user, sandbox.password, sandbox.port, options=options)
+    login = (sandbox.user, sandbox.password)
+    return Db2Address("127.0.0.1", sandbox.database, *login, sandbox.port, options=DRIVER_OPTIONS)

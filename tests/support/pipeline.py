@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.sandbox.agent import await_captured
 from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
@@ -63,8 +64,7 @@ class Pipeline:
     def source(self) -> Source:
         """A connection of the plan's own."""
         box = self.sandbox
-        options = {"Authentication": "SERVER", "ArrayInputChain": "0"}
-        address = Db2Address("127.0.0.1", box.database, box.user, box.password, box.port, options=options)
+        address = Db2Address("127.0.0.1", box.database, box.user, box.password, box.port, options=DRIVER_OPTIONS)
         return Source(address)
 
     def execute(self, text: str, *values: Any) -> None:
