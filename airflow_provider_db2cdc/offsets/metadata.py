@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from airflow.models.variable import Variable
 from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -21,7 +23,14 @@ from airflow_provider_db2cdc.offsets.variable import (
 
 
 class MetadataVariables:
-    """Airflow's Variables as `airflow variables` has them: outside of tasks, where its database can be reached."""
+    """Airflow's Variables as `airflow variables` has them: outside of tasks, where its database can be reached.
+
+    :raises ConfigurationError: it cannot; to look for a Variable would find none instead.
+    """
+
+    def __init__(self) -> None:
+        with _reading() as session:
+            session.scalar(select(Variable.key).limit(1))
 
     def get(self, key: str, default: str | None = None) -> str | None:
         """Return a Variable's text, a secrets backend's before the database's."""
@@ -37,19 +46,10 @@ class MetadataVariables:
         Variable.delete(key)
 
     def beginning(self, prefix: str) -> dict[str, str]:
-        """Return the database's Variables whose keys begin so.
-
-        :raises ConfigurationError: there is no such database here.
-        """
-        try:
-            with create_session() as session:
-                found = session.scalars(select(Variable).where(Variable.key.startswith(prefix, autoescape=True)))
-                return {one.key: one.val or "" for one in found}
-        except SQLAlchemyError as error:
-            raise ConfigurationError(
-                f"Airflow's database cannot be read ({type(error).__name__})",
-                "Run it where `airflow variables list` works: with the AIRFLOW_HOME and settings of the scheduler.",
-            ) from error
+        """Return the database's Variables whose keys begin so."""
+        with _reading() as session:
+            found = session.scalars(select(Variable).where(Variable.key.startswith(prefix, autoescape=True)))
+            return {one.key: one.val or "" for one in found}
 
 
 class MetadataOffsetStore(VariableOffsetStore):
@@ -65,7 +65,6 @@ class MetadataOffsetStore(VariableOffsetStore):
         """Return every table's offset.
 
         :raises OffsetError: a Variable holds something else.
-        :raises ConfigurationError: Airflow's database is not to be reached.
         """
         texts = self.metadata.beginning(f"db2cdc.{self.pipeline}.")
         offsets: dict[TableId, Offset] = {}
@@ -93,3 +92,15 @@ class MetadataOffsetStore(VariableOffsetStore):
         old = self.get(table)
         self.metadata.delete(variable_key(self.pipeline, table))
         return old
+
+
+@contextmanager
+def _reading() -> Iterator[Session]:
+    try:
+        with create_session() as session:
+            yield session
+    except SQLAlchemyError as error:
+        raise ConfigurationError(
+            f"Airflow's database cannot be read ({type(error).__name__})",
+            "Run it where `airflow variables list` works: with the AIRFLOW_HOME and settings of the scheduler.",
+        ) from error

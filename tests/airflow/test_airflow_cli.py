@@ -97,11 +97,12 @@ def test_document_that_is_no_offset_is_named_where_it_is_a_tables(airflow_db: No
     assert (shown.returncode, f"the Airflow Variable {key} cannot be read" in shown.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("command", [["show"], ["restart", "S.T"], ["set", "S.T", str(offset(ORDERS, 1).lsn)]], ids=str)
 def test_database_that_is_not_there_is_said_with_where_to_go(
-    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{tmp_path}/none.db")
-    shown = db2cdc("offset", "show", "-c", config)
+    shown = db2cdc("offset", *command, "-c", config)
     assert shown.returncode == 1
     assert "Airflow's database cannot be read" in shown.stderr
     assert "airflow variables list" in shown.stderr
@@ -112,18 +113,15 @@ def test_status_shows_what_airflow_knows(
     airflow_db: None, capturing_sandbox: tuple[Sandbox, object], tmp_path: Path
 ) -> None:
     sandbox, _ = capturing_sandbox
-    database = {
-        "hostname": "127.0.0.1",
-        "port": sandbox.port,
-        "dbname": sandbox.database,
-        "user": sandbox.user,
-        "password": sandbox.password,
-        "options": {"Authentication": "SERVER", "ArrayInputChain": "0"},
-    }
     path = tmp_path / "pipeline.yaml"
     path.write_text(
         yaml.safe_dump(
-            {"pipeline": "told", "target": "./lake", "table.include.list": "SHOP.ORDERS", "database": database}
+            {
+                "pipeline": "told",
+                "target": "./lake",
+                "table.include.list": "SHOP.ORDERS",
+                "database": sandbox.state.settings,
+            }
         )
     )
     part = PartProgress(ORDERS, "reading", 1, 4, 10)
