@@ -76,7 +76,7 @@ def act(
     if known is not None:
         return agenda, known
     if (signal.channel, signal.id) in agenda.outcomes:
-        return refuse(agenda, replace(signal, id=_again(signal)), _USED)
+        return refuse(agenda, signal, _USED)
     try:
         request = parse(signal)
         after, reason = _act(agenda, signal, request, tables, check, at_ms)
@@ -88,10 +88,11 @@ def act(
 
 
 def refuse(agenda: Agenda, signal: Signal, error: Exception) -> tuple[Agenda, SignalOutcome]:
-    """Return the agenda with a signal that is refused for an error, and its outcome."""
+    """Return the agenda with a signal refused for an error, and its outcome; another signal of its id keeps its own."""
     known = isinstance(error, SignalError)
     reason = str(error) if known else f"it cannot be acted on ({type(error).__name__}: {error})"
-    return _answered(agenda, signal, "refused", reason)
+    is_used = (signal.channel, signal.id) in agenda.outcomes
+    return _answered(agenda, replace(signal, id=_again(signal)) if is_used else signal, "refused", reason)
 
 
 def settle(agenda: Agenda) -> tuple[Agenda, list[SignalOutcome]]:

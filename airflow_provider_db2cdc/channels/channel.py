@@ -77,9 +77,7 @@ def check_channel(config: PipelineConfig, name: str) -> None:
 
     :raises Db2CdcError: it is unknown, lacks a setting, or cannot be read.
     """
-    with ExitStack() as stack:
-        channel = _made(name, config)
-        stack.callback(channel.close)
+    with open_channels(config.model_copy(update={"signal_channels": (name,)})) as [channel]:
         try:
             channel.read()
         except Db2CdcError:

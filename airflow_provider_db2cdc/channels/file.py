@@ -125,9 +125,17 @@ def _unended(path: Path) -> list[str]:
 def _is_being_written(path: Path) -> bool:
     """Whether somebody may have written one half of the last line alone so far."""
     lines = _lines(path)
-    if not lines or not _unended(path) or not _signal(lines[-1]).problem.startswith("it is not JSON"):
+    if not lines or not _unended(path) or _is_json(lines[-1]):
         return False
     return time.time() - path.stat().st_mtime < WRITING_S
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _told(outcome: SignalOutcome) -> str:

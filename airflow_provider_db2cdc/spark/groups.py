@@ -19,7 +19,6 @@ from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.errors import CaptureStoppedError
 from airflow_provider_db2cdc.spark.copies import unsettled
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.mark import high_mark
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.reader import Group, Reader
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
@@ -47,8 +46,7 @@ class Groups:
 
     def __post_init__(self) -> None:
         self.tick = self.share.tick
-        spec = self.tick.spec
-        self.marks = high_mark(spec.settings.watermarking, self.connection, spec.source.asn_schema, spec.signal_table)
+        self.marks = self.share.marks(self.connection)
 
     def run(self, between: Callable[[], None]) -> None:
         """Read and publish one group after the other as far as it goes in this tick; call `between` after each."""

@@ -13,7 +13,6 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.batch import stage_chunks
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.mark import high_mark
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.share import Share
@@ -42,11 +41,10 @@ class Reader:
 
     def __post_init__(self) -> None:
         self.tick = self.share.tick
-        spec = self.tick.spec
-        self.marks = high_mark(spec.settings.watermarking, self.connection, spec.source.asn_schema, spec.signal_table)
+        self.marks = self.share.marks(self.connection)
         self.sessions = TableSessions(self.tick.spark)
         self._begun: dict[TableId, int] = {}
-        self._limit = spec.settings.group_chunks
+        self._limit = self.tick.spec.settings.group_chunks
 
     def next(self) -> Group | None:
         """Read the snapshot's next group; None when there is none, it was stopped, or the time is over."""

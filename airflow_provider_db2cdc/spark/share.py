@@ -10,6 +10,8 @@ from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, is_together
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.book import Book
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.spark.mark import HighMark, high_mark
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.tick import Tick
 
@@ -35,6 +37,11 @@ class Share:
     def turn(self, table: TableId, step: Callable[[Part], Part]) -> None:
         """Replace a table's part by what the step makes of it, unless it has come to its end meanwhile."""
         self.book.turn(self.id, table, step)
+
+    def marks(self, connection: DriverConnection) -> HighMark:
+        """Return how high marks are taken, by one thread's connection."""
+        spec = self.tick.spec
+        return high_mark(spec.settings.watermarking, connection, spec.source.asn_schema, spec.signal_table)
 
     def wants(self, table: TableId) -> bool:
         """Whether the snapshot still goes on with the table."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, settle
+from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, refuse, settle
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot import (
@@ -226,6 +226,7 @@ def test_signal_under_an_id_that_was_given_before_is_refused_once_and_the_first_
     assert after.known(other) == outcome
     assert after.known(execute("S.A")).status == "accepted"
     assert acting(after, other)[0] == after
+    assert refuse(after, execute("S.C"), SignalError("too old"))[0].known(execute("S.A")).status == "accepted"
     stopped_too, _ = acting(after, sent("stop-snapshot", id="2"))
     settled, [ended] = settle(stopped_too)
     assert (ended.id, ended.status, settled.known(execute("S.A"))) == ("1", "stopped", ended)
