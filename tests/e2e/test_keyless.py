@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from support.crash import killed
 from support.pipeline import Pipeline
-from support.writing import repeating
+from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.signal import Signal
@@ -117,14 +118,27 @@ def test_equal_rows_are_counted_beside_a_writer(new_pipeline: Callable[..., Pipe
     pipeline = new_pipeline()
     table = bare(pipeline, 600)
     pipeline.captured()
-    with repeating(pipeline, transactions(random.Random(1), table, NAMES[:200], 500), pause_s=0.6):
+    upcoming = iter(transactions(random.Random(1), table, NAMES[:200], 500))
+    surely = [
+        f"UPDATE {table} SET V = 'moved', X = NULL WHERE V = (SELECT MAX(V) FROM {table} WHERE V <> 'moved')",
+        f"DELETE FROM {table} WHERE V = (SELECT MIN(V) FROM {table})",
+    ]
+
+    def write(read: int) -> None:
+        for transaction in [surely, *itertools.islice(upcoming, 8)] if read == 1 else []:
+            for statement in transaction:
+                pipeline.execute(statement)
+            pipeline.writer.commit()
+
+    with behind(Target, "stage", write):
         first = pipeline.tick()
+    with behind(Target, "stage", write):
         second = pipeline.tick(ask("execute-snapshot", table, "again"))
     assert first is not None
     assert not first.failed, first.failed
     assert [note.type for note in first.notifications][-1] == "COMPLETED"
     assert status(second, "again") == ("done", "")
-    assert reads(pipeline, table) > 1, "nothing was written while the table was read"
+    assert reads(pipeline, table) > 1, "what was written behind the read did not have the table read again"
     pipeline.captured()
     pipeline.tick()
     assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
@@ -139,7 +153,12 @@ def test_a_table_that_never_rests_is_reported_until_it_does(
     pipeline = new_pipeline()
     table = bare(pipeline, 20)
     pipeline.captured()
-    with repeating(pipeline, transactions(random.Random(2), table, NAMES[:2], 500), pause_s=0.1):
+
+    def write(_: int) -> None:
+        pipeline.execute(f"INSERT INTO {table} VALUES (1, 'restless', NULL, NULL)")
+        pipeline.writer.commit()
+
+    with behind(Target, "stage", write):
         restless = pipeline.tick()
     assert restless is not None
     [line] = restless.failed

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import ibm_db_dbi
+import pytest
 
 from support.history import HistoryOptions, random_history
 from support.pipeline import Pipeline, Play
@@ -53,6 +54,21 @@ def writing(pipeline: Pipeline, seed: int, options: HistoryOptions, pause_s: flo
 def repeating(pipeline: Pipeline, transactions: Sequence[Sequence[str]], pause_s: float = 0.2) -> Iterator[None]:
     """Run the transactions' statements one after the other, again and again until the block ends."""
     with _child(pipeline, {"transactions": transactions, "pause_s": pause_s}):
+        yield
+
+
+@contextmanager
+def behind(owner: Any, step: str, write: Callable[[int], None]) -> Iterator[None]:
+    """Call `write` with each call's number when `owner.step` is done: the same writes at any machine's pace."""
+    real, numbers = getattr(owner, step), itertools.count(1)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        done = real(*arguments, **named)
+        write(next(numbers))
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, step, call)
         yield
 
 
