@@ -71,6 +71,7 @@ class SandboxState:
     pid: int = 0
     derby_pid: int = 0
     ready: bool = False
+    restarts: int = 0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -78,8 +79,6 @@ class SandboxState:
         options = self.options
         named = {"hostname": self.host, "port": self.port, "dbname": options.database}
         return {**named, "user": options.user, "password": options.password, "options": DRIVER_OPTIONS}
-
-    restarts: int = 0
 
     @property
     def dsn(self) -> str:
