@@ -12,7 +12,7 @@ from uuid import uuid4
 from airflow_provider_db2cdc.cdc.job import Watermarking
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal import SignalTable
-from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.signal import WINDOW_CLOSE, WINDOW_OPEN, captured_mark, delete_mark, insert_mark
@@ -63,8 +63,20 @@ class ReadOnlyMark:
         return ""
 
     def close(self, opened: str) -> str:
-        """Return the source's clock."""
-        return self._connection.text_rows(asn.source_clock().text)[0][0] or ""
+        """Return the source's clock.
+
+        :raises SourceError: it stands before what capture has passed, so it was set back (as summer time's end does).
+        """
+        _, captured = self._connection.text_rows(asn.global_row(self._asn_schema).text)[0]
+        clock = self._connection.text_rows(asn.source_clock().text)[0][0] or ""
+        if captured and clock < captured:
+            raise SourceError(
+                f"the source's clock says {clock}, and capture has passed {captured}: it was set back, or is not "
+                "the clock that the capture agent goes by",
+                "The next tick reads again. If it stays so, set incremental.snapshot.watermarking.strategy to "
+                "insert_insert, which asks no clock.",
+            )
+        return clock
 
     def reached(self, mark: str) -> Lsn | None:
         """Return the SYNCHPOINT once capture has passed that time."""
