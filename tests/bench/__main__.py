@@ -29,12 +29,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the big table")
     parser.add_argument("--changes", type=int, default=100_000, help="changes of a batch")
     parser.add_argument("--mb-per-s", type=float, default=4.0, help="how fast the network of that case is")
+    parser.add_argument("--commit-interval", type=float, default=1.0, help="seconds between two commits of capture")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--into", type=Path, default=Path("build/bench.json"))
     options = parser.parse_args()
     console = Console()
     results: dict[str, Measured] = {}
-    with tempfile.TemporaryDirectory(prefix="db2cdc-bench-") as folder, Stage.open(Path(folder)) as stage:
+    with (
+        tempfile.TemporaryDirectory(prefix="db2cdc-bench-") as folder,
+        Stage.open(Path(folder), options.commit_interval) as stage,
+    ):
         for name in options.cases:
             console.print(f"[bold]{name}[/]")
             results[name] = CASES[name](stage, options, console)

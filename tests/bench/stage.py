@@ -39,16 +39,17 @@ class Stage:
 
     @classmethod
     @contextmanager
-    def open(cls, folder: Path) -> Iterator[Stage]:
-        """Start both, and stop them at the end."""
+    def open(cls, folder: Path, commit_interval_s: float = 1.0) -> Iterator[Stage]:
+        """Start both, and stop them at the end; the source's capture commits that often."""
         jars = sorted((ROOT / "build" / "jars" / "spark").glob("*.jar"))
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        extra = {"spark.driver.memory": "2g", "spark.driver.host": "127.0.0.1"}
+        extra = {"spark.driver.memory": "1g", "spark.driver.host": "127.0.0.1"}
         builder = SparkSession.builder.master("local[2]").appName("bench")
         for key, value in spark_conf(jars, extra=extra).items():
             builder = builder.config(key, value)
         derby = str(ROOT / "build" / "jars" / "sandbox")
-        with Sandbox.start(folder / "sandbox", commit_interval_s=1.0, jars=derby, java_options="-Xmx2g") as sandbox:
+        served = {"commit_interval_s": commit_interval_s, "jars": derby, "java_options": "-Xmx2g"}
+        with Sandbox.start(folder / "sandbox", **served) as sandbox:
             spark = builder.getOrCreate()
             spark.sparkContext.setLogLevel("ERROR")
             yield cls(folder, sandbox, spark)
