@@ -40,6 +40,12 @@ class Agenda:
         """The snapshots that are not over, the next one first."""
         return tuple(snapshot for snapshot in self.snapshots if snapshot.open)
 
+    @property
+    def filling(self) -> set[TableId]:
+        """The tables whose initial snapshot is under way."""
+        initial = [snapshot for snapshot in self.open if snapshot.kind == "initial"]
+        return {part.table for snapshot in initial for part in snapshot.open_parts}
+
     def next_snapshot(self, besides: Collection[str] = ()) -> Snapshot | None:
         """Return the snapshot to be worked on, of those of other ids: new tables first, then in the order asked."""
         running = [one for one in self.open if one.status == "running" and one.id not in besides]
@@ -49,7 +55,7 @@ class Agenda:
         """Return what became of the signal; None if nobody has acted on it yet."""
         of_id = self.outcomes.get((signal.channel, signal.id))
         is_same = of_id is None or of_id.asked == signal.asked
-        return of_id if is_same else self.outcomes.get((signal.channel, _again(signal)))
+        return of_id if is_same else self.outcomes.get((signal.channel, signal.id_again))
 
     def with_snapshot(self, snapshot: Snapshot) -> Agenda:
         """Return the agenda with this snapshot in the place of the one of its id, or behind the others."""
@@ -92,7 +98,7 @@ def refuse(agenda: Agenda, signal: Signal, error: Exception) -> tuple[Agenda, Si
     known = isinstance(error, SignalError)
     reason = str(error) if known else f"it cannot be acted on ({type(error).__name__}: {error})"
     is_used = (signal.channel, signal.id) in agenda.outcomes
-    return _answered(agenda, replace(signal, id=_again(signal)) if is_used else signal, "refused", reason)
+    return _answered(agenda, replace(signal, id=signal.id_again) if is_used else signal, "refused", reason)
 
 
 def settle(agenda: Agenda) -> tuple[Agenda, list[SignalOutcome]]:
@@ -126,11 +132,6 @@ def begin_initial(agenda: Agenda, parts: Sequence[Part], at_ms: int) -> Agenda:
 def _answered(agenda: Agenda, signal: Signal, status: SignalStatus, reason: str) -> tuple[Agenda, SignalOutcome]:
     outcome = SignalOutcome(signal.id, signal.channel, status, reason, signal.asked)
     return agenda.with_outcome(outcome), outcome
-
-
-def _again(signal: Signal) -> str:
-    """Return the id by which a signal is answered that was given under one which another signal had."""
-    return f"{signal.id} #{signal.asked}"
 
 
 def _act(

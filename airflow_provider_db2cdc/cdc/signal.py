@@ -7,7 +7,7 @@ A signal is an id, a type and a JSON text, whatever channel it came by. Each is 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, TypeVar
@@ -45,6 +45,19 @@ class Signal:
     def asked(self) -> str:
         """A digest of what it asks for: another one of its id and channel is another signal."""
         return sha256(json.dumps([self.type, self.data, self.problem]).encode()).hexdigest()[:DIGEST_CHARACTERS]
+
+    @property
+    def id_again(self) -> str:
+        """The id by which it is answered where another signal had its own before."""
+        return f"{self.id} #{self.asked}"
+
+    def is_answered(self, outcomes: Collection[SignalOutcome]) -> bool:
+        """Whether one of its channel's outcomes is its own, and not another signal's of its id.
+
+        The id of one that is no signal is all that there is of it: what is wrong with it may be said in other words.
+        """
+        ids, asked = (self.id, self.id_again), self.asked
+        return any(one.id in ids and (self.problem or one.asked == asked) for one in outcomes)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class SignalChannel(Protocol):
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
         """Consume the signals that were acted on, and tell where they came from what became of them.
 
+        `Signal.is_answered` says which of them these are: meanwhile another one may have come under an id of theirs.
         It may be called twice with the same outcomes, and never for some that were acted on, which then come again and
         are recognised by their ids.
         """

@@ -45,7 +45,9 @@ class FileChannel:
             return self._signals()
 
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
-        """Tell the outcomes, and remove the lines that were acted on; lines that were appended meanwhile stay.
+        """Tell the outcomes, and remove the lines that were acted on.
+
+        Lines that were appended meanwhile stay, also those of an id that was acted on which ask for something else.
 
         :raises ConfigurationError: the file, or the one of the outcomes beside it, cannot be written.
         """
@@ -53,10 +55,10 @@ class FileChannel:
         with _naming(f"the outcomes of signals cannot be told in {place}"):
             told = {*_lines(place)}
             _append(place, [text for text in map(_told, outcomes) if text not in told])
-        acted = {outcome.id for outcome in outcomes}
         with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
-            if any(signal.id in acted for signal in self._signals()) and not _is_being_written(self._file):
-                self._remove(acted)
+            is_there = any(signal.is_answered(outcomes) for signal in self._signals())
+            if is_there and not _is_being_written(self._file):
+                self._remove(outcomes)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -76,14 +78,14 @@ class FileChannel:
         whole = lines[:-1] if _is_being_written(self._file) else lines
         return [_signal(line) for line in [*_lines(self._taken), *whole]]
 
-    def _remove(self, acted: Collection[str]) -> None:
+    def _remove(self, outcomes: Collection[SignalOutcome]) -> None:
         # What a crash left of an earlier removal comes first.
         file, taken_path = self._file, self._taken
         _append(file, _lines(taken_path))
         taken_path.unlink(missing_ok=True)
         os.replace(file, taken_path)
         with taken_path.open(encoding="utf-8", errors="replace") as taken:
-            _append(file, [line for line in _split(taken.read()) if _signal(line).id not in acted])
+            _append(file, [line for line in _split(taken.read()) if not _signal(line).is_answered(outcomes)])
             copymode(taken_path, file)
             taken_path.unlink()
             # Who had opened the file before it was renamed may have written into it since.

@@ -59,10 +59,9 @@ class KafkaChannel:
 
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
         """Move the group's offset behind the messages that were acted on."""
-        acted = {outcome.id for outcome in outcomes}
         behind = None
         for offset, signal in self._messages():
-            if signal is not None and signal.id not in acted:
+            if signal is not None and not signal.is_answered(outcomes):
                 break
             behind = offset + 1
         if behind is not None:

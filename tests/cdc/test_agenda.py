@@ -304,6 +304,15 @@ def test_snapshots_wait_for_each_other_and_new_tables_go_first():
     assert (agenda.next_snapshot().kind, agenda.next_snapshot().parts) == ("initial", (Part(C),))
 
 
+def test_a_table_that_is_begun_anew_elsewhere_is_not_being_filled_here():
+    agenda = begin_initial(Agenda(), [Part(A), Part(B)], 1)
+    agenda = begin_initial(agenda, [Part(A)], 2)
+    assert agenda.filling == {A, B}
+    again = agenda.snapshots[1]
+    agenda = agenda.with_snapshot(again.with_part(replace(again.parts[0], status="completed")))
+    assert agenda.filling == {B}, "the first one's part of it was stopped, and is no one's any more"
+
+
 def test_an_initial_snapshot_takes_no_name_that_a_signal_has():
     agenda, _ = acting(Agenda(), execute("S.A", id="initial-2"))
     agenda = begin_initial(agenda, [Part(B)], 9)

@@ -128,7 +128,8 @@ def test_each_channel_hears_of_its_own_signals_alone(tmp_path: Path) -> None:
     path.write_text(json.dumps({"id": "1", "type": "pause-snapshot"}) + "\n")
     QueueChannel.waiting["p"] = [pause("1")]
     named = config("file", QUEUE, **{"signal.file": str(path)})
-    acknowledge_channels(named, [SignalOutcome("1", "file", "done"), SignalOutcome("9", "airflow", "done")])
+    asked = read_channels(named)[0].asked
+    acknowledge_channels(named, [SignalOutcome("1", "file", "done", "", asked), SignalOutcome("9", "airflow", "done")])
     assert read_channels(named) == [pause("1")]
     assert QueueChannel.told == []
 

@@ -34,7 +34,7 @@ def value(id_: str | None, kind: str = "pause-snapshot", **more: object) -> str:
 
 
 def done(*ids: str) -> list[SignalOutcome]:
-    return [SignalOutcome(id_, "kafka", "done") for id_ in ids]
+    return [SignalOutcome(id_, "kafka", "done", "", Signal(id_, "pause-snapshot", "{}", "kafka").asked) for id_ in ids]
 
 
 @pytest.fixture
@@ -117,6 +117,18 @@ def test_offset_moves_over_acted_on_messages_alone_and_in_order(broker: Broker, 
     assert broker.committed(topic) == 4
 
 
+def test_offset_stays_before_another_signal_of_an_id_until_that_is_answered(
+    broker: Broker, topic: str, opened: Callable
+) -> None:
+    broker.send(topic, ("shop", value("1")), ("shop", value("1", "resume-snapshot")))
+    channel = opened()
+    channel.acknowledge(done("1"))
+    [other] = channel.read()
+    assert other.type == "resume-snapshot"
+    channel.acknowledge([SignalOutcome(other.id_again, "kafka", "refused", "used", other.asked)])
+    assert broker.committed(topic) == 2
+
+
 def test_second_channel_goes_on_behind_the_committed_offset(broker: Broker, topic: str, opened: Callable) -> None:
     broker.send(topic, ("shop", value("1")), ("shop", value("2")))
     opened().acknowledge(done("1"))
@@ -147,7 +159,7 @@ def test_malformed_message_is_refused_and_then_consumed(
     with pytest.raises(SignalError, match=r"JSON|has no type"):
         parse(bad)
     assert good.id == "2"
-    channel.acknowledge([SignalOutcome(bad.id, "kafka", "refused", "it has no type")])
+    channel.acknowledge([SignalOutcome(bad.id, "kafka", "refused", "it has no type", bad.asked)])
     assert ids(opened()) == ["2"]
 
 
