@@ -180,6 +180,7 @@ class PipelineConfig(_Frozen):
             snapshot_on_gap=self.snapshotter.snapshot_on_gap(),
             recover_offsets=self.snapshotter.recover_offset(),
             high_mark_timeout_s=self.high_mark_timeout_s,
+            accept_update_rows=self.accept_update_rows,
         )
 
     @classmethod

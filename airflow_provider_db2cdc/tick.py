@@ -6,17 +6,22 @@ from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
 
 
 def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
     """Move the offsets of all tables to where Delta proved them, and return those that moved.
 
-    A failed table's offset follows too when an earlier crash had left it behind. Doing it again moves nothing.
+    A failed table's offset follows too when an earlier crash had left it behind. Doing it again moves nothing. The
+    backlog comes first: what is told there as open is gone on with, whatever the offsets are.
 
     :raises OffsetError: some tables' stored offsets lie beyond what this tick applied, or cannot be read or kept;
         all others have moved.
     """
+    old = offsets.backlog()
+    if (new := old.after(result)) != old:
+        offsets.put_backlog(new)
     moved: list[Offset] = []
     problems: list[OffsetError] = []
     for table in result.tables:
@@ -28,9 +33,6 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
             continue
         if offset is not None:
             moved.append(offset)
-    old = offsets.backlog()
-    if (new := old.after(result)) != old:
-        offsets.put_backlog(new)
     if problems:
         raise OffsetError("; ".join(error.problem for error in problems), problems[0].remedy) from problems[0]
     return moved
@@ -69,7 +71,9 @@ def raise_for_signals(result: JobResult, channel: str) -> None:
 
 
 def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offset | None:
-    if table.lsn is None or table.batch is None:
+    if table.suspended:
+        _suspend(table.table, offsets)
+    if table.lsn is None or table.batch is None or table.suspended:
         return None
     old = offsets.get(table.table)
     unmoved = old is not None and old.lsn == table.lsn
@@ -82,5 +86,16 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
         offsets.put(old := replace(old, restart=True))
     commit_ts_ms = table.commit_ts_ms if table.commit_ts_ms is not None else (old.commit_ts_ms if old else None)
     new = Offset(table.table, table.lsn, table.batch, commit_ts_ms, table.capture, planned_at_ms=planned_at_ms)
+    if old is not None:
+        # A wish that the plan did not know of yet; and what a failed table still lacks.
+        is_new_wish = old.restart and not table.restart and not table.set_back
+        new = replace(new, restart=is_new_wish, suspended=old.suspended and table.status == "failed")
     offsets.put(new)
     return None if unmoved else new
+
+
+def _suspend(table: TableId, offsets: OffsetStore) -> None:
+    """Keep that a table's registration was not active: what changes meanwhile is lost, and looks like nothing."""
+    old = offsets.get(table)
+    if old is not None and not old.suspended:
+        offsets.put(replace(old, suspended=True))

@@ -73,8 +73,39 @@ def test_a_restart_is_over_once_it_has_begun_though_the_tick_failed(store: FileO
     kept = store.get(A)
     assert kept is not None
     assert kept.restart
-    commit_tick(outcome(line(A, 5, "failed", after=lsn(4))), store)
+    commit_tick(outcome(line(A, 5, "failed", after=lsn(4), restart=True)), store)
     assert store.get(A) == Offset(A, lsn(5), 7)
+
+
+@pytest.mark.parametrize("status", ["applied", "unchanged"])
+def test_a_restart_that_is_wished_for_while_a_tick_runs_is_the_next_ones(
+    store: FileOffsetStore, status: Status
+) -> None:
+    store.put(Offset(A, lsn(4), 6, restart=True))
+    commit_tick(outcome(line(A, 5, status)), store)
+    assert store.get(A) == Offset(A, lsn(5), 7, restart=True)
+
+
+def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: FileOffsetStore) -> None:
+    store.put(Offset(A, lsn(4), 6))
+    commit_tick(outcome(line(A, None, "failed", suspended=True)), store)
+    assert store.get(A) == Offset(A, lsn(4), 6, suspended=True)
+    commit_tick(outcome(line(A, 5, "failed")), store)
+    assert store.get(A) == Offset(A, lsn(5), 7, suspended=True)
+    commit_tick(outcome(line(A, 6)), store)
+    assert store.get(A) == Offset(A, lsn(6), 7)
+
+
+def test_what_is_open_is_kept_before_the_offsets_are(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dying(offset: Offset) -> None:
+        raise KeyboardInterrupt
+
+    part = PartProgress(A, "reading", 1, 4, 10)
+    begun = replace(outcome(line(A, 5)), snapshots=(SnapshotProgress("initial-1", "initial", "running", (part,), 5),))
+    monkeypatch.setattr(store, "put", dying)
+    with pytest.raises(KeyboardInterrupt):
+        commit_tick(begun, store)
+    assert store.backlog().filling == {A}
 
 
 def test_an_offset_moves_back_with_its_source(store: FileOffsetStore) -> None:
@@ -122,8 +153,23 @@ def told(status: SignalStatus, channel: str = "file") -> SignalOutcome:
 def test_snapshots_and_signals_are_kept_for_the_next_plan(store: FileOffsetStore) -> None:
     commit_tick(JobResult("p", "run", (line(A, 5),), (told("accepted"),), (SNAPSHOT,)), store)
     assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),), tables=(A,))
-    commit_tick(outcome(line(A, 6)), store)
-    assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),), tables=(A,)), "a tick that says nothing of them"
+    commit_tick(JobResult("p", "run", (line(A, 6),), (), (SNAPSHOT,)), store)
+    assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),), tables=(A,)), "a tick without news of them"
+
+
+def test_older_result_brings_no_snapshot_back(store: FileOffsetStore) -> None:
+    old = JobResult("p", "1", (line(A, 5),), (told("accepted"),), (SNAPSHOT,), told=3, planned_at_ms=1)
+    ended = replace(SNAPSHOT, status="completed")
+    new = JobResult("p", "2", (line(A, 9),), (told("done"),), (ended,), told=8, planned_at_ms=2)
+    for result in (old, new):
+        commit_tick(result, store)
+        keep_told(result, store)
+    kept = store.backlog()
+    for _ in range(2):
+        with pytest.raises(OffsetError):
+            commit_tick(old, store)
+        keep_told(old, store)
+    assert replace(store.backlog(), told=8) == kept
 
 
 def test_snapshots_are_kept_though_an_offset_cannot_be(store: FileOffsetStore) -> None:

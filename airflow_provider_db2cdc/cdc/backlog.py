@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.job import JobResult
@@ -19,14 +19,17 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
 KEPT_OUTCOMES = 100
-"""Of each channel."""
+"""Of each channel, besides those whose snapshot is under way."""
+
+LOST = "the target knows nothing of its snapshot any more: give the signal again, under another id"
 
 
 @dataclass(frozen=True)
 class Backlog:
     """Snapshots that are open or ended last, the newest signals' outcomes, the known ids of the signal table.
 
-    `told` is how far into the target's journal all this goes, `tables` are those of the last tick.
+    `told` is how far into the target's journal all this goes, `tables` are those of the last tick. `planned_at_ms` is
+    when the last tick was planned that changed anything of this.
     """
 
     snapshots: tuple[SnapshotProgress, ...] = ()
@@ -34,6 +37,7 @@ class Backlog:
     heard: tuple[str, ...] = ()
     told: int = 0
     tables: tuple[TableId, ...] = ()
+    planned_at_ms: int = 0
 
     def running(self, tables: Collection[TableId]) -> bool:
         """Whether a tick of these tables has something to do even without changes.
@@ -55,23 +59,40 @@ class Backlog:
         return [signal for signal in signals if signal.id not in known]
 
     def after(self, result: JobResult) -> Backlog:
-        """Return the backlog after a tick: what it did not speak of is as it was, `told` included."""
-        told = {snapshot.id for snapshot in result.snapshots}
-        still = [snapshot for snapshot in self.snapshots if snapshot.id not in told and snapshot.status in OPEN]
+        """Return the backlog after a tick, `told` as it was; an older plan's result, committed again, changes nothing.
+
+        A result names every snapshot that is open, so one that it does not name is none of the target's: it was moved
+        away, or removed.
+        """
+        if self._is_ahead_of(result):
+            return self
         heard = [outcome.id for outcome in result.signals if outcome.channel == SOURCE_CHANNEL]
+        after = replace(
+            self,
+            snapshots=result.snapshots or tuple(one for one in self.snapshots if one.status not in OPEN),
+            outcomes=_newest(self._outcomes(result)),
+            heard=tuple(heard) if heard else self.heard,
+            tables=tuple(sorted(line.table for line in result.tables)),
+        )
+        return self if after == self else replace(after, planned_at_ms=result.planned_at_ms)
+
+    def _is_ahead_of(self, result: JobResult) -> bool:
+        """Whether a later plan's result is here already; what a clock was set back to, or a new target, is no sign."""
+        return result.planned_at_ms < self.planned_at_ms and result.told <= self.told
+
+    def _outcomes(self, result: JobResult) -> list[SignalOutcome]:
+        """Return the outcomes known after a tick, the newest last; one whose snapshot is lost has failed."""
         named = {(outcome.channel, outcome.id): outcome for outcome in self.outcomes}
         for outcome in result.signals:
             name = (outcome.channel, outcome.id)
             if named.get(name) != outcome:
                 named.pop(name, None)
                 named[name] = outcome
-        return Backlog(
-            snapshots=(*still, *result.snapshots) if result.snapshots or still else self.snapshots,
-            outcomes=_newest(list(named.values())),
-            heard=tuple(heard) if heard else self.heard,
-            told=self.told,
-            tables=tuple(sorted(line.table for line in result.tables)),
-        )
+        there = {snapshot.id for snapshot in result.snapshots}
+        return [
+            replace(one, status="failed", reason=LOST) if one.status == "accepted" and one.id not in there else one
+            for one in named.values()
+        ]
 
     def to_json(self) -> str:
         """Return the document that a store keeps."""
@@ -97,11 +118,14 @@ def _open_tables(snapshot: SnapshotProgress) -> list[TableId]:
 
 
 def _newest(outcomes: list[SignalOutcome]) -> tuple[SignalOutcome, ...]:
-    """Return each channel's newest outcomes; a signal table brings all of its rows at every tick."""
+    """Return each channel's newest outcomes; a signal table brings all of its rows at every tick.
+
+    One that has its end still to come is kept however old it is: somebody may wait for it.
+    """
     kept: list[SignalOutcome] = []
     counts: Counter[str] = Counter()
     for outcome in reversed(outcomes):
-        counts[outcome.channel] += 1
-        if counts[outcome.channel] <= KEPT_OUTCOMES:
+        counts[outcome.channel] += outcome.status != "accepted"
+        if outcome.status == "accepted" or counts[outcome.channel] <= KEPT_OUTCOMES:
             kept.append(outcome)
     return tuple(reversed(kept))

@@ -57,6 +57,11 @@ class CaptureInstance:
     cd_columns: tuple[str, ...]
     identity: CaptureIdentity
 
+    @property
+    def active(self) -> bool:
+        """Whether the agent captures the table's changes."""
+        return self.state == "A"
+
 
 @dataclass(frozen=True)
 class Fence:
@@ -77,7 +82,7 @@ def check_state(instance: CaptureInstance, asn_schema: str) -> None:
 
     :raises RegistrationError: STATE is not 'A', with the remedy for the state it is in.
     """
-    if instance.state == "A":
+    if instance.active:
         return
     info = f" (STATE_INFO {instance.state_info})" if instance.state_info else ""
     remedy = STATE_REMEDY.get(instance.state, "Set STATE to 'A' and reinit the capture agent.")

@@ -10,13 +10,24 @@ from airflow_provider_db2cdc.errors import GapError
 
 
 def find_gap(
-    after: Lsn, then: CaptureIdentity | None, now: CaptureIdentity, floor: Lsn | None, fence: Lsn
+    after: Lsn,
+    then: CaptureIdentity | None,
+    now: CaptureIdentity,
+    floor: Lsn | None,
+    fence: Lsn,
+    suspended: bool = False,
 ) -> str | None:
     """Return why changes after `after` may be missing from the change table, or None.
 
     `then` is the capture's identity when `after` was reached, `now` the one at this reading; `floor` is
-    CD_OLD_SYNCHPOINT, below which change rows may be pruned.
+    CD_OLD_SYNCHPOINT, below which change rows may be pruned. `suspended` says that the registration was not active
+    meanwhile, which nothing of it tells afterwards.
     """
+    if suspended:
+        return (
+            "its registration was not active for a while, and nobody captured what changed meanwhile (if nothing did, "
+            f"set its offset to {after} by `db2cdc offset set`)"
+        )
     if then is not None and then.change_table != now.change_table:
         return f"the table was registered anew: its changes were in {then.change_table}, now in {now.change_table}"
     if then is not None and then.created != now.created:

@@ -56,7 +56,8 @@ class ApplySettings:
     cut into chunks of `snapshot_chunk_rows`, or of about `snapshot_chunk_bytes` where these are given, of which
     `group_chunks` are read at once; no group is begun when `snapshot_budget_s` of the tick's time for snapshots is
     over, the next tick goes on. Fetch sizes are the driver's (0: its own choice). `snapshot_on_gap` mends
-    a gap by a snapshot, `recover_offsets` a lost offset by what Delta proves.
+    a gap by a snapshot, `recover_offsets` a lost offset by what Delta proves. `accept_update_rows` takes the word of
+    an update row without a before image for it that the row's key is as it was.
     """
 
     tombstones: bool = True
@@ -75,6 +76,7 @@ class ApplySettings:
     query_fetch_rows: int = 10_000
     snapshot_on_gap: bool = False
     recover_offsets: bool = False
+    accept_update_rows: bool = False
 
     @property
     def group_chunks(self) -> int:
@@ -104,7 +106,7 @@ class TableTask:
     A table that neither the store nor Delta knows is new: `upto` then is the low mark of its initial snapshot,
     or, with `snapshot` False (snapshot.mode no_data), simply where it begins. `restart` treats a known table as new.
     `again` has a known table snapshotted once its changes are pulled. `select` is what a snapshot reads instead of the
-    whole table.
+    whole table. `suspended` says that its registration was inactive since the offset: changes are missing.
     """
 
     schema: TableSchema
@@ -117,6 +119,7 @@ class TableTask:
     select: str = ""
     batch: int = 0
     again: bool = False
+    suspended: bool = False
 
     @property
     def table(self) -> TableId:
@@ -128,12 +131,14 @@ class TableTask:
 class Refusal:
     """A table that the plan had to leave out, and why; it is reported as failed, the others go on.
 
-    It is `chosen` where its changes are wanted; the table of signals need not be.
+    It is `chosen` where its changes are wanted; the table of signals need not be. `suspended` says that its
+    registration is not active, so that changes of it are being lost.
     """
 
     table: TableId
     error: str
     chosen: bool = True
+    suspended: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,8 @@ class TableResult:
     `lsn` and `batch` are None only when nothing of the table was ever applied. Counts are events of this tick by op;
     `set_back` says that the tick has begun anew with the table, before its offset: its source was restored.
     `commit_ts_ms` is the newest applied commit's time; `capture` the digest of the capture identity it stands under;
-    `error` says why a failed table failed and what to do.
+    `error` says why a failed table failed and what to do; `restart` that the plan knew of a person's wish to begin
+    anew; `suspended` that it found the table's registration inactive.
     """
 
     table: TableId
@@ -199,6 +205,8 @@ class TableResult:
     state_version: int | None = None
     capture: str = ""
     set_back: bool = False
+    restart: bool = False
+    suspended: bool = False
     duration_s: float = 0.0
     error: str = ""
 

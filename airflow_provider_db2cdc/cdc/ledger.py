@@ -39,7 +39,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Commit:
-    """One table's part of a batch as it was applied; `published` are a slice's `r` rows by chunk."""
+    """One table's part of a batch as it was applied; `published` are a slice's `r` rows by chunk.
+
+    `snapshot` is the one whose slice was published: none where an entry's slice was left out, as its columns changed.
+    """
 
     batch: int
     table: TableId
@@ -54,6 +57,7 @@ class Commit:
     rows: int
     slice: Slice | None = None
     published: Mapping[int, int] = field(default_factory=dict)
+    snapshot: str | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def history_of(entries: Iterable[Entry], commits: Iterable[Commit]) -> History:
         table: (entry.slice, commit)
         for table, parts in applied.items()
         for entry, commit in parts
-        if entry.slice is not None
+        if entry.slice is not None and commit.snapshot == entry.slice.snapshot
     }
     return History(
         last=last,

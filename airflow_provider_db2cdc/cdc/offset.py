@@ -22,7 +22,8 @@ class Offset:
     `commit_ts_ms` is the source's commit time of the newest change applied, None before the first one. `capture` is
     the digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset. `restart`
     is what a person sets to have the table snapshotted anew, its state replaced. `planned_at_ms` is when the tick was
-    planned that got there, or `db2cdc offset set` put it there; 0 where a person wrote the document.
+    planned that got there, or `db2cdc offset set` put it there; 0 where a person wrote the document. `suspended` says
+    that a plan since then has found the table's registration inactive: nobody captured what changed meanwhile.
     """
 
     table: TableId
@@ -32,6 +33,7 @@ class Offset:
     capture: str = ""
     restart: bool = False
     planned_at_ms: int = 0
+    suspended: bool = False
     version: int = VERSION
 
     def to_json(self) -> str:

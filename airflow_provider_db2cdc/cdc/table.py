@@ -8,6 +8,8 @@ from hashlib import sha256
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 RESERVED_PREFIX = "__"
+RESERVED_NAMES = {"_metadata", "_row_dropped_"}
+"""Columns that Spark and Delta put beside a table's own when it is read or merged, in any case of letters."""
 
 
 @dataclass(frozen=True, order=True)
@@ -42,14 +44,16 @@ class TableSchema:
     """A table's captured columns in catalog order, and the names of those that are its key.
 
     `key` is empty for a table without one, whose equal rows are counted (cdc.copies); its columns may be nullable, and
-    nulls equal each other. `missing` names source columns that the change table does not carry (LOBs, BOOLEAN, columns
-    left out of the registration): they are not replicated.
+    nulls equal each other. `unique` says that the source sees to it that no two rows have one key; of a key that
+    somebody has named nobody does. `missing` names source columns that the change table does not carry (LOBs, BOOLEAN,
+    columns left out of the registration): they are not replicated.
     """
 
     table: TableId
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     missing: tuple[str, ...] = ()
+    unique: bool = True
 
     def column(self, name: str) -> Column:
         """Return the column of that exact name.
@@ -81,14 +85,19 @@ class TableSchema:
 def check_names(schema: TableSchema) -> None:
     """Refuse column names that a Delta table cannot hold beside each other.
 
-    :raises ConfigurationError: two names differ by case alone (Delta compares without case), or one starts with
-        the two underscores that this provider keeps for itself.
+    :raises ConfigurationError: two names differ by case alone (Delta compares without case), or one is kept by Spark or
+        Delta, or starts with the two underscores that this provider keeps for itself.
     """
     seen: dict[str, str] = {}
     for name in schema.names:
         if name.startswith(RESERVED_PREFIX):
             raise ConfigurationError(
                 f"{schema.table}: column {name!r} starts with {RESERVED_PREFIX!r}, which is kept for this provider",
+                "Leave it out with column.exclude.list.",
+            )
+        if name.lower() in RESERVED_NAMES:
+            raise ConfigurationError(
+                f"{schema.table}: column {name!r} has the name of one that Spark or Delta puts beside a table's own",
                 "Leave it out with column.exclude.list.",
             )
         if (other := seen.setdefault(name.lower(), name)) != name:

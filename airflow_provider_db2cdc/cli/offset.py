@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from airflow_provider_db2cdc.cdc.codec import to_data
-from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept
@@ -47,13 +47,7 @@ def restart(config: Path, table: str, airflow: bool = False) -> None:
     """Mark a table to be snapshotted anew by the next tick."""
     store = _open(config, airflow)
     name = parse_table(table)
-    old = store.get(name)
-    if old is None:
-        raise ConfigurationError(
-            f"{name} has no offset in {store.where}",
-            "A table that is nowhere yet starts with a snapshot anyway; where Airflow runs the pipeline add --airflow.",
-        )
-    store.reset(replace(old, restart=True))
+    store.reset(_marked(name, store))
     note(f"{name}: the next tick snapshots it anew and replaces its state")
 
 
@@ -76,6 +70,24 @@ def parse_table(text: str) -> TableId:
             f"{text!r} does not name a table", 'Write SCHEMA.TABLE, or "SCHEMA"."TABLE" where a name has a dot.'
         )
     return TableId(parts[0], parts[1])
+
+
+def _marked(table: TableId, store: KeptOffsets) -> Offset:
+    """Return a table's offset as one to restart; a table whose first batch failed has none, and gets one.
+
+    :raises ConfigurationError: it has no offset, and the pipeline's last tick had no such table.
+    """
+    old = store.get(table)
+    if old is not None:
+        return replace(old, restart=True)
+    if table not in store.backlog().tables:
+        raise ConfigurationError(
+            f"{table} has no offset in {store.where}, and was no table of the pipeline's last tick",
+            "A table that is nowhere yet starts with a snapshot anyway; where Airflow runs the pipeline add --airflow.",
+        )
+    # A restart asks for no position; but one of the source's width is comparable with its others.
+    width = max((len(other.lsn.raw) for other in store.all().values()), default=max(WIDTHS))
+    return Offset(table, Lsn(bytes(width)), 0, restart=True)
 
 
 def _open(config: Path, airflow: bool) -> KeptOffsets:

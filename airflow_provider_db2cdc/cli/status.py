@@ -67,11 +67,7 @@ def _standings(
     offsets: Mapping[TableId, Offset],
     missing: str,
 ) -> list[Standing]:
-    gaps = {
-        table: find_gap(offsets[table].lsn, None, instance.identity, instance.floor, fence.lsn)
-        for table, instance in instances.items()
-        if table in offsets
-    }
+    gaps = {table: _gap(instance, offsets[table], fence) for table, instance in instances.items() if table in offsets}
     countable = [table for table, gap in gaps.items() if gap is None and instances[table].cd_columns]
     steps = [(instances[table], LsnRange(offsets[table].lsn, fence.lsn)) for table in countable]
     pending = dict(zip(countable, _counts(source, steps), strict=True))
@@ -82,7 +78,7 @@ def _standings(
             instance.update_as,
             offsets.get(table),
             pending.get(table),
-            _verdict(instance, gaps.get(table), pending.get(table), missing if table not in offsets else ""),
+            _verdict(instance, offsets.get(table), gaps.get(table), pending.get(table), missing),
         )
         for table, instance in instances.items()
     ]
@@ -97,13 +93,21 @@ def _counts(source: Source, steps: Sequence[tuple[CaptureInstance, LsnRange]]) -
     return counts
 
 
-def _verdict(instance: CaptureInstance, gap: str | None, pending: int | None, missing: str) -> str:
-    if instance.state != "A":
+def _gap(instance: CaptureInstance, offset: Offset, fence: Fence) -> str | None:
+    return find_gap(offset.lsn, None, instance.identity, instance.floor, fence.lsn, offset.suspended)
+
+
+def _verdict(
+    instance: CaptureInstance, offset: Offset | None, gap: str | None, pending: int | None, missing: str
+) -> str:
+    if not instance.active:
         return f"not captured (state {instance.state})"
+    if offset is None:
+        return missing
+    if offset.restart:
+        return "begins anew with the next tick"
     if gap:
         return f"gap: {gap}"
-    if missing:
-        return missing
     return f"{pending} change rows wait" if pending else "up to date"
 
 

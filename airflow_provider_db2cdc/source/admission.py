@@ -76,8 +76,9 @@ def _check_key(instance: CaptureInstance, schema: TableSchema, config: PipelineC
             f"{instance.table} has no key (neither a primary key nor a unique index whose columns are all captured; an "
             "index that excludes null keys only counts if its columns are NOT NULL), and its change table does not "
             "tell which row an update changed",
-            "Register it with CHG_UPD_TO_DEL_INS = 'Y', name columns whose values are unique with "
-            f"{PROPERTY} ('{schema.table}:<column>,<column>'), or exclude the table with table.exclude.list.",
+            "Register it with CHG_UPD_TO_DEL_INS = 'Y', then reinit the capture agent; or name columns whose values "
+            f"are unique with {PROPERTY} ('{schema.table}:<column>,<column>'), or exclude the table with "
+            "table.exclude.list.",
         )
 
 
@@ -86,7 +87,23 @@ def _check_updates(instance: CaptureInstance, schema: TableSchema, config: Pipel
         raise RegistrationError(
             f"{instance.table} is registered with CHG_UPD_TO_DEL_INS = 'N', where an update of a key leaves no trace "
             "of the old key",
-            "Register it with 'Y', or, if its keys are never updated, set accept.update.rows.",
+            "Register it with 'Y', then reinit the capture agent; or, if its keys are never updated, set "
+            "accept.update.rows.",
+        )
+
+
+def _check_before_images(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    """Refuse a column of the change table that is one column's before image by its name, and another's by its own."""
+    prefix, there = instance.before_prefix, {*instance.cd_columns}
+    if not prefix:
+        return
+    imaged = [name for name in instance.cd_columns if f"{prefix}{name}" in schema.names]
+    if unclear := [name for name in imaged if f"{prefix}{prefix}{name}" not in there]:
+        named = ", ".join(f"{prefix}{name} (of {name})" for name in unclear)
+        raise RegistrationError(
+            f"the change table of {instance.table} has columns that may be before images (BEFORE_IMG_PREFIX is "
+            f"{prefix!r}) or captured columns of that very name: {named}",
+            "Leave them out with column.exclude.list, or register the table again with another BEFORE_IMG_PREFIX.",
         )
 
 
@@ -114,6 +131,7 @@ CONDITIONS: dict[str, Condition] = {
     "state": _check_state,
     "key": _check_key,
     "update rows": _check_updates,
+    "before images": _check_before_images,
     "types": _check_types,
     "column names": _check_names,
 }

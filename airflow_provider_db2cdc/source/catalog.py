@@ -172,6 +172,7 @@ def _schema(
         columns=tuple(column for column in captured if column.name in chosen),
         key=() if named and named.lacking(names) else key,
         missing=tuple(column.name for column in columns if column.name in chosen and column not in captured),
+        unique=named is None,
     )
 
 

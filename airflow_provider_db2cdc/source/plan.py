@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
 from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
@@ -22,6 +23,7 @@ from airflow_provider_db2cdc.errors import (
     CaptureStoppedError,
     ConfigurationError,
     Db2CdcError,
+    OffsetError,
     SourceError,
     TickFailedError,
 )
@@ -60,9 +62,8 @@ def plan_tick(
 
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
     on becomes a refusal in the spec. Without any work, offsets that stood still for `offsets_max_age_s` are moved up to
-    the fence: retention pruning would overtake them and look like lost changes. Planning an idle pipeline costs eight
-    statements (some more a further hundred tables, two more with a signal table). `signals` came by other channels
-    than that table.
+    the fence: retention pruning would overtake them and look like lost changes. An idle plan costs eight statements
+    (some more a further hundred tables, two more with a signal table). `signals` came by other channels than that.
 
     :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
     :raises TickFailedError: there is nothing else to do, but tables are refused: it lists them.
@@ -85,9 +86,10 @@ def plan_tick(
         return replace(step, select=selects.get(step.table, ""))
 
     steps = _counted(source, _each(chosen, begin, refused), refused)
+    refused = _suspended(refused, chosen, offsets)
     table = _signal_table(source, config, captured, refused)
     asked = [*signals, *backlog.unheard(_in_table(source, table))]
-    if not (any(step.due or step.rows for step in steps) or asked or backlog.running(schemas.keys())):
+    if not (_has_work(steps, refused, backlog) or asked or backlog.running(schemas.keys())):
         _report_nothing(refused)
         return None
     steps = _bounded(source, steps, config.max_rows_per_batch, refused)
@@ -124,6 +126,25 @@ def check_moving(fence: Fence, config: PipelineConfig) -> None:
             f"Start it (asncap capture_schema={config.asn_schema}); see its log and {config.asn_schema}.IBMSNAP_CAPMON "
             "and IBMSNAP_CAPTRACE for why it stopped. A longer allowance is capture.stale.after.s.",
         )
+
+
+def _has_work(steps: Sequence[Step], refused: Sequence[Refusal], backlog: Backlog) -> bool:
+    """Whether there are changes, or tables for Spark to look at: all, where no backlog tells what is open."""
+    is_unknown = bool(steps) and not backlog.tables
+    return is_unknown or any(step.due or step.rows for step in steps) or any(one.suspended for one in refused)
+
+
+def _suspended(refused: Sequence[Refusal], chosen: Iterable[CaptureInstance], offsets: OffsetStore) -> list[Refusal]:
+    """Return the refusals, marked where a table's registration is not active and its offset does not say so yet."""
+    found = set()
+    for capture in chosen:
+        try:
+            offset = None if capture.active else offsets.get(capture.table)
+        except OffsetError:
+            continue
+        if offset is not None and not offset.suspended:
+            found.add(capture.table)
+    return [replace(one, suspended=one.table in found) for one in refused]
 
 
 def _signal_table(
@@ -224,10 +245,12 @@ def _spec(
 ) -> JobSpec:
     for step in steps:
         log.info("planned: table=%s range=(%s, %s] rows=%s", step.table, step.believed, step.upto, step.rows)
+    # Also where a clock was set back: the time tells a plan from those before it.
+    known_ms = max((step.planned_at_ms for step in steps), default=0)
     return JobSpec(
         pipeline=config.pipeline,
         run_id=run_id,
-        planned_at_ms=planned_at_ms,
+        planned_at_ms=max(planned_at_ms, known_ms + 1),
         target=config.target,
         source=SourceSpec(source.jdbc_url, source.database, config.server_name, config.asn_schema),
         fence=fence,
@@ -240,7 +263,7 @@ def _spec(
 def _task(step: Step) -> TableTask:
     return TableTask(
         step.schema, step.capture, step.believed, step.upto, step.rows or 0, step.snapshot, step.restart,
-        step.select, step.batch, step.again,
+        step.select, step.batch, step.again, step.suspended,
     )  # fmt: skip
 
 

@@ -19,7 +19,8 @@ class Step:
     `due` says that Spark must look at the table even without a change: it is new, changes may have been lost, or its
     offset is so old that pruning at the source might overtake it.
     `batch` is the offset's, 0 where none is believed; `select` is what a snapshot reads instead of the whole table;
-    `again` asks for a snapshot of a known table, behind its changes.
+    `again` asks for a snapshot of a known table, behind its changes; `suspended` says that some of them are missing.
+    `planned_at_ms` is when the offset's tick was planned.
     """
 
     schema: TableSchema
@@ -33,6 +34,8 @@ class Step:
     batch: int = 0
     select: str = ""
     again: bool = False
+    suspended: bool = False
+    planned_at_ms: int = 0
 
     @property
     def table(self) -> TableId:
@@ -65,17 +68,23 @@ class Beginning:
 
     def step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         """Return the table's step, its rows yet to be counted where it has changes to pull."""
+        step = self._step(schema, capture, offset)
+        return step if offset is None else replace(step, planned_at_ms=offset.planned_at_ms)
+
+    def _step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         again = self._anew(schema.table)
         if offset is None or offset.restart or (again and not self.mode.stream()):
             snapshot = schema.table in self.filling or (self._snapshots(schema.table) or offset is not None)
             return Step(schema, capture, None, self.fence, True, offset is not None, snapshot, rows=0)
         if not self.mode.stream() and schema.table not in self.filling:
-            return Step(schema, capture, offset.lsn, offset.lsn, rows=0, batch=offset.batch)
+            at = (offset.lsn, offset.lsn)
+            return Step(schema, capture, *at, rows=0, batch=offset.batch, suspended=offset.suspended)
         if self.fence < offset.lsn:
             return Step(schema, capture, offset.lsn, self.fence, due=True, rows=0, batch=offset.batch)
         is_old = offset.planned_at_ms < self.old_ms and offset.lsn < self.fence
         due = again or is_old or _may_have_lost(capture, offset)
-        return Step(schema, capture, offset.lsn, self.fence, due=due, batch=offset.batch, again=again)
+        at = (offset.lsn, self.fence)
+        return Step(schema, capture, *at, due=due, batch=offset.batch, again=again, suspended=offset.suspended)
 
     def _anew(self, table: TableId) -> bool:
         return self._included(table) and self.mode.snapshot_data(known=True, in_progress=table in self.filling)
@@ -90,4 +99,4 @@ class Beginning:
 def _may_have_lost(capture: CaptureInstance, offset: Offset) -> bool:
     """Whether changes after the offset may be gone; Spark decides it with what the target proves."""
     pruned = capture.floor is not None and offset.lsn < capture.floor
-    return pruned or offset.capture not in ("", capture.identity.digest)
+    return pruned or offset.suspended or offset.capture not in ("", capture.identity.digest)

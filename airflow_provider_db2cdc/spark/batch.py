@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
+from airflow_provider_db2cdc.cdc.key import PROPERTY as KEY_PROPERTY
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECT_PROPERTY
 from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, ends
+from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
 from airflow_provider_db2cdc.spark.merge import State, find_effects, merge_effects
@@ -27,41 +30,32 @@ def apply_entry(
     task: TableTask,
     entry: Entry,
     last: Commit | None,
-    rows: int | None,
+    is_new: bool,
 ) -> Commit:
     """Bring one planned batch of one table into Delta and return what is there then; `target` is prepared.
 
-    `rows` is how many change rows, at most, the source has counted in the batch's range, None where nobody has.
-
     Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
     from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
-    under other columns than the table has now are left out: their part of the snapshot is read anew.
+    under other columns than the table has now are left out: their part of the snapshot is read anew. Where the table
+    `is_new`, begun anew, the last commit does not tell what the state holds: it may have been moved away meanwhile.
     """
+    held = None if is_new else last
     of = as_read(entry.slice, target.schema)
-    has_changes = rows != 0 and not entry.span.empty
-    batch = pull(target, spec, source, task, entry, rows) if has_changes else target.batch(entry.batch)
-    if of is not None and delete_gone(target, spec, entry, of, last is None or last.rows == 0):
+    has_changes = entry.rows != 0 and not entry.span.empty
+    batch = pull(target, spec, source, task, entry) if has_changes else target.batch(entry.batch)
+    if of is not None and delete_gone(target, spec, entry, of, held):
         has_changes, batch = True, target.batch(entry.batch)
     counts = count_batch(batch) if has_changes else BatchCounts()
     reads = Reads(of) if of is None or of.sweep else publish_reads(target, spec, entry, of, counts)
-    effects = find_effects(target, entry, batch, counts, reads, last)
+    effects = find_effects(target, entry, batch, counts, reads, held)
     if effects.gone is not None:
         counts = delete_unread(target, spec, entry, reads, counts, effects.gone)
     say(
         f"table={entry.table} batch={entry.batch} in the change log: {counts.events} events, "
         f"{sum(reads.counts.values())} reads"
     )
-    after = merge_effects(target, entry, effects, counts, reads, last)
+    after = merge_effects(target, entry, effects, counts, reads, held)
     return _committed(replace(entry, slice=reads.of), counts, reads.counts, after, last)
-
-
-def planned_rows(spec: JobSpec, task: TableTask, entry: Entry) -> int | None:
-    """Return how many change rows, at most, the plan has counted in the entry's range, None where it has not.
-
-    It has not for a batch of another plan: what that one counted may be in the change log and pruned at the source.
-    """
-    is_counted = entry.planned_at_ms == spec.planned_at_ms and not task.restart
-    return task.rows if is_counted and entry.after == task.believed and entry.upto <= task.upto else None
 
 
 def unmoved(entry: Entry, last: Commit) -> Commit:
@@ -93,15 +87,42 @@ def stage_chunks(
     """Read some chunks of a table into its staging table; return the version that holds just these rows, and counts.
 
     The source counts after the read and before the high mark, so that every change between the two is in the window.
+
+    Where nobody sees to it that keys are unique, rows that share one are read once more: a scan may meet a row twice
+    that was moved meanwhile.
+
+    :raises SourceError: several rows have the same key, both times.
     """
     spark, schema = target.spark, target.schema
     how = Fetch(spec.settings.snapshot_fetch_rows, spec.settings.snapshot_isolation)
     readers = spec.settings.parallel_reads
-    version = target.stage(chunk_rows(spark, source, schema, part, reading, how, readers))
+
+    def read_rows() -> int:
+        return target.stage(chunk_rows(spark, source, schema, part, reading, how, readers))
+
+    version = read_rows()
+    is_unique = schema.unique and not part.select
+    if schema.key and not is_unique and not target.doubled(version).isEmpty():
+        first, version = version, read_rows()
+        _check_unique(target, first, version)
     read = {int(row[0]): int(row[1]) for row in target.staged(version).groupBy("chunk").count().collect()}
     counted = count_chunks(spark, source, schema, part, reading, readers)
     counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), rows) for chunk, rows in sorted(counted.items()))
     return version, tuple(counts)
+
+
+def _check_unique(target: Target, first: int, second: int) -> None:
+    """Refuse what was staged twice of which the state would hold several rows of one key, which no merge tells apart.
+
+    No batch is planned of it yet, so that what is corrected counts at the next tick.
+    """
+    doubled = target.doubled(first).intersect(target.doubled(second)).count()
+    if doubled:
+        key = ", ".join(target.schema.key)
+        raise SourceError(
+            f"{target.table}: its key ({key}) is not unique: {doubled} keys are each of several of the rows read",
+            f"Name columns whose values are unique with {KEY_PROPERTY}, or correct its select in {SELECT_PROPERTY}.",
+        )
 
 
 def _committed(
@@ -120,6 +141,7 @@ def _committed(
         commit_ts_ms=before_ms if counts.last_commit_us is None else counts.last_commit_us // 1000,
         state_version=state.version,
         rows=state.rows,
+        snapshot=None if entry.slice is None else entry.slice.snapshot,
         slice=entry.slice,
         published=published,
     )

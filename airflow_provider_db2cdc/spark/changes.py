@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -26,6 +28,9 @@ SOURCE_TYPE = (
     "struct<version string, connector string, name string, ts_ms bigint, ts_us bigint, ts_ns bigint, "
     "snapshot string, db string, schema string, table string, change_lsn string, commit_lsn string>"
 )
+BARE_UPDATE = "db2cdc: an update row without its before image"
+"""What reading such a row fails with where it is no event."""
+
 TRANSACTION_TYPE = "struct<id string, total_order bigint, data_collection_order bigint>"
 
 
@@ -52,10 +57,13 @@ def lsn_text(column: str) -> Column:
     return F.concat_ws(":", F.substring(digits, 1, 8), F.substring(digits, 9, 8), F.substring(digits, 17, 32))
 
 
-def paired(rows: DataFrame, schema: TableSchema, detection: KeyChangeDetection, before_images: bool) -> DataFrame:
+def paired(
+    rows: DataFrame, schema: TableSchema, detection: KeyChangeDetection, before_images: bool, bare_updates: bool
+) -> DataFrame:
     """Return the events of change rows: commit, intent, op, key, before, after, newkey, oldkey.
 
-    `rows` must be one partition that holds whole commits: then the windows below need no shuffle.
+    `rows` must be one partition that holds whole commits: then the windows below need no shuffle. A U row without its
+    before image is an event with `bare_updates`; else it fails the job with BARE_UPDATE.
     """
     spread = rows.select(
         lsn_text("CC").alias("commit"),
@@ -65,7 +73,7 @@ def paired(rows: DataFrame, schema: TableSchema, detection: KeyChangeDetection, 
         (row_struct(schema, "B") if before_images else F.lit(None)).alias("prior"),
     )
     if before_images:
-        spread = _as_pairs(spread)
+        spread = _as_pairs(spread, schema)
     order = Window.partitionBy("commit").orderBy("intent", "half")
     halves = spread if before_images else spread.withColumn("half", F.lit(0))
     seen = halves.select(
@@ -75,7 +83,7 @@ def paired(rows: DataFrame, schema: TableSchema, detection: KeyChangeDetection, 
         (F.lead("o").over(order) == "I").alias("is_followed"),
         F.when(F.lead("o").over(order) == "I", F.lead(key_struct(schema, "row")).over(order)).alias("newkey"),
     ).withColumn("oldkey", F.when(F.col("old").isNotNull(), key_struct(schema, "old")))
-    return _events(seen, detection)
+    return _events(seen, detection, bare_updates)
 
 
 def envelopes(
@@ -184,9 +192,13 @@ def _value(name: str, mapping: TypeMapping) -> Column:
     return value.cast(mapping.delta)
 
 
-def _as_pairs(rows: DataFrame) -> DataFrame:
-    """Return U rows that carry their before image as the D and I that they stand for."""
-    is_update = F.col("o") == "U"
+def _as_pairs(rows: DataFrame, schema: TableSchema) -> DataFrame:
+    """Return U rows that carry their before image as the D and I that they stand for.
+
+    An image of nulls alone is none: such a row is older than the columns for it.
+    """
+    has_prior = reduce(or_, (F.col("prior").getField(name).isNotNull() for name in schema.names))
+    is_update = (F.col("o") == "U") & has_prior
     old = F.struct(F.lit(0).alias("half"), F.lit("D").alias("o"), F.col("prior").alias("row"))
     new = F.struct(F.lit(1).alias("half"), F.lit("I").alias("o"), F.col("row").alias("row"))
     same = F.struct(F.lit(0).alias("half"), F.col("o").alias("o"), F.col("row").alias("row"))
@@ -194,10 +206,11 @@ def _as_pairs(rows: DataFrame) -> DataFrame:
     return rows.select("commit", "intent", halves.alias("h")).select("commit", "intent", "h.*")
 
 
-def _events(seen: DataFrame, detection: KeyChangeDetection) -> DataFrame:
+def _events(seen: DataFrame, detection: KeyChangeDetection, bare_updates: bool) -> DataFrame:
     is_old_half = (F.col("o") == "D") & F.col("is_followed") & F.col("newkey").eqNullSafe(F.col("key"))
     is_update = (F.col("o") == "I") & F.col("old").isNotNull() & F.col("oldkey").eqNullSafe(F.col("key"))
-    op = F.when(F.col("o") == "D", "d").when((F.col("o") == "U") | is_update, "u").otherwise("c")
+    bare = F.lit("u") if bare_updates else F.raise_error(F.lit(BARE_UPDATE)).cast("string")
+    op = F.when(F.col("o") == "D", "d").when(F.col("o") == "U", bare).when(is_update, "u").otherwise("c")
     headers = F.lit(detection == "adjacent")
     return seen.where(~F.coalesce(is_old_half, F.lit(False))).select(
         "commit",

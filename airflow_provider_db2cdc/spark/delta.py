@@ -32,8 +32,13 @@ def table_exists(spark: SparkSession, name: DeltaName) -> bool:
 
 def create_table(spark: SparkSession, name: DeltaName, ddl: str, properties: Mapping[str, str]) -> None:
     """Create an empty Delta table; another run may do the same at the same time."""
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    listed = _listed(properties)
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql_name(name)} ({ddl}) USING delta TBLPROPERTIES ({listed})")
+
+
+def set_properties(spark: SparkSession, name: DeltaName, properties: Mapping[str, str]) -> None:
+    """Set some of the table's properties, as a commit of its own."""
+    spark.sql(f"ALTER TABLE {sql_name(name)} SET TBLPROPERTIES ({_listed(properties)})")
 
 
 def table_properties(spark: SparkSession, name: DeltaName) -> dict[str, str]:
@@ -129,10 +134,20 @@ def quoted(column: str) -> str:
     return f"`{column.replace('`', '``')}`"
 
 
+def text_literal(value: str) -> str:
+    """Return a text as it stands in a statement."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def literal_frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:
     """Return few rows as a frame of literals: unlike createDataFrame it starts no Python worker."""
     structs = [F.struct(*(_literal(value) for value in row)).cast(f"struct<{ddl}>") for row in rows]
     return spark.range(1, numPartitions=1).select(F.explode(F.array(*structs)).alias("r")).select("r.*")
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{text_literal(key)} = {text_literal(value)}" for key, value in properties.items())
 
 
 def _write(rows: DataFrame, name: DeltaName, mode: str, options: Mapping[str, str]) -> int | None:

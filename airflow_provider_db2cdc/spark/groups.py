@@ -75,9 +75,8 @@ class Groups:
         planned = self.share.each(tasks, lambda task: self._entry(task, group.slices[task.table], high))
         if not planned or not self.share.is_together(planned):
             return
-        entries = list(planned.values())
         self.write_down()
-        self.tick.plan_and_apply(entries, self.tick.counted(entries, self.connection))
+        self.tick.plan_and_apply(self.tick.counted(list(planned.values()), self.connection))
         for table, entry in planned.items():
             self._settle_part(table, entry)
         self._sweep()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.ledger import History
+from airflow_provider_db2cdc.errors import TickLostError
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -32,7 +34,9 @@ def run(spec: JobSpec) -> JobResult:
     journal = Journal(spark, layout, owner, spec.run_id)
     with ThreadPoolExecutor(1) as beside:
         recalled = beside.submit(journal.read, spec.told)
-        tick = Tick(spark, spec, Place(layout, owner), ledger, JdbcSource(spec.source), _history(ledger, spec))
+        history = _history(ledger, spec)
+        _check_newest(spec, history)
+        tick = Tick(spark, spec, Place(layout, owner), ledger, JdbcSource(spec.source), history)
     tick.redo()
     tick.pull()
     snapshots = Snapshots(tick, journal, recalled.result())
@@ -40,6 +44,25 @@ def run(spec: JobSpec) -> JobResult:
     tick.publish(unfinished=snapshots.unfinished)
     ledger.tidy(tick.history.batch, tick.batch)
     return snapshots.tell(tick.result())
+
+
+def _check_newest(spec: JobSpec, history: History) -> None:
+    """Refuse a plan that a later one has overtaken: it knows neither tables nor restarts of since then.
+
+    :raises TickLostError: that is so.
+    """
+    newest_ms = max(history.planned_at_ms.values(), default=0)
+    if newest_ms > spec.planned_at_ms:
+        raise TickLostError(
+            f"this plan is of {_clock(spec.planned_at_ms)}, and the target holds what was planned at "
+            f"{_clock(newest_ms)}",
+            "Nothing was written. A later run has gone on from here: leave this one, or clear all of its tasks, the "
+            "plan too.",
+        )
+
+
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _history(ledger: Ledger, spec: JobSpec) -> History:

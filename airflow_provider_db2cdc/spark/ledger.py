@@ -57,7 +57,7 @@ MANIFEST = (
 )
 TIDY_EVERY = 100
 COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows")
-COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", *COUNTED)
+COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", "snapshot", *COUNTED)
 NUL = "\0"
 """It stands in no identifier."""
 
@@ -255,5 +255,6 @@ def _commit(row: Row) -> Commit:
         table=TableId(row["schema"], row["table"]),
         upto=Lsn.parse(row["upto_lsn"]),
         capture=_identity(row["capture"]),
+        snapshot=row["snapshot"],
         **{name: row[name] for name in COUNTED},
     )

@@ -51,7 +51,7 @@ def find_effects(
     changed, read = _changed(target, batch, counts), _read(target, entry, reads)
     if changed is None and read is None:
         return Effects(None, None)
-    is_first = _is_empty(target) if last is None else last.rows == 0
+    is_first = target.is_empty(last)
     of = reads.of
     if read is None or of is None or not of.covers_range or is_first:
         return Effects(changed, read, is_first)
@@ -66,7 +66,8 @@ def merge_effects(
 ) -> State:
     """Bring a batch's effects into the state; rows that were read, and are there as they are, are left alone."""
     changed, read = effects.changed, effects.read
-    before = None if last is None else last.rows
+    # Of none that the ledger knows of there are some now, if the state is not taken for empty.
+    before = None if last is None or not (last.rows or effects.is_first) else last.rows
     if changed is None and read is None:
         return _state(target, before, None if last is None else last.state_version)
     if effects.is_first:
@@ -119,10 +120,6 @@ def _compared(
         few = counts.events <= BROADCAST_KEYS
         unlike = unlike.join(F.broadcast(keys) if few else keys, [*target.schema.key], "left_anti")
     return Effects(changed, unlike.localCheckpoint(), is_compared=True)
-
-
-def _is_empty(target: Target) -> bool:
-    return target.newest_version() == 0 or target.lacks("")
 
 
 def _filled(

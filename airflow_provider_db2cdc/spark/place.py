@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark.delta import create_table, sql_name, table_exists, table_properties
+from airflow_provider_db2cdc.spark.delta import create_table, set_properties, table_exists, table_properties
 
 MAPPING = "delta.columnMapping.mode"
 """By name, it lets a table hold columns of any name."""
@@ -30,8 +30,11 @@ class Owner:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The table properties that say so."""
-        return {OWNER_PROPERTY: self.pipeline, LEDGER_PROPERTY: self.ledger}
+        """The table properties that say so.
+
+        The name is in hex: Spark shows no property whose value looks like a secret's or an address's name.
+        """
+        return {OWNER_PROPERTY: self.pipeline.encode().hex(), LEDGER_PROPERTY: self.ledger}
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class Place:
 
 def ensure_table(
     spark: SparkSession, owner: Owner, name: DeltaName, columns: Iterable[str], ddl: str, properties: Mapping[str, str]
-) -> None:
-    """Create a table where it is missing, ready for columns of such names.
+) -> Mapping[str, str]:
+    """Create a table where it is missing, ready for columns of such names; return its properties, as found or given.
 
     :raises TargetError: there is one that is not the owner's.
     """
@@ -53,7 +56,7 @@ def ensure_table(
     if not table_exists(spark, name):
         mapping = {MAPPING: "name"} if needs_mapping else {}
         create_table(spark, name, ddl, {**owner.properties, **properties, **mapping})
-        return
+        return properties
     found = table_properties(spark, name)
     by = owner_of(found)
     if by != owner:
@@ -63,11 +66,12 @@ def ensure_table(
             "Move it away, or give this pipeline a target of its own.",
         )
     if needs_mapping and found.get(MAPPING) != "name":
-        spark.sql(f"ALTER TABLE {sql_name(name)} SET TBLPROPERTIES ('{MAPPING}' = 'name')")
+        set_properties(spark, name, {MAPPING: "name"})
+    return found
 
 
 def owner_of(properties: Mapping[str, str]) -> Owner | None:
     """Return whose table it is by its properties, None when it is not this provider's."""
     if OWNER_PROPERTY not in properties or LEDGER_PROPERTY not in properties:
         return None
-    return Owner(properties[OWNER_PROPERTY], properties[LEDGER_PROPERTY])
+    return Owner(bytes.fromhex(properties[OWNER_PROPERTY]).decode(), properties[LEDGER_PROPERTY])

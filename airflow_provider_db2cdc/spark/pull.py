@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -9,7 +12,9 @@ from airflow_provider_db2cdc.cdc.gap import gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.spark.changes import envelopes, lsn_text, paired
+from airflow_provider_db2cdc.cdc.offset import restart_of
+from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, envelopes, lsn_text, paired
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.spark.target import Target
@@ -17,22 +22,22 @@ from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
 
 
-def pull(
-    target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry, rows: int | None
-) -> DataFrame:
+def pull(target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
     """Append the changes of an entry's range to the change log, and return what it holds of the batch.
 
-    `rows` is how many change rows, at most, the source has counted in the range, None where nobody has. A batch that is
-    there already is not appended again. Few rows are kept meanwhile: to open a Delta table's new version takes longer
-    than to write them.
+    A batch that is there already is not appended again. Few rows are kept meanwhile: to open a Delta table's new
+    version takes longer than to write them. Not those of a batch of another plan, which is likely to be there.
 
     :raises GapError: the source has fewer of them after the read than before it, so pruning came between.
+    :raises SourceError: an update among them does not tell which row it changed; nothing is appended.
     """
     events = _changes(target.spark, spec, source, task, entry)
-    is_small = rows is not None and rows <= SMALL_ROWS
-    if is_small:
-        events = events.localCheckpoint()
-    is_new = target.append_changes(events, entry.batch, "changes")
+    is_own = entry.planned_at_ms == spec.planned_at_ms
+    is_small = is_own and entry.rows is not None and entry.rows <= SMALL_ROWS
+    with _naming_bare_updates(spec, task):
+        if is_small:
+            events = events.localCheckpoint()
+        is_new = target.append_changes(events, entry.batch, "changes")
     if entry.rows:
         _check_all_read(target, source, task, entry, entry.rows, is_new)
     return events if is_small and is_new else target.batch(entry.batch)
@@ -41,17 +46,43 @@ def pull(
 def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
     """Return the batch's change rows as envelopes; one reader a sub-range, each of whole commits in order."""
     before_images = has_before_images(task.schema, task.capture)
+    bare_updates = spec.settings.accept_update_rows and bool(task.schema.key)
     events: DataFrame | None = None
     for span in _spans(spark, spec, source, task, entry.span):
         how = Fetch(spec.settings.query_fetch_rows)
         rows = source.frame(spark, change_rows(task.schema, task.capture, span), how).coalesce(1)
-        part = paired(rows, task.schema, spec.settings.key_change_detection, before_images)
+        part = paired(rows, task.schema, spec.settings.key_change_detection, before_images, bare_updates)
         events = part if events is None else events.unionAll(part)
     assert events is not None
     times = source.frame(spark, commit_times(spec.source.asn_schema, entry.span))
     at_us = F.unix_micros(F.col("LOGMARKER").cast("timestamp"))
     first = times.groupBy(lsn_text("CC").alias("commit")).agg(F.min(at_us).alias("ts_us"))
     return envelopes(events, task.schema, spec, entry.batch, F.broadcast(first), entry.planned_at_ms)
+
+
+@contextmanager
+def _naming_bare_updates(spec: JobSpec, task: TableTask) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # It comes as Spark's own error of a read, and as py4j's of a Delta write.
+        if BARE_UPDATE not in str(error):
+            raise
+        if task.capture.update_as == "DI":
+            why, reinit = "although it is registered with CHG_UPD_TO_DEL_INS = 'Y'", _reinit(spec)
+        else:
+            why, reinit = "which are older than its columns for before images", ""
+        raise SourceError(
+            f"the change table of {task.table} holds updates as single rows (U) without a before image, {why}: an "
+            "update of a key, or of a row without one, leaves no trace of the old row there",
+            f"{reinit}Have the table snapshotted anew by {restart_of(task.table)}.",
+        ) from error
+
+
+def _reinit(spec: JobSpec) -> str:
+    """Return the remedy for an agent that has not heard of a registration: it reads them at its start and then only."""
+    where = f"capture_server={spec.source.database} capture_schema={spec.source.asn_schema}"
+    return f"Have the capture agent read its registrations again (asnccmd {where} reinit). "
 
 
 def _check_all_read(target: Target, source: JdbcSource, task: TableTask, entry: Entry, rows: int, is_new: bool) -> None:

@@ -16,6 +16,8 @@ SESSION_CONF = {
     "spark.sql.caseSensitive": "false",
     # `${x}` in a value that stands in a statement is itself, not a variable.
     "spark.sql.variable.substitute": "false",
+    # A text in a statement has its backslashes and quotes escaped.
+    "spark.sql.parser.escapedStringLiterals": "false",
     # Db2 has padded a CHAR by its own count, of bytes or code units; Spark would pad it again to as many code points.
     "spark.sql.readSideCharPadding": "false",
     "spark.databricks.delta.merge.materializeSource": "none",

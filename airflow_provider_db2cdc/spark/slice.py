@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
-from airflow_provider_db2cdc.cdc.ledger import Entry
+from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.snapshot import Window as Batches
@@ -44,15 +44,15 @@ def as_read(of: Slice | None, schema: TableSchema) -> Slice | None:
     return of if of is not None and (of.sweep or of.fingerprint == schema.fingerprint) else None
 
 
-def delete_gone(target: Target, spec: JobSpec, entry: Entry, of: Slice, is_empty: bool) -> bool:
+def delete_gone(target: Target, spec: JobSpec, entry: Entry, of: Slice, last: Commit | None) -> bool:
     """Append `d` events for the rows that the slice says are gone; return whether there may be any.
 
-    A sweep says so of what no batch of its snapshot wrote; a read of a table without a key, of what the state (which
-    `is_empty` or not) has too many of. Doing it again, after the state was written, appends nothing.
+    A sweep says so of what no batch of its snapshot wrote; a read of a table without a key, of what the state (of
+    which `last` tells) has too many of. Doing it again, after the state was written, appends nothing.
     """
     if of.sweep:
         rows = target.swept(of.low_batch)
-    elif of.windows and not is_empty:
+    elif of.windows and not target.is_empty(last):
         moved, unknown = _touched(target, of.windows[-1]), _unknown(target, of.windows[:-1])
         read = settled(target.staged(of.staging_version), moved, unknown)
         rows = surplus(target.rows(), read, moved, unknown, of.whole)

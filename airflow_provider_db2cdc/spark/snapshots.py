@@ -53,6 +53,7 @@ class Snapshots:
         self.tick = tick
         self.journal = journal
         self.known = known
+        self.is_first = not journal.seq
         self.book = Book(known)
         ended = {snapshot.id for snapshot in self.known.snapshots if not snapshot.open}
         self.ended_before = ended - journal.news.snapshots
@@ -66,9 +67,7 @@ class Snapshots:
     @property
     def unfinished(self) -> set[TableId]:
         """The tables whose initial snapshot is not over: what they hold is not whole."""
-        initial = [snapshot for snapshot in self.book.agenda.open if snapshot.kind == "initial"]
-        open_parts = {part.table for snapshot in initial for part in snapshot.parts if part.status != "completed"}
-        return open_parts & self.tick.tasks.keys()
+        return self.book.agenda.filling & self.tick.tasks.keys()
 
     def run(self) -> None:
         """Hear the signals, then work on one snapshot after the other until the tick's time for them is over."""
@@ -93,6 +92,9 @@ class Snapshots:
 
     def _go_on(self, snapshot: Snapshot, connection: DriverConnection, reader: DriverConnection) -> None:
         """Work on one snapshot; what fails as a whole fails its tables, and nothing else of the tick."""
+        for part in snapshot.open_parts:
+            if part.table in self.tick.errors:
+                self.book.fail(snapshot.id, part.table, self.tick.errors[part.table])
         try:
             share = Share(self.tick, self.book, snapshot.id)
             groups = Groups(share, Reader(share, reader, self.deadline), connection, self._write_down)
@@ -150,16 +152,20 @@ class Snapshots:
     def _begin_new(self) -> None:
         tick = self.tick
         fresh = [task for task in tick.open_tasks() if tick.standing.is_new(task)]
-        unread = [task for task in fresh if not task.snapshot]
+        unread = [task for task in fresh if not self._is_snapshotted(task)]
         tick.plan_and_apply([tick.entry(task, task.upto, task.upto) for task in unread])
         begun = [task.table for task in unread if task.table not in tick.errors]
         if begun:
             self.told.append(skipped(begun, tick.spec.run_id, _now_ms()))
         again = [task for task in tick.open_tasks() if task.again and task not in fresh and not self._is_told_of(task)]
-        asked = [self._initial(task) for task in (*fresh, *again) if task.snapshot]
+        asked = [self._initial(task) for task in (*fresh, *again) if self._is_snapshotted(task)]
         parts = [part for part in asked if not self._is_begun(part)]
         if parts:
             self.book.change(lambda agenda: (begin_initial(agenda, parts, tick.spec.planned_at_ms), None))
+
+    def _is_snapshotted(self, task: TableTask) -> bool:
+        """Whether a snapshot is taken of a table: also of one that new tables are not begun with, where it mends."""
+        return task.snapshot or self.tick.standing.is_mended(task.table)
 
     def _initial(self, task: TableTask) -> Part:
         """Return a table's part of an initial snapshot, which sweeps wherever the state may hold rows already."""
@@ -191,7 +197,7 @@ class Snapshots:
             self.outcomes |= {(one.channel, one.id): one for one in (of_id, answer)}
 
     def _act(self, signal: Signal, connection: DriverConnection, begun: bool) -> SignalOutcome:
-        if not (self.tick.history.batch or begun) and self._is_older(signal):
+        if self.is_first and not begun and self._is_older(signal):
             return self.book.change(lambda agenda: refuse(agenda, signal, BEFORE_THE_FIRST))
         refused = {one.table: one.error for one in self.tick.spec.refused if one.chosen}
         tables, check = {**refused, **dict.fromkeys(self.tick.tasks, "")}, partial(self._check, connection)

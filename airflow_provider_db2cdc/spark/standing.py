@@ -51,6 +51,10 @@ class Standing:
         is_restart = task.restart and not self._is_moved(task.table)
         return is_restart or task.table in self._anew or (task.table not in self.last and task.believed is None)
 
+    def is_mended(self, table: TableId) -> bool:
+        """Whether the table begins anew because changes or its offset were lost, as the mode says."""
+        return table in self._anew
+
     def is_set_back(self, task: TableTask) -> bool:
         """Whether this plan has begun anew with a table before where the store believes it: its source was restored."""
         stand = self.last[task.table].upto if self._is_moved(task.table) else None
@@ -96,8 +100,8 @@ class Standing:
         return last is not None and task.upto == last.upto < self.spec.fence.lsn
 
     def _gap(self, task: TableTask, last: Commit) -> str | None:
-        now = task.capture
-        return find_gap(last.upto, last.capture, now.identity, now.floor, self.fence(last.upto))
+        now, suspended = task.capture, task.suspended and not self._is_moved(task.table)
+        return find_gap(last.upto, last.capture, now.identity, now.floor, self.fence(last.upto), suspended)
 
     def _is_moved(self, table: TableId) -> bool:
         """Whether a batch of this plan was applied to the table, be it by a first try of it."""

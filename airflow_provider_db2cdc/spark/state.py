@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.spark.changes import key_struct
-from airflow_provider_db2cdc.spark.delta import quoted
+from airflow_provider_db2cdc.spark.delta import quoted, text_literal
 from airflow_provider_db2cdc.sql.chunk import Bound, Cut, chunk_predicate
 
 BOUND_TEXT_LENGTH = 200
@@ -89,7 +89,6 @@ def _literal(value: Any) -> str:
         case date():
             return f"DATE '{value.isoformat()}'"
         case str() if len(value) <= BOUND_TEXT_LENGTH:
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-            return f"'{escaped}'"
+            return text_literal(value)
         case _:
             return ""

@@ -6,6 +6,7 @@ skipped; a run that another one overtook meanwhile fails with ConcurrentTransact
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -14,12 +15,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
+from airflow_provider_db2cdc.cdc.ledger import Commit
 from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import float_names, key_struct, log_ddl, row_type
-from airflow_provider_db2cdc.spark.columns import fit_columns
+from airflow_provider_db2cdc.spark.columns import FIXED, TYPES, checked_types, fit_columns, types_text
 from airflow_provider_db2cdc.spark.copies import COPY
 from airflow_provider_db2cdc.spark.delta import (
     STATISTICS,
@@ -32,6 +34,7 @@ from airflow_provider_db2cdc.spark.delta import (
     newest_version,
     overwrite,
     quoted,
+    set_properties,
     table_exists,
 )
 from airflow_provider_db2cdc.spark.place import Place, ensure_table
@@ -63,17 +66,24 @@ class Target:
     def prepare(self, anew: bool = False) -> None:
         """Create change log and state where they are missing; add to those that are there what the source has gained.
 
-        Not to those of a table without a key, whose rows would not be found any more, unless it begins `anew`.
+        Not to those of a table without a key, whose rows would not be found any more, unless it begins `anew`. Nor may
+        a column have a type by now to which the source has padded its values.
 
         :raises TargetError: a table is another pipeline's, has a column of another type, or cannot be written.
         """
         if not self.schema.key and table_exists(self.spark, self.layout.state(self.table)):
             self._check_same_columns(anew)
         log = {STATISTICS: "__batch,__commit_lsn"}
-        state = {STATISTICS: ",".join(self._with_statistics()), "delta.enableDeletionVectors": "true"}
+        state = {
+            STATISTICS: ",".join(self._with_statistics()),
+            "delta.enableDeletionVectors": "true",
+            TYPES: types_text(self.schema),
+        }
         state_ddl = f"{self._row_columns()}, {self._copy_column()}__commit_lsn string, __batch bigint"
-        gained = self._fit(self.layout.changes(self.table), log_ddl(self.schema), log)
-        gained += self._fit(self.layout.state(self.table), state_ddl, state)
+        self._keep_types(self._ensure(self.layout.state(self.table), state_ddl, state), anew)
+        self._ensure(self.layout.changes(self.table), log_ddl(self.schema), log)
+        gained = fit_columns(self.spark, self.table, self.layout.changes(self.table), log_ddl(self.schema), FIXED)
+        gained += fit_columns(self.spark, self.table, self.layout.state(self.table), state_ddl)
         if gained:
             names = ", ".join(dict.fromkeys(gained))
             say(f"table={self.table} gains {names} in the target: null until a row changes or is snapshotted")
@@ -128,6 +138,12 @@ class Target:
     def staged(self, version: int) -> DataFrame:
         """Return the rows that were staged as that version."""
         return load(self.spark, self.layout.staging(self.table), version)
+
+    def doubled(self, version: int) -> DataFrame:
+        """Return the keys that several of the rows have that were staged as that version."""
+        keys = [F.col("row").getField(name).alias(name) for name in self.schema.key]
+        counted = self.staged(version).groupBy(*keys).agg(F.count("*").alias("__rows"))
+        return counted.where("__rows > 1").drop("__rows")
 
     def delete_staged(self, version: int) -> None:
         """Delete from storage what was staged as that version: its batch is applied, so nobody asks for it again."""
@@ -185,6 +201,13 @@ class Target:
         state = load(self.spark, self.layout.state(self.table)).alias("t")
         return (state.where(bounds) if bounds else state).isEmpty()
 
+    def is_empty(self, last: Commit | None) -> bool:
+        """Whether the state has no row, which is asked of it unless its last commit says that it has some.
+
+        There may be rows of a batch that nobody finished, or because somebody has restored the table.
+        """
+        return (last is None or last.rows == 0) and (self.newest_version() == 0 or self.lacks(""))
+
     def newest_version(self) -> int:
         """Return the state's newest version."""
         return newest_version(self.spark, self.layout.state(self.table))
@@ -218,7 +241,8 @@ class Target:
         return tuple(dict.fromkeys((*self._key_names(), *self.schema.names)))
 
     def _row_columns(self) -> str:
-        return row_type(self.schema).removeprefix("struct<").removesuffix(">").replace("`: ", "` ")
+        columns = ((column.name, map_type(self.table, column).delta) for column in self.schema.columns)
+        return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
 
     def _check_same_columns(self, anew: bool) -> None:
         found = [name for name in load(self.spark, self.layout.state(self.table)).columns if not name.startswith("__")]
@@ -243,12 +267,15 @@ class Target:
     def _pair(self, step: str, batch: int) -> Pair:
         return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}", batch
 
-    def _fit(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> list[str]:
-        self._ensure(name, ddl, properties)
-        return fit_columns(self.spark, self.table, name, ddl)
+    def _keep_types(self, properties: Mapping[str, str], anew: bool) -> None:
+        """Let the state know the source's types; if it begins anew, other ones than it knew."""
+        known = properties.get(TYPES, "")
+        now = types_text(self.schema) if anew else checked_types(self.schema, known)
+        if now != known:
+            set_properties(self.spark, self.layout.state(self.table), {TYPES: now})
 
-    def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> None:
-        ensure_table(self.spark, self.place.owner, name, self.schema.names, ddl, properties)
+    def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> Mapping[str, str]:
+        return ensure_table(self.spark, self.place.owner, name, self.schema.names, ddl, properties)
 
 
 def _same(name: str, as_type: str = "") -> Column:

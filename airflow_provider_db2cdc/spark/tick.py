@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, TickLostError
-from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, planned_rows, unmoved
+from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, unmoved
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.place import Place
@@ -86,8 +86,8 @@ class Tick:
         ]
         if entries:
             with driver_connection(self.spark, self.source) as connection:
-                rows = self.counted(entries, connection)
-            self.plan_and_apply(entries, rows)
+                entries = self.counted(entries, connection)
+            self.plan_and_apply(entries)
 
     def publish(self, unfinished: Collection[TableId]) -> None:
         """Write the manifest when every table stands at one commit, and none is `unfinished`: still being filled."""
@@ -99,8 +99,9 @@ class Tick:
 
     def result(self) -> JobResult:
         """Return a line a table, refused ones included."""
+        suspended = {refusal.table for refusal in self.spec.refused if refusal.suspended}
         tables = [*self.tasks, *(refusal.table for refusal in self.spec.refused)]
-        lines = tuple(self._line(table) for table in tables)
+        lines = tuple(replace(self._line(table), suspended=table in suspended) for table in tables)
         return JobResult(self.spec.pipeline, self.spec.run_id, lines, planned_at_ms=self.spec.planned_at_ms)
 
     def open_tasks(self) -> list[TableTask]:
@@ -131,42 +132,37 @@ class Tick:
         self._apply([entries[table] for table, is_readable in readable.items() if is_readable])
 
     def entry(self, task: TableTask, after: Lsn, upto: Lsn, of: Slice | None = None) -> Entry:
-        """Return the table's part of the next batch."""
+        """Return the table's part of the next batch; with its change rows, if it is just what the plan has counted."""
         at = (self.spec.planned_at_ms, task.capture.identity)
         has_offset = task.believed is not None
-        return Entry(self.batch + 1, self.spec.run_id, task.table, after, upto, *at, of, has_offset)
+        is_planned = not task.restart and (after, upto) == (task.believed, task.upto)
+        rows = task.rows if is_planned else None
+        return Entry(self.batch + 1, self.spec.run_id, task.table, after, upto, *at, of, has_offset, rows)
 
-    def plan_and_apply(self, entries: Sequence[Entry], rows: Mapping[TableId, int] | None = None) -> None:
-        """Do one batch; tables whose part fails are out for the rest of the tick, and redone by the next.
-
-        `rows` is what the source counts in the ranges of tables that the plan has not counted.
-        """
+    def plan_and_apply(self, entries: Sequence[Entry]) -> None:
+        """Do one batch; tables whose part fails are out for the rest of the tick, and redone by the next."""
         if entries:
-            counted = rows or {}
-            entries = [replace(entry, rows=counted.get(entry.table, self._planned(entry))) for entry in entries]
             self.ledger.plan(entries)
             self.batch = entries[0].batch
-            self._apply(entries, rows)
+            self._apply(entries)
 
-    def counted(self, entries: Sequence[Entry], connection: DriverConnection) -> dict[TableId, int]:
-        """Return how many change rows the source counts in those ranges, all captured, that end beyond the plan's."""
+    def counted(self, entries: Sequence[Entry], connection: DriverConnection) -> list[Entry]:
+        """Return entries, those whose ranges, all captured, end beyond the plan's with what the source counts there."""
         beyond = [entry for entry in entries if not entry.span.empty and entry.upto > self.tasks[entry.table].upto]
         if not beyond:
-            return {}
+            return list(entries)
         try:
             ranges = [(self.tasks[entry.table].capture, entry.span) for entry in beyond]
             counts = connection.text_rows(count_changes(ranges).text)
         except Exception as error:
             say(f"changes could not be counted, so they are read: {describe(error)}")
-            return {}
-        return {beyond[int(place or 0)].table: int(count or 0) for place, count in counts}
+            return list(entries)
+        rows = {beyond[int(place or 0)].table: int(count or 0) for place, count in counts}
+        return [replace(entry, rows=rows.get(entry.table, entry.rows)) for entry in entries]
 
-    def _apply(self, entries: Sequence[Entry], rows: Mapping[TableId, int] | None = None) -> None:
+    def _apply(self, entries: Sequence[Entry]) -> None:
         by_table = {entry.table: entry for entry in entries}
-        applied = self.each(
-            [self.tasks[table] for table in by_table],
-            lambda task: self._commit(by_table[task.table], (rows or {}).get(task.table)),
-        )
+        applied = self.each([self.tasks[table] for table in by_table], lambda task: self._commit(by_table[task.table]))
         if not applied:
             return
         self.ledger.commit(list(applied.values()), _now_ms())
@@ -176,17 +172,16 @@ class Tick:
             if commit.slice is not None:
                 self.slices.append((commit.slice, commit))
 
-    def _commit(self, entry: Entry, rows: int | None) -> Commit:
+    def _commit(self, entry: Entry) -> Commit:
         task = self.tasks[entry.table]
         last = self.standing.last.get(entry.table)
-        rows = planned_rows(self.spec, task, entry) if rows is None else rows
-        if rows == 0 and last is not None and entry.slice is None:
+        if entry.rows == 0 and last is not None and entry.slice is None:
             return unmoved(entry, last)
         self.prepare(task)
         read = 0 if entry.slice is None else _rows_of(entry.slice, 0 if last is None else last.rows)
-        changes = task.rows if rows is None else rows
+        changes = task.rows if entry.rows is None else entry.rows
         target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema)
-        return apply_entry(target, self.spec, self.source, task, entry, last, rows)
+        return apply_entry(target, self.spec, self.source, task, entry, last, self.standing.is_new(task))
 
     def prepare(self, task: TableTask) -> None:
         """Make a table's own tables ready, once a tick."""
@@ -219,11 +214,6 @@ class Tick:
         say(f"table={table} failed: {self.errors[table]}")
         _trace(error)
 
-    def _planned(self, entry: Entry) -> int | None:
-        """Return how many change rows the plan has counted in just the entry's range."""
-        task = self.tasks[entry.table]
-        return planned_rows(self.spec, task, entry) if entry.upto == task.upto else None
-
     def _captured(self) -> Lsn | None:
         """Ask the source how far capture is now."""
         with driver_connection(self.spark, self.source) as connection:
@@ -232,7 +222,7 @@ class Tick:
 
     def _line(self, table: TableId) -> TableResult:
         commits, last = self.standing.done.get(table, []), self.standing.last.get(table)
-        error = self.errors.get(table, "")
+        error, task = self.errors.get(table, ""), self.tasks.get(table)
         line = TableResult(
             table=table,
             status="failed" if error else ("applied" if commits else "unchanged"),
@@ -242,9 +232,9 @@ class Tick:
             deletes=sum(commit.deletes for commit in commits),
             reads=sum(commit.reads for commit in commits),
             duration_s=round(self.seconds.get(table, 0.0), 3),
+            restart=task is not None and task.restart,
             error=error,
         )
-        task = self.tasks.get(table)
         if last is None or (task is not None and self.standing.is_new(task)):
             return line
         return replace(

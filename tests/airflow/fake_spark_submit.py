@@ -13,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+from airflow_provider_db2cdc.cdc.signal import Signal
+
 
 def outcome(task, failing):
     table = task["schema"]["table"]
@@ -24,7 +26,8 @@ def outcome(task, failing):
 
 
 def heard(signal, refused):
-    outcome = {"id": signal["id"], "channel": signal["channel"]}
+    asked = Signal(**{name: signal[name] for name in ("id", "type", "data", "channel")}).asked
+    outcome = {"id": signal["id"], "channel": signal["channel"], "asked": asked}
     if signal["id"] in refused:
         return {**outcome, "status": "refused", "reason": "there is no such table"}
     return {**outcome, "status": "done"}

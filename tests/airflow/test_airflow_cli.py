@@ -86,6 +86,9 @@ def test_offsets_that_airflow_keeps_are_shown_and_repaired(airflow_db: None, con
     assert kept(variable_key("seen", ITEMS)) is None
     unknown = db2cdc("offset", "restart", "-c", config, "SHOP.Items")
     assert (unknown.returncode, "SHOP.Items has no offset in Airflow's Variables" in unknown.stderr) == (1, True)
+    keep((backlog_key("seen"), Backlog(tables=(ITEMS,)).to_json()))
+    assert db2cdc("offset", "restart", "-c", config, "SHOP.Items").returncode == 0
+    assert json.loads(kept(variable_key("seen", ITEMS)) or "")["restart"]
 
 
 def test_document_that_is_no_offset_is_named_where_it_is_a_tables(airflow_db: None, tmp_path: Path) -> None:

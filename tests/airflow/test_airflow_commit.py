@@ -10,7 +10,7 @@ from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.notification import Notification
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.asset import table_asset
@@ -109,7 +109,8 @@ def test_channels_are_told_what_became_of_their_signals(commit, tmp_path):
     path = tmp_path / "signals"
     path.write_text('{"id": "1", "type": "pause-snapshot"}\n{"id": "2", "type": "pause-snapshot"}\n')
     config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(path)}
-    outcomes = [SignalOutcome("1", "file", "refused", "why"), SignalOutcome("2", "airflow", "done")]
+    asked = Signal("1", "pause-snapshot", "{}", "file").asked
+    outcomes = [SignalOutcome("1", "file", "refused", "why", asked), SignalOutcome("2", "airflow", "done")]
     assert commit("commit_tells", table_result("ORDERS"), config=config, signals=outcomes)[0] == "success"
     assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["2"]
     told = path.with_name("signals.outcomes").read_text()
@@ -121,7 +122,7 @@ def test_signals_are_not_consumed_when_an_offset_cannot_be_kept(commit, inside, 
     path.write_text('{"id": "1", "type": "pause-snapshot"}\n')
     config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(path)}
     inside(lambda: VariableOffsetStore("commit_keeps").put(Offset(ORDERS, lsn(99), 5)))
-    outcomes = [SignalOutcome("1", "file", "done")]
+    outcomes = [SignalOutcome("1", "file", "done", "", Signal("1", "pause-snapshot", "{}", "file").asked)]
     assert commit("commit_keeps", table_result("ORDERS"), config=config, signals=outcomes)[0] == "failed"
     assert '"1"' in path.read_text()
 

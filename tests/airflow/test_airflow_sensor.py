@@ -7,12 +7,13 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSensorTimeout
 from job_samples import lsn
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import Fence
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
-from airflow_provider_db2cdc.triggers.change import Db2CdcChangeTrigger, SeenOffsets, passed
+from airflow_provider_db2cdc.triggers.change import BACKLOG, Db2CdcChangeTrigger, SeenOffsets, passed
 
 FENCE = Fence(lsn(9), "2026-03-01T11:59:50", "2026-03-01T12:00:00", 10.0)
 NOW = datetime(2026, 3, 1, 17, 0, 0, tzinfo=UTC)
@@ -114,8 +115,9 @@ def test_trigger_fires_when_a_change_is_captured(captured):
     here = Offset(orders, captured.synchpoint(), 1)
 
     def wait(deadline_s, planned_at_ms):
-        offset = replace(here, planned_at_ms=planned_at_ms)
-        return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets={str(orders): offset.to_json()}))
+        seen = {str(orders): replace(here, planned_at_ms=planned_at_ms), BACKLOG: Backlog(tables=(orders,))}
+        documents = {name: document.to_json() for name, document in seen.items()}
+        return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets=documents))
 
     now_ms = time.time_ns() // 1_000_000
     assert wait(0.5, now_ms) == {"status": "timeout", "message": "it has not come"}

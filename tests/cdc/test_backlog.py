@@ -66,17 +66,38 @@ def test_tables_whose_first_snapshot_is_under_way_are_filling():
 
 
 class TestSnapshotsAfterATick:
-    def test_open_one_of_which_it_did_not_speak_stays(self):
-        old = Backlog((snapshot("a"), snapshot("b", "paused"), snapshot("c", "completed")))
-        assert old.after(result([snapshot("d")])).snapshots == (
-            snapshot("a"),
-            snapshot("b", "paused"),
-            snapshot("d"),
-        )
+    def test_open_one_that_it_does_not_name_is_none_of_the_targets(self):
+        """The target was removed, or another one is named: else each idle plan would start Spark for it for ever."""
+        old = Backlog((snapshot("a"), snapshot("b", "paused"), snapshot("c", "completed")), told=40)
+        assert old.after(result([snapshot("d")])).snapshots == (snapshot("d"),)
+        assert old.after(replace(result(), told=1)).snapshots == (snapshot("c", "completed"),)
+
+    def test_signal_whose_snapshot_is_none_of_the_targets_has_failed(self):
+        """Else who waits for its end would wait for ever."""
+        old = Backlog((snapshot("a"), snapshot("b")), (outcome("a", "accepted"), outcome("b", "accepted")))
+        lost, still = old.after(result([snapshot("b")])).outcomes
+        assert (lost.id, lost.status, still) == ("a", "failed", outcome("b", "accepted"))
+        assert "give the signal again" in lost.reason
 
     def test_what_it_says_replaces_what_was_known(self):
         old = Backlog((snapshot("a"), snapshot("b")))
-        assert old.after(result([snapshot("a", "failed")])).snapshots == (snapshot("b"), snapshot("a", "failed"))
+        new = result([snapshot("a", "failed"), snapshot("b")])
+        assert old.after(new).snapshots == (snapshot("a", "failed"), snapshot("b"))
+
+    def test_older_plans_result_brings_nothing_back(self):
+        """Who clears an old run's commit task has it done again."""
+        first = JobResult("p", "1", (), (outcome("a", "accepted"),), (snapshot("a"),), told=3, planned_at_ms=1)
+        second = JobResult("p", "2", (), (outcome("a"),), (snapshot("a", "completed"),), told=8, planned_at_ms=2)
+        ended = Backlog().after(first).after(second)
+        for told in (3, 8):
+            assert replace(ended, told=told).after(first) == replace(ended, told=told), "whether or not it was told of"
+        assert ended.after(replace(first, planned_at_ms=3)).running({T}), "a new target's journal begins anew"
+        assert replace(ended, told=2).after(first).running({T}), "the clock was set back"
+
+    def test_tick_that_changes_nothing_is_not_written_for_its_time_alone(self):
+        ended = Backlog().after(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=1))
+        assert ended.planned_at_ms == 1
+        assert ended.after(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=2)) is ended
 
     def test_last_end_is_seen_until_there_is_something_newer(self):
         ended = Backlog((snapshot("a", "completed"),))
@@ -98,6 +119,14 @@ class TestOutcomesAfterATick:
         old = Backlog(outcomes=tuple(outcome(f"old {at}") for at in range(KEPT_OUTCOMES)))
         new = old.after(result(signals=[outcome("new")]))
         assert [one.id for one in new.outcomes] == [f"old {at}" for at in range(1, KEPT_OUTCOMES)] + ["new"]
+
+    def test_signal_whose_snapshot_is_under_way_is_known_however_many_come_after_it(self):
+        """Who waits for it would take it for one that its run did not act on."""
+        backlog = Backlog((snapshot("long"),), (outcome("long", "accepted"),))
+        for at in range(KEPT_OUTCOMES + 1):
+            backlog = backlog.after(result([snapshot("long")], [outcome(f"log {at}")]))
+        assert len(backlog.outcomes) == KEPT_OUTCOMES + 1
+        assert backlog.outcomes[0] == outcome("long", "accepted")
 
     def test_tick_without_signals_changes_none(self):
         old = Backlog(outcomes=(outcome("1"),), heard=("2",))
@@ -162,4 +191,4 @@ def test_damaged_document_is_named_with_what_to_do(text):
 def test_document_is_one_line_of_json_in_a_fixed_order():
     text = Backlog(heard=("1",)).to_json()
     assert "\n" not in text
-    assert list(json.loads(text)) == ["heard", "outcomes", "snapshots", "tables", "told"]
+    assert list(json.loads(text)) == ["heard", "outcomes", "planned_at_ms", "snapshots", "tables", "told"]

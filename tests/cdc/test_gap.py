@@ -48,6 +48,11 @@ def test_a_gap_is_found_exactly_when_the_floor_passed_the_offset_or_the_fence_fe
     assert (found is not None) == (after < floor or fence < after)
 
 
+def test_what_a_registration_missed_while_it_was_inactive_is_a_gap_though_it_looks_as_before():
+    assert find_gap(lsn(5), NOW, NOW, None, lsn(9)) is None
+    assert "its registration was not active for a while" in find_gap(lsn(5), NOW, NOW, None, lsn(9), suspended=True)
+
+
 def test_positions_of_another_width_are_refused():
     with pytest.raises(OffsetError, match="cannot be compared"):
         find_gap(lsn(5), NOW, NOW, Lsn(bytes(10)), lsn(9))

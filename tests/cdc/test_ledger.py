@@ -28,7 +28,8 @@ def entry(batch: int, table: TableId, is_slice: bool, has_offset: bool = False) 
 
 
 def commit(of: Entry) -> Commit:
-    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, None, of.batch * 10, 5)
+    snapshot = of.slice.snapshot if of.slice else None
+    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, None, of.batch * 10, 5, snapshot=snapshot)
 
 
 def place(of: Entry) -> tuple[int, str]:
@@ -87,3 +88,11 @@ def test_of_the_snapshots_parts_the_last_one_counts() -> None:
 
 def test_an_empty_ledger_says_nothing() -> None:
     assert history_of([], []) == History()
+
+
+def test_a_slice_that_was_left_out_of_its_batch_is_nothing_applied() -> None:
+    """Its columns had changed, so the batch was committed without its rows; what was read is read again."""
+    of = entry(2, TABLES[0], is_slice=True)
+    left_out = replace(commit(of), snapshot=None)
+    assert history_of([of], [commit(of)]).slices.keys() == {TABLES[0]}
+    assert history_of([of], [left_out]).slices == {}

@@ -13,7 +13,9 @@ from airflow_provider_db2cdc.errors import OffsetError
 TABLE = TableId("S", "T")
 L1, L2, L3 = (Lsn(bytes(15) + bytes([at])) for at in (1, 2, 3))
 SHORT = Lsn(bytes(10))
-OFFSET = Offset(TABLE, L2, 7, 1_700_000_000_000, "digest", restart=True, planned_at_ms=1_700_000_001_000)
+OFFSET = Offset(
+    TABLE, L2, 7, 1_700_000_000_000, "digest", restart=True, planned_at_ms=1_700_000_001_000, suspended=True
+)
 
 lsns = st.binary(min_size=16, max_size=16).map(Lsn)
 numbers = st.none() | st.integers()
@@ -35,6 +37,7 @@ def test_the_document_is_readable_and_stable():
         "capture": "digest",
         "restart": True,
         "planned_at_ms": 1_700_000_001_000,
+        "suspended": True,
         "version": VERSION,
     }
     assert OFFSET.to_json() == Offset.from_json(OFFSET.to_json(), "here").to_json()

@@ -61,3 +61,9 @@ def test_names_that_differ_by_case_alone_are_refused(names):
 def test_names_that_start_as_ours_do_are_refused():
     with pytest.raises(ConfigurationError, match="'__commit_lsn' starts with '__'"):
         check_names(named("ID", "__commit_lsn"))
+
+
+@pytest.mark.parametrize("name", ["_metadata", "_METADATA", "_row_dropped_"])
+def test_names_of_columns_that_spark_and_delta_put_beside_a_tables_own_are_refused(name):
+    with pytest.raises(ConfigurationError, match=rf"S\.T: column '{name}' .* Leave it out with column\.exclude\.list"):
+        check_names(named("ID", name))

@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
+
 ROOT = Path(__file__).parents[2]
 MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
 HEAVY = {"airflow", "pyspark", "ibm_db", "pydantic", "airflow_provider_db2cdc.config"}
@@ -66,6 +72,21 @@ def test_offsets_are_set_shown_and_removed(config: str) -> None:
     assert lsn in db2cdc("offset", "show", "-c", config).stdout
     assert db2cdc("offset", "remove", "-c", config, "S.T").returncode == 0
     assert len(json.loads(db2cdc("offset", "show", "-c", config, "--json").stdout)) == 1
+
+
+@pytest.mark.parametrize(("others", "width"), [((), 16), ((10,), 10)])
+def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
+    config: str, others: tuple[int, ...], width: int
+) -> None:
+    """Its first batch failed in a way whose way out is a restart."""
+    store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
+    store.put_backlog(Backlog(tables=(TableId("S", "T"),)))
+    for other in others:
+        store.put(Offset(TableId("S", "OTHER"), Lsn(b"\x01" * other), 1))
+    assert db2cdc("offset", "restart", "-c", config, "S.T").returncode == 0
+    assert store.get(TableId("S", "T")) == Offset(TableId("S", "T"), Lsn(bytes(width)), 0, restart=True)
+    unknown = db2cdc("offset", "restart", "-c", config, "S.TYPO")
+    assert (unknown.returncode, "was no table of the pipeline's last tick" in unknown.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(("table", "lsn"), [("T", "00" * 16), ("S.T", "zz")])

@@ -7,12 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cli.pipeline import open_store
+from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.sandbox.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -106,6 +111,15 @@ def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sand
         time.sleep(0.5)
     assert standing(config)["verdict"] == "2 change rows wait"
     assert "SALES.T" in db2cdc("status", "-c", config).stdout
+    store, table = open_store(load_config(Path(config))), TableId("SALES", "T")
+    offset = store.get(table)
+    assert offset is not None
+    store.reset(replace(offset, suspended=True))
+    assert standing(config)["verdict"].startswith("gap: its registration was not active for a while")
+    db2cdc("offset", "set", "-c", config, "SALES.T", str(offset.lsn))
+    assert standing(config)["verdict"] == "2 change rows wait"
+    db2cdc("offset", "restart", "-c", config, "SALES.T")
+    assert standing(config)["verdict"] == "begins anew with the next tick"
 
 
 def test_a_pipeline_that_airflow_runs_is_not_called_new(config: str) -> None:
@@ -116,6 +130,7 @@ def test_a_pipeline_that_airflow_runs_is_not_called_new(config: str) -> None:
 
 def test_a_tick_without_changes_is_idle_and_starts_no_spark(config: str) -> None:
     db2cdc("offset", "set", "-c", config, "SALES.T", fence(config))
+    open_store(load_config(Path(config))).put_backlog(Backlog(tables=(TableId("SALES", "T"),)))
     done = db2cdc("tick", "-c", config, "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"status": "idle"}), done.stderr
     assert "poll.interval.ms" in done.stderr

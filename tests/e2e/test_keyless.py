@@ -17,7 +17,9 @@ from support.writing import behind
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
@@ -258,3 +260,24 @@ def test_what_does_not_fit_a_table_without_a_key_is_refused(new_pipeline: Callab
     [line] = keyed.failed
     assert "needs column key struct<" in line.error
     assert "move the target's tables of it away" in line.error
+
+
+def test_what_a_first_batch_left_that_nobody_finished_goes(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
+    table = bare(pipeline, 20)
+    pipeline.captured()
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Ledger, "commit", "before"):
+        jobs.run(spec)
+    left = held(pipeline, table)
+
+    pipeline.execute(f"DELETE FROM {table} WHERE A = 1")
+    pipeline.writer.commit()
+    pipeline.captured()
+    faults.reregister(pipeline.writer, table.schema, table.name)
+    pipeline.execute(f"INSERT INTO {table} VALUES (9, 'new', NULL, NULL)")
+    pipeline.writer.commit()
+    pipeline.captured()
+    pipeline.passed()
+    assert left != held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)

@@ -166,3 +166,35 @@ def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., P
     pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)
     check_log(pipeline, table)
+
+
+def test_rows_that_share_a_key_are_refused_until_they_do_not(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    joined, named, orders = (TableId(pipeline.schema, name) for name in ("JOINED", "NAMED", "ORDERS"))
+    pipeline.create(f"CREATE TABLE {joined} (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(9))", "JOINED")
+    pipeline.create(f"CREATE TABLE {named} (ID INTEGER NOT NULL, V VARCHAR(9))", "NAMED")
+    pipeline.execute(f"CREATE TABLE {orders} (ID INTEGER NOT NULL, T INTEGER)")
+    pipeline.many(f"INSERT INTO {joined} VALUES (?, ?)", [(1, "a"), (2, "b")])
+    pipeline.many(f"INSERT INTO {named} VALUES (?, ?)", [(1, "a"), (1, "b"), (2, "c")])
+    pipeline.many(f"INSERT INTO {orders} VALUES (?, ?)", [(1, 1), (2, 1), (3, 2)])
+    own = f"snapshot.select.statement.overrides.{joined}"
+    pipeline.properties = {
+        "snapshot.select.statement.overrides": str(joined),
+        own: f"SELECT T.* FROM {joined} T JOIN {orders} O ON O.T = T.ID",
+        "message.key.columns": rf"{pipeline.schema}\.NAMED:ID",
+    }
+    pipeline.captured()
+    for _ in range(2):
+        result = pipeline.tick()
+        assert result is not None
+        errors = {line.table: line.error for line in result.failed}
+        assert all("its key (ID) is not unique: 1 keys" in errors[table] for table in (joined, named)), errors
+        pipeline.captured()
+
+    pipeline.properties = {**pipeline.properties, own: f"SELECT * FROM {joined}"}
+    pipeline.execute(f"DELETE FROM {named} WHERE V = 'b'")
+    pipeline.writer.commit()
+    pipeline.captured()
+    pipeline.passed()
+    for table in (joined, named):
+        assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)

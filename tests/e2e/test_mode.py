@@ -8,13 +8,14 @@ from collections.abc import Callable
 import pytest
 from support.crash import killed
 from support.log import captured_events, logged_events, reads
-from support.pipeline import Pipeline
+from support.pipeline import Pipeline, use_signal_table
 
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.snapshots import Snapshots
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
@@ -184,3 +185,37 @@ def test_include_list_and_a_select_of_ones_own(new_pipeline: Callable[..., Pipel
     assert set(reads(pipeline, one)) == {(2,)}
     assert pipeline.rows(one) == {(1, "a"), (2, "a")}, "a row is lost that was moved where no read had to find it"
     assert not reads(pipeline, two)
+
+
+def test_when_needed_mends_a_table_that_new_ones_are_not_begun_with(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Its offset was lost; to begin it at the fence would lose what changed since the target's."""
+    pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
+    table, other = table_of(pipeline), table_of(pipeline, "U")
+    pipeline.properties = {**pipeline.properties, "snapshot.include.collection.list": str(other)}
+    pipeline.passed()
+    insert(pipeline, 2)
+    pipeline.passed()
+    insert(pipeline, 3)
+    pipeline.offsets.remove(table)
+
+    pipeline.passed()
+
+    # What the source had before the pipeline's first tick was not wanted then; to mend it reads all there is.
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+def test_rows_of_the_signal_table_from_before_are_refused_by_a_retry_too(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": "no_data"})
+    table = table_of(pipeline)
+    asked = json.dumps({"data-collections": [str(table)]})
+    pipeline.execute(f"INSERT INTO {use_signal_table(pipeline)} VALUES ('old', 'execute-snapshot', ?)", asked)
+    pipeline.writer.commit()
+    pipeline.captured()
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Snapshots, "_hear", "before"):
+        jobs.run(spec)
+
+    result = jobs.run(spec)
+
+    assert [(outcome.id, outcome.status) for outcome in result.signals] == [("old", "refused")]

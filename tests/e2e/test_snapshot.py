@@ -24,6 +24,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.groups import Groups
@@ -462,6 +463,24 @@ def test_a_blocking_snapshot_that_fails_leaves_the_changes_alone(
     assert pipeline.tick() is None
 
 
+def test_a_table_whose_changes_cannot_be_pulled_ends_its_part_in_three_ticks(
+    filled: tuple[Pipeline, TableId, TableId],
+) -> None:
+    """It fails before the snapshot's own steps; the other table of a blocking one waits for its end."""
+    pipeline, first, second = filled
+    faults.reregister(pipeline.writer, pipeline.schema, first.name)
+    pipeline.captured()
+    ask = execute(str(first), str(second), type="blocking")
+    ends = []
+    for signals in ((ask,), (), ()):
+        result = pipeline.tick(*signals)
+        ends.append({part.table: part.status for part in shown(result, ask.id).parts})
+        pipeline.captured()
+    assert [end[first] for end in ends] == ["waiting", "waiting", "failed"]
+    assert ends[-1][second] == "completed"
+    assert outcomes(result)[ask.id][0] == "failed"
+
+
 def test_a_table_that_is_refused_or_taken_out_ends_its_part_with_the_reason(
     filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
@@ -518,3 +537,45 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline:
         assert {line.table: line.rows for line in result.tables}[one] == 30, step
         found = [row["chunk"] for row in certificates(pipeline, ask.id)]
         assert len(found) == len(set(found)) == shown(result, ask.id).chunks
+
+
+def test_a_state_that_was_restored_behind_the_ledgers_back_takes_no_key_twice(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    pipeline = new_pipeline()
+    table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))", "T")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(1, "old"), (2, "old")])
+    pipeline.captured()
+    filled = pipeline.passed().tables[0].state_version
+    pipeline.execute(f"DELETE FROM {table}")
+    pipeline.writer.commit()
+    pipeline.captured()
+    assert pipeline.passed().tables[0].rows == 0
+    path = Layout(pipeline.target).state(table).name
+    pipeline.spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {filled}")
+
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(1, "new")])
+    pipeline.captured()
+    assert pipeline.passed().tables[0].rows == 2
+    assert pipeline.rows(table) == {(1, "new"), (2, "old")}
+    assert pipeline.passed(execute(str(table))).tables[0].rows == 1
+    assert pipeline.rows(table) == {(1, "new")}
+
+
+def test_rows_are_counted_anew_where_the_tables_were_moved_away(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline, one, _ = fill(new_pipeline())
+    layout = Layout(pipeline.target)
+    for name in (layout.changes(one).name, layout.state(one).name):
+        Path(name).rename(f"{name}.away")
+    offset = pipeline.offsets.get(one)
+    assert offset is not None
+    pipeline.offsets.reset(replace(offset, restart=True))
+
+    def counted() -> int | None:
+        pipeline.captured()
+        return {line.table: line.rows for line in pipeline.passed().tables}[one]
+
+    assert counted() == 30 == pipeline.state(one).count()
+    pipeline.execute(f'DELETE FROM "{one.schema}"."{one.name}" WHERE ID = 1')
+    pipeline.writer.commit()
+    assert counted() == 29 == pipeline.state(one).count()

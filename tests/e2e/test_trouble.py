@@ -19,11 +19,13 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cli.offset import restart
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark import jobs, pull
 from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
@@ -160,6 +162,84 @@ def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, 
     for line in result.tables:
         assert pipeline.rows(line.table) == pipeline.source_rows(line.table)
         assert set(logged_events(pipeline, line.table).values()) <= {1}
+
+
+def test_a_table_whose_first_batch_died_and_can_not_be_redone_is_restarted(
+    new_pipeline: Callable[..., Pipeline], tmp_path: Path
+) -> None:
+    pipeline = new_pipeline()
+    for name in ("GOOD", "BAD"):
+        pipeline.create(f"CREATE TABLE {pipeline.schema}.{name} (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))", name)
+    insert(pipeline)
+    spec = pipeline.plan()
+    assert spec is not None
+    pipeline.execute(f"INSERT INTO {pipeline.schema}.GOOD VALUES (0, 'x')")
+    pipeline.writer.commit()
+    pipeline.captured()
+    with killed(Ledger, "commit", "before"):
+        jobs.run(spec)
+    faults.reregister(pipeline.writer, pipeline.schema, "BAD")
+    insert(pipeline)
+    result = pipeline.tick()
+    assert result is not None
+    [line] = result.failed
+    assert f"db2cdc offset restart {line.table}" in line.error
+    assert pipeline.offsets.get(line.table) is None
+
+    file = tmp_path / "pipeline.json"
+    own = {"pipeline": "test", "target": pipeline.target, "offsets.file": str(pipeline.offsets.path)}
+    file.write_text(json.dumps(own))
+    restart(file, str(line.table))
+    pipeline.passed()
+    assert pipeline.rows(line.table) == pipeline.source_rows(line.table)
+    offset = pipeline.offsets.get(line.table)
+    assert offset is not None
+    assert not offset.restart
+
+
+@pytest.mark.parametrize("small_rows", [SMALL_ROWS, 0])
+def test_updates_that_leave_no_old_row_stop_their_table_until_it_is_restarted(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, small_rows: int
+) -> None:
+    """The registration says 'Y' and the agent, which reads it at its start alone, goes on as it was told before."""
+    monkeypatch.setattr(pull, "SMALL_ROWS", small_rows)
+    pipeline = new_pipeline()
+    good = pipeline.create(f"CREATE TABLE {pipeline.schema}.GOOD (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)", "GOOD")
+    stale = [
+        pipeline.create(f"CREATE TABLE {pipeline.schema}.{name} (ID INTEGER{key}, A INTEGER)", name, update_as="U")
+        for name, key in (("KEYED", " NOT NULL PRIMARY KEY"), ("BARE", ""))
+    ]
+    for table in (good, *stale):
+        pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(number, 1) for number in (1, 2)])
+    pipeline.execute("UPDATE ASNCDC.IBMSNAP_REGISTER SET CHG_UPD_TO_DEL_INS = 'Y' WHERE SOURCE_OWNER = ?", good.schema)
+    pipeline.writer.commit()
+    pipeline.captured()
+    pipeline.passed()
+    appended = [pipeline.changes(table).count() for table in stale]
+
+    for table in (good, *stale):
+        pipeline.execute(f"UPDATE {table} SET ID = -ID, A = 2")
+    pipeline.writer.commit()
+    pipeline.captured()
+    for _ in range(2):
+        result = pipeline.tick()
+        assert result is not None
+        assert {line.table for line in result.failed} == {*stale}
+        for line in result.failed:
+            assert f"{line.table} holds updates as single rows (U)" in line.error
+            assert "CHG_UPD_TO_DEL_INS = 'Y'" in line.error
+            assert "reinit" in line.error
+            assert f"db2cdc offset restart {line.table}" in line.error
+        assert [pipeline.changes(table).count() for table in stale] == appended
+        assert pipeline.rows(good) == pipeline.source_rows(good)
+
+    for table in stale:
+        offset = pipeline.offsets.get(table)
+        assert offset is not None
+        pipeline.offsets.reset(replace(offset, restart=True))
+    pipeline.passed()
+    for table in stale:
+        assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
 def test_an_edited_offset_is_refused_by_name(pair: Pair) -> None:
@@ -328,3 +408,61 @@ def test_a_target_that_outlived_its_ledger_is_refused(new_pipeline: Callable[...
 
     assert result is not None
     assert "under another ledger" in next(line.error for line in result.failed if line.table == good)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+def test_changes_of_while_a_registration_was_inactive_are_a_gap(
+    new_pipeline: Callable[..., Pipeline], mode: str
+) -> None:
+    """Nothing of the registration tells afterwards that it was: the plan that met it has told the offset."""
+    pipeline, good, bad = paired(new_pipeline(**{"snapshot.mode": mode}))
+    faults.set_state(pipeline.writer, pipeline.schema, "BAD", "S")
+    insert(pipeline)
+    pipeline.captured()
+    result = pipeline.tick()
+    assert result is not None
+    [failed] = result.failed
+    assert (failed.table, "registered in state 'S'" in failed.error) == (bad, True)
+    faults.set_state(pipeline.writer, pipeline.schema, "BAD", "A")
+    insert(pipeline)
+    pipeline.captured()
+
+    result = pipeline.tick()
+
+    assert result is not None
+    assert pipeline.rows(good) == pipeline.source_rows(good)
+    if mode == "initial":
+        [failed] = result.failed
+        assert "its registration was not active for a while" in failed.error
+        pipeline.offsets.reset(replace(need_offset(pipeline, bad), restart=True))
+        result = pipeline.tick()
+    assert result is not None
+    assert not result.failed
+    assert pipeline.rows(bad) == pipeline.source_rows(bad)
+    assert not need_offset(pipeline, bad).suspended
+
+
+@pytest.mark.slow
+def test_the_job_of_a_plan_that_others_have_overtaken_is_refused(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Done again it would restart the table a second time, and write its changes of since then once more."""
+    pipeline, good, _ = paired(new_pipeline())
+    pipeline.offsets.reset(replace(need_offset(pipeline, good), restart=True))
+    first = pipeline.plan()
+    assert first is not None
+    insert(pipeline)
+    pipeline.passed()
+    insert(pipeline)
+    pipeline.passed()
+    before = logged_events(pipeline, good)
+
+    with pytest.raises(TickLostError, match="A later run has gone on from here"):
+        jobs.run(first)
+
+    assert logged_events(pipeline, good) == before
+
+
+def need_offset(pipeline: Pipeline, table: TableId) -> Offset:
+    offset = pipeline.offsets.get(table)
+    assert offset is not None
+    return offset

@@ -41,8 +41,9 @@ def test_healthy_source_passes_every_check(source, config, captured):
     assert [check.name for check in checks if not check.ok] == []
     assert {check.name for check in checks} == {
         "connection", "control tables", "capture agent", "source table", "change table", "state", "key", "update rows",
-        "types", "column names", "prune control", "option flags", "data capture", "columns", "unique rows",
-        "capture started", "change table index", "change table readable", "source table readable", "offset",
+        "before images", "types", "column names", "prune control", "option flags", "data capture", "columns",
+        "unique rows", "capture started", "change table index", "change table readable", "source table readable",
+        "offset",
     }  # fmt: skip
     assert all(not check.problem and not check.remedy for check in checks)
 

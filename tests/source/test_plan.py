@@ -18,7 +18,7 @@ class MemoryOffsets:
     """Offsets of a test, by table name; an exception stands for a document that cannot be read."""
 
     def __init__(self, control, backlog=None, **numbers):
-        self._backlog = backlog or Backlog()
+        self._backlog = backlog or Backlog(tables=(control.table("A"),))
         self._known = {control.table(name): number for name, number in numbers.items()}
 
     def get(self, table):
@@ -77,10 +77,39 @@ def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(p
     control.add("A")
     control.add("B")
     filling = PartProgress(control.table("B"), "reading", 1, 4, 10)
-    backlog = Backlog((SnapshotProgress("initial-1", "initial", "running", (filling,), 5),))
+    running = SnapshotProgress("initial-1", "initial", "running", (filling,), 5)
+    backlog = Backlog((running,), tables=(control.table("A"), control.table("B")))
     without = {"selection": Selection(table_include=(rf"{control.schema}\.A",))}
     assert plan(without, backlog, A=100) is None
     assert ends(plan(backlog=backlog, A=100, B=100)) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}, "it was taken back"
+
+
+def test_where_no_backlog_is_kept_the_target_is_asked_what_is_open(plan, control):
+    control.add("A")
+    assert ends(plan(backlog=Backlog(), A=100)) == {"A": (lsn(100), 0)}
+
+
+def test_an_inactive_registration_is_told_once_for_its_offset_to_say_so(plan, control):
+    control.add("A")
+    control.add("B", STATE="S")
+    [refusal] = plan(A=100, B=100).refused
+    assert (refusal.table, refusal.suspended) == (control.table("B"), True)
+    marked = Offset(control.table("B"), lsn(100), 1, suspended=True)
+    with pytest.raises(TickFailedError):
+        plan(A=100, B=marked)
+
+
+def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan, control):
+    control.add("A")
+    [task] = plan(A=Offset(control.table("A"), lsn(100), 1, suspended=True)).tables
+    assert (task.believed, task.suspended) == (lsn(100), True)
+
+
+def test_a_plan_is_later_than_those_before_it_whatever_the_clock_says(plan, control):
+    control.add("A")
+    control.capture("A", 70)
+    assert plan(A=Offset(control.table("A"), lsn(60), 1, planned_at_ms=9_000)).planned_at_ms == 9_001
+    assert plan(A=Offset(control.table("A"), lsn(60), 1, planned_at_ms=7)).planned_at_ms == 1234
 
 
 def test_tables_that_stand_at_the_fence_are_not_even_counted(plan, source, control):
@@ -206,7 +235,7 @@ REFUSED = {
     "inactive": ({"STATE": "I"}, "state 'I'.*STATE = 'A'"),
     "stopped": ({"STATE": "S", "STATE_INFO": "ASN0069E"}, "state 'S'.*ASN0069E"),
     "no key": ({"key": (), "CHG_UPD_TO_DEL_INS": "N"}, "has no key"),
-    "update rows": ({"CHG_UPD_TO_DEL_INS": "N"}, "CHG_UPD_TO_DEL_INS = 'N'"),
+    "update rows": ({"CHG_UPD_TO_DEL_INS": "N"}, "CHG_UPD_TO_DEL_INS = 'N'.*then reinit the capture agent"),
     "no change table": ({"CD_TABLE": "GONE"}, "does not exist"),
     "unmappable type": ({"columns": (("ID", "INTEGER", 4, "N"), ("M", "MONEY", 4, "Y"))}, "'M' has type MONEY"),
     "reserved name": ({"columns": (("ID", "INTEGER", 4, "N"), ("__X", "INTEGER", 4, "Y"))}, "'__X'"),

@@ -5,7 +5,7 @@ from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import Column
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, RegistrationError
-from airflow_provider_db2cdc.source.admission import admit
+from airflow_provider_db2cdc.source.admission import admit, problems
 from airflow_provider_db2cdc.source.catalog import read_capture, read_fence, read_instances, read_schemas
 from airflow_provider_db2cdc.source.plan import plan_tick
 
@@ -93,6 +93,31 @@ def test_columns_are_those_that_the_change_table_carries_by_name(source, control
     )
     assert schema.missing == ("LATE", "DOC")
     assert schema.key == ("ID",)
+
+
+PREFIXED = tuple((name, "INTEGER", 4, "N") for name in ("ID", "A", "XA"))
+
+
+def test_before_image_that_has_another_columns_name_is_refused_as_unclear(source, control, config):
+    """Registered are ID and A with its before image XA; the table has a column XA of its own."""
+    table = control.add("T", PREFIXED, BEFORE_IMG_PREFIX="X")
+    [instance] = read_instances(source, control.asn).values()
+    schema = schema_of(source, control)
+    assert [name for name, error in problems(instance, schema, config) if error] == ["before images"]
+    with pytest.raises(RegistrationError, match=rf"change table of {table} .*XA \(of A\)\. .*column\.exclude\.list"):
+        admit(instance, schema, config)
+    without = Selection(column_exclude=(rf"{control.schema}\.T\.XA",))
+    admit(instance, schema_of(source, control, selection=without), config)
+
+
+@pytest.mark.parametrize(("prefix", "more"), [(None, ()), ("Y", ()), ("X", ("XXA",))])
+def test_captured_column_that_is_no_before_image_is_carried(source, control, config, prefix, more):
+    shapes = (*PREFIXED, *((name, "INTEGER", 4, "Y") for name in more))
+    control.add("T", shapes, **({"BEFORE_IMG_PREFIX": prefix} if prefix else {}))
+    [instance] = read_instances(source, control.asn).values()
+    schema = schema_of(source, control, selection=Selection(column_exclude=tuple(rf".*\.{name}" for name in more)))
+    admit(instance, schema, config)
+    assert schema.names == ("ID", "A", "XA")
 
 
 def test_bit_data_is_told_by_code_page_0(source, control):
@@ -216,7 +241,9 @@ def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(source, co
     table = control.add("T", KEYED, key=(), CHG_UPD_TO_DEL_INS="N")
     config = config.model_copy(update={"accept_update_rows": True})
     [instance] = read_instances(source, control.asn).values()
-    with pytest.raises(RegistrationError, match=rf"has no key.*message\.key\.columns \('{table}:<column>,<column>'\)"):
+    with pytest.raises(
+        RegistrationError, match=rf"has no key.*then reinit.*message\.key\.columns \('{table}:<column>,<column>'\)"
+    ):
         admit(instance, schema_of(source, control), config)
     named = keyed_by(control, "A")
     admit(instance, schema_of(source, control, selection=named), config.model_copy(update={"selection": named}))

@@ -36,7 +36,7 @@ class KeptOffsets(dict[TableId, Offset]):
     """Offsets in memory."""
 
     def backlog(self):
-        return Backlog()
+        return Backlog(tables=tuple(self))
 
     def put(self, offset: Offset) -> None:
         self[offset.table] = offset

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from support.frames import SEEDED, change_frame, effects_in, events_in, log_frame, seeded
@@ -13,11 +14,14 @@ from support.history import HistoryOptions, random_history
 
 from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection, RowChange, events_of
-from airflow_provider_db2cdc.spark.changes import paired
+from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, paired
 from airflow_provider_db2cdc.spark.effects import count_batch, net_effects
 
 pytestmark = pytest.mark.spark
 HISTORIES = 150
+WITH_BEFORE_IMAGES = (
+    "CC binary, CI binary, CO string, C0 int, C1 int, C2 int, C3 string, B0 int, B1 int, B2 int, B3 string"
+)
 
 
 def many_changes(update_as: Any) -> list[RowChange]:
@@ -32,13 +36,13 @@ def many_changes(update_as: Any) -> list[RowChange]:
 def test_pairing_is_the_plain_rule(spark: SparkSession, update_as: str, detection: KeyChangeDetection) -> None:
     changes = many_changes(update_as)
 
-    frame = paired(change_frame(spark, changes), SEEDED, detection, before_images=False)
+    frame = paired(change_frame(spark, changes), SEEDED, detection, before_images=False, bare_updates=True)
 
     assert Counter(events_in(frame.collect())) == Counter(events_of(changes, detection))
 
 
 def test_pairing_shuffles_nothing(spark: SparkSession) -> None:
-    frame = paired(change_frame(spark, many_changes("DI")), SEEDED, "adjacent", before_images=False)
+    frame = paired(change_frame(spark, many_changes("DI")), SEEDED, "adjacent", before_images=False, bare_updates=True)
 
     assert "Exchange" not in frame._jdf.queryExecution().executedPlan().toString()
 
@@ -47,8 +51,8 @@ def test_updates_with_before_images_pair_like_deletes_and_inserts(spark: SparkSe
     lsn = "aa" * 16
     row = (bytearray.fromhex(lsn), bytearray.fromhex(lsn), "U", 1, 2, 3, "new", 1, 2, 3, "old")
     moved = (bytearray.fromhex(lsn), bytearray.fromhex("bb" * 16), "U", 1, 9, 3, "x", 1, 8, 3, "x")
-    ddl = "CC binary, CI binary, CO string, C0 int, C1 int, C2 int, C3 string, B0 int, B1 int, B2 int, B3 string"
-    frame = paired(spark.createDataFrame([row, moved], ddl).coalesce(1), SEEDED, "adjacent", before_images=True)
+    rows = spark.createDataFrame([row, moved], WITH_BEFORE_IMAGES).coalesce(1)
+    frame = paired(rows, SEEDED, "adjacent", before_images=True, bare_updates=False)
 
     update, delete, create = events_in(frame.orderBy("intent", F.col("op").desc()).collect())
 
@@ -57,10 +61,29 @@ def test_updates_with_before_images_pair_like_deletes_and_inserts(spark: SparkSe
     assert (create.op, create.key, create.oldkey) == ("c", (1, 9), (1, 8))
 
 
+def test_an_update_that_is_older_than_its_before_images_is_a_bare_one(spark: SparkSession) -> None:
+    lsn = bytearray.fromhex("aa" * 16)
+    rows = spark.createDataFrame([(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)
+
+    [update] = events_in(paired(rows, SEEDED, "adjacent", before_images=True, bare_updates=True).collect())
+
+    assert (update.op, update.before, update.after) == ("u", None, (1, 2, 3, "new"))
+
+
+@pytest.mark.parametrize("before_images", [True, False])
+def test_a_bare_update_is_an_error_where_it_is_not_accepted(spark: SparkSession, before_images: bool) -> None:
+    lsn = bytearray.fromhex("aa" * 16)
+    rows = spark.createDataFrame([(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)
+    events = paired(rows, SEEDED, "adjacent", before_images, bare_updates=False)
+
+    with pytest.raises(PySparkException, match=BARE_UPDATE):
+        events.collect()
+
+
 @pytest.mark.parametrize("update_as", ["DI", "U"])
 def test_net_effects_are_the_plain_rule(spark: SparkSession, update_as: str) -> None:
     changes = many_changes(update_as)
-    events = paired(change_frame(spark, changes), SEEDED, "adjacent", before_images=False)
+    events = paired(change_frame(spark, changes), SEEDED, "adjacent", before_images=False, bare_updates=True)
     batch = log_frame(events)
     counts = count_batch(batch)
 

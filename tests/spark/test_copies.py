@@ -49,7 +49,7 @@ def test_events_and_counts_are_the_plain_rule(spark: SparkSession) -> None:
     made = changes(rng)
     held = Counter(rng.choices(IMAGES, k=30))
 
-    events = paired(_change_frame(spark, made), SCHEMA, "adjacent", before_images=False)
+    events = paired(_change_frame(spark, made), SCHEMA, "adjacent", before_images=False, bare_updates=True)
     log = _log(events)
     wanted = events_of(made)
     assert Counter(events_in(events.collect())) == Counter(wanted)
@@ -99,7 +99,7 @@ def test_what_a_read_settles_is_the_plain_rule(spark: SparkSession, is_first: bo
 def test_the_sign_of_a_zero_is_kept(spark: SparkSession) -> None:
     image = (1, "v", -0.0)
     made = [RowChange(_lsn(1), _lsn(at), "I", None, image) for at in range(2)]
-    log = _log(paired(_change_frame(spark, made), SCHEMA, "adjacent", before_images=False))
+    log = _log(paired(_change_frame(spark, made), SCHEMA, "adjacent", before_images=False, bare_updates=True))
     rows = copy_effects(count_deltas(log), _rows(spark, []), SCHEMA).collect()
     assert [str(row["X"]) for row in rows] == ["-0.0", "-0.0"]
     assert [str(row["X"]) for row in staged_copies(_rows(spark, [image]), SCHEMA, _lsn(1)).collect()] == ["-0.0"]

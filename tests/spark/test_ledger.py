@@ -42,7 +42,9 @@ def entry(batch: int, table: TableId, of: Slice | None = None, run_id: str = "ru
 
 def commit(of: Entry) -> Commit:
     published = {0: 8} if of.slice else {}
-    return Commit(of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, 5, 6, 7, of.slice, published)
+    return Commit(
+        of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, 5, 6, 7, of.slice, published, of.slice and of.slice.snapshot
+    )
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +138,12 @@ def test_the_first_to_plan_a_batch_wins(spark: SparkSession, tmp_path: Path) -> 
     with pytest.raises(TickLostError, match="run first planned batch 1"):
         ledger(spark, tmp_path).plan([entry(1, SLOW, run_id="second")])
     assert ledger(spark, tmp_path).history({}).pending == (entry(1, FAST, run_id="first"),)
+
+
+@pytest.mark.parametrize("pipeline", ["curl", "tokens of a secret password", "access.key"])
+def test_a_pipelines_name_may_look_like_what_spark_shows_to_nobody(
+    spark: SparkSession, tmp_path: Path, pipeline: str
+) -> None:
+    owners = [Ledger(spark, Layout(str(tmp_path / "lake")), pipeline).prepare() for _ in range(2)]
+    assert owners[0] == owners[1]
+    assert owners[0].pipeline == pipeline

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark.delta import text_literal
 from airflow_provider_db2cdc.spark.session import SMALL_CONF, SMALL_ROWS, TableSessions
 
 SHUFFLES = "spark.sql.shuffle.partitions"
@@ -17,6 +19,17 @@ def test_a_table_has_one_session_that_no_other_shares(spark: SparkSession) -> No
     other = sessions.of(TableId("S", "B"), 0)
     one.conf.set("spark.databricks.delta.write.txnAppId", "mine")
     assert other.conf.get("spark.databricks.delta.write.txnAppId", None) is None
+
+
+def test_texts_in_statements_are_read_as_they_are_written_whatever_was_submitted(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = spark.newSession()
+    submitted.conf.set("spark.sql.parser.escapedStringLiterals", "true")
+    monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
+    session = TableSessions(spark).of(TableId("S", "A"), 0)
+    for text in ("a\\b", "it's", "${x}", "\\u0041"):
+        assert session.sql(f"SELECT {text_literal(text)}").collect()[0][0] == text
 
 
 def test_many_rows_bring_back_what_the_application_was_submitted_with(spark: SparkSession) -> None:

@@ -52,7 +52,7 @@ def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:
     reads = [torn_read(seed, random_history(seed, options), rng) for seed in range(1, HISTORIES)]
     staged = [row for rows, _ in reads for row in rows]
     changes = [change for _, some in reads for change in some]
-    events = paired(change_frame(spark, changes), SEEDED, "adjacent", before_images=False)
+    events = paired(change_frame(spark, changes), SEEDED, "adjacent", before_images=False, bare_updates=True)
     window = log_frame(events)
     rows = spark.createDataFrame(
         [(image, 0) for _, image in staged], "row struct<SEED: int, ID: int, A: int, B: string>, chunk int"

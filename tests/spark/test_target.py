@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl
 from airflow_provider_db2cdc.spark.copies import COPY
-from airflow_provider_db2cdc.spark.delta import literal_frame, load
+from airflow_provider_db2cdc.spark.delta import literal_frame, load, quoted
 from airflow_provider_db2cdc.spark.place import Owner, Place
-from airflow_provider_db2cdc.spark.state import key_range
+from airflow_provider_db2cdc.spark.state import extent, key_range
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.chunk import key_literal
 
@@ -118,6 +119,61 @@ def test_a_range_of_keys_is_the_one_that_its_chunks_were_cut_by(spark: SparkSess
             found = frame.where(key_range(schema, *ends)).collect()
             wanted = [key for key in held if (not low or key[:width] > low) and (not high or key[:width] <= high)]
             assert sorted(map(tuple, found)) == wanted, (low, high)
+
+
+@pytest.mark.parametrize("name", ["IT'S", "A\\B", 'Q"Q', "A`B", "NEW\nLINE", "a`: b"])
+def test_keys_and_columns_have_any_name_that_the_source_gives_them(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    place = Place(Layout(str(tmp_path)), Owner("test", "ledger"))
+    columns = (Column(name, "INTEGER", 4, 0, False), Column("B", "INTEGER", 4))
+    made = Target(spark, place, TableSchema(TableId("S", "N"), columns, (name,)))
+    made.prepare()
+    ddl = f"{quoted(name)} int, B int, __commit_lsn string"
+    made.fill(literal_frame(spark, [(1, 1, EARLY), (2, 2, EARLY)], ddl), 1)
+    effects = literal_frame(spark, [(2, 5, LATE, True), (3, 3, LATE, True)], f"{ddl}, __present boolean")
+    effects = effects.localCheckpoint()
+    made.merge(effects, 2, extent(effects, made.schema).bounds, None)
+    assert sorted(tuple(row["row"]) for row in made.rows().collect()) == [(1, 1), (2, 5), (3, 3)]
+
+
+@pytest.mark.parametrize("name", ["key", "source", "headers", "transaction", "op"])
+def test_a_column_that_is_gained_may_have_the_name_of_one_of_the_change_logs(target: Target, name: str) -> None:
+    columns = (*SCHEMA.columns, Column(name, "INTEGER", 4))
+    replace(target, schema=replace(SCHEMA, columns=columns)).prepare()
+    assert name in load(target.spark, target.layout.state(target.table)).columns
+
+
+PADDED = [
+    (Column("K", "CHARACTER", 5), Column("K", "CHARACTER", 10)),
+    (Column("K", "GRAPHIC", 5), Column("K", "GRAPHIC", 10)),
+    (Column("K", "BINARY", 5), Column("K", "BINARY", 10)),
+    (Column("K", "CHARACTER", 5, bit_data=True), Column("K", "CHARACTER", 10, bit_data=True)),
+    (Column("K", "VARCHAR", 10), Column("K", "CHARACTER", 10)),
+    (Column("K", "TIMESTAMP", 11, 7), Column("K", "TIMESTAMP", 13, 9)),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), PADDED, ids=lambda column: f"{column.type}({column.length})")
+def test_a_type_to_which_the_source_pads_its_values_stops_the_table_until_it_begins_anew(
+    spark: SparkSession, tmp_path: Path, old: Column, new: Column
+) -> None:
+    place = Place(Layout(str(tmp_path)), Owner("test", "ledger"))
+
+    def of(*columns: Column) -> Target:
+        return Target(spark, place, TableSchema(TableId("S", "T"), columns, ("K",)))
+
+    token = Column("TOKEN'", "VARCHAR", 9)
+    of(old).prepare()
+    of(old, token).prepare()
+    of(old, replace(token, length=20)).prepare()
+    for _ in range(2):
+        with pytest.raises(TargetError, match=r"S\.T: .* type of K from .* to .* run `db2cdc offset restart S\.T"):
+            of(new, token).prepare()
+    of(new, token).prepare(anew=True)
+    of(new, token).prepare()
+    with pytest.raises(TargetError, match="type of K from"):
+        of(old, token).prepare()
 
 
 def test_columns_of_a_table_without_a_key_change_only_where_it_begins_anew(spark: SparkSession, tmp_path: Path) -> None:
