@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, end
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
-from airflow_provider_db2cdc.spark.merge import State, find_effects, merge_effects
+from airflow_provider_db2cdc.spark.merge import Compared, State, find_effects, merge_effects
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.pull import pull
 from airflow_provider_db2cdc.spark.slice import Reads, as_read, delete_gone, delete_unread, publish_reads
@@ -31,6 +31,7 @@ def apply_entry(
     entry: Entry,
     last: Commit | None,
     is_new: bool,
+    compared: Compared | None,
 ) -> Commit:
     """Bring one planned batch of one table into Delta and return what is there then; `target` is prepared.
 
@@ -38,16 +39,19 @@ def apply_entry(
     from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
     under other columns than the table has now are left out: their part of the snapshot is read anew. Where the table
     `is_new`, begun anew, the last commit does not tell what the state holds: it may have been moved away meanwhile.
+    `compared` is what is known of its slice beforehand, if anything.
     """
-    held = None if is_new else last
     of = as_read(entry.slice, target.schema)
+    # A redo of its first batch does not know any more that it was new.
+    is_first = of is not None and of.kind == "initial" and of.first == 0
+    held = None if is_new or is_first else last
     has_changes = entry.rows != 0 and not entry.span.empty
     batch = pull(target, spec, source, task, entry) if has_changes else target.batch(entry.batch)
     if of is not None and delete_gone(target, spec, entry, of, held):
         has_changes, batch = True, target.batch(entry.batch)
     counts = count_batch(batch) if has_changes else BatchCounts()
     reads = Reads(of) if of is None or of.sweep else publish_reads(target, spec, entry, of, counts)
-    effects = find_effects(target, entry, batch, counts, reads, held)
+    effects = find_effects(target, entry, batch, counts, reads, held, compared)
     if effects.gone is not None:
         counts = delete_unread(target, spec, entry, reads, counts, effects.gone)
     say(

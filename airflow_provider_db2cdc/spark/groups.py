@@ -62,7 +62,9 @@ class Groups:
 
     def _publish(self, group: Group) -> None:
         """Publish a group once capture has passed its read, then sweep the tables that it ended."""
-        tasks = self._ready([self.tick.tasks[table] for table in group.slices if self.share.wants(table)])
+        tasks = [self.tick.tasks[table] for table in group.slices if self.share.wants(table)]
+        slices = self._ready(tasks, group)
+        tasks = [task for task in tasks if task.table in slices]
         if not tasks or not self.share.is_together([task.table for task in tasks]):
             return
         try:
@@ -72,7 +74,7 @@ class Groups:
                 self.tick.fail(task.table, error)
                 self.share.fail(task.table)
             return
-        planned = self.share.each(tasks, lambda task: self._entry(task, group.slices[task.table], high))
+        planned = self.share.each(tasks, lambda task: self._entry(task, slices[task.table], high))
         if not planned or not self.share.is_together(planned):
             return
         self.write_down()
@@ -81,10 +83,18 @@ class Groups:
             self._settle_part(table, entry)
         self._sweep()
 
-    def _ready(self, tasks: Sequence[TableTask]) -> list[TableTask]:
-        """Make the target's tables ready while capture goes on, and return those that are."""
-        ready = self.share.each(tasks, self.tick.prepare)
-        return [task for task in tasks if task.table in ready]
+    def _ready(self, tasks: Sequence[TableTask], group: Group) -> dict[TableId, Slice]:
+        """Do for a group's slices, while capture goes on, what asks nothing of it; return those that are ready."""
+
+        def get_ready(task: TableTask) -> Slice:
+            part, of = self.share.part(task.table), group.slices[task.table]
+            of = replace(of, whole=part.sweep and _tells_gone(task.schema, part))
+            self.tick.prepare(task)
+            if of.covers_range and task.schema.key:
+                self.tick.compare(task, of)
+            return of
+
+        return self.share.each(tasks, get_ready)
 
     def _sweep(self) -> None:
         """Delete from the target, as one batch, what the tables that are read to their end no longer have."""
@@ -123,8 +133,7 @@ class Groups:
         part = self.share.part(task.table)
         check_counts(self.connection, task.capture, part, of, LsnRange(of.low, upto))
         begun = of.low_batch if part.low_batch is None else part.low_batch
-        whole = part.sweep and _tells_gone(task.schema, part)
-        of = replace(of, begun_batch=begun, read_before=part.read, rows_before=part.rows, whole=whole)
+        of = replace(of, begun_batch=begun, read_before=part.read, rows_before=part.rows)
         if not task.schema.key:
             windows = (*part.windows, (of.low_batch, self.tick.batch + 1))
             of = replace(of, windows=windows, again=True)

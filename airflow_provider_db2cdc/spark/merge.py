@@ -37,6 +37,18 @@ class Effects:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """What a slice's staged rows and the state's of its range differ by; None: the state has nothing there.
+
+    `state_version` is the state that they were compared with.
+    """
+
+    of: Slice
+    state_version: int
+    unlike: DataFrame | None
+
+
+@dataclass(frozen=True)
 class State:
     """The current state after a batch."""
 
@@ -44,21 +56,40 @@ class State:
     version: int
 
 
+def compare(target: Target, of: Slice, last: Commit | None) -> Compared:
+    """Compare the staged rows of a slice that covers a range with what the state has there (an action).
+
+    It asks nothing of the changes meanwhile, so it is done while capture is waited for; what they tell of is left out
+    of it afterwards.
+    """
+    version = target.newest_version()
+    within = key_range(target.schema, of.counts[0].low, of.counts[-1].high)
+    if target.is_empty(last) or (of.kind == "initial" and target.lacks(within)):
+        return Compared(of, version, None)
+    rows = target.staged(of.staging_version).select("row.*")
+    return Compared(of, version, target.unlike(rows, within, of.low_batch).localCheckpoint())
+
+
 def find_effects(
-    target: Target, entry: Entry, batch: DataFrame, counts: BatchCounts, reads: Reads, last: Commit | None
+    target: Target,
+    entry: Entry,
+    batch: DataFrame,
+    counts: BatchCounts,
+    reads: Reads,
+    last: Commit | None,
+    compared: Compared | None,
 ) -> Effects:
-    """Return a batch's effects; those of a slice that covers a range compared with what the state has there."""
+    """Return a batch's effects; those of a slice that covers a range as it was `compared`, if that still holds."""
     changed, read = _changed(target, batch, counts), _read(target, entry, reads)
     if changed is None and read is None:
         return Effects(None, None)
-    is_first = target.is_empty(last)
     of = reads.of
-    if read is None or of is None or not of.covers_range or is_first:
-        return Effects(changed, read, is_first)
-    within = key_range(target.schema, of.counts[0].low, of.counts[-1].high)
-    if of.kind == "initial" and target.lacks(within):
-        return Effects(changed, read)
-    return _compared(target, of, within, changed, read, counts)
+    if read is not None and of is not None and of.covers_range:
+        compared = _as_now(target, of, last, compared)
+        if compared.unlike is not None:
+            changed = None if changed is None else changed.localCheckpoint()
+            return Effects(changed, _undecided(target, entry, reads, compared.unlike, changed), is_compared=True)
+    return Effects(changed, read, target.is_empty(last))
 
 
 def merge_effects(
@@ -109,17 +140,27 @@ def _read(target: Target, entry: Entry, reads: Reads) -> DataFrame | None:
     return None if reads.rows is None else as_rows(reads.rows, target.schema, entry.upto)
 
 
-def _compared(
-    target: Target, of: Slice, within: str, changed: DataFrame | None, read: DataFrame, counts: BatchCounts
-) -> Effects:
-    """Return the effects where what was read of a range is all that there is, but for what the changes say."""
-    unlike = target.unlike(read, within, of.low_batch)
+def _as_now(target: Target, of: Slice, last: Commit | None, compared: Compared | None) -> Compared:
+    """Return what a slice was compared to, or compare it now: a batch that is redone was not, or with another state."""
+    if compared is None or compared.of.staging_version != of.staging_version:
+        return compare(target, of, last)
+    return compared if compared.state_version == target.newest_version() else compare(target, of, last)
+
+
+def _undecided(target: Target, entry: Entry, reads: Reads, unlike: DataFrame, changed: DataFrame | None) -> DataFrame:
+    """Return the differences of keys of which the changes in the window decide nothing, as rows of the state."""
+    marked = unlike.withColumn("__commit_lsn", F.when(F.col("__present"), F.lit(str(entry.upto))))
+    of, schema, counts = reads.of, target.schema, reads.window
+    if of is None or not counts.events:
+        return marked
+    if of.low != entry.after:
+        changed = effect_rows(net_effects(target.window(of.low_batch, entry.batch), schema, counts), schema)
     if changed is not None:
-        changed = changed.localCheckpoint()
-        keys = changed.select(*map(quoted, target.schema.key))
+        keys = changed.select(*map(quoted, schema.key))
         few = counts.events <= BROADCAST_KEYS
-        unlike = unlike.join(F.broadcast(keys) if few else keys, [*target.schema.key], "left_anti")
-    return Effects(changed, unlike.localCheckpoint(), is_compared=True)
+        marked = marked.join(F.broadcast(keys) if few else keys, [*schema.key], "left_anti")
+    # A scan may have met a row twice that was moved meanwhile; both are equal.
+    return marked.dropDuplicates([*schema.key]).localCheckpoint()
 
 
 def _filled(

@@ -30,12 +30,13 @@ SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "tr
 class Reads:
     """A slice after its part of a batch: its rows that go out as `r`, if any, and how many they are by chunk.
 
-    `fresh` says that they were not in the change log yet.
+    `window` counts the events of its window; `fresh` says that the rows were not in the change log yet.
     """
 
     of: Slice | None
     rows: DataFrame | None = None
     counts: Mapping[int, int] = field(default_factory=dict)
+    window: BatchCounts = field(default_factory=BatchCounts)
     fresh: bool = True
 
 
@@ -93,9 +94,10 @@ def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch:
     is_fresh = target.append_changes(events, entry.batch, "reads")
     of = replace(of, again=again)
     if is_whole:
-        return Reads(of, staged, {at: chunk.read for at, chunk in enumerate(of.counts, of.first)}, is_fresh)
+        read = {at: chunk.read for at, chunk in enumerate(of.counts, of.first)}
+        return Reads(of, staged, read, counts, is_fresh)
     # What went out is read back: to find once more which rows those are takes several joins.
-    return Reads(of, target.reads(entry.batch), count_reads(target.batch(entry.batch)), is_fresh)
+    return Reads(of, target.reads(entry.batch), count_reads(target.batch(entry.batch)), counts, is_fresh)
 
 
 def _append_deletes(target: Target, spec: JobSpec, entry: Entry, of: Slice, rows: DataFrame) -> None:

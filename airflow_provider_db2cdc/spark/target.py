@@ -184,8 +184,8 @@ class Target:
     def unlike(self, rows: DataFrame, within: str, low_batch: int) -> DataFrame:
         """Return what is to be done that the state holds `rows`, and besides them no row of before within that range.
 
-        As rows of a merge: those that it does not hold just as they are, and, not `__present`, those of its own whose
-        key none of them has, and that no batch behind `low_batch` wrote.
+        With `__present`, as rows of a merge: those that it does not hold just as they are, and, not present, those of
+        its own whose key none of them has, and that no batch behind `low_batch` wrote.
         """
         is_own = F.col("s.__present").isNull()
         values = [
@@ -193,8 +193,8 @@ class Target:
             for name in self.schema.names
         ]
         is_out = F.when(is_own, F.col("t.__batch") <= low_batch).otherwise(self._is_unlike())
-        beside = self._beside(rows, within, "full")
-        return beside.where(is_out).select(*values, "s.__commit_lsn", (~is_own).alias("__present"))
+        beside = self._beside(rows.withColumn("__present", F.lit(True)), within, "full")
+        return beside.where(is_out).select(*values, (~is_own).alias("__present"))
 
     def lacks(self, bounds: str) -> bool:
         """Whether the state has no row within bounds (as `extent` gives them; empty: no row at all)."""

@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.errors import GapError, TickLostError
 from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, unmoved
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.merge import Compared, compare
 from airflow_provider_db2cdc.spark.place import Place
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.session import TableSessions
@@ -42,6 +43,7 @@ class Tick:
     source: JdbcSource
     history: History
     prepared: set[TableId] = field(default_factory=set)
+    compared: dict[TableId, Compared] = field(default_factory=dict)
     slices: list[tuple[Slice, Commit]] = field(default_factory=list)
     starts: dict[TableId, Lsn] = field(default_factory=dict)
     errors: dict[TableId, str] = field(default_factory=dict)
@@ -168,7 +170,7 @@ class Tick:
         self.ledger.commit(list(applied.values()), _now_ms())
         for table, commit in applied.items():
             self.starts.setdefault(table, by_table[table].after)
-            self.standing.move(commit)
+            self.standing.move(commit, by_table[table].planned_at_ms == self.spec.planned_at_ms)
             if commit.slice is not None:
                 self.slices.append((commit.slice, commit))
 
@@ -181,13 +183,22 @@ class Tick:
         read = 0 if entry.slice is None else _rows_of(entry.slice, 0 if last is None else last.rows)
         changes = task.rows if entry.rows is None else entry.rows
         target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema)
-        return apply_entry(target, self.spec, self.source, task, entry, last, self.standing.is_new(task))
+        is_new, compared = self.standing.is_new(task), self.compared.pop(entry.table, None)
+        return apply_entry(target, self.spec, self.source, task, entry, last, is_new, compared)
 
     def prepare(self, task: TableTask) -> None:
         """Make a table's own tables ready, once a tick."""
         if task.table not in self.prepared:
             Target(self.sessions.of(task.table, 0), self.place, task.schema).prepare(self.standing.is_new(task))
             self.prepared.add(task.table)
+
+    def compare(self, task: TableTask, of: Slice) -> None:
+        """Compare a slice that covers a range with the state, for the batch that will publish it."""
+        last = None if self.standing.is_new(task) else self.standing.last.get(task.table)
+        rows = _rows_of(of, 0 if last is None else last.rows)
+        self.compared[task.table] = compare(
+            Target(self.sessions.of(task.table, rows), self.place, task.schema), of, last
+        )
 
     def each(self, tasks: Iterable[TableTask], step: Callable[[TableTask], T]) -> dict[TableId, T]:
         """Do a step for several tables side by side; a table whose step fails is out for the rest of the tick."""
@@ -239,6 +250,7 @@ class Tick:
             return line
         return replace(
             line, set_back=task is not None and self.standing.is_set_back(task),
+            anew=task is not None and self.standing.has_begun(task),
             lsn=last.upto, batch=last.batch, rows=last.rows, commit_ts_ms=last.commit_ts_ms,
             state_version=last.state_version, capture=last.capture.digest,
         )  # fmt: skip

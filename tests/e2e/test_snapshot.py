@@ -16,7 +16,7 @@ from support.crash import killed
 from support.history import HistoryOptions, random_history
 from support.log import captured_events, check_log, events_beside, logged_events, reads
 from support.pipeline import Pipeline, Replay, use_signal_table
-from support.writing import writing
+from support.writing import behind, writing
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -325,6 +325,19 @@ def test_a_group_that_is_published_counts_though_the_next_one_cannot_be_read(
     assert outcomes(last)[ask.id] == ("done", "")
     assert (shown(last, ask.id).rows, shown(last, ask.id).parts[0].reason) == (30, "")
     assert set(reads(pipeline, one).values()) == {2}
+
+
+def test_rows_are_compared_once_and_before_capture_is_waited_for(filled: tuple[Pipeline, TableId, TableId]) -> None:
+    pipeline, one, _ = filled
+    done: list[str] = []
+    with (
+        behind(Target, "unlike", lambda _: done.append("compared")),
+        behind(Groups, "_await", lambda _: done.append("waited")),
+    ):
+        pipeline.passed(execute(str(one)))
+    assert done == ["compared", "waited"] * (len(done) // 2)
+    assert done
+    assert pipeline.rows(one) == pipeline.source_rows(one)
 
 
 def test_a_signal_table_that_is_not_captured_is_read_as_it_is(filled: tuple[Pipeline, TableId, TableId]) -> None:

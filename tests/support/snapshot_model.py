@@ -10,7 +10,7 @@ shows that each is noticed.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_db2cdc.cdc.effect import Effect, count_images, net_effects
@@ -37,6 +37,7 @@ MISTAKES = (
     "any event is a sign of life",
     "what is left unchanged is unknown",
     "gone whatever wrote it since",
+    "compared without the changes since",
 )
 
 
@@ -116,7 +117,8 @@ class SnapshotModel:
             self.rng.choice(self._steps())()
         else:
             raise Wrong("the snapshot does not end")
-        self._delete_gone(self.low_batch, lambda key: not self.by_chunk)
+        if not self.by_chunk:
+            self._sweep()
         self.writes = self.fence = len(self.positions) - 1
         self._pull(self.fence)
         self._check_state("at the end", lambda key: True)
@@ -185,17 +187,34 @@ class SnapshotModel:
             high = max(high, self.applied)
         if self.mistake.startswith("staged"):
             group = replace(group, rows=tuple(self._read(group.chunk, self.writes, self.writes)))
+        ahead = self._compared(group) if self.by_chunk else {}
         self._pull(max(high, self.applied))
         if not self.published:
             self.low_batch, self.low = group.low_batch, group.low
-        for key, image in surviving(group.rows, self._overriding(group, high)).items():
+        overriding = self._overriding(group, high)
+        rows = surviving(group.rows, overriding)
+        for key, image in rows.items():
             self._append(Entry(self.batch, self.positions[high], "r", None, key, image))
-            if key not in self.state or self.state[key][0] != image:
-                self.state[key] = (image, Stand(self.positions[high], self.batch))
+        is_blind = self.mistake == "compared without the changes since"
+        unlike = {key: image for key, image in ahead.items() if is_blind or key not in overriding}
+        self._merge_reads(unlike if self.by_chunk else {**rows}, high)
         self.published.add(group.chunk)
-        self._delete_gone(group.low_batch, lambda key: self.by_chunk and self.chunk_of(key, None) == group.chunk)
         if not self.by_image and (self.by_chunk or not self.stale):
             self._check_state(f"after chunk {group.chunk}", lambda key: self.chunk_of(key, None) in self.published)
+
+    def _compared(self, group: Group) -> dict[Hashable, Hashable | None]:
+        """Return a group's rows that the state does not hold as they are, and, as None, what it has beyond them."""
+        rows = dict(group.rows)
+        gone = self._gone(group.low_batch, rows, lambda key: self.chunk_of(key, None) == group.chunk)
+        unlike = {key: image for key, image in rows.items() if key not in self.state or self.state[key][0] != image}
+        return {**unlike, **dict.fromkeys(gone)}
+
+    def _merge_reads(self, rows: dict[Hashable, Hashable | None], high: int) -> None:
+        for key, image in rows.items():
+            if image is None:
+                self._delete(key)
+            elif key not in self.state or self.state[key][0] != image:
+                self.state[key] = (image, Stand(self.positions[high], self.batch))
 
     def _overriding(self, group: Group, high: int) -> set[Hashable]:
         events = self._window(group, high)
@@ -228,20 +247,26 @@ class SnapshotModel:
                 self.state[key] = (effect.image, Stand(effect.commit, self.batch))
         self.applied = upto
 
-    def _delete_gone(self, low_batch: int, covered: Callable[[Hashable], bool]) -> None:
-        """Delete what the snapshot did not find: of a chunk, or of the whole table at its end."""
-        if self.mistake == "no sweep":
-            return
+    def _sweep(self) -> None:
+        """Delete what the snapshot did not find of the whole table."""
         sign = {"r"} if self.mistake != "any event is a sign of life" else {"r", "c", "u", "d"}
-        found = {entry.key for entry in self.log if entry.kind in sign and entry.batch > low_batch}
+        found = {entry.key for entry in self.log if entry.kind in sign and entry.batch > self.low_batch}
+        for key in self._gone(self.low_batch, found, lambda key: True):
+            self._delete(key)
+
+    def _gone(self, low_batch: int, found: Container[Hashable], covered: Callable[[Hashable], bool]) -> set[Hashable]:
+        if self.mistake == "no sweep":
+            return set()
         stands = {key: stand for key, (_, stand) in self.state.items() if covered(key)}
         is_old = self.mistake != "gone whatever wrote it since"
         gone = vanished({key: stand.batch if is_old else 0 for key, stand in stands.items()}, found, low_batch)
         if self.mistake == "sweep by commit alone":
             gone = {key for key, stand in stands.items() if stand.commit <= self.positions[self.low]}
-        for key in gone:
-            self._append(Entry(self.batch, self.positions[self.applied], "gone", None, key, None))
-            del self.state[key]
+        return gone
+
+    def _delete(self, key: Hashable) -> None:
+        self._append(Entry(self.batch, self.positions[self.applied], "gone", None, key, None))
+        self.state.pop(key, None)
 
     def _append(self, entry: Entry) -> None:
         late = [e for e in self.log if e.batch and e.key == entry.key and e.commit > entry.commit]
