@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
-from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
 
 
@@ -71,15 +70,17 @@ def raise_for_signals(result: JobResult, channel: str) -> None:
 
 
 def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offset | None:
+    old = offsets.get(table.table)
     if table.suspended:
-        _suspend(table.table, offsets)
+        _suspend(table, old, offsets, planned_at_ms)
     if table.lsn is None or table.batch is None or table.suspended:
         return None
-    old = offsets.get(table.table)
-    unmoved = old is not None and old.lsn == table.lsn
-    if old is not None and unmoved and old.capture == table.capture and not old.restart:
+    if old is not None and old.restart and (_is_known(old, planned_at_ms) or _has_not_begun(table)):
         return None
-    if old is not None and old.restart and table.status == "failed" and table.after is None:
+    is_older = old is not None and planned_at_ms < old.planned_at_ms
+    suspended = old is not None and old.suspended and (is_older or not table.anew)
+    unmoved = old is not None and old.lsn == table.lsn
+    if old is not None and unmoved and old == replace(old, restart=False, capture=table.capture, suspended=suspended):
         return None
     if old is not None and table.set_back and not old.restart:
         # From now on it may move back; whoever dies here leaves a table that begins anew once more.
@@ -87,15 +88,28 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
     commit_ts_ms = table.commit_ts_ms if table.commit_ts_ms is not None else (old.commit_ts_ms if old else None)
     new = Offset(table.table, table.lsn, table.batch, commit_ts_ms, table.capture, planned_at_ms=planned_at_ms)
     if old is not None:
-        # A wish that the plan did not know of yet; and what a failed table still lacks.
+        # A wish that the plan did not know of yet.
         is_new_wish = old.restart and not table.restart and not table.set_back
-        new = replace(new, restart=is_new_wish, suspended=old.suspended and table.status == "failed")
+        new = replace(new, restart=is_new_wish, suspended=suspended)
     offsets.put(new)
     return None if unmoved else new
 
 
-def _suspend(table: TableId, offsets: OffsetStore) -> None:
-    """Keep that a table's registration was not active: what changes meanwhile is lost, and looks like nothing."""
-    old = offsets.get(table)
+def _is_known(old: Offset, planned_at_ms: int) -> bool:
+    """Whether a tick's result, or a later one, is in the offset: what is wished for there came after it."""
+    return 0 < old.planned_at_ms >= planned_at_ms
+
+
+def _has_not_begun(table: TableResult) -> bool:
+    return table.status == "failed" and table.after is None
+
+
+def _suspend(table: TableResult, old: Offset | None, offsets: OffsetStore, planned_at_ms: int) -> None:
+    """Keep that a table's registration was not active: what changes meanwhile is lost, and looks like nothing.
+
+    Also of a table without an offset that the target holds: its first ticks died before they kept one.
+    """
+    if old is None and table.lsn is not None and table.batch is not None:
+        old = Offset(table.table, table.lsn, table.batch, table.commit_ts_ms, table.capture)
     if old is not None and not old.suspended:
-        offsets.put(replace(old, suspended=True))
+        offsets.put(replace(old, suspended=True, planned_at_ms=max(planned_at_ms, old.planned_at_ms)))

@@ -93,7 +93,42 @@ def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: 
     commit_tick(outcome(line(A, 5, "failed")), store)
     assert store.get(A) == Offset(A, lsn(5), 7, suspended=True)
     commit_tick(outcome(line(A, 6)), store)
-    assert store.get(A) == Offset(A, lsn(6), 7)
+    assert store.get(A) == Offset(A, lsn(6), 7, suspended=True), "what another plan left over was finished"
+    commit_tick(outcome(line(A, 7, "failed", anew=True)), store)
+    assert store.get(A) == Offset(A, lsn(7), 7)
+
+
+def test_an_older_plans_result_does_not_take_back_that_a_registration_was_inactive(store: FileOffsetStore) -> None:
+    store.put(Offset(A, lsn(4), 6, planned_at_ms=5))
+    commit_tick(replace(outcome(line(A, None, "failed", suspended=True)), planned_at_ms=20), store)
+    commit_tick(replace(outcome(line(A, 6, after=lsn(4), restart=True, anew=True)), planned_at_ms=10), store)
+    kept = store.get(A)
+    assert kept is not None
+    assert (kept.lsn, kept.suspended) == (lsn(6), True)
+
+
+def test_a_table_that_began_anew_where_it_stood_is_not_suspended_any_more(store: FileOffsetStore) -> None:
+    store.put(Offset(A, lsn(5), 6, planned_at_ms=1, suspended=True))
+    commit_tick(replace(outcome(line(A, 5, reads=3, anew=True)), planned_at_ms=10), store)
+    assert store.get(A) == Offset(A, lsn(5), 7, planned_at_ms=10)
+
+
+def test_an_inactive_table_that_only_the_target_knows_gets_an_offset(store: FileOffsetStore) -> None:
+    commit_tick(outcome(line(A, 5, "failed", suspended=True)), store)
+    assert store.get(A) == Offset(A, lsn(5), 7, suspended=True)
+
+
+def test_a_restart_that_is_wished_for_behind_a_tick_outlives_its_commit_done_again(store: FileOffsetStore) -> None:
+    store.put(Offset(A, lsn(4), 6, restart=True))
+    older, result = (replace(outcome(line(A, at, restart=True, anew=True)), planned_at_ms=at) for at in (7, 9))
+    commit_tick(result, store)
+    done = store.get(A)
+    assert done is not None
+    assert not done.restart
+    store.reset(wished := replace(done, restart=True))
+    for again in (result, older):
+        commit_tick(again, store)
+        assert store.get(A) == wished
 
 
 def test_what_is_open_is_kept_before_the_offsets_are(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ class Backlog:
         A result names every snapshot that is open, so one that it does not name is none of the target's: it was moved
         away, or removed.
         """
-        if self._is_ahead_of(result):
+        if result.planned_at_ms < self.planned_at_ms:
             return self
         heard = [outcome.id for outcome in result.signals if outcome.channel == SOURCE_CHANNEL]
         after = replace(
@@ -75,10 +75,6 @@ class Backlog:
             tables=tuple(sorted(line.table for line in result.tables)),
         )
         return self if after == self else replace(after, planned_at_ms=result.planned_at_ms)
-
-    def _is_ahead_of(self, result: JobResult) -> bool:
-        """Whether a later plan's result is here already; what a clock was set back to, or a new target, is no sign."""
-        return result.planned_at_ms < self.planned_at_ms and result.told <= self.told
 
     def _outcomes(self, result: JobResult) -> list[SignalOutcome]:
         """Return the outcomes known after a tick, the newest last; one whose snapshot is lost has failed."""

@@ -188,7 +188,7 @@ class TableResult:
     `set_back` says that the tick has begun anew with the table, before its offset: its source was restored.
     `commit_ts_ms` is the newest applied commit's time; `capture` the digest of the capture identity it stands under;
     `error` says why a failed table failed and what to do; `restart` that the plan knew of a person's wish to begin
-    anew; `suspended` that it found the table's registration inactive.
+    anew, `anew` that it has done so, for whatever reason; `suspended` that it found the table's registration inactive.
     """
 
     table: TableId
@@ -206,6 +206,7 @@ class TableResult:
     capture: str = ""
     set_back: bool = False
     restart: bool = False
+    anew: bool = False
     suspended: bool = False
     duration_s: float = 0.0
     error: str = ""

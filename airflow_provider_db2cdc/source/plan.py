@@ -93,7 +93,8 @@ def plan_tick(
         _report_nothing(refused)
         return None
     steps = _bounded(source, steps, config.max_rows_per_batch, refused)
-    spec = _spec(source, config, run_id, at_ms, captured.fence, steps, refused)
+    newer_ms = max(at_ms, backlog.planned_at_ms + 1)
+    spec = _spec(source, config, run_id, newer_ms, captured.fence, steps, refused)
     return replace(spec, signals=tuple(asked), signal_table=table, told=backlog.told)
 
 
@@ -135,14 +136,19 @@ def _has_work(steps: Sequence[Step], refused: Sequence[Refusal], backlog: Backlo
 
 
 def _suspended(refused: Sequence[Refusal], chosen: Iterable[CaptureInstance], offsets: OffsetStore) -> list[Refusal]:
-    """Return the refusals, marked where a table's registration is not active and its offset does not say so yet."""
+    """Return the refusals, marked where a table's registration is not active and its offset does not say so yet.
+
+    One without an offset may be in the target all the same, which only Spark can tell.
+    """
     found = set()
     for capture in chosen:
+        if capture.active:
+            continue
         try:
-            offset = None if capture.active else offsets.get(capture.table)
+            offset = offsets.get(capture.table)
         except OffsetError:
             continue
-        if offset is not None and not offset.suspended:
+        if offset is None or not offset.suspended:
             found.add(capture.table)
     return [replace(one, suspended=one.table in found) for one in refused]
 

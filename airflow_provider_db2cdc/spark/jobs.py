@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -17,6 +18,8 @@ from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.session import open_session
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
 from airflow_provider_db2cdc.spark.tick import Tick
+
+CLOCKS_DIFFER_MS = 3_600_000
 
 
 def run(spec: JobSpec) -> JobResult:
@@ -49,10 +52,12 @@ def run(spec: JobSpec) -> JobResult:
 def _check_newest(spec: JobSpec, history: History) -> None:
     """Refuse a plan that a later one has overtaken: it knows neither tables nor restarts of since then.
 
+    What is said to have been planned in times to come, by a clock that was wrong, is no later plan.
+
     :raises TickLostError: that is so.
     """
     newest_ms = max(history.planned_at_ms.values(), default=0)
-    if newest_ms > spec.planned_at_ms:
+    if spec.planned_at_ms < newest_ms < time.time() * 1000 + CLOCKS_DIFFER_MS:
         raise TickLostError(
             f"this plan is of {_clock(spec.planned_at_ms)}, and the target holds what was planned at "
             f"{_clock(newest_ms)}",
@@ -67,7 +72,8 @@ def _clock(at_ms: int) -> str:
 
 def _history(ledger: Ledger, spec: JobSpec) -> History:
     """Return what the ledger says since the offsets; where it knows less than an offset believes, what it does know."""
-    since = {task.table: task.batch for task in spec.tables}
+    since = {refusal.table: 0 for refusal in spec.refused if refusal.suspended}
+    since |= {task.table: task.batch for task in spec.tables}
     history = ledger.history(since)
     unproven = {
         task.table: 0 for task in spec.tables if task.believed and task.batch and task.table not in history.last

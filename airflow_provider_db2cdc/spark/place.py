@@ -74,4 +74,7 @@ def owner_of(properties: Mapping[str, str]) -> Owner | None:
     """Return whose table it is by its properties, None when it is not this provider's."""
     if OWNER_PROPERTY not in properties or LEDGER_PROPERTY not in properties:
         return None
-    return Owner(bytes.fromhex(properties[OWNER_PROPERTY]).decode(), properties[LEDGER_PROPERTY])
+    try:
+        return Owner(bytes.fromhex(properties[OWNER_PROPERTY]).decode(), properties[LEDGER_PROPERTY])
+    except ValueError:
+        return None

@@ -33,6 +33,7 @@ class Standing:
         self.done: dict[TableId, list[Commit]] = {}
         self._captured = captured
         self._anew: set[TableId] = set()
+        self._moved: set[TableId] = set()
 
     def of(self, task: TableTask) -> Stand:
         """Return how far the target holds a table; a new table's snapshot begins at the plan's fence."""
@@ -46,7 +47,7 @@ class Standing:
 
         A restart has begun with the first batch of its plan: a retry goes on behind what the first try applied.
         """
-        if task.table in self.done:
+        if task.table in self._moved:
             return False
         is_restart = task.restart and not self._is_moved(task.table)
         return is_restart or task.table in self._anew or (task.table not in self.last and task.believed is None)
@@ -54,6 +55,10 @@ class Standing:
     def is_mended(self, table: TableId) -> bool:
         """Whether the table begins anew because changes or its offset were lost, as the mode says."""
         return table in self._anew
+
+    def has_begun(self, task: TableTask) -> bool:
+        """Whether this plan has begun the table anew: nothing else is done with one to restart, or that misses some."""
+        return (task.restart or task.suspended) and self._is_moved(task.table)
 
     def is_set_back(self, task: TableTask) -> bool:
         """Whether this plan has begun anew with a table before where the store believes it: its source was restored."""
@@ -105,7 +110,7 @@ class Standing:
 
     def _is_moved(self, table: TableId) -> bool:
         """Whether a batch of this plan was applied to the table, be it by a first try of it."""
-        return table in self.done or self.history.planned_at_ms.get(table) == self.spec.planned_at_ms
+        return table in self._moved or self.history.planned_at_ms.get(table) == self.spec.planned_at_ms
 
     def _reconciled(self, task: TableTask, last: Commit | None, stored: bool) -> Lsn | None:
         proven = last.upto if last else None
@@ -124,8 +129,10 @@ class Standing:
         planned = self.spec.fence.lsn
         return planned if after <= planned else self._captured() or planned
 
-    def move(self, commit: Commit) -> None:
-        """Take a table to its next commit."""
+    def move(self, commit: Commit, is_own: bool) -> None:
+        """Take a table to its next commit, which is this plan's own, or was left over by another one."""
         # In this order: whoever reads ahead takes a table for new until its last commit is known.
         self.last[commit.table] = commit
         self.done.setdefault(commit.table, []).append(commit)
+        if is_own:
+            self._moved.add(commit.table)

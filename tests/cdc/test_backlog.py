@@ -89,10 +89,9 @@ class TestSnapshotsAfterATick:
         first = JobResult("p", "1", (), (outcome("a", "accepted"),), (snapshot("a"),), told=3, planned_at_ms=1)
         second = JobResult("p", "2", (), (outcome("a"),), (snapshot("a", "completed"),), told=8, planned_at_ms=2)
         ended = Backlog().after(first).after(second)
-        for told in (3, 8):
+        for told in (2, 3, 8):
             assert replace(ended, told=told).after(first) == replace(ended, told=told), "whether or not it was told of"
         assert ended.after(replace(first, planned_at_ms=3)).running({T}), "a new target's journal begins anew"
-        assert replace(ended, told=2).after(first).running({T}), "the clock was set back"
 
     def test_tick_that_changes_nothing_is_not_written_for_its_time_alone(self):
         ended = Backlog().after(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=1))

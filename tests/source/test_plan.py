@@ -301,11 +301,19 @@ def test_change_table_that_cannot_be_read_refuses_only_its_table(plan, control):
 
 
 def test_refusals_without_other_work_fail_the_tick_by_name(plan, control):
-    control.add("BAD", STATE="I")
+    control.add("BAD", CHG_UPD_TO_DEL_INS="N")
     control.add("WORSE", key=(), CHG_UPD_TO_DEL_INS="N")
     control.add("IDLE")
-    with pytest.raises(TickFailedError, match=r"(?s)2 table.*BAD: .*state 'I'.*WORSE: .*no key"):
+    with pytest.raises(TickFailedError, match=r"(?s)2 table.*BAD: .*'N'.*WORSE: .*no key"):
         plan(IDLE=100)
+
+
+def test_an_inactive_table_without_an_offset_is_looked_at_by_spark(plan, control):
+    """The target may hold it all the same: a tick that dies before its offset is stored has pulled it."""
+    control.add("BAD", STATE="I")
+    control.add("IDLE")
+    [refused] = plan(IDLE=100).refused
+    assert (refused.table.name, refused.suspended) == ("BAD", True)
 
 
 def test_pipeline_without_a_table_is_not_taken_for_an_idle_one(plan, control):

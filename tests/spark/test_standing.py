@@ -52,7 +52,7 @@ def test_a_table_of_a_restored_source_is_set_back_also_by_a_retry(instance: Capt
     assert one.is_new(behind)
     assert one.of(behind).upto == lsn(10)
     assert not one.is_set_back(behind)
-    one.move(replace(one.last[T], batch=8, upto=lsn(20)))
+    one.move(replace(one.last[T], batch=8, upto=lsn(20)), is_own=True)
     assert one.is_set_back(behind)
     assert not one.is_new(behind)
 

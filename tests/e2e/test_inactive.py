@@ -1,0 +1,168 @@
+"""A registration that was inactive for a while: nobody captured what changed, and nothing makes that forgotten."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.crash import killed
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.sandbox import faults
+from airflow_provider_db2cdc.spark import jobs, reader
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.tick import commit_tick
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def three_rows(pipeline: Pipeline, name: str) -> TableId:
+    table = pipeline.create(
+        f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A CHAR)', name
+    )
+    pipeline.many(f"INSERT INTO {table} VALUES (?, 'a')", [(at,) for at in (1, 2, 3)])
+    pipeline.captured()
+    return table
+
+
+def do(pipeline: Pipeline, statement: str) -> None:
+    pipeline.execute(statement)
+    pipeline.writer.commit()
+    pipeline.captured()
+
+
+def lose_a_deletion(pipeline: Pipeline, table: TableId) -> None:
+    """Have a tick meet the inactive registration while a row is deleted; later changes are captured again."""
+    faults.set_state(pipeline.writer, table.schema, table.name, "S")
+    do(pipeline, f"DELETE FROM {table} WHERE ID = 1")
+    assert "registered in state 'S'" in failure(pipeline.tick(), table)
+    faults.set_state(pipeline.writer, table.schema, table.name, "A")
+    do(pipeline, f"INSERT INTO {table} VALUES (5, 'c')")
+
+
+def failure(result: JobResult | None, table: TableId) -> str:
+    assert result is not None
+    [line] = [line for line in result.failed if line.table == table]
+    return line.error
+
+
+def is_suspended(pipeline: Pipeline, table: TableId) -> bool:
+    offset = pipeline.offsets.get(table)
+    return offset is not None and offset.suspended
+
+
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+def test_a_batch_of_before_that_is_redone_does_not_hide_it(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": mode})
+    table, _ = three_rows(pipeline, "BAD"), three_rows(pipeline, "GOOD")
+    pipeline.passed()
+    do(pipeline, f"INSERT INTO {table} VALUES (4, 'b')")
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Ledger, "commit", "before"):
+        jobs.run(spec)
+    lose_a_deletion(pipeline, table)
+    if mode == "initial":
+        assert "not active for a while" in failure(pipeline.tick(), table)
+        assert is_suspended(pipeline, table)
+    else:
+        pipeline.passed()
+        assert pipeline.rows(table) == pipeline.source_rows(table)
+        assert not is_suspended(pipeline, table)
+
+
+def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = three_rows(pipeline, "BAD")
+    pipeline.passed()
+    do(pipeline, f"INSERT INTO {table} VALUES (4, 'b')")
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Ledger, "commit", "before"):
+        jobs.run(spec)
+    lose_a_deletion(pipeline, table)
+    commit_tick(jobs.run(spec), pipeline.offsets)
+    assert is_suspended(pipeline, table)
+    assert "not active for a while" in failure(pipeline.tick(), table)
+
+
+def test_a_table_whose_first_offset_was_never_kept_gets_one(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    three_rows(pipeline, "GOOD")
+    pipeline.passed()
+    table = three_rows(pipeline, "BAD")
+    spec = pipeline.plan()
+    assert spec is not None
+    jobs.run(spec)
+    lose_a_deletion(pipeline, table)
+    assert is_suspended(pipeline, table)
+    assert "not active for a while" in failure(pipeline.tick(), table)
+
+
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+def test_a_restart_that_fails_behind_its_first_group_goes_on(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": mode, "incremental.snapshot.chunk.size": 1, "snapshot.group.chunks": 1})
+    table = three_rows(pipeline, "BAD")
+    pipeline.passed()
+    lose_a_deletion(pipeline, table)
+    if mode == "initial":
+        assert "not active for a while" in failure(pipeline.tick(), table)
+        offset = pipeline.offsets.get(table)
+        assert offset is not None
+        pipeline.offsets.reset(replace(offset, restart=True))
+    real, calls = reader.stage_chunks, itertools.count(1)
+
+    def failing_once(*arguments: Any) -> Any:
+        if next(calls) == 2:
+            raise SourceError("a passing trouble", "Wait.")
+        return real(*arguments)
+
+    monkeypatch.setattr(reader, "stage_chunks", failing_once)
+    assert "a passing trouble" in failure(pipeline.tick(), table)
+    last = pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert [one.status for one in last.snapshots] == ["completed"], "it went on, and did not begin once more"
+
+
+def test_a_clock_that_was_ahead_and_a_commit_that_died_stop_nothing(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = three_rows(pipeline, "T")
+    pipeline.passed()
+    do(pipeline, f"INSERT INTO {table} VALUES (4, 'b')")
+    spec = pipeline.plan()
+    assert spec is not None
+    jobs.run(replace(spec, planned_at_ms=spec.planned_at_ms + 30 * DAY_MS))
+    do(pipeline, f"INSERT INTO {table} VALUES (5, 'b')")
+    pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+def test_a_first_batch_that_is_redone_counts_what_its_state_holds(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
+    table = three_rows(pipeline, "T")
+    pipeline.passed()
+    do(pipeline, f"INSERT INTO {table} VALUES (5, 'c')")
+    pipeline.passed()
+    layout = Layout(pipeline.target)
+    for name in (layout.state(table).name, layout.changes(table).name):
+        shutil.rmtree(name)
+    pipeline.offsets.remove(table)
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Target, "fill", "before"):
+        jobs.run(spec)
+    last = pipeline.passed()
+    assert last.tables[0].rows == pipeline.state(table).count() == 4
