@@ -249,16 +249,21 @@ def test_broker_that_is_away_is_an_error_in_bounded_time() -> None:
     assert time.monotonic() - started < 20
 
 
-@pytest.mark.usefixtures("patient_for_2_s")
-def test_broker_that_goes_away_is_an_error_in_bounded_time(broker: Broker, tmp_path: Path) -> None:
+def test_broker_that_goes_away_is_an_error_in_bounded_time(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running_broker(tmp_path) as mortal:
         mortal.create_topic("shop-signal")
         mortal.send("shop-signal", ("shop", value("1")))
         mortal.commit("shop-signal", 0)  # A new broker takes seconds to make the topic of offsets.
-        channel = KafkaChannel(configured(mortal.servers))
+        with monkeypatch.context() as patch:
+            patch.setattr(kafka, "TIMEOUT_S", 2.0)
+            channel = KafkaChannel(configured(mortal.servers))
         messages = channel._messages()
         assert next(messages)[0] == 0
         end(mortal.process)
+        # Impatient only now: a broker that lives may take its time.
+        monkeypatch.setattr(kafka, "TIMEOUT_S", 2.0)
         started = time.monotonic()
         with pytest.raises(SourceError):
             channel.acknowledge(done("1"))

@@ -13,10 +13,11 @@ from decimal import Decimal
 import pytest
 from support.log import check_log, events_beside, reads, rebuilt
 from support.pipeline import Pipeline
-from support.writing import repeating
+from support.writing import behind, in_turn
 
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -158,10 +159,17 @@ def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., P
     pipeline.captured()
     pipeline.passed()
     ask = Signal("again", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
-    with repeating(pipeline, moves(table, random.Random(3), 800), pause_s=0.1):
+
+    def write(read: int) -> None:
+        # Of a key beyond the pool: the driver, which is this process, must not wait for the writer's lock.
+        pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?)", [("behind", 100 + read, None)])
+
+    # However short a read is, and whatever the writer beside it comes to, something is written before its mark.
+    with in_turn(pipeline, moves(table, random.Random(3), 800), pause_s=0.1), behind(Target, "stage", write):
         result = pipeline.passed(ask)
     assert [(one.status, (one.chunks or 0) > 1) for one in result.snapshots] == [("completed", True)]
-    assert events_beside(pipeline, table, ask.id) > 0, "nothing was written while the snapshot ran"
+    assert events_beside(pipeline, table, ask.id) > 0, "what was written behind a read did not come with the snapshot"
+    write(0)
     pipeline.captured()
     pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)

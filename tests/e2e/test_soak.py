@@ -20,7 +20,7 @@ from support.crash import Killed, dying
 from support.history import HistoryOptions, random_history
 from support.log import captured_events, check_log, logged_events
 from support.pipeline import DERBY_FAULT, Pipeline, Replay, use_signal_table
-from support.writing import repeating, writing
+from support.writing import in_turn, writing
 
 from airflow_provider_db2cdc.cdc.job import JobResult, Watermarking
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -173,7 +173,7 @@ def test_whatever_happens_target_and_source_are_equal_in_the_end(
     soak = Soak(pipeline, tables, rng)
     with writing(pipeline, seed, options):
         soak.begin()
-        with repeating(pipeline, interruptions(signals, rng), pause_s=1.5):
+        with in_turn(pipeline, interruptions(signals, rng), pause_s=1.5):
             for _ in range(STEPS):
                 soak.step()
     pipeline.captured()

@@ -72,6 +72,11 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def begun_since(before: set[threading.Thread]) -> set[threading.Thread]:
+    """Return the threads that run now and did not then; one of another test's may end meanwhile."""
+    return set(threading.enumerate()) - before
+
+
 def test_both_directions_are_rewritten_around_the_access(shim: Shim, backend: Backend) -> None:
     with connect(shim) as client, backend.accept() as server:
         client.sendall(IBM_DB_ACCRDB)
@@ -100,13 +105,13 @@ def test_answer_in_single_bytes_is_put_together(shim: Shim, backend: Backend) ->
 
 @pytest.mark.parametrize("side", ["client", "server"])
 def test_end_of_one_side_ends_the_other_and_all_threads(shim: Shim, backend: Backend, side: str) -> None:
-    threads_before = threading.active_count()
+    threads_before = set(threading.enumerate())
     with connect(shim) as client, backend.accept() as server:
         wait_until(lambda: shim.connection_count == 1)
         (client if side == "client" else server).close()
         assert receive(server if side == "client" else client, 1) == b""
     wait_until(lambda: shim.connection_count == 0)
-    wait_until(lambda: threading.active_count() == threads_before)
+    wait_until(lambda: not begun_since(threads_before))
 
 
 def test_peer_without_drda_is_cut_off(shim: Shim, backend: Backend) -> None:
@@ -128,13 +133,13 @@ def test_client_is_turned_away_while_derby_is_down_and_served_after(shim: Shim, 
 
 
 def test_stop_ends_connections_and_threads(backend: Backend) -> None:
-    threads_before = threading.active_count()
+    threads_before = set(threading.enumerate())
     shim = Shim(backend.port, "SANDBOX").start()
     with connect(shim) as client, backend.accept():
         wait_until(lambda: shim.connection_count == 1)
         shim.stop()
         assert receive(client, 1) == b""
-    assert threading.active_count() == threads_before
+    assert not begun_since(threads_before)
     with pytest.raises(ConnectionRefusedError):
         connect(shim)
 

@@ -51,8 +51,8 @@ def writing(pipeline: Pipeline, seed: int, options: HistoryOptions, pause_s: flo
 
 
 @contextmanager
-def repeating(pipeline: Pipeline, transactions: Sequence[Sequence[str]], pause_s: float = 0.2) -> Iterator[None]:
-    """Run the transactions' statements one after the other, again and again until the block ends."""
+def in_turn(pipeline: Pipeline, transactions: Sequence[Sequence[str]], pause_s: float = 0.2) -> Iterator[None]:
+    """Run the transactions' statements one after the other until the block ends, each once: no keys come twice."""
     with _child(pipeline, {"transactions": transactions, "pause_s": pause_s}):
         yield
 
@@ -92,7 +92,7 @@ def main(order: dict[str, Any]) -> None:
     """Write until standard input is closed, then end the transaction that is open."""
     writer = Writer(ibm_db_dbi.connect(order["dsn"], "", ""), order.get("schema", ""))
     rng = random.Random(order.get("seed", 0))
-    write = _repeated(writer, order["transactions"]) if "transactions" in order else _played(writer, order, rng)
+    write = _in_turn(writer, order["transactions"]) if "transactions" in order else _played(writer, order, rng)
     sys.stdout.write("begins\n")
     sys.stdout.flush()
     while not select.select([sys.stdin], [], [], 0)[0]:
@@ -101,11 +101,11 @@ def main(order: dict[str, Any]) -> None:
     writer.writer.close()
 
 
-def _repeated(writer: Writer, transactions: Sequence[Sequence[str]]) -> Callable[[], None]:
-    upcoming = itertools.cycle(transactions)
+def _in_turn(writer: Writer, transactions: Sequence[Sequence[str]]) -> Callable[[], None]:
+    upcoming = iter(transactions)
 
     def write() -> None:
-        for text in next(upcoming):
+        for text in next(upcoming, ()):
             writer.execute(text)
         writer.writer.commit()
 
