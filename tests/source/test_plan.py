@@ -73,6 +73,14 @@ def test_offsets_of_an_idle_pipeline_move_on_before_pruning_overtakes_them(plan,
     assert plan({"offsets_max_age_s": 0.233}, **at_fence) is None, "there is nowhere to move to"
 
 
+def test_a_plans_time_is_later_than_that_of_the_last_one_told_of(plan, control):
+    """The offsets alone do not tell it: a tick may have moved none, and its clock may have been ahead."""
+    control.add("A")
+    control.capture("A", 70)
+    assert plan(A=60).planned_at_ms == 1234
+    assert plan(backlog=Backlog(tables=(control.table("A"),), planned_at_ms=5_000), A=60).planned_at_ms == 5_001
+
+
 def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(plan, control):
     control.add("A")
     control.add("B")
