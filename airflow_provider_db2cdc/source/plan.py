@@ -93,8 +93,7 @@ def plan_tick(
         _report_nothing(refused)
         return None
     steps = _bounded(source, steps, config.max_rows_per_batch, refused)
-    newer_ms = max(at_ms, backlog.planned_at_ms + 1)
-    spec = _spec(source, config, run_id, newer_ms, captured.fence, steps, refused)
+    spec = _spec(source, config, run_id, max(at_ms, backlog.planned_at_ms + 1), captured.fence, steps, refused)
     return replace(spec, signals=tuple(asked), signal_table=table, told=backlog.told)
 
 

@@ -88,6 +88,7 @@ RESULT = JobResult(
             capture="digest",
             set_back=True,
             restart=True,
+            anew=True,
             suspended=True,
             duration_s=9.25,
             error="noted",

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 from support.history import WEIGHTS, HistoryOptions, random_history
-from support.snapshot_model import MISTAKES, SnapshotModel, Wrong
+from support.mistakes import MISTAKES, Wrong
+from support.snapshot_model import SnapshotModel
 
 HISTORIES = 3000
 UNTIL_NOTICED = 6000

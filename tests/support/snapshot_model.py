@@ -18,31 +18,9 @@ from airflow_provider_db2cdc.cdc.event import Event, events_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.window import surviving, vanished
 from support.history import History
+from support.mistakes import Wrong
 from support.operation import Shift, Swap
 from support.scan import torn_scan
-
-MISTAKES = (
-    "drop for any event",
-    "high mark is the fence at the read",
-    "window on the new key only",
-    "staged rows are read again after the mark",
-    "low mark after the read began",
-    "strict bound on a surrogate key with duplicates",
-    "uncommitted read",
-    "last operation per key wins",
-    "no sweep",
-    "sweep by commit alone",
-    "applied behind the high mark",
-    "window by positions",
-    "any event is a sign of life",
-    "what is left unchanged is unknown",
-    "gone whatever wrote it since",
-    "compared without the changes since",
-)
-
-
-class Wrong(AssertionError):
-    """A rule does not hold."""
 
 
 @dataclass(frozen=True)
@@ -192,11 +170,10 @@ class SnapshotModel:
         if not self.published:
             self.low_batch, self.low = group.low_batch, group.low
         overriding = self._overriding(group, high)
-        rows = surviving(group.rows, overriding)
-        for key, image in rows.items():
+        for key, image in (rows := surviving(group.rows, overriding)).items():
             self._append(Entry(self.batch, self.positions[high], "r", None, key, image))
-        is_blind = self.mistake == "compared without the changes since"
-        unlike = {key: image for key, image in ahead.items() if is_blind or key not in overriding}
+        blind = self.mistake == "compared without the changes since"
+        unlike = {key: image for key, image in ahead.items() if blind or key not in overriding}
         self._merge_reads(unlike if self.by_chunk else {**rows}, high)
         self.published.add(group.chunk)
         if not self.by_image and (self.by_chunk or not self.stale):
@@ -259,10 +236,9 @@ class SnapshotModel:
             return set()
         stands = {key: stand for key, (_, stand) in self.state.items() if covered(key)}
         is_old = self.mistake != "gone whatever wrote it since"
-        gone = vanished({key: stand.batch if is_old else 0 for key, stand in stands.items()}, found, low_batch)
         if self.mistake == "sweep by commit alone":
-            gone = {key for key, stand in stands.items() if stand.commit <= self.positions[self.low]}
-        return gone
+            return {key for key, stand in stands.items() if stand.commit <= self.positions[self.low]}
+        return vanished({key: stand.batch if is_old else 0 for key, stand in stands.items()}, found, low_batch)
 
     def _delete(self, key: Hashable) -> None:
         self._append(Entry(self.batch, self.positions[self.applied], "gone", None, key, None))
