@@ -12,7 +12,7 @@ import pytest
 from support.crash import killed
 from support.pipeline import Pipeline
 
-from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError
@@ -42,6 +42,16 @@ def do(pipeline: Pipeline, statement: str) -> None:
     pipeline.captured()
 
 
+def leave_a_batch(pipeline: Pipeline, table: TableId) -> JobSpec:
+    """Have a tick die before its batch is committed, and return its plan."""
+    do(pipeline, f"INSERT INTO {table} VALUES (4, 'b')")
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Ledger, "commit", "before"):
+        jobs.run(spec)
+    return spec
+
+
 def lose_a_deletion(pipeline: Pipeline, table: TableId) -> None:
     """Have a tick meet the inactive registration while a row is deleted; later changes are captured again."""
     faults.set_state(pipeline.writer, table.schema, table.name, "S")
@@ -67,11 +77,7 @@ def test_a_batch_of_before_that_is_redone_does_not_hide_it(new_pipeline: Callabl
     pipeline = new_pipeline(**{"snapshot.mode": mode})
     table, _ = three_rows(pipeline, "BAD"), three_rows(pipeline, "GOOD")
     pipeline.passed()
-    do(pipeline, f"INSERT INTO {table} VALUES (4, 'b')")
-    spec = pipeline.plan()
-    assert spec is not None
-    with killed(Ledger, "commit", "before"):
-        jobs.run(spec)
+    leave_a_batch(pipeline, table)
     lose_a_deletion(pipeline, table)
     if mode == "initial":
         assert "not active for a while" in failure(pipeline.tick(), table)
@@ -86,11 +92,7 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
     pipeline = new_pipeline()
     table = three_rows(pipeline, "BAD")
     pipeline.passed()
-    do(pipeline, f"INSERT INTO {table} VALUES (4, 'b')")
-    spec = pipeline.plan()
-    assert spec is not None
-    with killed(Ledger, "commit", "before"):
-        jobs.run(spec)
+    spec = leave_a_batch(pipeline, table)
     lose_a_deletion(pipeline, table)
     commit_tick(jobs.run(spec), pipeline.offsets)
     assert is_suspended(pipeline, table)
