@@ -350,6 +350,21 @@ def test_rows_are_compared_once_and_before_capture_is_waited_for(filled: tuple[P
     assert pipeline.rows(one) == pipeline.source_rows(one)
 
 
+def test_a_state_that_changed_since_it_was_compared_is_compared_again(
+    filled: tuple[Pipeline, TableId, TableId],
+) -> None:
+    pipeline, one, _ = filled
+    state = Layout(pipeline.target).state(one).name
+
+    def delete(group: int) -> None:
+        if group == 1:
+            pipeline.spark.sql(f"DELETE FROM delta.`{state}` WHERE ID % 7 = 0")
+
+    with behind(Groups, "_await", delete):
+        pipeline.passed(execute(str(one)))
+    assert pipeline.rows(one) == pipeline.source_rows(one)
+
+
 def test_a_signal_table_that_is_not_captured_is_read_as_it_is(filled: tuple[Pipeline, TableId, TableId]) -> None:
     pipeline, one, _ = filled
     signals = f"{pipeline.schema}.ASKED"
