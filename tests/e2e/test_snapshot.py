@@ -350,6 +350,34 @@ def test_rows_are_compared_once_and_before_capture_is_waited_for(filled: tuple[P
     assert pipeline.rows(one) == pipeline.source_rows(one)
 
 
+def test_a_group_that_is_read_ahead_leaves_alone_what_the_group_before_it_has_pulled(
+    filled: tuple[Pipeline, TableId, TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its staged rows are older than the state by then, and the change is in a batch before its own."""
+    pipeline, one, _ = filled
+    pipeline.properties = {**SMALL, "incremental.snapshot.watermarking.strategy": "read_only"}
+    is_changed, real_await = threading.Event(), Groups._await
+
+    def change(group: int) -> None:
+        if group == 2:
+            pipeline.execute(f"UPDATE {one} SET A = 'new' WHERE ID = 28")
+            pipeline.execute(f"DELETE FROM {one} WHERE ID = 29")
+            pipeline.writer.commit()
+            pipeline.captured()
+            is_changed.set()
+
+    def await_(self: Groups, closed: str) -> Lsn:
+        assert is_changed.wait(HANGS_S), "the second group is read while the first one waits for capture"
+        return real_await(self, closed)
+
+    monkeypatch.setattr(Groups, "_await", await_)
+    with behind(Target, "stage", change):
+        pipeline.passed(ask := execute(str(one)))
+    assert [row["rows_dropped"] for row in certificates(pipeline, ask.id)][-1] == 2
+    assert pipeline.rows(one) == pipeline.source_rows(one)
+    check_log(pipeline, one)
+
+
 def test_a_state_that_changed_since_it_was_compared_is_compared_again(
     filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
