@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
+
+
+def keep_suspended(spec: JobSpec, offsets: OffsetStore) -> None:
+    """Have the offsets of tables whose registration a plan found inactive say so, before its job may come to nothing.
+
+    What changes meanwhile is lost, and looks like nothing once the registration is active again.
+
+    :raises OffsetError: an offset cannot be read or kept.
+    """
+    for refusal in spec.refused:
+        if refusal.suspended:
+            _suspend(offsets.get(refusal.table), offsets, spec.planned_at_ms)
 
 
 def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
@@ -72,7 +84,7 @@ def raise_for_signals(result: JobResult, channel: str) -> None:
 def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offset | None:
     old = offsets.get(table.table)
     if table.suspended:
-        _suspend(table, old, offsets, planned_at_ms)
+        _suspend(old or _proven(table), offsets, planned_at_ms)
     if table.lsn is None or table.batch is None or table.suspended:
         return None
     if old is not None and old.restart and (_is_known(old, planned_at_ms) or _has_not_begun(table)):
@@ -104,12 +116,13 @@ def _has_not_begun(table: TableResult) -> bool:
     return table.status == "failed" and table.after is None
 
 
-def _suspend(table: TableResult, old: Offset | None, offsets: OffsetStore, planned_at_ms: int) -> None:
-    """Keep that a table's registration was not active: what changes meanwhile is lost, and looks like nothing.
+def _proven(table: TableResult) -> Offset | None:
+    """Return the offset of a table that the target holds: its first ticks died before they kept one."""
+    if table.lsn is None or table.batch is None:
+        return None
+    return Offset(table.table, table.lsn, table.batch, table.commit_ts_ms, table.capture)
 
-    Also of a table without an offset that the target holds: its first ticks died before they kept one.
-    """
-    if old is None and table.lsn is not None and table.batch is not None:
-        old = Offset(table.table, table.lsn, table.batch, table.commit_ts_ms, table.capture)
+
+def _suspend(old: Offset | None, offsets: OffsetStore, planned_at_ms: int) -> None:
     if old is not None and not old.suspended:
         offsets.put(replace(old, suspended=True, planned_at_ms=max(planned_at_ms, old.planned_at_ms)))

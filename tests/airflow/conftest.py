@@ -16,7 +16,7 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.sandbox import asn
+from airflow_provider_db2cdc.sandbox import asn, faults
 from airflow_provider_db2cdc.sandbox.agent import await_captured
 from airflow_provider_db2cdc.sandbox.service import Sandbox
 from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
@@ -162,6 +162,10 @@ class Captured:
         """Insert a row, and wait until it is captured."""
         self._cursor.execute(f"INSERT INTO {table} SELECT COALESCE(MAX(ID), 0) + 1 FROM {table}")
         self.synchpoint()
+
+    def set_state(self, table: TableId, state: str) -> None:
+        """Set the STATE of a table's registration."""
+        faults.set_state(self._connection, table.schema, table.name, state)
 
     def synchpoint(self) -> Lsn:
         """Return a position behind everything so far, once capture has reached it."""

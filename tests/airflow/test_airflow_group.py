@@ -154,6 +154,21 @@ def test_ticks_from_the_first_snapshot_over_a_failing_table_to_idleness(
 
 
 @pytest.mark.sandbox
+def test_plan_that_meets_an_inactive_registration_tells_the_offset_though_the_job_dies(
+    captured, run_dag, inside, fake_spark, monkeypatch
+):
+    dag_id, orders = "suspended", captured.table("ORDERS")
+    text = dag_file(dag_id, captured, fake_spark)
+    assert run_dag(dag_id, text)[0] == "success"
+    monkeypatch.setenv("FAKE_DEATH", "the machine is gone")
+    captured.set_state(orders, "S")
+    state, tasks = run_dag(dag_id, text)
+    captured.set_state(orders, "A")
+    assert (state, tasks["tick.plan"], tasks["tick.apply"]) == ("failed", "success", "failed")
+    assert inside(lambda: VariableOffsetStore(dag_id).get(orders)).suspended
+
+
+@pytest.mark.sandbox
 def test_signals_go_from_where_they_are_given_to_the_job_and_back(
     captured, run_dag, inside, fake_spark, tmp_path, monkeypatch
 ):

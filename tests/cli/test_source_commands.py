@@ -1,4 +1,4 @@
-"""The commands that read the source, against the sandbox; none of them starts Spark."""
+"""The commands that read the source, against the sandbox; no Spark session comes up in any of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import open_store
 from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.sandbox.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -134,6 +135,24 @@ def test_a_tick_without_changes_is_idle_and_starts_no_spark(config: str) -> None
     done = db2cdc("tick", "-c", config, "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"status": "idle"}), done.stderr
     assert "poll.interval.ms" in done.stderr
+
+
+def test_a_tick_that_meets_an_inactive_registration_tells_the_offset_though_its_job_dies(
+    tmp_path: Path, sandbox: Sandbox
+) -> None:
+    path = Path(write_config(tmp_path, sandbox))
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "spark.packages": "", "spark.master": "none"}))
+    db2cdc("offset", "set", "-c", str(path), "SALES.T", fence(str(path)))
+    connection = sandbox.connect()
+    faults.set_state(connection, "SALES", "T", "S")
+    done = db2cdc("tick", "-c", str(path))
+    faults.set_state(connection, "SALES", "T", "A")
+    connection.close()
+    assert done.returncode == 1
+    assert "without a result" in done.stderr
+    offset = open_store(load_config(path)).get(TableId("SALES", "T"))
+    assert offset is not None
+    assert offset.suspended
 
 
 def status(config: str) -> Any:
