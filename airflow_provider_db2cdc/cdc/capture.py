@@ -22,12 +22,14 @@ STATE_REMEDY = {
 class CaptureIdentity:
     """What must stay the same for an offset to keep its meaning.
 
-    `created` is the change table's CREATE_TIME; `cold_start` is IBMSNAP_RESTART.CAPTURE_FIRST_SEQ, which a cold
-    start of the agent changes (IBM documents it for just that test).
+    `created` is the change table's CREATE_TIME, `source_created` the source table's: one that is dropped and created
+    again stands under its old registration, and nobody captures what became of its rows. `cold_start` is
+    IBMSNAP_RESTART.CAPTURE_FIRST_SEQ, which a cold start of the agent changes (IBM documents it for just that test).
     """
 
     change_table: str
     created: str
+    source_created: str
     cold_start: str
 
     @property

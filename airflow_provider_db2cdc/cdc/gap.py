@@ -32,6 +32,8 @@ def find_gap(
         return f"the table was registered anew: its changes were in {then.change_table}, now in {now.change_table}"
     if then is not None and then.created != now.created:
         return f"the change table {now.change_table} was created anew at {now.created} (it was of {then.created})"
+    if then is not None and then.source_created != now.source_created:
+        return f"the source table was created anew at {now.source_created} (it was of {then.source_created})"
     if then is not None and then.cold_start != now.cold_start:
         return f"the capture agent was started cold at {now.cold_start}, which empties the change tables"
     if floor is not None and after < floor:

@@ -55,7 +55,7 @@ class Captured:
 
 
 def read_capture(source: Source, asn_schema: str) -> Captured:
-    """Read the fence, then the registrations, in five statements (two more a further hundred tables).
+    """Read the fence, then the registrations, in five statements (three more a further hundred tables).
 
     :raises CaptureStoppedError: the agent never ran.
     :raises SourceError: the control tables cannot be read.
@@ -89,7 +89,8 @@ def read_instances(source: Source, asn_schema: str) -> dict[TableId, CaptureInst
     registered = source.rows(asn.registrations(asn_schema))
     cold_start = next((str(_lsn(first)) for (first,) in source.rows(asn.restart(asn_schema)) if first), "")
     change_tables = sorted({_change_table(row) for row in registered if row[3]})
-    created = {table: _iso(time) for table, (time, _) in _read_tables(source, change_tables).items()}
+    named = sorted({*change_tables, *(_table(row[0], row[1]) for row in registered)})
+    created = {table: _iso(time) for table, (time, _) in _read_tables(source, named).items()}
     columns = _read_columns(source, change_tables)
     instances: dict[TableId, CaptureInstance] = {}
     for row in registered:
@@ -194,9 +195,9 @@ def _instance(
     row: Row, cold_start: str, created: Mapping[TableId, str], columns: Mapping[TableId, Sequence[Column]]
 ) -> CaptureInstance:
     owner, name, _, _, state, state_info, as_pair, prefix, floor, newest = row
-    change_table = _change_table(row)
+    table, change_table = _table(owner, name), _change_table(row)
     return CaptureInstance(
-        table=_table(owner, name),
+        table=table,
         cd_owner=change_table.schema,
         cd_table=change_table.name,
         state=(state or "").strip(),
@@ -206,7 +207,7 @@ def _instance(
         floor=_lsn(floor),
         newest=_lsn(newest),
         cd_columns=tuple(column.name for column in columns.get(change_table, ())),
-        identity=CaptureIdentity(str(change_table), created.get(change_table, ""), cold_start),
+        identity=CaptureIdentity(str(change_table), created.get(change_table, ""), created.get(table, ""), cold_start),
     )
 
 

@@ -8,16 +8,16 @@ from airflow_provider_db2cdc.errors import RegistrationError
 
 
 def instance(state: str, info: str = "") -> CaptureInstance:
-    identity = CaptureIdentity("ASNCDC.CD", "", "")
+    identity = CaptureIdentity("ASNCDC.CD", "", "", "")
     return CaptureInstance(TableId("S", "T"), "ASNCDC", "CD", state, info, "DI", None, None, None, (), identity)
 
 
 def test_the_digest_of_an_identity_changes_with_each_of_its_parts_and_with_nothing_else():
-    identity = CaptureIdentity("ASNCDC.CD", "2024", "0a")
-    others = [replace(identity, **{name: "x"}) for name in ("change_table", "created", "cold_start")]
-    assert len({identity.digest, *(other.digest for other in others)}) == 4
-    assert identity.digest == CaptureIdentity("ASNCDC.CD", "2024", "0a").digest
-    assert CaptureIdentity("a", "b", "").digest != CaptureIdentity("a", "", "b").digest
+    identity = CaptureIdentity("ASNCDC.CD", "2024", "2023", "0a")
+    others = [replace(identity, **{name: "x"}) for name in ("change_table", "created", "source_created", "cold_start")]
+    assert len({identity.digest, *(other.digest for other in others)}) == 5
+    assert identity.digest == CaptureIdentity("ASNCDC.CD", "2024", "2023", "0a").digest
+    assert CaptureIdentity("a", "b", "", "").digest != CaptureIdentity("a", "", "b", "").digest
 
 
 def test_an_active_registration_passes():

@@ -10,7 +10,7 @@ from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.errors import OffsetError
 
-NOW = CaptureIdentity("ASNCDC.CD", "2024-01-01T00:00:00.000000", "00000000:00000001:0000000000000001")
+NOW = CaptureIdentity("ASNCDC.CD", "2024-01-01T00:00:00.000000", "2023-06-01", "00000000:00000001:0000000000000001")
 
 
 def lsn(number: int) -> Lsn:
@@ -28,13 +28,28 @@ def test_nothing_is_missing_at_or_behind_the_floor_of_the_same_capture(then, flo
     [
         (replace(NOW, change_table="ASNCDC.OLD"), None, 9, "registered anew.*ASNCDC.OLD, now in ASNCDC.CD"),
         (replace(NOW, created="2023"), None, 9, "created anew at 2024.*it was of 2023"),
+        (
+            replace(NOW, source_created="2023-05-01"),
+            None,
+            9,
+            "the source table was created anew at 2023-06.*of 2023-05",
+        ),
         (replace(NOW, cold_start="00"), None, 9, "started cold at 00000000:00000001"),
         (NOW, 6, 9, "pruned"),
         (None, 6, 9, "pruned"),
         (NOW, None, 4, "capture stands at .*0004, before the offset"),
         (None, None, 4, "capture stands at"),
     ],
-    ids=["registered", "created", "cold start", "pruned", "pruned, unknown before", "restored", "restored, unknown"],
+    ids=[
+        "registered",
+        "created",
+        "source created",
+        "cold start",
+        "pruned",
+        "pruned, unknown before",
+        "restored",
+        "restored, unknown",
+    ],
 )
 def test_each_gap_is_found_with_its_reason(then, floor, fence, reason):
     found = find_gap(lsn(5), then, NOW, None if floor is None else lsn(floor), lsn(fence))

@@ -61,6 +61,15 @@ def lose_a_deletion(pipeline: Pipeline, table: TableId) -> None:
     do(pipeline, f"INSERT INTO {table} VALUES (5, 'c')")
 
 
+def lose_a_deletion_unapplied(pipeline: Pipeline, table: TableId) -> None:
+    """Have a plan meet the inactive registration while a row is deleted, and its job never come to anything."""
+    faults.set_state(pipeline.writer, table.schema, table.name, "S")
+    do(pipeline, f"DELETE FROM {table} WHERE ID = 1")
+    assert pipeline.plan() is not None
+    faults.set_state(pipeline.writer, table.schema, table.name, "A")
+    do(pipeline, f"INSERT INTO {table} VALUES (5, 'c')")
+
+
 def failure(result: JobResult | None, table: TableId) -> str:
     assert result is not None
     [line] = [line for line in result.failed if line.table == table]
@@ -97,6 +106,34 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
     commit_tick(jobs.run(spec), pipeline.offsets)
     assert is_suspended(pipeline, table)
     assert "not active for a while" in failure(pipeline.tick(), table)
+
+
+def test_a_plan_that_met_it_tells_the_offset_whatever_becomes_of_its_job(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = three_rows(pipeline, "BAD")
+    pipeline.passed()
+    lose_a_deletion_unapplied(pipeline, table)
+    assert is_suspended(pipeline, table)
+    assert "not active for a while" in failure(pipeline.tick(), table)
+
+
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+def test_a_source_table_that_was_dropped_and_created_again_is_a_gap(
+    new_pipeline: Callable[..., Pipeline], mode: str
+) -> None:
+    """Its registration stands as it did, and nobody has captured what became of its rows."""
+    pipeline = new_pipeline(**{"snapshot.mode": mode})
+    table = three_rows(pipeline, "T")
+    pipeline.passed()
+    do(pipeline, f"DROP TABLE {table}")
+    do(pipeline, f"CREATE TABLE {table} (ID INTEGER NOT NULL PRIMARY KEY, A CHAR)")
+    do(pipeline, f"INSERT INTO {table} VALUES (2, 'd')")
+    if mode == "initial":
+        assert "the source table was created anew at" in failure(pipeline.tick(), table)
+        assert "the source table was created anew at" in failure(pipeline.tick(), table), "until it is mended"
+    else:
+        pipeline.passed()
+        assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "d")}
 
 
 def test_a_table_whose_first_offset_was_never_kept_gets_one(new_pipeline: Callable[..., Pipeline]) -> None:

@@ -42,6 +42,9 @@ CONTROL = {
     "IBMSNAP_RESTART": f"CAPTURE_FIRST_SEQ {LSN} NOT NULL",
 }
 COMMITS = f"IBMSNAP_COMMITSEQ {LSN} NOT NULL, IBMSNAP_INTENTSEQ {LSN} NOT NULL, IBMSNAP_OPERATION CHAR(1) NOT NULL"
+CREATED, REGISTERED = "2025-12-31 23:59:59.999999", "2026-01-02 03:04:05.678901"
+"""When source tables were created, and their change tables."""
+
 COLUMNS = (("ID", "INTEGER", 4, "N"), ("V", "VARCHAR", 20, "Y"))
 
 Shape = tuple[str, str, int, str]
@@ -101,9 +104,9 @@ class ControlTables:
         self.run(f'CREATE TABLE {self.schema}."{name}" ({", ".join(shapes.values())})')
         names = carried if carried is not None else tuple(shapes)
         self.run(f'CREATE TABLE {self.asn}."CD_{name}" ({", ".join([COMMITS, *(shapes[each] for each in names)])})')
-        self._catalog(self.schema, name, columns)
+        self._catalog(self.schema, name, columns, CREATED)
         extra = tuple((each, "VARCHAR", 16, "N") for each in _ibmsnap())
-        self._catalog(self.asn, f"CD_{name}", (*extra, *(shape for shape in columns if shape[0] in names)))
+        self._catalog(self.asn, f"CD_{name}", (*extra, *(shape for shape in columns if shape[0] in names)), REGISTERED)
         self.index(self.schema, name, "P", key)
         self.index(self.asn, f"CD_{name}", "U", _ibmsnap()[:2])
         self.insert("IBMSNAP_PRUNCNTL", SOURCE_OWNER=self.schema, SOURCE_TABLE=name, SOURCE_VIEW_QUAL=0)
@@ -152,9 +155,9 @@ class ControlTables:
             literal = f"X'{value.hex()}'" if isinstance(value, bytes) else f"'{value}'"
             self.run(f"UPDATE {self.asn}.IBMSNAP_REGISTER SET {column} = {literal} WHERE SOURCE_TABLE = '{name}'")
 
-    def _catalog(self, schema: str, name: str, columns: tuple[Shape, ...]) -> None:
+    def _catalog(self, schema: str, name: str, columns: tuple[Shape, ...], time: str) -> None:
         names = {"TABSCHEMA": schema, "TABNAME": name}
-        created = {"CREATE_TIME": "2026-01-02 03:04:05.678901", "DATACAPTURE": "Y"}
+        created = {"CREATE_TIME": time, "DATACAPTURE": "Y"}
         self._insert("SANDBOX_SYSCAT.TABLES", {**names, **created})
         for place, (column, kind, length, nulls) in enumerate(columns):
             row = {"COLNAME": column, "COLNO": place, "TYPENAME": kind, "LENGTH": length, "SCALE": 0, "NULLS": nulls}

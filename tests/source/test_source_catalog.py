@@ -65,6 +65,7 @@ def test_registration_is_read_whole(source, control):
     assert instance.cd_columns == ("IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION", "ID", "V")
     assert instance.identity.change_table == f"{control.asn}.CD_T"
     assert instance.identity.created == "2026-01-02T03:04:05.678901"
+    assert instance.identity.source_created == "2025-12-31T23:59:59.999999"
     assert instance.identity.cold_start == str(lsn(3))
 
 

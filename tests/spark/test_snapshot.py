@@ -70,7 +70,7 @@ def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:
 
 LOW, HIGH = Lsn(bytes(16)), Lsn(bytes(15) + b"\x0f")
 CAPTURE = CaptureInstance(
-    SEEDED.table, "ASN", "CD", "A", "", "U", None, None, None, (), CaptureIdentity("ASN.CD", "", "")
+    SEEDED.table, "ASN", "CD", "A", "", "U", None, None, None, (), CaptureIdentity("ASN.CD", "", "", "")
 )
 WHOLE = Part(SEEDED.table)
 

@@ -11,7 +11,7 @@ LOW_LITERAL, HIGH_LITERAL = "X'00000000000000000000000000000000'", "X'0000000000
 
 
 def capture(name):
-    identity = CaptureIdentity(f"ASN.{name}", "", "")
+    identity = CaptureIdentity(f"ASN.{name}", "", "", "")
     return CaptureInstance(TableId("S", "T"), "ASN", name, "A", "", "DI", None, None, None, (), identity)
 
 

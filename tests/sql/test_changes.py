@@ -33,7 +33,7 @@ SCHEMA = TableSchema(
 CAPTURE = CaptureInstance(
     table=SCHEMA.table, cd_owner="ASN odd", cd_table='CD"T', state="A", state_info="", update_as="DI",
     before_prefix=None, floor=None, newest=None, cd_columns=(*META, "ID", "A", "B"),
-    identity=CaptureIdentity("", "", ""),
+    identity=CaptureIdentity("", "", "", ""),
 )  # fmt: skip
 PREFIXED = replace(CAPTURE, before_prefix="X", cd_columns=(*CAPTURE.cd_columns, "XID", "XA", "XB"))
 
