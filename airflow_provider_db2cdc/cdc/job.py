@@ -146,12 +146,14 @@ class JobSpec:
     """The plan of one tick, fixed before it runs: a retry does this very plan.
 
     `run_id` names the DAG run (or command) that planned it; the same run may come again, another one may not share a
-    batch. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows. `told` is how far into
-    the target's journal a commit has told of signals and snapshots.
+    batch. `plan` is this plan's alone: by it a retry knows what its first try has applied. `planned_at_ms` becomes the
+    events' processing time, so a redo writes the same rows. `told` is how far into the target's journal a commit has
+    told of signals and snapshots.
     """
 
     pipeline: str
     run_id: str
+    plan: str
     planned_at_ms: int
     target: str
     source: SourceSpec

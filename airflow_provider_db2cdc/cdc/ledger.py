@@ -16,12 +16,14 @@ from airflow_provider_db2cdc.cdc.table import TableId
 class Entry:
     """One table's part of a planned batch: the range it pulls, and the staged rows it publishes (or sweeps), if any.
 
-    `has_offset` tells whether the store had an offset of the table when the tick was planned; `rows` how many change
-    rows the source then had in the range, None where nobody has counted just these.
+    `plan` names the one plan that it is of. `has_offset` tells whether the store had an offset of the table when the
+    tick was planned; `rows` how many change rows the source then had in the range, None where nobody has counted just
+    these.
     """
 
     batch: int
     run_id: str
+    plan: str
     table: TableId
     after: Lsn
     upto: Lsn
@@ -66,8 +68,7 @@ class History:
 
     An entry without a commit is pending, but for one that a restart of its table has overtaken. `slices` are each
     table's last applied part of a snapshot, with its commit. `stored` are tables whose offset a plan has found in the
-    store: none of the others' ticks has come as far as to put one there. `planned_at_ms` tells when each table's last
-    applied part was planned.
+    store: none of the others' ticks has come as far as to put one there. `applied` are the entries of the last commits.
     """
 
     last: Mapping[TableId, Commit] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class History:
     pending: tuple[Entry, ...] = ()
     batch: int = 0
     slices: Mapping[TableId, tuple[Slice, Commit]] = field(default_factory=dict)
-    planned_at_ms: Mapping[TableId, int] = field(default_factory=dict)
+    applied: Mapping[TableId, Entry] = field(default_factory=dict)
 
 
 def history_of(entries: Iterable[Entry], commits: Iterable[Commit]) -> History:
@@ -103,5 +104,5 @@ def history_of(entries: Iterable[Entry], commits: Iterable[Commit]) -> History:
         pending=tuple(sorted(pending, key=lambda entry: entry.batch)),
         batch=max((parts[-1].batch for parts in planned.values()), default=0),
         slices=slices,
-        planned_at_ms={table: parts[-1][0].planned_at_ms for table, parts in applied.items() if parts},
+        applied={table: parts[-1][0] for table, parts in applied.items() if parts},
     )

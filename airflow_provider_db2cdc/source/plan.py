@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
+from uuid import uuid4
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
@@ -250,11 +251,12 @@ def _spec(
 ) -> JobSpec:
     for step in steps:
         log.info("planned: table=%s range=(%s, %s] rows=%s", step.table, step.believed, step.upto, step.rows)
-    # Also where a clock was set back: the time tells a plan from those before it.
+    # Also where a clock was set back: the time tells a plan from an older one.
     known_ms = max((step.planned_at_ms for step in steps), default=0)
     return JobSpec(
         pipeline=config.pipeline,
         run_id=run_id,
+        plan=uuid4().hex,
         planned_at_ms=max(planned_at_ms, known_ms + 1),
         target=config.target,
         source=SourceSpec(source.jdbc_url, source.database, config.server_name, config.asn_schema),

@@ -56,7 +56,7 @@ def _check_newest(spec: JobSpec, history: History) -> None:
 
     :raises TickLostError: that is so.
     """
-    newest_ms = max(history.planned_at_ms.values(), default=0)
+    newest_ms = max((entry.planned_at_ms for entry in history.applied.values()), default=0)
     if spec.planned_at_ms < newest_ms < time.time() * 1000 + CLOCKS_DIFFER_MS:
         raise TickLostError(
             f"this plan is of {_clock(spec.planned_at_ms)}, and the target holds what was planned at "

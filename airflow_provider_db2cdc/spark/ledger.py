@@ -37,7 +37,7 @@ from airflow_provider_db2cdc.spark.delta import (
 from airflow_provider_db2cdc.spark.place import Owner, owner_of
 
 BATCHES = (
-    "batch bigint, run_id string, schema string, table string, after_lsn string, upto_lsn string, "
+    "batch bigint, run_id string, plan string, schema string, table string, after_lsn string, upto_lsn string, "
     "planned_at_ms bigint, capture string, slice string, has_offset boolean, rows bigint"
 )
 COMMITS = (
@@ -212,7 +212,7 @@ def _identity(text: str) -> CaptureIdentity:
 
 def _entry_row(entry: Entry) -> tuple[object, ...]:
     span = (str(entry.after), str(entry.upto))
-    named = (entry.batch, entry.run_id, entry.table.schema, entry.table.name)
+    named = (entry.batch, entry.run_id, entry.plan, entry.table.schema, entry.table.name)
     part = None if entry.slice is None else json.dumps(to_data(entry.slice), sort_keys=True)
     return (*named, *span, entry.planned_at_ms, _identity_text(entry.capture), part, entry.has_offset, entry.rows)
 
@@ -239,6 +239,7 @@ def _entry(row: Row) -> Entry:
     return Entry(
         batch=row["batch"],
         run_id=row["run_id"],
+        plan=row["plan"],
         table=TableId(row["schema"], row["table"]),
         after=Lsn.parse(row["after_lsn"]),
         upto=Lsn.parse(row["upto_lsn"]),

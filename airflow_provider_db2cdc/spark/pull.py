@@ -32,8 +32,7 @@ def pull(target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, ent
     :raises SourceError: an update among them does not tell which row it changed; nothing is appended.
     """
     events = _changes(target.spark, spec, source, task, entry)
-    is_own = entry.planned_at_ms == spec.planned_at_ms
-    is_small = is_own and entry.rows is not None and entry.rows <= SMALL_ROWS
+    is_small = entry.plan == spec.plan and entry.rows is not None and entry.rows <= SMALL_ROWS
     with _naming_bare_updates(spec, task):
         if is_small:
             events = events.localCheckpoint()

@@ -110,7 +110,8 @@ class Standing:
 
     def _is_moved(self, table: TableId) -> bool:
         """Whether a batch of this plan was applied to the table, be it by a first try of it."""
-        return table in self._moved or self.history.planned_at_ms.get(table) == self.spec.planned_at_ms
+        applied = self.history.applied.get(table)
+        return table in self._moved or (applied is not None and applied.plan == self.spec.plan)
 
     def _reconciled(self, task: TableTask, last: Commit | None, stored: bool) -> Lsn | None:
         proven = last.upto if last else None

@@ -117,7 +117,7 @@ class Tick:
     def _is_to_redo(self, entry: Entry) -> bool:
         """Whether a pending batch is to be finished: a restart leaves what was planned before it, and only that."""
         task = self.tasks.get(entry.table)
-        return task is not None and (not task.restart or entry.planned_at_ms == self.spec.planned_at_ms)
+        return task is not None and (not task.restart or entry.plan == self.spec.plan)
 
     def _redo(self, entries: Mapping[TableId, Entry]) -> None:
         def check(task: TableTask) -> bool:
@@ -139,7 +139,8 @@ class Tick:
         has_offset = task.believed is not None
         is_planned = not task.restart and (after, upto) == (task.believed, task.upto)
         rows = task.rows if is_planned else None
-        return Entry(self.batch + 1, self.spec.run_id, task.table, after, upto, *at, of, has_offset, rows)
+        own = (self.batch + 1, self.spec.run_id, self.spec.plan)
+        return Entry(*own, task.table, after, upto, *at, of, has_offset, rows)
 
     def plan_and_apply(self, entries: Sequence[Entry]) -> None:
         """Do one batch; tables whose part fails are out for the rest of the tick, and redone by the next."""
@@ -170,7 +171,7 @@ class Tick:
         self.ledger.commit(list(applied.values()), _now_ms())
         for table, commit in applied.items():
             self.starts.setdefault(table, by_table[table].after)
-            self.standing.move(commit, by_table[table].planned_at_ms == self.spec.planned_at_ms)
+            self.standing.move(commit, by_table[table].plan == self.spec.plan)
             if commit.slice is not None:
                 self.slices.append((commit.slice, commit))
 

@@ -13,7 +13,7 @@ def lsn(number):
 def table_task(name, believed=None, upto=9, rows=3):
     table = TableId("SALES", name)
     schema = TableSchema(table, (Column("ID", "INTEGER", nullable=False),), ("ID",))
-    identity = CaptureIdentity(f"ASNCDC.CD_{name}", "2026-01-01T00:00:00", "")
+    identity = CaptureIdentity(f"ASNCDC.CD_{name}", "2026-01-01T00:00:00", "2025-01-01T00:00:00", "")
     capture = CaptureInstance(table, "ASNCDC", f"CD_{name}", "A", "", "DI", None, None, lsn(upto), ("ID",), identity)
     return TableTask(schema, capture, lsn(believed) if believed else None, lsn(upto), rows)
 
@@ -22,6 +22,7 @@ def job_spec(*names, pipeline="sales", run_id="dag/run"):
     return JobSpec(
         pipeline=pipeline,
         run_id=run_id,
+        plan="0a",
         planned_at_ms=1_700_000_000_000,
         target="/lake/sales",
         source=SourceSpec("jdbc:db2://db2.example:50000/SALES", "SALES", pipeline, "ASNCDC"),

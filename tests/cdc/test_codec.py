@@ -37,11 +37,13 @@ SCHEMA = TableSchema(
 )
 CAPTURE = CaptureInstance(
     table=TABLE, cd_owner="ASNCDC", cd_table="CD", state="A", state_info="", update_as="U", before_prefix="X",
-    floor=LOW, newest=HIGH, cd_columns=("IBMSNAP_COMMITSEQ", "ID"), identity=CaptureIdentity("ASNCDC.CD", "2024", "0a"),
+    floor=LOW, newest=HIGH, cd_columns=("IBMSNAP_COMMITSEQ", "ID"),
+    identity=CaptureIdentity("ASNCDC.CD", "2024", "2023", "0a"),
 )  # fmt: skip
 SPEC = JobSpec(
     pipeline="sales",
     run_id="manual__1",
+    plan="0a",
     planned_at_ms=1_700_000_000_000,
     target="/lake/sales",
     source=SourceSpec("jdbc:db2://h:1/D:", "D", "sales", "ASNCDC", "some.Driver"),

@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 
 TABLES = [TableId("S", name) for name in "ABC"]
-CAPTURE = CaptureIdentity("ASNCDC.CD", "2026-01-01", "0")
+CAPTURE = CaptureIdentity("ASNCDC.CD", "2026-01-01", "2025-01-01", "0")
 
 
 def lsn(number: int) -> Lsn:
@@ -24,7 +24,9 @@ def lsn(number: int) -> Lsn:
 
 def entry(batch: int, table: TableId, is_slice: bool, has_offset: bool = False) -> Entry:
     of = Slice(f"snapshot{batch}", "incremental", 0, 0, lsn(batch), batch, batch, "fp") if is_slice else None
-    return Entry(batch, f"run{batch}", table, lsn(batch), lsn(batch + 1), batch, CAPTURE, of, has_offset)
+    return Entry(
+        batch, f"run{batch}", f"plan{batch}", table, lsn(batch), lsn(batch + 1), batch, CAPTURE, of, has_offset
+    )
 
 
 def commit(of: Entry) -> Commit:
@@ -46,7 +48,7 @@ def test_a_ledger_is_told_as_it_happened(
     planned: list[list[tuple[TableId, bool, bool, bool]]], rng: random.Random, twice: bool
 ) -> None:
     entries, commits = [], []
-    last, stored, slices, pending = {}, set(), {}, {}
+    last, applied, stored, slices, pending = {}, {}, set(), {}, {}
     for number, batch in enumerate(planned, 1):
         for table, is_slice, is_applied, has_offset in batch:
             one = entry(number, table, is_slice, has_offset)
@@ -59,7 +61,7 @@ def test_a_ledger_is_told_as_it_happened(
             pending[table] = []
             mark = commit(one)
             commits += [mark, mark] if twice else [mark]
-            last[table] = mark
+            last[table], applied[table] = mark, one
             if one.slice is not None:
                 slices[table] = (one.slice, mark)
     want = History(
@@ -68,7 +70,7 @@ def test_a_ledger_is_told_as_it_happened(
         tuple(sorted((one for some in pending.values() for one in some), key=place)),
         len(planned),
         slices,
-        {table: mark.batch for table, mark in last.items()},
+        applied,
     )
     rng.shuffle(entries)
     rng.shuffle(commits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -460,6 +461,30 @@ def test_the_job_of_a_plan_that_others_have_overtaken_is_refused(new_pipeline: C
         jobs.run(first)
 
     assert logged_events(pipeline, good) == before
+
+
+@pytest.mark.slow
+def test_a_plan_of_the_time_of_one_whose_commit_died_is_no_retry_of_it(new_pipeline: Callable[..., Pipeline]) -> None:
+    """With offsets ahead of the planner's clock both are of the same millisecond; a restart of between is not over."""
+    pipeline, good, _ = paired(new_pipeline())
+    ahead_ms = int(time.time() * 1000) + 600_000
+    pipeline.offsets.reset(replace(need_offset(pipeline, good), planned_at_ms=ahead_ms))
+    insert(pipeline)
+    pipeline.captured()
+    first = pipeline.plan()
+    assert first is not None
+    jobs.run(first)
+    pipeline.offsets.reset(replace(need_offset(pipeline, good), restart=True))
+
+    second = pipeline.plan()
+
+    assert second is not None
+    assert first.planned_at_ms == second.planned_at_ms
+    result = jobs.run(second)
+    assert not result.failed
+    assert [one.status for one in result.snapshots] == ["completed"]
+    commit_tick(result, pipeline.offsets)
+    assert not need_offset(pipeline, good).restart
 
 
 def need_offset(pipeline: Pipeline, table: TableId) -> Offset:

@@ -20,7 +20,7 @@ from airflow_provider_db2cdc.spark.ledger import Ledger
 pytestmark = pytest.mark.spark
 FAST, SLOW, ODD = TableId("S", "FAST"), TableId("S", "SLOW"), TableId("S.T", 'O"dd')
 NEW = TableId("S", "NEW")
-CAPTURE = CaptureIdentity("ASNCDC.CD", "2026-01-01", "0")
+CAPTURE = CaptureIdentity("ASNCDC.CD", "2026-01-01", "2025-01-01", "0")
 
 
 def lsn(number: int) -> Lsn:
@@ -36,7 +36,17 @@ def ledger(spark: SparkSession, folder: Path) -> Ledger:
 def entry(batch: int, table: TableId, of: Slice | None = None, run_id: str = "run") -> Entry:
     has_offset = table == SLOW or (table, batch) == (ODD, 2)
     return Entry(
-        batch, run_id, table, lsn(batch), lsn(batch + 1), 7, CAPTURE, of, has_offset, batch if has_offset else None
+        batch,
+        run_id,
+        "0a",
+        table,
+        lsn(batch),
+        lsn(batch + 1),
+        7,
+        CAPTURE,
+        of,
+        has_offset,
+        batch if has_offset else None,
     )
 
 

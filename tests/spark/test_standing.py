@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
 from airflow_provider_db2cdc.cdc.job import ApplySettings, JobSpec, SourceSpec, TableTask
-from airflow_provider_db2cdc.cdc.ledger import Commit, History
+from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import GapError, OffsetError
@@ -16,8 +16,8 @@ from airflow_provider_db2cdc.spark.standing import Standing
 
 T = TableId("S", "T")
 SCHEMA = TableSchema(T, (Column("ID", "INTEGER", 4, nullable=False),), ("ID",))
-OLD, NOW = 1_000, 2_000
-"""When plans were made."""
+OLD, NOW = "old", "now"
+"""Plans."""
 
 
 def lsn(number: int) -> Lsn:
@@ -28,21 +28,23 @@ def task(capture: CaptureInstance, believed: int | None, upto: int, restart: boo
     return TableTask(SCHEMA, capture, None if believed is None else lsn(believed), lsn(upto), 0, restart=restart)
 
 
-def standing(capture: CaptureInstance, last: int, fence: int, by: int = OLD, on_gap: bool = False) -> Standing:
+def standing(capture: CaptureInstance, last: int, fence: int, by: str = OLD, on_gap: bool = False) -> Standing:
     """Return what a plan of NOW finds whose table was last applied `by` a plan, up to `last`; capture goes on."""
     commit = Commit(7, T, lsn(last), capture.identity, 0, 0, 0, 0, None, 1, 5)
     spec = JobSpec(
-        "p", "run", NOW, "/t", SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN"), Fence(lsn(fence), "", "", 0.0), (),
-        settings=ApplySettings(snapshot_on_gap=on_gap),
+        "p", "run", NOW, 2_000, "/t", SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN"), Fence(lsn(fence), "", "", 0.0),
+        (), settings=ApplySettings(snapshot_on_gap=on_gap),
     )  # fmt: skip
-    history = History(last={T: commit}, stored=frozenset({T}), batch=7, planned_at_ms={T: by})
+    part = Entry(7, "run", by, T, lsn(0), lsn(last), 2_000, capture.identity)
+    history = History(last={T: commit}, stored=frozenset({T}), batch=7, applied={T: part})
+
     return Standing(spec, history, lambda: lsn(fence + 20))
 
 
 @pytest.fixture
 def instance() -> CaptureInstance:
     """A capture instance that nothing was pruned of."""
-    identity = CaptureIdentity("ASN.CD", "2026-01-01", "0")
+    identity = CaptureIdentity("ASN.CD", "2026-01-01", "2025-01-01", "0")
     return CaptureInstance(T, "ASN", "CD", "A", "", "DI", None, None, None, ("ID",), identity)
 
 

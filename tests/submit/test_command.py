@@ -54,11 +54,11 @@ def test_a_job_is_short_with_few_changes_and_no_snapshot(
     believed: Lsn | None, snapshot: bool, rows: int, short: bool
 ) -> None:
     table = TableId("S", "T")
-    identity = CaptureIdentity("ASNCDC.CDT", "", "")
+    identity = CaptureIdentity("ASNCDC.CDT", "", "", "")
     capture = CaptureInstance(table, "ASNCDC", "CDT", "A", "", "DI", None, None, None, (), identity)
     task = TableTask(TableSchema(table, (), ()), capture, believed, LSN, rows, snapshot)
     source = SourceSpec("jdbc:db2://h:1/D", "D", "p", "ASNCDC")
-    assert is_short(JobSpec("p", "r", 0, "/lake", source, Fence(LSN, "", "", 0.0), (task,))) is short
+    assert is_short(JobSpec("p", "r", "0a", 0, "/lake", source, Fence(LSN, "", "", 0.0), (task,))) is short
 
 
 def test_delta_is_set_up_beside_other_extensions() -> None:

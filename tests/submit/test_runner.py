@@ -22,6 +22,7 @@ ZERO = Lsn(bytes(16))
 SPEC = JobSpec(
     "sales",
     "run",
+    "0a",
     0,
     "/lake",
     SourceSpec("jdbc:db2://h:1/D", "D", "sales", "ASNCDC"),
