@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import restart_of
+from airflow_provider_db2cdc.cdc.offset import command_of, restart_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError
 
 
 def find_gap(
+    table: TableId,
     after: Lsn,
     then: CaptureIdentity | None,
     now: CaptureIdentity,
@@ -17,7 +18,7 @@ def find_gap(
     fence: Lsn,
     suspended: bool = False,
 ) -> str | None:
-    """Return why changes after `after` may be missing from the change table, or None.
+    """Return why changes of a table after `after` may be missing from the change table, or None.
 
     `then` is the capture's identity when `after` was reached, `now` the one at this reading; `floor` is
     CD_OLD_SYNCHPOINT, below which change rows may be pruned. `suspended` says that the registration was not active
@@ -26,7 +27,7 @@ def find_gap(
     if suspended:
         return (
             "its registration was not active for a while, and nobody captured what changed meanwhile (if nothing did, "
-            f"set its offset to {after} by `db2cdc offset set`)"
+            f"keep its offset by {command_of('set', table, str(after))})"
         )
     if then is not None and then.change_table != now.change_table:
         return f"the table was registered anew: its changes were in {then.change_table}, now in {now.change_table}"

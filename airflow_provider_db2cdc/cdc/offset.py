@@ -80,7 +80,14 @@ class OffsetStore(Protocol):
 
 def restart_of(table: TableId) -> str:
     """Return, for a remedy, the command that has a table snapshotted anew."""
-    return f"`db2cdc offset restart {table}` (with --airflow where Airflow runs the pipeline)"
+    return command_of("restart", table)
+
+
+def command_of(action: str, table: TableId, *values: str) -> str:
+    """Return, for a remedy, how to do something with a table's offset."""
+    return (
+        f"`{' '.join(('db2cdc offset', action, str(table), *values))}` (with --airflow where Airflow runs the pipeline)"
+    )
 
 
 def check_forward(old: Offset | None, new: Offset) -> None:

@@ -26,6 +26,10 @@ from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.asn import count_changes
 
 TABLES_PER_STATEMENT = 50
+REPLACED = (
+    "capture is another one than at its offset (registered anew, change table or source table created anew, or a cold "
+    "start); the next tick says which"
+)
 NEW, ELSEWHERE = "new: the next tick takes it up", "unknown: its offset is not in this file"
 
 
@@ -94,7 +98,10 @@ def _counts(source: Source, steps: Sequence[tuple[CaptureInstance, LsnRange]]) -
 
 
 def _gap(instance: CaptureInstance, offset: Offset, fence: Fence) -> str | None:
-    return find_gap(offset.lsn, None, instance.identity, instance.floor, fence.lsn, offset.suspended)
+    now = instance.identity
+    is_same = offset.capture in ("", now.digest)
+    gap = find_gap(instance.table, offset.lsn, None, now, instance.floor, fence.lsn, offset.suspended)
+    return gap or (None if is_same else REPLACED)
 
 
 def _verdict(

@@ -78,7 +78,7 @@ def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) ->
 
     :raises GapError: that is so.
     """
-    gap = find_gap(entry.after, entry.capture, task.capture.identity, task.capture.floor, fence)
+    gap = find_gap(task.table, entry.after, entry.capture, task.capture.identity, task.capture.floor, fence)
     if gap is None or entry.span.empty:
         return
     if not target.has_changes() or target.batch(entry.batch).where("op IN ('c', 'u', 'd')").isEmpty():

@@ -106,7 +106,8 @@ class Standing:
 
     def _gap(self, task: TableTask, last: Commit) -> str | None:
         now, suspended = task.capture, task.suspended and not self._is_moved(task.table)
-        return find_gap(last.upto, last.capture, now.identity, now.floor, self.fence(last.upto), suspended)
+        at, fence = last.upto, self.fence(last.upto)
+        return find_gap(task.table, at, last.capture, now.identity, now.floor, fence, suspended)
 
     def _is_moved(self, table: TableId) -> bool:
         """Whether a batch of this plan was applied to the table, be it by a first try of it."""

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
 
+T = TableId("S", "T")
 NOW = CaptureIdentity("ASNCDC.CD", "2024-01-01T00:00:00.000000", "2023-06-01", "00000000:00000001:0000000000000001")
 
 
@@ -20,7 +22,7 @@ def lsn(number: int) -> Lsn:
 @pytest.mark.parametrize("floor", [None, 0, 4, 5])
 @pytest.mark.parametrize("then", [None, NOW])
 def test_nothing_is_missing_at_or_behind_the_floor_of_the_same_capture(then, floor):
-    assert find_gap(lsn(5), then, NOW, None if floor is None else lsn(floor), lsn(5)) is None
+    assert find_gap(T, lsn(5), then, NOW, None if floor is None else lsn(floor), lsn(5)) is None
 
 
 @pytest.mark.parametrize(
@@ -52,22 +54,24 @@ def test_nothing_is_missing_at_or_behind_the_floor_of_the_same_capture(then, flo
     ],
 )
 def test_each_gap_is_found_with_its_reason(then, floor, fence, reason):
-    found = find_gap(lsn(5), then, NOW, None if floor is None else lsn(floor), lsn(fence))
+    found = find_gap(T, lsn(5), then, NOW, None if floor is None else lsn(floor), lsn(fence))
     assert found is not None
     assert re.search(reason, found)
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
 def test_a_gap_is_found_exactly_when_the_floor_passed_the_offset_or_the_fence_fell_behind_it(after, floor, fence):
-    found = find_gap(lsn(after), NOW, NOW, lsn(floor), lsn(fence))
+    found = find_gap(T, lsn(after), NOW, NOW, lsn(floor), lsn(fence))
     assert (found is not None) == (after < floor or fence < after)
 
 
 def test_what_a_registration_missed_while_it_was_inactive_is_a_gap_though_it_looks_as_before():
-    assert find_gap(lsn(5), NOW, NOW, None, lsn(9)) is None
-    assert "its registration was not active for a while" in find_gap(lsn(5), NOW, NOW, None, lsn(9), suspended=True)
+    assert find_gap(T, lsn(5), NOW, NOW, None, lsn(9)) is None
+    found = find_gap(T, lsn(5), NOW, NOW, None, lsn(9), suspended=True)
+    assert "its registration was not active for a while" in found
+    assert f"`db2cdc offset set S.T {lsn(5)}`" in found, "a command that there is"
 
 
 def test_positions_of_another_width_are_refused():
     with pytest.raises(OffsetError, match="cannot be compared"):
-        find_gap(lsn(5), NOW, NOW, Lsn(bytes(10)), lsn(9))
+        find_gap(T, lsn(5), NOW, NOW, Lsn(bytes(10)), lsn(9))

@@ -119,6 +119,8 @@ def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sand
     assert standing(config)["verdict"].startswith("gap: its registration was not active for a while")
     db2cdc("offset", "set", "-c", config, "SALES.T", str(offset.lsn))
     assert standing(config)["verdict"] == "2 change rows wait"
+    store.reset(replace(offset, capture="of before"))
+    assert standing(config)["verdict"].startswith("gap: capture is another one than at its offset")
     db2cdc("offset", "restart", "-c", config, "SALES.T")
     assert standing(config)["verdict"] == "begins anew with the next tick"
 
