@@ -83,10 +83,10 @@ def _check_key(instance: CaptureInstance, schema: TableSchema, config: PipelineC
 
 
 def _check_updates(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
-    if instance.update_as == "U" and not config.accept_update_rows:
+    if instance.update_as == "U" and not config.accept_update_rows and not has_before_images(schema, instance):
         raise RegistrationError(
-            f"{instance.table} is registered with CHG_UPD_TO_DEL_INS = 'N', where an update of a key leaves no trace "
-            "of the old key",
+            f"{instance.table} is registered with CHG_UPD_TO_DEL_INS = 'N' and without a before image of each column, "
+            "where an update of a key leaves no trace of the old key",
             "Register it with 'Y', then reinit the capture agent; or, if its keys are never updated, set "
             "accept.update.rows.",
         )

@@ -70,7 +70,8 @@ def _naming_bare_updates(spec: JobSpec, task: TableTask) -> Iterator[None]:
         if task.capture.update_as == "DI":
             why, reinit = "although it is registered with CHG_UPD_TO_DEL_INS = 'Y'", _reinit(spec)
         else:
-            why, reinit = "which are older than its columns for before images", ""
+            nulls = " (or of which each column was null)" if all(one.nullable for one in task.schema.columns) else ""
+            why, reinit = f"which are older than its columns for before images{nulls}", ""
         raise SourceError(
             f"the change table of {task.table} holds updates as single rows (U) without a before image, {why}: an "
             "update of a key, or of a row without one, leaves no trace of the old row there",

@@ -56,8 +56,8 @@ def transactions(rng: random.Random, table: TableId, names: list[str], count: in
     return [[statement() for _ in range(rng.choice((1, 1, 2)))] for _ in range(count)]
 
 
-def bare(pipeline: Pipeline, count: int) -> TableId:
-    table = pipeline.create(DDL.format(schema=pipeline.schema), "BARE")
+def bare(pipeline: Pipeline, count: int, **registration: Any) -> TableId:
+    table = pipeline.create(DDL.format(schema=pipeline.schema), "BARE", **registration)
     pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", rows_of(random.Random(1), count))
     return table
 
@@ -146,6 +146,30 @@ def test_equal_rows_are_counted_beside_a_writer(new_pipeline: Callable[..., Pipe
     assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
     ops = {row["op"] for row in pipeline.changes(table).select("op").distinct().collect()}
     assert ops == {"c", "u", "d", "r"}
+
+
+def test_updates_are_counted_by_their_before_images(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Rows of CHG_UPD_TO_DEL_INS = 'N'; that a row was all nulls is not told apart from having no image of it."""
+    pipeline = new_pipeline()
+    table = bare(pipeline, 300, update_as="U", before_img_prefix="X")
+    pipeline.captured()
+    pipeline.passed()
+    for transaction in transactions(random.Random(2), table, NAMES[:60], 200):
+        for statement in transaction:
+            pipeline.execute(statement)
+        pipeline.writer.commit()
+    pipeline.captured()
+    pipeline.passed()
+    assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
+    assert pipeline.changes(table).where("op = 'u'").count() > 0
+
+    pipeline.execute(f"INSERT INTO {table} VALUES (NULL, NULL, NULL, NULL)")
+    pipeline.execute(f"UPDATE {table} SET V = 'told' WHERE V IS NULL")
+    pipeline.writer.commit()
+    pipeline.captured()
+    result = pipeline.tick()
+    assert result is not None
+    assert "or of which each column was null" in result.failed[0].error
 
 
 def test_a_table_that_never_rests_is_reported_until_it_does(

@@ -105,6 +105,29 @@ KEYS = {
 }
 
 
+def test_a_key_changes_in_an_update_row_with_its_before_image(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(9))"
+    table = pipeline.create(ddl, "T", update_as="U", before_img_prefix="X")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(at, f"v{at}") for at in range(20)])
+    pipeline.captured()
+    pipeline.passed()
+    for statement in (
+        "ID = ID + 1",
+        "ID = -ID WHERE ID > 15",
+        "V = 'w' WHERE ID < 5",
+        "ID = 99, V = NULL WHERE ID = 7",
+    ):
+        pipeline.execute(f"UPDATE {table} SET {statement}")
+        pipeline.writer.commit()
+    pipeline.captured()
+    pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
+    ops = Counter(row["op"] for row in pipeline.changes(table).where("op IN ('c', 'u', 'd')").select("op").collect())
+    assert ops == {"d": 26, "c": 26, "u": 9}, "one of each for a changed key"
+
+
 def test_keys_of_each_type_are_cut_and_merged(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 4})
     tables = []

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from control_tables import lsn
 
@@ -236,6 +238,15 @@ def test_table_without_a_key_is_carried_whose_updates_name_both_rows(source, con
     schema = schema_of(source, control)
     admit(instance, schema, config)
     assert (schema.key, schema.row_key) == ((), schema.names)
+
+
+def test_update_rows_are_carried_that_have_a_before_image_of_each_column(source, control, config):
+    control.add("T", CHG_UPD_TO_DEL_INS="N", BEFORE_IMG_PREFIX="X")
+    [instance] = read_instances(source, control.asn).values()
+    schema = schema_of(source, control)
+    with pytest.raises(RegistrationError, match="without a before image of each column"):
+        admit(replace(instance, cd_columns=(*instance.cd_columns, "XID")), schema, config)
+    admit(replace(instance, cd_columns=(*instance.cd_columns, "XID", "XV")), schema, config)
 
 
 def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(source, control, config):
