@@ -7,7 +7,9 @@ from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.signal import SignalOutcome
 from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
@@ -59,7 +61,7 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
                 if snapshot.id == id_:
                     self.log.info("%s", describe_snapshot(snapshot))
                     context["ti"].xcom_push(key="progress", value=to_data(snapshot))
-            outcome = next((one for one in backlog.outcomes if (one.channel, one.id) == (AIRFLOW_CHANNEL, id_)), None)
+            outcome = _outcome(backlog, id_)
             if outcome is not None and outcome.status in BAD_ENDS:
                 raise SignalError(f"signal {outcome.id} {outcome.status}: {outcome.reason}")
             if outcome is None and ended:
@@ -76,3 +78,9 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
             return ""
         state = context["ti"].get_dagrun_state(self.trigger_dag_id, str(self.trigger_run_id))
         return next((end for end in ENDED if state == end), "")
+
+
+def _outcome(backlog: Backlog, id_: str) -> SignalOutcome | None:
+    """Return what became of the signal, or of the newest one that came under its id and asked for something else."""
+    heard = [one for one in backlog.outcomes if one.channel == AIRFLOW_CHANNEL]
+    return next((one for one in reversed(heard) if one.id in (id_, f"{id_} #{one.asked}")), None)

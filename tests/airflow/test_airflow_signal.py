@@ -320,6 +320,14 @@ def test_sensor_fails_at_once_when_the_signal_came_to_a_bad_end(look, status):
         look("sensor_bad", Backlog((), (SignalOutcome("77", "airflow", status, "no such table"),)))
 
 
+def test_sensor_does_not_take_another_signals_end_for_that_of_one_that_reused_its_id(look):
+    first, other = (SignalOutcome(id_, "airflow", "done", asked="0a") for id_ in ("77", "77 #8"))
+    again = SignalOutcome("77 #0b", "airflow", "refused", "its id was used before", "0b")
+    assert look("sensor_reused", Backlog((), (first, other)))[0] is True
+    with pytest.raises(AirflowFailException, match="signal 77 #0b refused: its id was used before"):
+        look("sensor_reused", Backlog((), (first, again, other)))
+
+
 @pytest.mark.parametrize("signal_id", [None, ""])
 def test_sensor_without_a_signal_does_not_wait(look, signal_id):
     with pytest.raises(AirflowFailException, match="no signal to wait for"):
