@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_db2cdc.cdc.capture import UpdateAs
 from airflow_provider_db2cdc.cdc.gap import gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
@@ -92,17 +93,22 @@ def _check_all_read(target: Target, source: JdbcSource, task: TableTask, entry: 
             [[_, count]] = connection.text_rows(count_changes([(task.capture, entry.span)]).text)
         left = int(count or 0)
     else:
-        left = _rows_behind(target.batch(entry.batch))
+        left = _rows_behind(target.batch(entry.batch), task.capture.update_as)
     if left < rows:
         # Else the next tick would take what is in the log for the whole batch.
         target.delete_changes(entry.batch)
         raise gap_error(task.table, f"of {rows} change rows up to {entry.upto} some were pruned before they were read")
 
 
-def _rows_behind(batch: DataFrame) -> int:
-    """Return how many change rows, at most, the events of a batch come of: an update's two halves are one event."""
+def _rows_behind(batch: DataFrame, update_as: UpdateAs) -> int:
+    """Return how many change rows the events of a batch come of.
+
+    Of an update's two halves there is one event; of an update row that changed a key there are two, of one place.
+    """
     changes = batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
-    total = changes.agg(F.sum(F.when(F.col("op") == "u", 2).otherwise(1)).alias("rows")).first()
+    halves = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
+    rows = halves if update_as == "DI" else F.count_distinct("__commit_lsn", "__intent_lsn")
+    total = changes.agg(rows.alias("rows")).first()
     return int(total["rows"] or 0) if total is not None else 0
 
 

@@ -131,6 +131,60 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
             assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("prefix", "change"), [("", "A = 2"), ("X", "A = 2"), ("X", "ID = -ID")])
+def test_a_pruned_update_row_is_missed_in_what_a_death_left(
+    new_pipeline: Callable[..., Pipeline], prefix: str, change: str
+) -> None:
+    """It is one change row, and neither the two halves of other updates nor a deletion and an insertion."""
+    pipeline = new_pipeline(**{"accept.update.rows": True})
+    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)"
+    table = pipeline.create(ddl, "T", update_as="U", before_img_prefix=prefix)
+    pipeline.many(f"INSERT INTO {table} VALUES (?, 1)", [(1,), (2,)])
+    pipeline.captured()
+    pipeline.passed()
+    commits = []
+    for id_ in (1, 2):
+        pipeline.execute(f"UPDATE {table} SET {change} WHERE ID = {id_}")
+        pipeline.writer.commit()
+        commits.append(pipeline.captured())
+    spec = pipeline.plan()
+    assert spec is not None
+    assert spec.tables[0].rows == 2
+    faults.prune(pipeline.writer, upto=commits[0].raw)
+    with killed(Target, "append_changes", "after"):
+        jobs.run(spec)
+    [line] = jobs.run(spec).tables
+    assert "pruned" in line.error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("update_as", "prefix"), [("DI", ""), ("U", ""), ("U", "X")])
+def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
+    new_pipeline: Callable[..., Pipeline], update_as: Any, prefix: str
+) -> None:
+    pipeline = new_pipeline(**{"accept.update.rows": True})
+    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)"
+    table = pipeline.create(ddl, "T", update_as=update_as, before_img_prefix=prefix)
+    pipeline.many(f"INSERT INTO {table} VALUES (?, 1)", [(at,) for at in range(9)])
+    pipeline.captured()
+    pipeline.passed()
+    for change in ("SET A = 2 WHERE ID < 5", "SET A = NULL", "SET ID = -ID WHERE ID > 6" if prefix else "SET A = 3"):
+        pipeline.execute(f"UPDATE {table} {change}")
+        pipeline.execute(f"DELETE FROM {table} WHERE ID = (SELECT MIN(ID) FROM {table})")
+        pipeline.execute(f"INSERT INTO {table} SELECT MAX(ID) + 1, 0 FROM {table}")
+        pipeline.writer.commit()
+    pipeline.captured()
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Target, "append_changes", "after"):
+        jobs.run(spec)
+    faults.prune(pipeline.writer)
+    result = jobs.run(spec)
+    assert not result.failed, result.failed
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
 @pytest.mark.parametrize("after", ["", "a death", "a death and another plan"])
 def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, after: str) -> None:
     pipeline, _, bad = pair
