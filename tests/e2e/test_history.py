@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.history import HistoryOptions, random_history
@@ -14,12 +15,17 @@ from airflow_provider_db2cdc.cdc.table import TableId
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_target_equals_source_after_each_tick(new_pipeline: Callable[..., Pipeline], seed: int) -> None:
+IMAGES = {"update_as": "U", "before_img_prefix": "X"}
+
+
+@pytest.mark.parametrize(("seed", "registration"), [(1, {}), (2, {}), (3, IMAGES)])
+def test_target_equals_source_after_each_tick(
+    new_pipeline: Callable[..., Pipeline], seed: int, registration: dict[str, Any]
+) -> None:
     rng = random.Random(seed)
     pipeline = new_pipeline(**{"max.rows.per.batch": [1_000_000, 40][seed % 2]})
     history = random_history(seed, HistoryOptions(tables=2, transactions=30, lanes=1, width=10))
-    replay = Replay(pipeline, history)
+    replay = Replay(pipeline, history, registration=registration)
     replay.prepare()
     pipeline.captured()
     while True:

@@ -220,15 +220,17 @@ class Play:
 
 @dataclass
 class Replay(Play):
-    """A random history being played into a pipeline's source."""
+    """A random history being played into a pipeline's source; `registration` is how its tables are registered."""
 
     pipeline: Pipeline
+    registration: Mapping[str, Any] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """Create the history's tables with their first rows, and register them."""
         pipeline = self.pipeline
         for shape in self.history.tables:
-            pipeline.create(create_table(shape, pipeline.schema), shape.name, update_as=shape.update_as)
+            registration = {"update_as": shape.update_as, **self.registration}
+            pipeline.create(create_table(shape, pipeline.schema), shape.name, **registration)
             for row in self.history.initial[shape.name]:
                 marks = ", ".join("?" * len(row))
                 pipeline.execute(f'INSERT INTO "{pipeline.schema}"."{shape.name}" VALUES ({marks})', *row)
