@@ -13,10 +13,16 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from support.pipeline import Pipeline
 
 
-def captured_events(pipeline: Pipeline, table: TableId, key: tuple[str, ...], after: Lsn) -> Counter[Event]:
-    """Return the events of the table's change rows behind `after`, read from the change table itself."""
+def captured_events(
+    pipeline: Pipeline, table: TableId, key: tuple[str, ...], after: Lsn, images: bool = False
+) -> Counter[Event]:
+    """Return the events of the table's change rows behind `after`, read from the change table itself.
+
+    With `images` each column of it is followed by its before image.
+    """
     rows = pipeline.query(f'SELECT * FROM ASNCDC."CDC_{table.schema}_{table.name}"')
-    changes = [_change(row, len(key)) for row in rows]
+    halves = [half for row in rows for half in (_halves(row) if images else [row])]
+    changes = [_change(row, len(key)) for row in halves]
     return Counter(events_of(change for change in changes if change.commit > after))
 
 
@@ -59,6 +65,12 @@ def check_log(pipeline: Pipeline, table: TableId) -> None:
         assert row["op"] != "r" or commit >= seen.get(of, ""), (of, commit, seen[of])
         seen[of] = max(commit, seen.get(of, ""))
     assert rebuilt(pipeline, table) == pipeline.rows(table)
+
+
+def _halves(row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Return what a change row with before images stands for: an update for the old row's D and the new one's I."""
+    (*place, op), new, old = row[:3], row[3::2], row[4::2]
+    return [(*place, "D", *old), (*place, "I", *new)] if op == "U" else [(*place, op, *new)]
 
 
 def _change(row: tuple[Any, ...], keys: int) -> RowChange:
