@@ -65,6 +65,8 @@ def waiting(spec: JobSpec) -> str:
     begin = sum(task.believed is None for task in spec.tables)
     parts = [f"{rows} changes", *([f"{begin} tables to begin with"] if begin else [])]
     parts += [f"{len(spec.signals)} signals"] if spec.signals else []
+    inactive = sum(one.suspended for one in spec.refused)
+    parts += [f"{inactive} registrations that are not active"] if inactive else []
     return f"{', '.join(parts)} are waiting; capture stands at {spec.fence.lsn}"
 
 

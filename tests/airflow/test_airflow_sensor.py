@@ -138,6 +138,19 @@ def test_trigger_fires_where_offsets_have_stood_still_for_long(captured):
 
 
 @pytest.mark.sandbox
+def test_trigger_fires_where_a_registration_is_not_active_for_the_plan_to_keep_that(captured):
+    orders, items = captured.table("ORDERS"), captured.table("ITEMS")
+    here, now_ms = captured.synchpoint(), time.time_ns() // 1_000_000
+    documents = {str(table): Offset(table, here, 1, planned_at_ms=now_ms).to_json() for table in (orders, items)}
+    documents[BACKLOG] = Backlog(tables=(orders, items)).to_json()
+    settings = {"selection": {"table_include": [f"{captured.schema}\\..*"]}}
+    captured.set_state(orders, "S")
+    event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=documents))
+    captured.set_state(orders, "A")
+    assert event["message"].startswith("0 changes, 1 registrations that are not active are waiting")
+
+
+@pytest.mark.sandbox
 def test_trigger_says_that_a_table_is_new(captured):
     settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
     event = event_of(trigger(5, "db2_sandbox", config=settings))
