@@ -17,8 +17,10 @@ def keep_suspended(spec: JobSpec, offsets: OffsetStore) -> None:
     :raises OffsetError: an offset cannot be read or kept.
     """
     for refusal in spec.refused:
-        if refusal.suspended:
-            _suspend(offsets.get(refusal.table), offsets, spec.planned_at_ms)
+        old = offsets.get(refusal.table) if refusal.suspended else None
+        if old is not None and not old.suspended:
+            at_ms = max(spec.planned_at_ms, old.planned_at_ms)
+            offsets.put(replace(old, suspended=True, planned_at_ms=at_ms))
 
 
 def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
@@ -83,14 +85,13 @@ def raise_for_signals(result: JobResult, channel: str) -> None:
 
 def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offset | None:
     old = offsets.get(table.table)
-    if table.suspended:
-        _suspend(old or _proven(table), offsets, planned_at_ms)
-    if table.lsn is None or table.batch is None or table.suspended:
+    if table.lsn is None or table.batch is None or (table.suspended and old is not None):
         return None
     if old is not None and old.restart and (_is_known(old, planned_at_ms) or _has_not_begun(table)):
         return None
     is_older = old is not None and planned_at_ms < old.planned_at_ms
-    suspended = old is not None and old.suspended and (is_older or not table.anew)
+    # Of a table without an offset, which its first ticks died before they kept, the plan could not keep it.
+    suspended = table.suspended or (old is not None and old.suspended and (is_older or not table.anew))
     unmoved = old is not None and old.lsn == table.lsn
     if old is not None and unmoved and old == replace(old, restart=False, capture=table.capture, suspended=suspended):
         return None
@@ -98,11 +99,10 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
         # From now on it may move back; whoever dies here leaves a table that begins anew once more.
         offsets.put(old := replace(old, restart=True))
     commit_ts_ms = table.commit_ts_ms if table.commit_ts_ms is not None else (old.commit_ts_ms if old else None)
-    new = Offset(table.table, table.lsn, table.batch, commit_ts_ms, table.capture, planned_at_ms=planned_at_ms)
-    if old is not None:
-        # A wish that the plan did not know of yet.
-        is_new_wish = old.restart and not table.restart and not table.set_back
-        new = replace(new, restart=is_new_wish, suspended=suspended)
+    # A wish that the plan did not know of yet.
+    is_new_wish = old is not None and old.restart and not table.restart and not table.set_back
+    at = (table.lsn, table.batch, commit_ts_ms, table.capture)
+    new = Offset(table.table, *at, restart=is_new_wish, planned_at_ms=planned_at_ms, suspended=suspended)
     offsets.put(new)
     return None if unmoved else new
 
@@ -114,15 +114,3 @@ def _is_known(old: Offset, planned_at_ms: int) -> bool:
 
 def _has_not_begun(table: TableResult) -> bool:
     return table.status == "failed" and table.after is None
-
-
-def _proven(table: TableResult) -> Offset | None:
-    """Return the offset of a table that the target holds: its first ticks died before they kept one."""
-    if table.lsn is None or table.batch is None:
-        return None
-    return Offset(table.table, table.lsn, table.batch, table.commit_ts_ms, table.capture)
-
-
-def _suspend(old: Offset | None, offsets: OffsetStore, planned_at_ms: int) -> None:
-    if old is not None and not old.suspended:
-        offsets.put(replace(old, suspended=True, planned_at_ms=max(planned_at_ms, old.planned_at_ms)))
