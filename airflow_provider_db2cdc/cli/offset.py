@@ -77,9 +77,10 @@ def _marked(table: TableId, store: KeptOffsets) -> Offset:
 
     :raises ConfigurationError: it has no offset, and the pipeline's last tick had no such table.
     """
-    old = store.get(table)
+    old, now_ms = store.get(table), time.time_ns() // 1_000_000
     if old is not None:
-        return replace(old, restart=True)
+        # A tick that is under way was planned before this, and leaves it to the next one.
+        return replace(old, restart=True, planned_at_ms=max(now_ms, old.planned_at_ms))
     if table not in store.backlog().tables:
         raise ConfigurationError(
             f"{table} has no offset in {store.where}, and was no table of the pipeline's last tick",
@@ -87,7 +88,7 @@ def _marked(table: TableId, store: KeptOffsets) -> Offset:
         )
     # A restart asks for no position; but one of the source's width is comparable with its others.
     width = max((len(other.lsn.raw) for other in store.all().values()), default=max(WIDTHS))
-    return Offset(table, Lsn(bytes(width)), 0, restart=True)
+    return Offset(table, Lsn(bytes(width)), 0, restart=True, planned_at_ms=now_ms)
 
 
 def _open(config: Path, airflow: bool) -> KeptOffsets:
