@@ -56,8 +56,10 @@ def _check_newest(spec: JobSpec, history: History) -> None:
 
     :raises TickLostError: that is so.
     """
-    newest_ms = max((entry.planned_at_ms for entry in history.applied.values()), default=0)
-    if spec.planned_at_ms < newest_ms < time.time() * 1000 + CLOCKS_DIFFER_MS:
+    # Of two plans of the same time the later one has the greater name.
+    newest_ms, newest = max(((one.planned_at_ms, one.plan) for one in history.applied.values()), default=(0, ""))
+    is_older = (spec.planned_at_ms, spec.plan) < (newest_ms, newest)
+    if is_older and newest_ms < time.time() * 1000 + CLOCKS_DIFFER_MS:
         raise TickLostError(
             f"this plan is of {_clock(spec.planned_at_ms)}, and the target holds what was planned at "
             f"{_clock(newest_ms)}",
@@ -72,8 +74,7 @@ def _clock(at_ms: int) -> str:
 
 def _history(ledger: Ledger, spec: JobSpec) -> History:
     """Return what the ledger says since the offsets; where it knows less than an offset believes, what it does know."""
-    since = {refusal.table: 0 for refusal in spec.refused if refusal.suspended}
-    since |= {task.table: task.batch for task in spec.tables}
+    since = {task.table: task.batch for task in spec.tables}
     history = ledger.history(since)
     unproven = {
         task.table: 0 for task in spec.tables if task.believed and task.batch and task.table not in history.last
