@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
+from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
-
-
-def keep_suspended(spec: JobSpec, offsets: OffsetStore) -> None:
-    """Have the offsets of tables whose registration a plan found inactive say so, before its job may come to nothing.
-
-    What changes meanwhile is lost, and looks like nothing once the registration is active again.
-
-    :raises OffsetError: an offset cannot be read or kept.
-    """
-    for refusal in spec.refused:
-        old = offsets.get(refusal.table) if refusal.suspended else None
-        if old is not None and not old.suspended:
-            at_ms = max(spec.planned_at_ms, old.planned_at_ms)
-            offsets.put(replace(old, suspended=True, planned_at_ms=at_ms))
 
 
 def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
@@ -85,13 +71,11 @@ def raise_for_signals(result: JobResult, channel: str) -> None:
 
 def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offset | None:
     old = offsets.get(table.table)
-    if table.lsn is None or table.batch is None or (table.suspended and old is not None):
+    if table.lsn is None or table.batch is None or (old is not None and planned_at_ms < old.planned_at_ms):
         return None
     if old is not None and old.restart and (_is_known(old, planned_at_ms) or _has_not_begun(table)):
         return None
-    is_older = old is not None and planned_at_ms < old.planned_at_ms
-    # Of a table without an offset, which its first ticks died before they kept, the plan could not keep it.
-    suspended = table.suspended or (old is not None and old.suspended and (is_older or not table.anew))
+    suspended = old is not None and old.suspended and not table.anew
     unmoved = old is not None and old.lsn == table.lsn
     if old is not None and unmoved and old == replace(old, restart=False, capture=table.capture, suspended=suspended):
         return None

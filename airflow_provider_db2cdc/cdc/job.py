@@ -106,7 +106,7 @@ class TableTask:
     A table that neither the store nor Delta knows is new: `upto` then is the low mark of its initial snapshot,
     or, with `snapshot` False (snapshot.mode no_data), simply where it begins. `restart` treats a known table as new.
     `again` has a known table snapshotted once its changes are pulled. `select` is what a snapshot reads instead of the
-    whole table. `suspended` says that its registration was inactive since the offset: changes are missing.
+    whole table. `suspended` says that its registration was found inactive since the offset: changes are missing.
     """
 
     schema: TableSchema
@@ -131,14 +131,12 @@ class TableTask:
 class Refusal:
     """A table that the plan had to leave out, and why; it is reported as failed, the others go on.
 
-    It is `chosen` where its changes are wanted; the table of signals need not be. `suspended` says that its
-    registration is not active, so that changes of it are being lost.
+    It is `chosen` where its changes are wanted; the table of signals need not be.
     """
 
     table: TableId
     error: str
     chosen: bool = True
-    suspended: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,8 @@ class JobSpec:
     """The plan of one tick, fixed before it runs: a retry does this very plan.
 
     `run_id` names the DAG run (or command) that planned it; the same run may come again, another one may not share a
-    batch. `plan` is this plan's alone: by it a retry knows what its first try has applied. `planned_at_ms` becomes the
+    batch. `plan` is this plan's alone, greater than those made before it: by it a retry knows what its first try has
+    applied. `planned_at_ms` becomes the
     events' processing time, so a redo writes the same rows. `told` is how far into the target's journal a commit has
     told of signals and snapshots.
     """
@@ -190,7 +189,7 @@ class TableResult:
     `set_back` says that the tick has begun anew with the table, before its offset: its source was restored.
     `commit_ts_ms` is the newest applied commit's time; `capture` the digest of the capture identity it stands under;
     `error` says why a failed table failed and what to do; `restart` that the plan knew of a person's wish to begin
-    anew, `anew` that it has done so, for whatever reason; `suspended` that it found the table's registration inactive.
+    anew, `anew` that it has done so, for whatever reason.
     """
 
     table: TableId
@@ -209,7 +208,6 @@ class TableResult:
     set_back: bool = False
     restart: bool = False
     anew: bool = False
-    suspended: bool = False
     duration_s: float = 0.0
     error: str = ""
 

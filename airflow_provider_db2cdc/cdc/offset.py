@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
@@ -22,8 +22,9 @@ class Offset:
     `commit_ts_ms` is the source's commit time of the newest change applied, None before the first one. `capture` is
     the digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset. `restart`
     is what a person sets to have the table snapshotted anew, its state replaced. `planned_at_ms` is when the tick was
-    planned that got there, or `db2cdc offset set` put it there; 0 where a person wrote the document. `suspended` says
-    that a plan since then has found the table's registration inactive: nobody captured what changed meanwhile.
+    planned that got there, or the newest plan that found the table's registration inactive, or when a person set it or
+    asked for the restart by `db2cdc offset`; 0 where a person wrote the document. `suspended` says that a plan since
+    then has found the registration inactive: nobody captured what changed meanwhile.
     """
 
     table: TableId
@@ -35,6 +36,11 @@ class Offset:
     planned_at_ms: int = 0
     suspended: bool = False
     version: int = VERSION
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it is a position: a table without one may have an offset of zeros, for what is known of it."""
+        return any(self.lsn.raw)
 
     def to_json(self) -> str:
         """Return the document that a store keeps."""
@@ -76,6 +82,15 @@ class OffsetStore(Protocol):
 
     def put_backlog(self, backlog: Backlog) -> None:
         """Keep the backlog; a failure to do so loses nothing, the target has the truth."""
+
+
+def inactive(table: TableId, old: Offset | None, fence: Lsn, at_ms: int) -> Offset:
+    """Return a table's offset once its registration was found inactive: what changes meanwhile is lost.
+
+    A table without one gets one all the same: the target may hold it, if its first ticks died before they kept theirs.
+    """
+    known = old or Offset(table, Lsn(bytes(len(fence.raw))), 0)
+    return replace(known, suspended=True, planned_at_ms=max(at_ms, known.planned_at_ms))
 
 
 def restart_of(table: TableId) -> str:

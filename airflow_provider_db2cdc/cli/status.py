@@ -71,7 +71,8 @@ def _standings(
     offsets: Mapping[TableId, Offset],
     missing: str,
 ) -> list[Standing]:
-    gaps = {table: _gap(instance, offsets[table], fence) for table, instance in instances.items() if table in offsets}
+    placed = {table: offset for table, offset in offsets.items() if offset.is_placed}
+    gaps = {table: _gap(instance, placed[table], fence) for table, instance in instances.items() if table in placed}
     countable = [table for table, gap in gaps.items() if gap is None and instances[table].cd_columns]
     steps = [(instances[table], LsnRange(offsets[table].lsn, fence.lsn)) for table in countable]
     pending = dict(zip(countable, _counts(source, steps), strict=True))
@@ -109,10 +110,10 @@ def _verdict(
 ) -> str:
     if not instance.active:
         return f"not captured (state {instance.state})"
-    if offset is None:
-        return missing
-    if offset.restart:
+    if offset is not None and offset.restart:
         return "begins anew with the next tick"
+    if offset is None or not offset.is_placed:
+        return missing
     if gap:
         return f"gap: {gap}"
     return f"{pending} change rows wait" if pending else "up to date"

@@ -18,7 +18,6 @@ from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import fail_at_once
-from airflow_provider_db2cdc.tick import keep_suspended
 
 BACKFILL = "backfill"
 CONF_KEY = "signals"
@@ -95,10 +94,7 @@ class Db2CdcPlanOperator(BaseOperator):
         asked = [*signals, *read_channels(config)]
         offsets = VariableOffsetStore(config.pipeline)
         with Db2CdcHook(self.db2_conn_id).source() as source:
-            spec = plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000, asked)
-        if spec is not None:
-            keep_suspended(spec, offsets)
-        return spec
+            return plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000, asked)
 
 
 def signals_of(conf: Mapping[str, Any] | None, run_id: str) -> list[Signal]:

@@ -10,6 +10,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSensorTimeout
 from airflow.sdk import BaseSensorOperator, Context
 
+from airflow_provider_db2cdc.cdc.offset import Offset, inactive
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
@@ -24,7 +25,8 @@ class Db2CdcChangeSensor(BaseSensorOperator):
 
     Work is changes, tables to begin with, signals, and offsets that have stood still for `offsets.max.age.s`: the tick
     that moves them must not wait for a change that does not come. Narrow the tables with `table.include.list`. While
-    deferred the offsets are taken as the sensor first saw them.
+    deferred the offsets are taken as the sensor first saw them. It moves none; that a registration was found inactive
+    is kept in them.
 
     :param config: The pipeline's properties, as for the plan task. (templated)
     :param db2_conn_id: A connection of the IBM Db2 provider. (templated)
@@ -81,13 +83,14 @@ class Db2CdcChangeSensor(BaseSensorOperator):
         with fail_at_once():
             return self._look(VariableOffsetStore(read_config(self.config).pipeline))
 
-    def resume(self, context: Context, event: Mapping[str, str]) -> None:
-        """End the wait as the trigger's event says.
+    def resume(self, context: Context, event: Mapping[str, Any]) -> None:
+        """End the wait as the trigger's event says, and keep which registrations it has found inactive.
 
         :raises AirflowSensorTimeout: the time is over.
         :raises AirflowException: the source cannot be waited for.
         """
         message = event["message"]
+        self._keep_inactive(event.get("inactive", ()))
         match event["status"]:
             case "come":
                 self.log.info("%s", message)
@@ -97,6 +100,11 @@ class Db2CdcChangeSensor(BaseSensorOperator):
                 raise AirflowFailException(message)
             case _:
                 raise AirflowException(message)
+
+    def _keep_inactive(self, documents: Sequence[str]) -> None:
+        store = VariableOffsetStore(read_config(self.config).pipeline)
+        for found in (Offset.from_json(text, "the trigger's event") for text in documents):
+            store.put(inactive(found.table, store.get(found.table), found.lsn, found.planned_at_ms))
 
     def _look(self, offsets: SeenOffsets | VariableOffsetStore) -> bool:
         awaited = Awaited(read_config(self.config), self._upto())

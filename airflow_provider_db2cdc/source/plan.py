@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeVar
 from uuid import uuid4
 
@@ -14,11 +15,11 @@ from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.offset import OffsetStore, inactive
 from airflow_provider_db2cdc.cdc.override import selects_of
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, check_included
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import (
     CaptureStoppedError,
@@ -59,7 +60,7 @@ T = TypeVar("T")
 def plan_tick(
     source: Source, config: PipelineConfig, offsets: OffsetStore, run_id: str, at_ms: int, signals: Signals = ()
 ) -> JobSpec | None:
-    """Return what the tick has to do, None when there is nothing; nothing is written anywhere.
+    """Return what the tick has to do, None when there is nothing; that registrations are inactive is kept in offsets.
 
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
     on becomes a refusal in the spec. Without any work, offsets that stood still for `offsets_max_age_s` are moved up to
@@ -72,30 +73,39 @@ def plan_tick(
     :raises SourceError: Db2 cannot be reached or read.
     """
     captured = read_capture(source, config.asn_schema)
-    check_moving(captured.fence, config)
     chosen = _chosen(captured, config)
+    _keep_inactive(chosen, offsets, captured.fence.lsn, at_ms)
+    check_moving(captured.fence, config)
     selects = selects_of(config.snapshot_overrides, [capture.table for capture in chosen])
     schemas = read_schemas(source, chosen, config.selection)
     refused: list[Refusal] = []
     backlog = offsets.backlog()
     old_ms = at_ms - int(config.offsets_max_age_s * 1000)
     beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, old_ms)
-
-    def begin(capture: CaptureInstance) -> Step:
-        admit(capture, schemas[capture.table], config)
-        step = beginning.step(schemas[capture.table], capture, offsets.get(capture.table))
-        return replace(step, select=selects.get(step.table, ""))
-
+    begin = partial(_begin, config, beginning, schemas, offsets)
     steps = _counted(source, _each(chosen, begin, refused), refused)
-    refused = _suspended(refused, chosen, offsets)
     table = _signal_table(source, config, captured, refused)
     asked = [*signals, *backlog.unheard(_in_table(source, table))]
-    if not (_has_work(steps, refused, backlog) or asked or backlog.running(schemas.keys())):
+    if not (_has_work(steps, backlog) or asked or backlog.running(schemas.keys())):
         _report_nothing(refused)
         return None
-    steps = _bounded(source, steps, config.max_rows_per_batch, refused)
-    spec = _spec(source, config, run_id, max(at_ms, backlog.planned_at_ms + 1), captured.fence, steps, refused)
-    return replace(spec, signals=tuple(asked), signal_table=table, told=backlog.told)
+    bounded = _bounded(source, steps, config.max_rows_per_batch, refused)
+    steps = [replace(step, select=selects.get(step.table, "")) for step in bounded]
+    spec = _spec(source, config, run_id, at_ms, captured.fence, steps, refused)
+    # Also where a clock was set back: the time tells a plan from an older one.
+    later_ms = max(spec.planned_at_ms, backlog.planned_at_ms + 1)
+    return replace(spec, planned_at_ms=later_ms, signals=tuple(asked), signal_table=table, told=backlog.told)
+
+
+def _begin(
+    config: PipelineConfig,
+    beginning: Beginning,
+    schemas: Mapping[TableId, TableSchema],
+    offsets: OffsetStore,
+    capture: CaptureInstance,
+) -> Step:
+    admit(capture, schemas[capture.table], config)
+    return beginning.step(schemas[capture.table], capture, offsets.get(capture.table))
 
 
 def _chosen(captured: Captured, config: PipelineConfig) -> list[CaptureInstance]:
@@ -129,28 +139,23 @@ def check_moving(fence: Fence, config: PipelineConfig) -> None:
         )
 
 
-def _has_work(steps: Sequence[Step], refused: Sequence[Refusal], backlog: Backlog) -> bool:
+def _has_work(steps: Sequence[Step], backlog: Backlog) -> bool:
     """Whether there are changes, or tables for Spark to look at: all, where no backlog tells what is open."""
     is_unknown = bool(steps) and not backlog.tables
-    return is_unknown or any(step.due or step.rows for step in steps) or any(one.suspended for one in refused)
+    return is_unknown or any(step.due or step.rows for step in steps)
 
 
-def _suspended(refused: Sequence[Refusal], chosen: Iterable[CaptureInstance], offsets: OffsetStore) -> list[Refusal]:
-    """Return the refusals, marked where a table's registration is not active and its offset does not say so yet.
-
-    One without an offset may be in the target all the same, which only Spark can tell.
-    """
-    found = set()
+def _keep_inactive(chosen: Iterable[CaptureInstance], offsets: OffsetStore, fence: Lsn, at_ms: int) -> None:
+    """Keep in the offsets of tables whose registration is not active that this was so; nothing tells it afterwards."""
     for capture in chosen:
         if capture.active:
             continue
         try:
-            offset = offsets.get(capture.table)
-        except OffsetError:
+            old = offsets.get(capture.table)
+        except OffsetError as error:
+            log.warning("not kept that the registration of %s is not active: %s", capture.table, error)
             continue
-        if offset is None or not offset.suspended:
-            found.add(capture.table)
-    return [replace(one, suspended=one.table in found) for one in refused]
+        offsets.put(inactive(capture.table, old, fence, at_ms))
 
 
 def _signal_table(
@@ -244,20 +249,19 @@ def _spec(
     source: Source,
     config: PipelineConfig,
     run_id: str,
-    planned_at_ms: int,
+    at_ms: int,
     fence: Fence,
     steps: Sequence[Step],
     refused: Sequence[Refusal],
 ) -> JobSpec:
     for step in steps:
         log.info("planned: table=%s range=(%s, %s] rows=%s", step.table, step.believed, step.upto, step.rows)
-    # Also where a clock was set back: the time tells a plan from an older one.
     known_ms = max((step.planned_at_ms for step in steps), default=0)
     return JobSpec(
         pipeline=config.pipeline,
         run_id=run_id,
-        plan=uuid4().hex,
-        planned_at_ms=max(planned_at_ms, known_ms + 1),
+        plan=f"{at_ms:015d}-{uuid4().hex[:12]}",
+        planned_at_ms=max(at_ms, known_ms + 1),
         target=config.target,
         source=SourceSpec(source.jdbc_url, source.database, config.server_name, config.asn_schema),
         fence=fence,

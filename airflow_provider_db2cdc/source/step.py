@@ -73,14 +73,17 @@ class Beginning:
 
     def _step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         again = self._anew(schema.table)
-        if offset is None or offset.restart or (again and not self.mode.stream()):
-            snapshot = schema.table in self.filling or (self._snapshots(schema.table) or offset is not None)
-            return Step(schema, capture, None, self.fence, True, offset is not None, snapshot, rows=0)
+        is_known = offset is not None and (offset.restart or offset.is_placed)
+        if offset is None or offset.restart or not is_known or (again and not self.mode.stream()):
+            snapshot = schema.table in self.filling or self._snapshots(schema.table) or is_known
+            suspended = offset is not None and offset.suspended
+            return Step(schema, capture, None, self.fence, True, is_known, snapshot, rows=0, suspended=suspended)
         if not self.mode.stream() and schema.table not in self.filling:
             at = (offset.lsn, offset.lsn)
             return Step(schema, capture, *at, rows=0, batch=offset.batch, suspended=offset.suspended)
         if self.fence < offset.lsn:
-            return Step(schema, capture, offset.lsn, self.fence, due=True, rows=0, batch=offset.batch)
+            at, suspended = (offset.lsn, self.fence), offset.suspended
+            return Step(schema, capture, *at, due=True, rows=0, batch=offset.batch, suspended=suspended)
         is_old = offset.planned_at_ms < self.old_ms and offset.lsn < self.fence
         due = again or is_old or _may_have_lost(capture, offset)
         at = (offset.lsn, self.fence)

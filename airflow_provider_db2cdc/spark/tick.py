@@ -101,9 +101,8 @@ class Tick:
 
     def result(self) -> JobResult:
         """Return a line a table, refused ones included."""
-        suspended = {refusal.table for refusal in self.spec.refused if refusal.suspended}
         tables = [*self.tasks, *(refusal.table for refusal in self.spec.refused)]
-        lines = tuple(replace(self._line(table), suspended=table in suspended) for table in tables)
+        lines = tuple(map(self._line, tables))
         return JobResult(self.spec.pipeline, self.spec.run_id, lines, planned_at_ms=self.spec.planned_at_ms)
 
     def open_tasks(self) -> list[TableTask]:

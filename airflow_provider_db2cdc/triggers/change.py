@@ -65,8 +65,6 @@ def waiting(spec: JobSpec) -> str:
     begin = sum(task.believed is None for task in spec.tables)
     parts = [f"{rows} changes", *([f"{begin} tables to begin with"] if begin else [])]
     parts += [f"{len(spec.signals)} signals"] if spec.signals else []
-    inactive = sum(one.suspended for one in spec.refused)
-    parts += [f"{inactive} registrations that are not active"] if inactive else []
     return f"{', '.join(parts)} are waiting; capture stands at {spec.fence.lsn}"
 
 
@@ -86,11 +84,15 @@ BACKLOG = ""
 
 
 class SeenOffsets:
-    """Offsets as a first look found them; an OffsetStore that asks another one once a table and never writes."""
+    """Offsets as a first look found them; an OffsetStore that asks another one once a table.
+
+    It moves none. That a registration was found inactive it hands on to that one, or remembers where there is none.
+    """
 
     def __init__(self, store: OffsetStore | None = None, seen: Mapping[str, str | None] | None = None) -> None:
         self._store = store
         self._seen = dict(seen or {})
+        self.inactive: dict[TableId, Offset] = {}
 
     @property
     def seen(self) -> Mapping[str, str | None]:
@@ -117,15 +119,19 @@ class SeenOffsets:
         raise NotImplementedError("a sensor does no snapshots")
 
     def put(self, offset: Offset) -> None:
-        """Refuse: waiting moves nothing."""
-        raise NotImplementedError(f"{offset.table}: a sensor moves no offset")
+        """Keep that a table's registration was found inactive."""
+        if self._store is None:
+            self.inactive[offset.table] = offset
+        else:
+            self._store.put(offset)
 
 
 class Db2CdcChangeTrigger(BaseTrigger):
     """Look at the source every `poll_s` seconds, over one connection, in a thread of its own.
 
-    The event is {"status": "come" | "timeout" | "failed", "message": ..., "error": the error's class}. A source out of
-    reach is waited for like a change; every other error ends the wait.
+    The event is {"status": "come" | "timeout" | "failed", "message": ..., "error": the error's class, "inactive": the
+    offsets of tables whose registration was found inactive}. A source out of reach is waited for like a change; every
+    other error ends the wait.
 
     :param db2_conn_id: A connection of the IBM Db2 provider.
     :param config: The pipeline's configuration as `PipelineConfig.model_dump(mode="json")` gives it.
@@ -159,14 +165,17 @@ class Db2CdcChangeTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, and yield the one event."""
+        offsets = SeenOffsets(seen=self.offsets)
         try:
             source = await self._source()
             try:
-                yield _event(await self._wait(source))
+                payload = await self._wait(source, offsets)
             finally:
                 await asyncio.to_thread(source.close)
         except Db2CdcError as error:
-            yield _event({"status": "failed", "message": str(error), "error": type(error).__name__})
+            payload = {"status": "failed", "message": str(error), "error": type(error).__name__}
+        inactive = [offset.to_json() for offset in offsets.inactive.values()]
+        yield TriggerEvent({**payload, "inactive": inactive})  # type: ignore[no-untyped-call]
 
     async def _source(self) -> Source:
         from airflow_provider_db2cdc.source.connection import Source
@@ -177,10 +186,9 @@ class Db2CdcChangeTrigger(BaseTrigger):
             raise missing_connection(self.db2_conn_id) from error
         return Source(read_address(connection))
 
-    async def _wait(self, source: Source) -> dict[str, str]:
+    async def _wait(self, source: Source, offsets: SeenOffsets) -> dict[str, str]:
         upto = datetime.fromisoformat(self.upto_time) if self.upto_time else None
         awaited = Awaited(PipelineConfig.model_validate(self.config), upto)
-        offsets = SeenOffsets(seen=self.offsets)
         last = "it has not come"
         while True:
             try:
@@ -192,7 +200,3 @@ class Db2CdcChangeTrigger(BaseTrigger):
             if time.time() + self.poll_s > self.deadline:
                 return {"status": "timeout", "message": last}
             await asyncio.sleep(self.poll_s)
-
-
-def _event(payload: dict[str, str]) -> TriggerEvent:
-    return TriggerEvent(payload)  # type: ignore[no-untyped-call]

@@ -154,17 +154,14 @@ def test_ticks_from_the_first_snapshot_over_a_failing_table_to_idleness(
 
 
 @pytest.mark.sandbox
-def test_plan_that_meets_an_inactive_registration_tells_the_offset_though_the_job_dies(
-    captured, run_dag, inside, fake_spark, monkeypatch
-):
+def test_plan_that_meets_an_inactive_registration_tells_the_offset(captured, run_dag, inside, fake_spark):
     dag_id, orders = "suspended", captured.table("ORDERS")
     text = dag_file(dag_id, captured, fake_spark)
     assert run_dag(dag_id, text)[0] == "success"
-    monkeypatch.setenv("FAKE_DEATH", "the machine is gone")
     captured.set_state(orders, "S")
     state, tasks = run_dag(dag_id, text)
     captured.set_state(orders, "A")
-    assert (state, tasks["tick.plan"], tasks["tick.apply"]) == ("failed", "success", "failed")
+    assert (state, tasks["tick.plan"], tasks["tick.apply"]) == ("failed", "failed", "upstream_failed")
     assert inside(lambda: VariableOffsetStore(dag_id).get(orders)).suspended
 
 

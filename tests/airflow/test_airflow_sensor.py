@@ -12,6 +12,7 @@ from airflow_provider_db2cdc.cdc.capture import Fence
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
 from airflow_provider_db2cdc.triggers.change import BACKLOG, Db2CdcChangeTrigger, SeenOffsets, passed
 
@@ -120,7 +121,7 @@ def test_trigger_fires_when_a_change_is_captured(captured):
         return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets=documents))
 
     now_ms = time.time_ns() // 1_000_000
-    assert wait(0.5, now_ms) == {"status": "timeout", "message": "it has not come"}
+    assert wait(0.5, now_ms) == {"status": "timeout", "message": "it has not come", "inactive": []}
     captured.insert(orders)
     event = wait(20, now_ms)
     assert event["status"] == "come"
@@ -138,7 +139,7 @@ def test_trigger_fires_where_offsets_have_stood_still_for_long(captured):
 
 
 @pytest.mark.sandbox
-def test_trigger_fires_where_a_registration_is_not_active_for_the_plan_to_keep_that(captured):
+def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_resumes(captured, inside):
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
     here, now_ms = captured.synchpoint(), time.time_ns() // 1_000_000
     documents = {str(table): Offset(table, here, 1, planned_at_ms=now_ms).to_json() for table in (orders, items)}
@@ -147,7 +148,36 @@ def test_trigger_fires_where_a_registration_is_not_active_for_the_plan_to_keep_t
     captured.set_state(orders, "S")
     event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=documents))
     captured.set_state(orders, "A")
-    assert event["message"].startswith("0 changes, 1 registrations that are not active are waiting")
+    assert event["status"] == "failed"
+    assert "registered in state 'S'" in event["message"]
+
+    def resumed():
+        store = VariableOffsetStore("p")
+        store.put(Offset(orders, lsn(200), 3))
+        with pytest.raises(AirflowException, match="registered in state 'S'"):
+            sensor().resume({}, event)
+        return store.get(orders)
+
+    kept = inside(resumed)
+    assert (kept.lsn, kept.batch, kept.suspended) == (lsn(200), 3, True)
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_sensor_that_meets_an_inactive_registration_keeps_that(captured, inside, deferrable):
+    orders = captured.table("ORDERS")
+    config = {"pipeline": "met", "target": "/t", "table.include.list": rf"{captured.schema}\.ORDERS"}
+    waiting = Db2CdcChangeSensor(task_id="wait", config=config, db2_conn_id="db2_sandbox", deferrable=deferrable)
+    captured.set_state(orders, "S")
+
+    def met():
+        with pytest.raises(AirflowException, match="registered in state 'S'"):
+            waiting.execute({}) if deferrable else waiting.poke({})
+        return VariableOffsetStore("met").get(orders)
+
+    kept = inside(met)
+    captured.set_state(orders, "A")
+    assert (kept.is_placed, kept.suspended) == (False, True)
 
 
 @pytest.mark.sandbox

@@ -91,7 +91,6 @@ RESULT = JobResult(
             set_back=True,
             restart=True,
             anew=True,
-            suspended=True,
             duration_s=9.25,
             error="noted",
         ),

@@ -15,7 +15,7 @@ from support.pipeline import Pipeline
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.errors import SourceError, TickFailedError
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs, reader
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -53,21 +53,24 @@ def leave_a_batch(pipeline: Pipeline, table: TableId) -> JobSpec:
 
 
 def lose_a_deletion(pipeline: Pipeline, table: TableId) -> None:
-    """Have a tick meet the inactive registration while a row is deleted; later changes are captured again."""
-    faults.set_state(pipeline.writer, table.schema, table.name, "S")
-    do(pipeline, f"DELETE FROM {table} WHERE ID = 1")
-    assert "registered in state 'S'" in failure(pipeline.tick(), table)
-    faults.set_state(pipeline.writer, table.schema, table.name, "A")
+    """Have a plan meet the inactive registration while a row is deleted; later changes are captured again."""
+    meet(pipeline, table, "DELETE FROM {} WHERE ID = 1")
     do(pipeline, f"INSERT INTO {table} VALUES (5, 'c')")
 
 
-def lose_a_deletion_unapplied(pipeline: Pipeline, table: TableId) -> None:
-    """Have a plan meet the inactive registration while a row is deleted, and its job never come to anything."""
+def meet(pipeline: Pipeline, table: TableId, statement: str) -> None:
+    """Have a plan meet the inactive registration while a statement changes the table; nothing else is to be done."""
     faults.set_state(pipeline.writer, table.schema, table.name, "S")
-    do(pipeline, f"DELETE FROM {table} WHERE ID = 1")
-    assert pipeline.plan() is not None
+    do(pipeline, statement.format(table))
+    with pytest.raises(TickFailedError, match="registered in state 'S'"):
+        pipeline.plan()
     faults.set_state(pipeline.writer, table.schema, table.name, "A")
-    do(pipeline, f"INSERT INTO {table} VALUES (5, 'c')")
+
+
+def restart_table(pipeline: Pipeline, table: TableId) -> None:
+    offset = pipeline.offsets.get(table)
+    assert offset is not None
+    pipeline.offsets.reset(replace(offset, restart=True))
 
 
 def failure(result: JobResult | None, table: TableId) -> str:
@@ -108,13 +111,52 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
     assert "not active for a while" in failure(pipeline.tick(), table)
 
 
-def test_a_plan_that_met_it_tells_the_offset_whatever_becomes_of_its_job(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline = new_pipeline()
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+def test_it_happens_again_before_the_run_that_mended_it_is_committed(
+    new_pipeline: Callable[..., Pipeline], mode: str
+) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": mode})
     table = three_rows(pipeline, "BAD")
     pipeline.passed()
-    lose_a_deletion_unapplied(pipeline, table)
+    lose_a_deletion(pipeline, table)
+    if mode == "initial":
+        restart_table(pipeline, table)
+    mending = pipeline.plan()
+    assert mending is not None
+    result = jobs.run(mending)
+    assert not result.failed
+    meet(pipeline, table, "DELETE FROM {} WHERE ID = 2")
+    commit_tick(result, pipeline.offsets)
+    do(pipeline, f"INSERT INTO {table} VALUES (6, 'd')")
     assert is_suspended(pipeline, table)
+    last = pipeline.tick()
+    assert (last is not None and last.failed) or pipeline.rows(table) == pipeline.source_rows(table)
+
+
+def test_a_table_whose_first_batch_is_pending(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    three_rows(pipeline, "GOOD")
+    pipeline.passed()
+    table = three_rows(pipeline, "BAD")
+    spec = pipeline.plan()
+    assert spec is not None
+    # The first one is the other table's.
+    with killed(Ledger, "commit", "before", 2):
+        jobs.run(spec)
+    lose_a_deletion(pipeline, table)
     assert "not active for a while" in failure(pipeline.tick(), table)
+
+
+def test_a_table_that_was_never_begun_begins_as_any_other(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    three_rows(pipeline, "GOOD")
+    pipeline.passed()
+    table = three_rows(pipeline, "LATE")
+    lose_a_deletion(pipeline, table)
+    pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert not is_suspended(pipeline, table)
+    assert pipeline.tick() is None
 
 
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])
@@ -159,9 +201,7 @@ def test_a_restart_that_fails_behind_its_first_group_goes_on(
     lose_a_deletion(pipeline, table)
     if mode == "initial":
         assert "not active for a while" in failure(pipeline.tick(), table)
-        offset = pipeline.offsets.get(table)
-        assert offset is not None
-        pipeline.offsets.reset(replace(offset, restart=True))
+        restart_table(pipeline, table)
     real, calls = reader.stage_chunks, itertools.count(1)
 
     def failing_once(*arguments: Any) -> Any:

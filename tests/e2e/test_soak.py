@@ -29,7 +29,7 @@ from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, Watermarking
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import OffsetError, TickLostError
+from airflow_provider_db2cdc.errors import OffsetError, TickFailedError, TickLostError
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
@@ -121,7 +121,10 @@ class Soak:
         self.starts.pop(table, None)
         faults.set_state(self.pipeline.writer, table.schema, table.name, "S")
         time.sleep(self.rng.random())
-        spec = self.pipeline.plan()
+        try:
+            spec = self.pipeline.plan()
+        except TickFailedError:
+            spec = None
         self.happened.append(f"inactive {table.name} {spec and spec.run_id}")
         if spec is not None and self.rng.random() < 0.5:
             with self.death() if self.rng.random() < 0.5 else nullcontext(), suppress(Killed):

@@ -220,7 +220,7 @@ def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, 
 
 
 def test_a_table_whose_first_batch_died_and_can_not_be_redone_is_restarted(
-    new_pipeline: Callable[..., Pipeline], tmp_path: Path
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
     for name in ("GOOD", "BAD"):
@@ -241,10 +241,7 @@ def test_a_table_whose_first_batch_died_and_can_not_be_redone_is_restarted(
     assert f"db2cdc offset restart {line.table}" in line.error
     assert pipeline.offsets.get(line.table) is None
 
-    file = tmp_path / "pipeline.json"
-    own = {"pipeline": "test", "target": pipeline.target, "offsets.file": str(pipeline.offsets.path)}
-    file.write_text(json.dumps(own))
-    restart(file, str(line.table))
+    restart(write_config(pipeline), str(line.table))
     pipeline.passed()
     assert pipeline.rows(line.table) == pipeline.source_rows(line.table)
     offset = pipeline.offsets.get(line.table)
@@ -539,6 +536,28 @@ def test_a_plan_of_the_time_of_one_whose_commit_died_is_no_retry_of_it(new_pipel
     assert [one.status for one in result.snapshots] == ["completed"]
     commit_tick(result, pipeline.offsets)
     assert not need_offset(pipeline, good).restart
+    with pytest.raises(TickLostError, match="A later run has gone on from here"):
+        jobs.run(first)
+
+
+@pytest.mark.slow
+def test_a_restart_wished_for_while_one_is_under_way_is_the_next_ticks(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline, good, _ = paired(new_pipeline())
+    config = write_config(pipeline)
+    restart(config, str(good))
+    spec = pipeline.plan()
+    assert spec is not None
+    result = jobs.run(spec)
+    restart(config, str(good))
+    commit_tick(result, pipeline.offsets)
+    assert need_offset(pipeline, good).restart
+
+
+def write_config(pipeline: Pipeline) -> Path:
+    file = pipeline.folder / "pipeline.json"
+    own = {"pipeline": "test", "target": pipeline.target, "offsets.file": str(pipeline.offsets.path)}
+    file.write_text(json.dumps(own))
+    return file
 
 
 def need_offset(pipeline: Pipeline, table: TableId) -> Offset:

@@ -20,6 +20,7 @@ class MemoryOffsets:
     def __init__(self, control, backlog=None, **numbers):
         self._backlog = backlog or Backlog(tables=(control.table("A"),))
         self._known = {control.table(name): number for name, number in numbers.items()}
+        self.written = []
 
     def get(self, table):
         number = self._known.get(table)
@@ -35,16 +36,19 @@ class MemoryOffsets:
         return self._backlog
 
     def put(self, offset):
-        raise AssertionError("a plan writes nothing")
+        self.written.append(offset)
 
 
 @pytest.fixture
 def plan(source, config, control):
     """Plan a tick with these offsets."""
 
-    def planned(settings=None, backlog=None, **offsets):
+    def planned(settings=None, backlog=None, kept=None, **offsets):
         chosen = config.model_copy(update=settings or {})
-        return plan_tick(source, chosen, MemoryOffsets(control, backlog, **offsets), "run-1", 1234)
+        of_test = MemoryOffsets(control, backlog, **offsets)
+        spec = plan_tick(source, chosen, kept or of_test, "run-1", 1234)
+        assert all(offset.suspended for offset in of_test.written), "a plan keeps that a registration is inactive"
+        return spec
 
     return planned
 
@@ -97,14 +101,31 @@ def test_where_no_backlog_is_kept_the_target_is_asked_what_is_open(plan, control
     assert ends(plan(backlog=Backlog(), A=100)) == {"A": (lsn(100), 0)}
 
 
-def test_an_inactive_registration_is_told_once_for_its_offset_to_say_so(plan, control):
+@pytest.mark.parametrize("was_suspended", [False, True])
+def test_an_inactive_registration_is_kept_in_the_offset_whatever_becomes_of_the_tick(plan, control, was_suspended):
     control.add("A")
     control.add("B", STATE="S")
-    [refusal] = plan(A=100, B=100).refused
-    assert (refusal.table, refusal.suspended) == (control.table("B"), True)
-    marked = Offset(control.table("B"), lsn(100), 1, suspended=True)
+    table = control.table("B")
+    kept = MemoryOffsets(control, A=100, B=Offset(table, lsn(90), 1, planned_at_ms=7, suspended=was_suspended))
+    with pytest.raises(TickFailedError, match="registered in state 'S'"):
+        plan(kept=kept)
+    assert kept.written == [Offset(table, lsn(90), 1, planned_at_ms=1234, suspended=True)]
+    with pytest.raises(CaptureStoppedError):
+        plan({"capture_stale_after_s": -1}, kept=kept)
+    assert len(kept.written) == 2, "an agent that stopped an registration may have stopped itself"
+
+
+def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inactive(plan, control):
+    control.add("A")
+    control.add("B", STATE="I")
+    kept = MemoryOffsets(control, A=100)
     with pytest.raises(TickFailedError):
-        plan(A=100, B=marked)
+        plan(kept=kept)
+    [offset] = kept.written
+    assert (offset.table, offset.is_placed, offset.suspended) == (control.table("B"), False, True)
+    control.set("B", STATE="A")
+    [task] = [task for task in plan(A=100, B=offset).tables if task.table == offset.table]
+    assert (task.believed, task.restart, task.suspended, task.snapshot) == (None, False, True, True)
 
 
 def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan, control):
@@ -293,7 +314,7 @@ def test_unreadable_offset_refuses_only_its_table(plan, control):
 def test_offset_of_another_width_refuses_only_its_table(plan, control):
     control.add("A")
     control.add("B")
-    spec = plan(A=Lsn(bytes(10)))
+    spec = plan(A=Lsn(b"\1" * 10))
     assert [task.table.name for task in spec.tables] == ["B"]
     assert "10 bytes cannot be compared" in spec.refused[0].error
 
@@ -314,14 +335,6 @@ def test_refusals_without_other_work_fail_the_tick_by_name(plan, control):
     control.add("IDLE")
     with pytest.raises(TickFailedError, match=r"(?s)2 table.*BAD: .*'N'.*WORSE: .*no key"):
         plan(IDLE=100)
-
-
-def test_an_inactive_table_without_an_offset_is_looked_at_by_spark(plan, control):
-    """The target may hold it all the same: a tick that dies before its offset is stored has pulled it."""
-    control.add("BAD", STATE="I")
-    control.add("IDLE")
-    [refused] = plan(IDLE=100).refused
-    assert (refused.table.name, refused.suspended) == ("BAD", True)
 
 
 def test_pipeline_without_a_table_is_not_taken_for_an_idle_one(plan, control):

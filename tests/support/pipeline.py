@@ -28,7 +28,7 @@ from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.tick import commit_tick, keep_suspended, keep_told
+from airflow_provider_db2cdc.tick import commit_tick, keep_told
 from support.history import Commit, History, Rollback
 from support.operation import Row, create_table, statement
 
@@ -104,10 +104,7 @@ class Pipeline:
         """Plan a tick as a run of its own, or as the run named."""
         with self.source() as source:
             at = int(time.time() * 1000)
-            spec = plan_tick(source, self.config, self.offsets, run_id or f"run{next(numbers)}", at, signals)
-        if spec is not None:
-            keep_suspended(spec, self.offsets)
-        return spec
+            return plan_tick(source, self.config, self.offsets, run_id or f"run{next(numbers)}", at, signals)
 
     def tick(self, *signals: Signal) -> JobResult | None:
         """Plan, apply, commit; None for an idle tick."""
