@@ -102,7 +102,7 @@ class Standing:
     def _is_idle(self, task: TableTask) -> bool:
         """Whether nobody pulls the table's changes: what is lost of them is lost to nobody, but for a snapshot."""
         last = None if self.is_new(task) or task.table in self.done else self.last[task.table]
-        return last is not None and task.upto == last.upto < self.spec.fence.lsn
+        return last is not None and task.believed == task.upto == last.upto < self.spec.fence.lsn
 
     def _gap(self, task: TableTask, last: Commit) -> str | None:
         now, suspended = task.capture, task.suspended and not self._is_moved(task.table)

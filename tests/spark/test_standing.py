@@ -84,3 +84,6 @@ def test_what_nobody_pulls_is_missed_by_a_snapshot_alone(instance: CaptureInstan
         one.after(pulled)
     one.check_window(pulled)
     one.check_window(task(instance, 40, 40))
+    limited = task(pruned, 30, 40)
+    with pytest.raises(GapError, match="pruned"):
+        one.after(limited)
