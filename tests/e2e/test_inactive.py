@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -133,7 +134,8 @@ def test_it_happens_again_before_the_run_that_mended_it_is_committed(
     assert (last is not None and last.failed) or pipeline.rows(table) == pipeline.source_rows(table)
 
 
-def test_a_table_whose_first_batch_is_pending(new_pipeline: Callable[..., Pipeline]) -> None:
+@pytest.mark.parametrize("at", [2, 0], ids=["its first batch is pending", "its first offset was never kept"])
+def test_a_table_whose_first_tick_died(new_pipeline: Callable[..., Pipeline], at: int) -> None:
     pipeline = new_pipeline()
     three_rows(pipeline, "GOOD")
     pipeline.passed()
@@ -141,9 +143,10 @@ def test_a_table_whose_first_batch_is_pending(new_pipeline: Callable[..., Pipeli
     spec = pipeline.plan()
     assert spec is not None
     # The first one is the other table's.
-    with killed(Ledger, "commit", "before", 2):
+    with killed(Ledger, "commit", "before", at) if at else nullcontext():
         jobs.run(spec)
     lose_a_deletion(pipeline, table)
+    assert is_suspended(pipeline, table)
     assert "not active for a while" in failure(pipeline.tick(), table)
 
 
@@ -176,19 +179,6 @@ def test_a_source_table_that_was_dropped_and_created_again_is_a_gap(
     else:
         pipeline.passed()
         assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "d")}
-
-
-def test_a_table_whose_first_offset_was_never_kept_gets_one(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline = new_pipeline()
-    three_rows(pipeline, "GOOD")
-    pipeline.passed()
-    table = three_rows(pipeline, "BAD")
-    spec = pipeline.plan()
-    assert spec is not None
-    jobs.run(spec)
-    lose_a_deletion(pipeline, table)
-    assert is_suspended(pipeline, table)
-    assert "not active for a while" in failure(pipeline.tick(), table)
 
 
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])
