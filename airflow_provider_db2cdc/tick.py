@@ -92,8 +92,8 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
 
 
 def _is_known(old: Offset, planned_at_ms: int) -> bool:
-    """Whether a tick's result, or a later one, is in the offset: what is wished for there came after it."""
-    return 0 < old.planned_at_ms >= planned_at_ms
+    """Whether a tick's own result is in the offset already: what is wished for there came after it."""
+    return 0 < old.planned_at_ms == planned_at_ms
 
 
 def _has_not_begun(table: TableResult) -> bool:

@@ -145,9 +145,8 @@ class JobSpec:
 
     `run_id` names the DAG run (or command) that planned it; the same run may come again, another one may not share a
     batch. `plan` is this plan's alone, greater than those made before it: by it a retry knows what its first try has
-    applied. `planned_at_ms` becomes the
-    events' processing time, so a redo writes the same rows. `told` is how far into the target's journal a commit has
-    told of signals and snapshots.
+    applied. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows. `told` is how far into
+    the target's journal a commit has told of signals and snapshots.
     """
 
     pipeline: str

@@ -133,7 +133,7 @@ def reconcile(table: TableId, believed: Lsn | None, proven: Lsn | None, stored: 
         document = Offset(table, proven, 0).to_json() if proven else ""
         raise OffsetError(
             f"{table}: its offset is missing, but the target holds its changes up to {proven}",
-            f"Put it back, as `db2cdc offset set {table} {proven}` or as the Airflow Variable's text {document}; "
+            f"Put it back by {command_of('set', table, str(proven))}, or as the Airflow Variable's text {document}; "
             'with "restart": true in it the table is snapshotted anew.',
         )
     holds = f"only holds changes up to {proven}" if proven else "holds nothing of this table"

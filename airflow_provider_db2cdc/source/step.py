@@ -73,8 +73,8 @@ class Beginning:
 
     def _step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         again = self._anew(schema.table)
-        is_known = offset is not None and (offset.restart or offset.is_placed)
-        if offset is None or offset.restart or not is_known or (again and not self.mode.stream()):
+        if offset is None or offset.restart or not offset.is_placed or (again and not self.mode.stream()):
+            is_known = offset is not None and (offset.restart or offset.is_placed)
             snapshot = schema.table in self.filling or self._snapshots(schema.table) or is_known
             suspended = offset is not None and offset.suspended
             return Step(schema, capture, None, self.fence, True, is_known, snapshot, rows=0, suspended=suspended)

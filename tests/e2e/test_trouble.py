@@ -132,17 +132,21 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("prefix", "change"), [("", "A = 2"), ("X", "A = 2"), ("X", "ID = -ID")])
+@pytest.mark.parametrize(
+    ("prefix", "change", "says"), [("", "A = 2", "N"), ("", "A = 2", "Y"), ("X", "A = 2", "N"), ("X", "ID = -ID", "N")]
+)
 def test_a_pruned_update_row_is_missed_in_what_a_death_left(
-    new_pipeline: Callable[..., Pipeline], prefix: str, change: str
+    new_pipeline: Callable[..., Pipeline], prefix: str, change: str, says: str
 ) -> None:
-    """It is one change row, and neither the two halves of other updates nor a deletion and an insertion."""
+    """It is one change row, and neither the two halves of other updates nor a deletion and an insertion.
+
+    Also where the registration `says` pairs, and the agent has not read it anew.
+    """
     pipeline = new_pipeline(**{"accept.update.rows": True})
-    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)"
-    table = pipeline.create(ddl, "T", update_as="U", before_img_prefix=prefix)
-    pipeline.many(f"INSERT INTO {table} VALUES (?, 1)", [(1,), (2,)])
-    pipeline.captured()
-    pipeline.passed()
+    table = begun(pipeline, 3, update_as="U", before_img_prefix=prefix)
+    told = "UPDATE ASNCDC.IBMSNAP_REGISTER SET CHG_UPD_TO_DEL_INS = ? WHERE SOURCE_OWNER = ?"
+    pipeline.execute(told, says, pipeline.schema)
+    pipeline.writer.commit()
     commits = []
     for id_ in (1, 2):
         pipeline.execute(f"UPDATE {table} SET {change} WHERE ID = {id_}")
@@ -164,11 +168,7 @@ def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
     new_pipeline: Callable[..., Pipeline], update_as: Any, prefix: str
 ) -> None:
     pipeline = new_pipeline(**{"accept.update.rows": True})
-    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)"
-    table = pipeline.create(ddl, "T", update_as=update_as, before_img_prefix=prefix)
-    pipeline.many(f"INSERT INTO {table} VALUES (?, 1)", [(at,) for at in range(9)])
-    pipeline.captured()
-    pipeline.passed()
+    table = begun(pipeline, 9, update_as=update_as, before_img_prefix=prefix)
     for change in ("SET A = 2 WHERE ID < 5", "SET A = NULL", "SET ID = -ID WHERE ID > 6" if prefix else "SET A = 3"):
         pipeline.execute(f"UPDATE {table} {change}")
         pipeline.execute(f"DELETE FROM {table} WHERE ID = (SELECT MIN(ID) FROM {table})")
@@ -551,6 +551,16 @@ def test_a_restart_wished_for_while_one_is_under_way_is_the_next_ticks(new_pipel
     restart(config, str(good))
     commit_tick(result, pipeline.offsets)
     assert need_offset(pipeline, good).restart
+
+
+def begun(pipeline: Pipeline, rows: int, **registration: Any) -> TableId:
+    """A table T of so many rows that is in the target."""
+    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)"
+    table = pipeline.create(ddl, "T", **registration)
+    pipeline.many(f"INSERT INTO {table} VALUES (?, 1)", [(at,) for at in range(rows)])
+    pipeline.captured()
+    pipeline.passed()
+    return table
 
 
 def write_config(pipeline: Pipeline) -> Path:

@@ -132,6 +132,8 @@ def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan, control
     control.add("A")
     [task] = plan(A=Offset(control.table("A"), lsn(100), 1, suspended=True)).tables
     assert (task.believed, task.suspended) == (lsn(100), True)
+    [task] = plan(A=Offset(control.table("A"), lsn(200), 1, suspended=True)).tables
+    assert (task.believed, task.suspended) == (lsn(200), True), "of a source that was restored besides"
 
 
 def test_a_plan_is_later_than_those_before_it_whatever_the_clock_says(plan, control):

@@ -37,7 +37,6 @@ def standing(capture: CaptureInstance, last: int, fence: int, by: str = OLD, on_
     )  # fmt: skip
     part = Entry(7, "run", by, T, lsn(0), lsn(last), 2_000, capture.identity)
     history = History(last={T: commit}, stored=frozenset({T}), batch=7, applied={T: part})
-
     return Standing(spec, history, lambda: lsn(fence + 20))
 
 
