@@ -29,7 +29,7 @@ from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, Watermarking
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import OffsetError, TickFailedError, TickLostError
+from airflow_provider_db2cdc.errors import TickFailedError, TickLostError
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
@@ -106,8 +106,7 @@ class Soak:
         spec, result = self.rng.choice(self.runs)
         if self.rng.random() < 0.5:
             self.happened.append(f"commit of {spec.run_id} again")
-            with suppress(OffsetError):
-                self.settle(result)
+            self.settle(result)
         else:
             self.happened.append(f"job of {spec.run_id} again")
             with suppress(TickLostError):
