@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
 from uuid import uuid4
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
 from airflow_provider_db2cdc.cdc.collection import parse_table
-from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
-from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import OffsetStore, inactive
 from airflow_provider_db2cdc.cdc.override import selects_of
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, check_included
@@ -26,35 +24,19 @@ from airflow_provider_db2cdc.errors import (
     ConfigurationError,
     Db2CdcError,
     OffsetError,
-    SourceError,
-    TickFailedError,
 )
 from airflow_provider_db2cdc.source.admission import admit
 from airflow_provider_db2cdc.source.catalog import Captured, read_capture, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.failure import UnreachableError
+from airflow_provider_db2cdc.source.reach import bounded, counted
+from airflow_provider_db2cdc.source.refusal import each, report_nothing
 from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
 from airflow_provider_db2cdc.source.step import Beginning, Step
-from airflow_provider_db2cdc.sql import asn
-from airflow_provider_db2cdc.sql.changes import commit_at_row
-from airflow_provider_db2cdc.sql.query import Query
 
 log = logging.getLogger(__name__)
 
-COUNTS_PER_STATEMENT = 50
-
-
-class OfTable(Protocol):
-    """Whatever belongs to one table."""
-
-    @property
-    def table(self) -> TableId:
-        """The table's name."""
-
-
 Signals = Sequence[Signal]
-S = TypeVar("S", bound=OfTable)
-T = TypeVar("T")
 
 
 def plan_tick(
@@ -83,14 +65,14 @@ def plan_tick(
     old_ms = at_ms - int(config.offsets_max_age_s * 1000)
     beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, old_ms)
     begin = partial(_begin, config, beginning, schemas, offsets)
-    steps = _counted(source, _each(chosen, begin, refused), refused)
+    steps = counted(source, each(chosen, begin, refused), refused)
     table = _signal_table(source, config, captured, refused)
     asked = [*signals, *backlog.unheard(_in_table(source, table))]
     if not (_has_work(steps, backlog) or asked or backlog.running(schemas.keys())):
-        _report_nothing(refused)
+        report_nothing(refused)
         return None
-    bounded = _bounded(source, steps, config.max_rows_per_batch, refused)
-    steps = [replace(step, select=selects.get(step.table, "")) for step in bounded]
+    steps = bounded(source, steps, config.max_rows_per_batch, refused)
+    steps = [replace(step, select=selects.get(step.table, "")) for step in steps]
     spec = _spec(source, config, run_id, at_ms, captured.fence, steps, refused)
     # Also where a clock was set back: the time tells a plan from an older one.
     later_ms = max(spec.planned_at_ms, backlog.planned_at_ms + 1)
@@ -191,60 +173,6 @@ def _in_table(source: Source, table: SignalTable | None) -> list[Signal]:
         return []
 
 
-def _counted(source: Source, steps: Sequence[Step], refused: list[Refusal]) -> list[Step]:
-    """Return the steps with their rows, from one statement; where that fails, from one a table."""
-    try:
-        counts: dict[TableId, int] = {}
-        unknown = [step for step in steps if step.rows is None]
-        for start in range(0, len(unknown), COUNTS_PER_STATEMENT):
-            counts |= _counts(source, unknown[start : start + COUNTS_PER_STATEMENT])
-    except UnreachableError:
-        raise
-    except SourceError:
-        return _each(steps, lambda step: _with_rows(step, _counts(source, [step])), refused)
-    return [_with_rows(step, counts) for step in steps]
-
-
-def _counts(source: Source, steps: Iterable[Step]) -> dict[TableId, int]:
-    spans = [(step, step.span) for step in steps if step.rows is None]
-    counted = [(step, span) for step, span in spans if span is not None and not span.empty]
-    if not counted:
-        return {}
-    rows = source.rows(asn.count_changes([(step.capture, span) for step, span in counted]))
-    return {counted[place][0].table: int(count) for place, count in rows}
-
-
-def _with_rows(step: Step, counts: dict[TableId, int]) -> Step:
-    return step if step.rows is not None else replace(step, rows=counts.get(step.table, 0))
-
-
-def _bounded(source: Source, steps: Sequence[Step], max_rows: int, refused: list[Refusal]) -> list[Step]:
-    """Return the steps within the row limit, their ends aligned, and counted anew where that moved them."""
-    limited = _each(steps, lambda step: _limited(source, step, max_rows), refused)
-    return _counted(source, _aligned(limited), refused)
-
-
-def _limited(source: Source, step: Step, max_rows: int) -> Step:
-    """Return the step cut behind the last whole commit within the limit, or behind its first commit."""
-    if step.span is None or not step.rows or step.rows <= max_rows:
-        return step
-    behind = source.rows(Query(commit_at_row(step.capture, step.span, max_rows)))
-    if not behind:
-        return step
-    crossing = Lsn(bytes(behind[0][0]))
-    [(last,)] = source.rows(asn.last_commit_before(step.capture, LsnRange(step.span.after, crossing)))
-    limited = step.ending(Lsn(bytes(last)) if last else crossing)
-    log.info("limited: table=%s range=%s rows=%s max_rows=%s", step.table, limited.span, step.rows, max_rows)
-    return limited
-
-
-def _aligned(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps with the ends that cut no transaction between tables."""
-    spans = [(step.table, step.span) for step in steps]
-    ends = common_frontier(Reach(table, span.after, span.upto) for table, span in spans if span is not None)
-    return [step.ending(ends.get(step.table, step.upto)) for step in steps]
-
-
 def _spec(
     source: Source,
     config: PipelineConfig,
@@ -276,24 +204,3 @@ def _task(step: Step) -> TableTask:
         step.schema, step.capture, step.believed, step.upto, step.rows or 0, step.snapshot, step.restart,
         step.select, step.batch, step.again, step.suspended,
     )  # fmt: skip
-
-
-def _report_nothing(refused: Sequence[Refusal]) -> None:
-    if refused:
-        listed = "\n".join(f"- {refusal.table}: {refusal.error}" for refusal in refused)
-        raise TickFailedError(f"{len(refused)} table(s) cannot go on, and the others have no changes:\n{listed}")
-    log.info("nothing to do")
-
-
-def _each(items: Iterable[S], action: Callable[[S], T], refused: list[Refusal]) -> list[T]:
-    """Return the action's results; a table for which it fails is refused, the others go on."""
-    results: list[T] = []
-    for item in items:
-        try:
-            results.append(action(item))
-        except UnreachableError:
-            raise
-        except Db2CdcError as error:
-            log.warning("refused: table=%s error=%s", item.table, error)
-            refused.append(Refusal(item.table, str(error)))
-    return results

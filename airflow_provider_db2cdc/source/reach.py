@@ -1,0 +1,78 @@
+"""How far each table goes: its change rows counted, the row limit, and one frontier for all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
+from airflow_provider_db2cdc.cdc.job import Refusal
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.failure import UnreachableError
+from airflow_provider_db2cdc.source.refusal import each
+from airflow_provider_db2cdc.source.step import Step
+from airflow_provider_db2cdc.sql import asn
+from airflow_provider_db2cdc.sql.changes import commit_at_row
+from airflow_provider_db2cdc.sql.query import Query
+
+log = logging.getLogger(__name__)
+
+COUNTS_PER_STATEMENT = 50
+
+
+def counted(source: Source, steps: Sequence[Step], refused: list[Refusal]) -> list[Step]:
+    """Return the steps with their rows, from one statement; where that fails, from one a table."""
+    try:
+        counts: dict[TableId, int] = {}
+        unknown = [step for step in steps if step.rows is None]
+        for start in range(0, len(unknown), COUNTS_PER_STATEMENT):
+            counts |= _counts(source, unknown[start : start + COUNTS_PER_STATEMENT])
+    except UnreachableError:
+        raise
+    except SourceError:
+        return each(steps, lambda step: _with_rows(step, _counts(source, [step])), refused)
+    return [_with_rows(step, counts) for step in steps]
+
+
+def bounded(source: Source, steps: Sequence[Step], max_rows: int, refused: list[Refusal]) -> list[Step]:
+    """Return the steps within the row limit, their ends aligned, and counted anew where that moved them."""
+    limited = each(steps, lambda step: _limited(source, step, max_rows), refused)
+    return counted(source, _aligned(limited), refused)
+
+
+def _counts(source: Source, steps: Iterable[Step]) -> dict[TableId, int]:
+    spans = [(step, step.span) for step in steps if step.rows is None]
+    open_spans = [(step, span) for step, span in spans if span is not None and not span.empty]
+    if not open_spans:
+        return {}
+    rows = source.rows(asn.count_changes([(step.capture, span) for step, span in open_spans]))
+    return {open_spans[place][0].table: int(count) for place, count in rows}
+
+
+def _with_rows(step: Step, counts: dict[TableId, int]) -> Step:
+    return step if step.rows is not None else replace(step, rows=counts.get(step.table, 0))
+
+
+def _limited(source: Source, step: Step, max_rows: int) -> Step:
+    """Return the step cut behind the last whole commit within the limit, or behind its first commit."""
+    if step.span is None or not step.rows or step.rows <= max_rows:
+        return step
+    behind = source.rows(Query(commit_at_row(step.capture, step.span, max_rows)))
+    if not behind:
+        return step
+    crossing = Lsn(bytes(behind[0][0]))
+    [(last,)] = source.rows(asn.last_commit_before(step.capture, LsnRange(step.span.after, crossing)))
+    limited = step.ending(Lsn(bytes(last)) if last else crossing)
+    log.info("limited: table=%s range=%s rows=%s max_rows=%s", step.table, limited.span, step.rows, max_rows)
+    return limited
+
+
+def _aligned(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps with the ends that cut no transaction between tables."""
+    spans = [(step.table, step.span) for step in steps]
+    ends = common_frontier(Reach(table, span.after, span.upto) for table, span in spans if span is not None)
+    return [step.ending(ends.get(step.table, step.upto)) for step in steps]
