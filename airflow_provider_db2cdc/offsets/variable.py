@@ -8,7 +8,11 @@ import re
 from hashlib import sha256
 from typing import Any, Protocol
 
+from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk import Variable
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.collection import name_of
@@ -78,15 +82,33 @@ class Variables(Protocol):
         """Keep a text."""
 
 
+class TaskVariables:
+    """Variables as a task has them. The SDK tells none from one that it could not ask for: that is an error here."""
+
+    def get(self, key: str, default: Any) -> Any:
+        """Return a Variable's text.
+
+        :raises AirflowException: Airflow's API cannot be asked; a retry may.
+        """
+        text = Variable.get(key, default=None)
+        if text is None:
+            text = _asked(key)
+        return default if text is None else text
+
+    def set(self, key: str, value: Any, description: Any) -> None:
+        """Keep a text."""
+        Variable.set(key, value, description=description)
+
+
 class VariableOffsetStore:
     """The offsets of one pipeline; an `OffsetStore` for use inside tasks.
 
     A Variable has no compare-and-set: one DAG run at a time must write (max_active_tis_per_dag = 1).
     """
 
-    def __init__(self, pipeline: str, variables: Variables = Variable) -> None:
+    def __init__(self, pipeline: str, variables: Variables | None = None) -> None:
         self.pipeline = pipeline
-        self._variables = variables
+        self._variables = variables or TaskVariables()
 
     def get(self, table: TableId) -> Offset | None:
         """Return the table's offset, None when its Variable does not exist.
@@ -136,6 +158,25 @@ class VariableOffsetStore:
                 "never move on",
                 f"Remove it there: only Airflow's own database can keep it. Written was {text}.",
             )
+
+
+def _asked(key: str) -> str | None:
+    """Return a Variable as Airflow's API has it, None only where that says that there is none."""
+    comms = getattr(task_runner, "SUPERVISOR_COMMS", None)
+    if comms is None:
+        return None
+    try:
+        answer = comms.send(GetVariable(key=key))
+    except AirflowRuntimeError as error:
+        answer = error.error
+    if not isinstance(answer, ErrorResponse):
+        return None if answer is None else str(answer.value)
+    if answer.error == ErrorType.VARIABLE_NOT_FOUND:
+        return None
+    raise AirflowException(
+        f"Airflow's API could not be asked for the Variable {key} ({answer.error.value}), so nobody knows where the "
+        "table stands. Run the task again."
+    )
 
 
 def _readable(name: str) -> str:

@@ -1,7 +1,12 @@
 import json
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk import Variable
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time import supervisor, task_runner
+from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable, OKResponse, PutVariable, VariableResult
+from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -159,3 +164,64 @@ def test_variable_that_is_no_backlog_is_named(inside):
 
     with pytest.raises(OffsetError, match=r"Variable db2cdc\.littered~backlog cannot be read.*Delete it"):
         inside(steps)
+
+
+class Api:
+    """Airflow's API, as a task's Variables ask it; the next `down` questions find it out of reach."""
+
+    def __init__(self):
+        self.kept = {}
+        self.down = 0
+
+    def send(self, message):
+        if isinstance(message, PutVariable):
+            self.kept[message.key] = message.value
+            return OKResponse(ok=True)
+        assert isinstance(message, GetVariable)
+        if self.down:
+            self.down -= 1
+            # What the supervisor answers when its own tries are over.
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={}))
+        if message.key not in self.kept:
+            return ErrorResponse(error=ErrorType.VARIABLE_NOT_FOUND, detail={"key": message.key})
+        return VariableResult(key=message.key, value=self.kept[message.key])
+
+
+@pytest.fixture
+def api(monkeypatch):
+    api = Api()
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", api, raising=False)
+    monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", lambda: [ExecutionAPISecretsBackend()])
+    return api
+
+
+def test_offset_that_cannot_be_asked_for_is_not_taken_for_none(api):
+    store = VariableOffsetStore("p")
+    assert store.get(ORDERS) is None
+    assert store.backlog() == Backlog()
+    store.put(offset(5))
+    api.down = 2
+    with pytest.raises(AirflowException, match=r"db2cdc\.p\.SALES\.ORDERS \(API_SERVER_ERROR\)"):
+        store.get(ORDERS)
+    assert store.get(ORDERS) == offset(5)
+
+
+def test_offset_that_can_be_asked_for_again_is_found(api):
+    store = VariableOffsetStore("p")
+    store.put(offset(5))
+    api.down = 1
+    assert store.get(ORDERS) == offset(5)
+
+
+def test_offset_that_cannot_be_read_back_is_not_said_to_be_shadowed(api):
+    store = VariableOffsetStore("p")
+    send = api.send
+
+    def down_behind_a_write(message):
+        answer = send(message)
+        api.down = 2 if isinstance(message, PutVariable) else api.down
+        return answer
+
+    api.send = down_behind_a_write
+    with pytest.raises(AirflowException, match="could not be asked"):
+        store.put(offset(7))
