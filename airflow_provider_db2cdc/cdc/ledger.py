@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
@@ -68,7 +68,8 @@ class History:
 
     An entry without a commit is pending, but for one that a restart of its table has overtaken. `slices` are each
     table's last applied part of a snapshot, with its commit. `stored` are tables whose offset a plan has found in the
-    store: none of the others' ticks has come as far as to put one there. `applied` are the entries of the last commits.
+    store: none of the others' ticks has come as far as to put one there. `applied` are all commits that were read, with
+    their entries.
     """
 
     last: Mapping[TableId, Commit] = field(default_factory=dict)
@@ -76,7 +77,11 @@ class History:
     pending: tuple[Entry, ...] = ()
     batch: int = 0
     slices: Mapping[TableId, tuple[Slice, Commit]] = field(default_factory=dict)
-    applied: Mapping[TableId, Entry] = field(default_factory=dict)
+    applied: Mapping[TableId, Sequence[tuple[Entry, Commit]]] = field(default_factory=dict)
+
+    def newest(self, table: TableId) -> Entry | None:
+        """Return the entry of a table's last commit, None where there is none."""
+        return next((entry for entry, _ in reversed(self.applied.get(table, ()))), None)
 
 
 def history_of(entries: Iterable[Entry], commits: Iterable[Commit]) -> History:
@@ -104,5 +109,5 @@ def history_of(entries: Iterable[Entry], commits: Iterable[Commit]) -> History:
         pending=tuple(sorted(pending, key=lambda entry: entry.batch)),
         batch=max((parts[-1].batch for parts in planned.values()), default=0),
         slices=slices,
-        applied={table: parts[-1][0] for table, parts in applied.items() if parts},
+        applied={table: parts for table, parts in applied.items() if parts},
     )

@@ -57,7 +57,7 @@ class Lsn:
         if len(self.raw) != len(other.raw):
             raise OffsetError(
                 f"LSNs of {len(self.raw)} and {len(other.raw)} bytes cannot be compared",
-                "The capture agent's compatibility level changed: take a new snapshot of the pipeline's tables.",
+                "The capture agent's compatibility level changed: restart each table (`db2cdc offset restart`).",
             )
         return self.raw < other.raw
 

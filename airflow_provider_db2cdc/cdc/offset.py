@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
+from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
 VERSION = 1
+CLOCKS_DIFFER_MS = 3_600_000
+"""A time that lies further ahead is that of a wrong clock."""
+
+PLAIN = re.compile(r"\w+\.\w+", re.ASCII)
+"""A table's name that a shell takes as it is."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,17 @@ def inactive(table: TableId, old: Offset | None, fence: Lsn, at_ms: int) -> Offs
     return replace(known, suspended=True, planned_at_ms=max(at_ms, known.planned_at_ms))
 
 
+def keep_inactive(offsets: OffsetStore, table: TableId, fence: Lsn, at_ms: int) -> None:
+    """Keep in a table's offset that its registration was found inactive.
+
+    :raises OffsetError: the offset cannot be read or kept, also not once more: a commit may have moved it in between.
+    """
+    try:
+        offsets.put(inactive(table, offsets.get(table), fence, at_ms))
+    except OffsetError:
+        offsets.put(inactive(table, offsets.get(table), fence, at_ms))
+
+
 def restart_of(table: TableId) -> str:
     """Return, for a remedy, the command that has a table snapshotted anew."""
     return command_of("restart", table)
@@ -100,9 +119,8 @@ def restart_of(table: TableId) -> str:
 
 def command_of(action: str, table: TableId, *values: str) -> str:
     """Return, for a remedy, how to do something with a table's offset."""
-    return (
-        f"`{' '.join(('db2cdc offset', action, str(table), *values))}` (with --airflow where Airflow runs the pipeline)"
-    )
+    named = str(table) if PLAIN.fullmatch(str(table)) else shlex.quote(name_of(table))
+    return f"`{' '.join(('db2cdc offset', action, named, *values))}` (with --airflow where Airflow runs the pipeline)"
 
 
 def check_forward(old: Offset | None, new: Offset) -> None:
@@ -137,8 +155,8 @@ def reconcile(table: TableId, believed: Lsn | None, proven: Lsn | None, stored: 
             'with "restart": true in it the table is snapshotted anew.',
         )
     holds = f"only holds changes up to {proven}" if proven else "holds nothing of this table"
-    back = f"Set it back to {proven}" if proven else "Delete it, so that the table starts with a snapshot"
+    back = f"Set it back by {command_of('set', table, str(proven))}" if proven else f"Begin anew by {restart_of(table)}"
     raise OffsetError(
         f"{table}: its offset {believed} is ahead of the target, which {holds}",
-        f"Was it edited, or does the pipeline point to another target? {back} (by `db2cdc offset` or in its Variable).",
+        f"Was it edited, or does the pipeline point to another target? {back}.",
     )

@@ -53,10 +53,14 @@ class Selection:
         :raises ConfigurationError: an include pattern, or one of message.key.columns, matches no registered table.
         """
         tables = sorted(set(registered))
-        chosen = [table for table in tables if _passes(str(table), self.table_include, self.table_exclude)]
+        chosen = [table for table in tables if self.chooses(table)]
         check_included("table.include.list", self.table_include, tables, _no_registered)
         self.check_key_rules(tables)
         return chosen
+
+    def chooses(self, table: TableId) -> bool:
+        """Whether the lists choose a table, registered or not."""
+        return _passes(str(table), self.table_include, self.table_exclude)
 
     def check_key_rules(self, registered: Iterable[TableId]) -> None:
         """Refuse a pattern of message.key.columns that no registered table matches.

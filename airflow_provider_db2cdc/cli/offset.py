@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept
 from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen
 from airflow_provider_db2cdc.config_file import load_config
-from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
 
 def show(config: Path, as_json: bool, airflow: bool = False) -> None:
@@ -36,7 +36,7 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
     """Store an offset, backwards too."""
     store = _open(config, airflow)
     name = parse_table(table)
-    old = store.get(name)
+    old = _kept(store, name)
     number = batch if batch is not None else (old.batch if old else 0)
     now_ms = time.time_ns() // 1_000_000
     store.reset(Offset(name, Lsn.parse(lsn), number, old.commit_ts_ms if old else None, planned_at_ms=now_ms))
@@ -77,7 +77,7 @@ def _marked(table: TableId, store: KeptOffsets) -> Offset:
 
     :raises ConfigurationError: it has no offset, and the pipeline's last tick had no such table.
     """
-    old, now_ms = store.get(table), time.time_ns() // 1_000_000
+    old, now_ms = _kept(store, table), time.time_ns() // 1_000_000
     if old is not None:
         # A tick that is under way was planned before this, and leaves it to the next one.
         return replace(old, restart=True, planned_at_ms=max(now_ms, old.planned_at_ms))
@@ -91,13 +91,24 @@ def _marked(table: TableId, store: KeptOffsets) -> Offset:
     return Offset(table, Lsn(bytes(width)), 0, restart=True, planned_at_ms=now_ms)
 
 
+def _kept(store: KeptOffsets, table: TableId) -> Offset | None:
+    """Return a table's offset, None too where its text is damaged: to be replaced it need not be read."""
+    try:
+        return store.get(table)
+    except OffsetError as error:
+        note(f"warning: {error.problem}")
+        return None
+
+
 def _open(config: Path, airflow: bool) -> KeptOffsets:
     return open_kept(load_config(config), airflow)
 
 
 def _table(offsets: Mapping[TableId, Offset]) -> Table:
-    table = Table("table", "lsn", "batch", "newest commit (UTC)")
+    table = Table("table", "lsn", "batch", "newest commit (UTC)", "marks")
     for name in sorted(offsets):
         offset = offsets[name]
-        table.add_row(escape(str(name)), str(offset.lsn), str(offset.batch), clock(offset.commit_ts_ms))
+        marks = [*(["restart"] if offset.restart else []), *(["was inactive"] if offset.suspended else [])]
+        times = (str(offset.batch), clock(offset.commit_ts_ms), ", ".join(marks))
+        table.add_row(escape(str(name)), str(offset.lsn), *times)
     return table

@@ -30,6 +30,8 @@ REPLACED = (
     "capture is another one than at its offset (registered anew, change table or source table created anew, or a cold "
     "start); the next tick says which"
 )
+WAS_INACTIVE = "its registration was not active for a while: the next tick tells whether changes are missing"
+UNREGISTERED = "not registered any more: nobody captures what changes in it"
 NEW, ELSEWHERE = "new: the next tick takes it up", "unknown: its offset is not in this file"
 
 
@@ -54,8 +56,10 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
         chosen = pipeline.selection.tables(captured.instances)
         instances = {table: captured.instances[table] for table in chosen}
         missing = ELSEWHERE if not airflow and kept_elsewhere(pipeline) else NEW
-        standings = _standings(source, instances, captured.fence, store.all(), missing)
-        backlog = store.backlog()
+        offsets, backlog = store.all(), store.backlog()
+        standings = _standings(source, instances, captured.fence, offsets, missing)
+        gone = (table for table in backlog.tables if table not in captured.instances)
+        standings += [_unregistered(table, offsets.get(table)) for table in gone if pipeline.selection.chooses(table)]
     if as_json:
         found = {"fence": captured.fence, "tables": standings, "snapshots": backlog.snapshots}
         print_json({"pipeline": pipeline.pipeline, **to_data(found), "signals": to_data(backlog.outcomes)})
@@ -89,6 +93,10 @@ def _standings(
     ]
 
 
+def _unregistered(table: TableId, offset: Offset | None) -> Standing:
+    return Standing(table, "-", "-", offset, None, UNREGISTERED)
+
+
 def _counts(source: Source, steps: Sequence[tuple[CaptureInstance, LsnRange]]) -> list[int]:
     counts: list[int] = []
     for start in range(0, len(steps), TABLES_PER_STATEMENT):
@@ -113,7 +121,7 @@ def _verdict(
     if offset is not None and offset.restart:
         return "begins anew with the next tick"
     if offset is None or not offset.is_placed:
-        return missing
+        return WAS_INACTIVE if offset is not None and offset.suspended else missing
     if gap:
         return f"gap: {gap}"
     return f"{pending} change rows wait" if pending else "up to date"

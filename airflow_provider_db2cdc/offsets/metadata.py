@@ -88,8 +88,11 @@ class MetadataOffsetStore(VariableOffsetStore):
         self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
 
     def remove(self, table: TableId) -> Offset | None:
-        """Forget a table's offset and return it, None when there was none."""
-        old = self.get(table)
+        """Forget a table's offset and return it, None when there was none, or its text is damaged."""
+        try:
+            old = self.get(table)
+        except OffsetError:
+            old = None
         self.metadata.delete(variable_key(self.pipeline, table))
         return old
 

@@ -10,9 +10,9 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSensorTimeout
 from airflow.sdk import BaseSensorOperator, Context
 
-from airflow_provider_db2cdc.cdc.offset import Offset, inactive
+from airflow_provider_db2cdc.cdc.offset import Offset, keep_inactive
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_once
@@ -104,7 +104,10 @@ class Db2CdcChangeSensor(BaseSensorOperator):
     def _keep_inactive(self, documents: Sequence[str]) -> None:
         store = VariableOffsetStore(read_config(self.config).pipeline)
         for found in (Offset.from_json(text, "the trigger's event") for text in documents):
-            store.put(inactive(found.table, store.get(found.table), found.lsn, found.planned_at_ms))
+            try:
+                keep_inactive(store, found.table, found.lsn, found.planned_at_ms)
+            except OffsetError as error:
+                self.log.warning("not kept that the registration of %s was not active: %s", found.table, error)
 
     def _look(self, offsets: SeenOffsets | VariableOffsetStore) -> bool:
         awaited = Awaited(read_config(self.config), self._upto())

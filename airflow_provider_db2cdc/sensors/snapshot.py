@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.summary import describe_snapshot
 
-ENDED = ("success", "failed")
+ENDED, UNDER_WAY = ("success", "failed"), "under way"
 BAD_ENDS = frozenset({"refused", "failed", "stopped"})
 
 
@@ -29,7 +29,7 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
     :param signal_id: The signal's id, the `output` of `Db2CdcSignalOperator`. (templated)
     :param trigger_dag_id: The pipeline's DAG. (templated)
     :param trigger_run_id: The run that carries the signal, that operator's `output["trigger_run_id"]`. With both given
-        the sensor does not wait for a run that is over and has not acted on the signal. (templated)
+        the sensor waits until that run is over, and no longer where it has not acted on the signal then. (templated)
     """
 
     template_fields: Sequence[str] = ("pipeline", "signal_id", "trigger_dag_id", "trigger_run_id")
@@ -61,6 +61,9 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
                 if snapshot.id == id_:
                     self.log.info("%s", describe_snapshot(snapshot))
                     context["ti"].xcom_push(key="progress", value=to_data(snapshot))
+            if ended == UNDER_WAY:
+                # What stands under its id by now may be what became of an older signal.
+                return False
             outcome = _outcome(backlog, id_)
             if outcome is not None and outcome.status in BAD_ENDS:
                 raise SignalError(f"signal {outcome.id} {outcome.status}: {outcome.reason}")
@@ -73,11 +76,11 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
         return outcome is not None and outcome.status == "done"
 
     def _ended(self, context: Context) -> str:
-        """Return the end state of the run that carries the signal, empty while it is under way, or not known."""
+        """Return the end state of the run that carries the signal, empty where that is not known."""
         if not (self.trigger_dag_id and self.trigger_run_id):
             return ""
         state = context["ti"].get_dagrun_state(self.trigger_dag_id, str(self.trigger_run_id))
-        return next((end for end in ENDED if state == end), "")
+        return next((end for end in ENDED if state == end), UNDER_WAY)
 
 
 def _outcome(backlog: Backlog, id_: str) -> SignalOutcome | None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, check_state
 from airflow_provider_db2cdc.cdc.key import PROPERTY
-from airflow_provider_db2cdc.cdc.table import TableSchema, check_names
+from airflow_provider_db2cdc.cdc.offset import restart_of
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema, check_names
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, RegistrationError
@@ -40,6 +41,15 @@ def admit(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig
         raise kind(" ".join(map(str, errors)))
 
 
+def unregistered(table: TableId, asn_schema: str) -> RegistrationError:
+    """Return the error of a table that was captured, and is not any more."""
+    return RegistrationError(
+        f"{table} is not registered in schema {asn_schema} any more: nobody captures what changes in it",
+        f"Register it again ({asn_schema}.ADDTABLE) and have it snapshotted anew by {restart_of(table)}; or exclude it "
+        "with table.exclude.list (take it out of table.include.list).",
+    )
+
+
 def _check_source_table(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
     if not schema.columns and not schema.missing:
         raise RegistrationError(
@@ -55,7 +65,8 @@ def _check_change_table(instance: CaptureInstance, schema: TableSchema, config: 
         raise RegistrationError(
             f"the change table of {instance.table} ({name}) "
             + (f"has no column {lacking[0]}" if instance.cd_columns else "does not exist"),
-            f"Register the table again ({config.asn_schema}.REMOVETABLE, ADDTABLE) and take a new snapshot of it.",
+            f"Register the table again ({config.asn_schema}.REMOVETABLE, ADDTABLE), then have it snapshotted anew by "
+            f"{restart_of(instance.table)}.",
         )
 
 

@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cdc import override
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.key import PROPERTY
-from airflow_provider_db2cdc.cdc.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.offset import OffsetStore, restart_of
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_included
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config import PipelineConfig
@@ -168,7 +168,7 @@ def _check_conditions(subject: str, conditions: Conditions | None, asn_schema: s
         subject,
         conditions.data_capture in ("Y", "L"),
         f"{subject} lacks DATA CAPTURE CHANGES, on which the capture agent stops",
-        f"ALTER TABLE {subject} DATA CAPTURE CHANGES, then take a new snapshot of it.",
+        f"ALTER TABLE {subject} DATA CAPTURE CHANGES, then have it snapshotted anew (`db2cdc offset restart`).",
     )
 
 
@@ -220,10 +220,19 @@ def _check_index(capture: CaptureInstance, indexes: Sequence[Index]) -> Check:
 
 def _check_offset(capture: CaptureInstance, offsets: OffsetStore) -> None:
     offset = offsets.get(capture.table)
-    if offset is not None and capture.floor is not None and offset.lsn < capture.floor:
+    if offset is None or offset.restart:
+        return
+    if offset.suspended:
+        raise GapError(
+            f"{capture.table}: its registration was not active for a while, and nobody captured what changed meanwhile",
+            f"Have it snapshotted anew by {restart_of(capture.table)}. If nothing was changed, the next tick's error "
+            "says how its offset is kept.",
+        )
+    if offset.is_placed and capture.floor is not None and offset.lsn < capture.floor:
         raise GapError(
             f"{capture.table}: changes up to {capture.floor} are pruned, and only those up to {offset.lsn} were read",
-            "Take a new snapshot of the table; raise RETENTION_LIMIT in IBMSNAP_CAPPARMS, or run the pipeline oftener.",
+            f"Have it snapshotted anew by {restart_of(capture.table)}; raise RETENTION_LIMIT in IBMSNAP_CAPPARMS, or "
+            "run the pipeline oftener.",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from uuid import uuid4
@@ -12,8 +12,7 @@ from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
 from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
-from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import OffsetStore, inactive
+from airflow_provider_db2cdc.cdc.offset import CLOCKS_DIFFER_MS, OffsetStore, keep_inactive
 from airflow_provider_db2cdc.cdc.override import selects_of
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, check_included
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
@@ -25,7 +24,7 @@ from airflow_provider_db2cdc.errors import (
     Db2CdcError,
     OffsetError,
 )
-from airflow_provider_db2cdc.source.admission import admit
+from airflow_provider_db2cdc.source.admission import admit, unregistered
 from airflow_provider_db2cdc.source.catalog import Captured, read_capture, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.failure import UnreachableError
@@ -56,14 +55,14 @@ def plan_tick(
     """
     captured = read_capture(source, config.asn_schema)
     chosen = _chosen(captured, config)
-    _keep_inactive(chosen, offsets, captured.fence.lsn, at_ms)
+    _keep_inactive(captured, chosen, offsets, at_ms)
     check_moving(captured.fence, config)
     selects = selects_of(config.snapshot_overrides, [capture.table for capture in chosen])
     schemas = read_schemas(source, chosen, config.selection)
-    refused: list[Refusal] = []
     backlog = offsets.backlog()
-    old_ms = at_ms - int(config.offsets_max_age_s * 1000)
-    beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, old_ms)
+    refused = _unregistered(captured, config, backlog)
+    times = (at_ms - int(config.offsets_max_age_s * 1000), at_ms + CLOCKS_DIFFER_MS)
+    beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, *times)
     begin = partial(_begin, config, beginning, schemas, offsets)
     steps = counted(source, each(chosen, begin, refused), refused)
     table = _signal_table(source, config, captured, refused)
@@ -127,17 +126,28 @@ def _has_work(steps: Sequence[Step], backlog: Backlog) -> bool:
     return is_unknown or any(step.due or step.rows for step in steps)
 
 
-def _keep_inactive(chosen: Iterable[CaptureInstance], offsets: OffsetStore, fence: Lsn, at_ms: int) -> None:
-    """Keep in the offsets of tables whose registration is not active that this was so; nothing tells it afterwards."""
-    for capture in chosen:
+def _keep_inactive(captured: Captured, chosen: Collection[CaptureInstance], offsets: OffsetStore, at_ms: int) -> None:
+    """Keep in the offsets of tables whose registration is not active that this was so; nothing tells it afterwards.
+
+    Also of those that are not chosen now, and have an offset: they may be again.
+    """
+    for capture in captured.instances.values():
         if capture.active:
             continue
         try:
-            old = offsets.get(capture.table)
+            if capture in chosen or offsets.get(capture.table) is not None:
+                keep_inactive(offsets, capture.table, captured.fence.lsn, at_ms)
         except OffsetError as error:
             log.warning("not kept that the registration of %s is not active: %s", capture.table, error)
-            continue
-        offsets.put(inactive(capture.table, old, fence, at_ms))
+
+
+def _unregistered(captured: Captured, config: PipelineConfig, backlog: Backlog) -> list[Refusal]:
+    """Return, as refused, the tables of the last tick that the lists still choose and nobody captures any more."""
+    gone = [table for table in backlog.tables if table not in captured.instances and config.selection.chooses(table)]
+    refused = [Refusal(table, str(unregistered(table, config.asn_schema))) for table in gone]
+    for refusal in refused:
+        log.warning("refused: table=%s error=%s", refusal.table, refusal.error)
+    return refused
 
 
 def _signal_table(

@@ -57,7 +57,7 @@ class Beginning:
     """How each table begins the tick: with its changes, a snapshot, or nothing.
 
     `filling` are the tables whose initial snapshot is under way; `include` limits which new tables begin with one.
-    Offsets that were planned before `old_ms` are to move on.
+    Offsets that were planned before `old_ms` are to move on, and those behind `ahead_ms`, which a wrong clock has set.
     """
 
     mode: Snapshotter
@@ -65,6 +65,7 @@ class Beginning:
     fence: Lsn
     filling: frozenset[TableId]
     old_ms: int
+    ahead_ms: int
 
     def step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         """Return the table's step, its rows yet to be counted where it has changes to pull."""
@@ -84,7 +85,7 @@ class Beginning:
         if self.fence < offset.lsn:
             at, suspended = (offset.lsn, self.fence), offset.suspended
             return Step(schema, capture, *at, due=True, rows=0, batch=offset.batch, suspended=suspended)
-        is_old = offset.planned_at_ms < self.old_ms and offset.lsn < self.fence
+        is_old = not self.old_ms <= offset.planned_at_ms <= self.ahead_ms and offset.lsn < self.fence
         due = again or is_old or _may_have_lost(capture, offset)
         at = (offset.lsn, self.fence)
         return Step(schema, capture, *at, due=due, batch=offset.batch, again=again, suspended=offset.suspended)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.ledger import History
+from airflow_provider_db2cdc.cdc.offset import CLOCKS_DIFFER_MS
 from airflow_provider_db2cdc.errors import TickLostError
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource
 from airflow_provider_db2cdc.spark.journal import Journal
@@ -18,8 +19,6 @@ from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.session import open_session
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
 from airflow_provider_db2cdc.spark.tick import Tick
-
-CLOCKS_DIFFER_MS = 3_600_000
 
 
 def run(spec: JobSpec) -> JobResult:
@@ -57,7 +56,8 @@ def _check_newest(spec: JobSpec, history: History) -> None:
     :raises TickLostError: that is so.
     """
     # Of two plans of the same time the later one has the greater name.
-    newest_ms, newest = max(((one.planned_at_ms, one.plan) for one in history.applied.values()), default=(0, ""))
+    entries = (history.newest(table) for table in history.applied)
+    newest_ms, newest = max(((one.planned_at_ms, one.plan) for one in entries if one is not None), default=(0, ""))
     is_older = (spec.planned_at_ms, spec.plan) < (newest_ms, newest)
     if is_older and newest_ms < time.time() * 1000 + CLOCKS_DIFFER_MS:
         raise TickLostError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
-from airflow_provider_db2cdc.cdc.ledger import Commit, History
+from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import reconcile
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -60,6 +60,11 @@ class Standing:
         """Whether this plan has begun the table anew: nothing else is done with one to restart, or that misses some."""
         return (task.restart or task.suspended) and self._is_moved(task.table)
 
+    def untold(self, task: TableTask) -> list[tuple[Entry, Commit]]:
+        """Return what was applied since the table's offset, or by a first try of this plan, and nobody was told of."""
+        applied, batch, plan = self.history.applied.get(task.table, ()), task.batch, self.spec.plan
+        return [(entry, commit) for entry, commit in applied if (entry.batch > batch if batch else entry.plan == plan)]
+
     def is_set_back(self, task: TableTask) -> bool:
         """Whether this plan has begun anew with a table before where the store believes it: its source was restored."""
         stand = self.last[task.table].upto if self._is_moved(task.table) else None
@@ -76,7 +81,9 @@ class Standing:
         try:
             after = self._reconciled(task, last, stored)
         except OffsetError as error:
-            self.begin_anew(task, error)
+            # Who put the offset back, or set it anew, would forget with it that changes are missing.
+            gap = self._gap(task, last) if task.suspended and last is not None else None
+            self.begin_anew(task, gap_error(task.table, gap) if gap else error)
             return None
         if after is None or last is None:
             return None
@@ -111,8 +118,8 @@ class Standing:
 
     def _is_moved(self, table: TableId) -> bool:
         """Whether a batch of this plan was applied to the table, be it by a first try of it."""
-        applied = self.history.applied.get(table)
-        return table in self._moved or (applied is not None and applied.plan == self.spec.plan)
+        newest = self.history.newest(table)
+        return table in self._moved or (newest is not None and newest.plan == self.spec.plan)
 
     def _reconciled(self, task: TableTask, last: Commit | None, stored: bool) -> Lsn | None:
         proven = last.upto if last else None

@@ -232,12 +232,14 @@ class Tick:
         return Lsn.parse(synchpoint) if synchpoint else None
 
     def _line(self, table: TableId) -> TableResult:
-        commits, last = self.standing.done.get(table, []), self.standing.last.get(table)
         error, task = self.errors.get(table, ""), self.tasks.get(table)
+        untold = self.standing.untold(task) if task is not None else []
+        commits = [*(commit for _, commit in untold), *self.standing.done.get(table, [])]
+        last = self.standing.last.get(table)
         line = TableResult(
             table=table,
             status="failed" if error else ("applied" if commits else "unchanged"),
-            after=self.starts.get(table),
+            after=untold[0][0].after if untold else self.starts.get(table),
             creates=sum(commit.creates for commit in commits),
             updates=sum(commit.updates for commit in commits),
             deletes=sum(commit.deletes for commit in commits),

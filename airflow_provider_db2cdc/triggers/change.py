@@ -16,6 +16,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import Fence
+from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -101,10 +102,11 @@ class SeenOffsets:
 
     def get(self, table: TableId) -> Offset | None:
         """Return the table's offset as it was first seen."""
-        if str(table) not in self._seen:
+        name = name_of(table)
+        if name not in self._seen:
             offset = self._store.get(table) if self._store else None
-            self._seen[str(table)] = offset.to_json() if offset else None
-        text = self._seen[str(table)]
+            self._seen[name] = offset.to_json() if offset else None
+        text = self._seen[name]
         return Offset.from_json(text, f"the sensor's memory of {table}") if text else None
 
     def backlog(self) -> Backlog:

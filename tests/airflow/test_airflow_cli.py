@@ -98,6 +98,11 @@ def test_document_that_is_no_offset_is_named_where_it_is_a_tables(airflow_db: No
     keep((key, "{oops"), (backlog_key("spoilt"), Backlog(tables=(ORDERS,)).to_json()))
     shown = db2cdc("offset", "show", "-c", str(path))
     assert (shown.returncode, f"the Airflow Variable {key} cannot be read" in shown.stderr) == (1, True)
+    assert db2cdc("offset", "remove", "-c", str(path), str(ORDERS)).returncode == 0
+    keep((key, "{oops"))
+    mended = str(offset(ORDERS, 1).lsn)
+    assert db2cdc("offset", "set", "-c", str(path), str(ORDERS), mended).returncode == 0
+    assert mended in db2cdc("offset", "show", "-c", str(path)).stdout
 
 
 @pytest.mark.parametrize("command", [["show"], ["restart", "S.T"], ["set", "S.T", str(offset(ORDERS, 1).lsn)]], ids=str)

@@ -2,6 +2,7 @@ import asyncio
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSensorTimeout
@@ -9,10 +10,11 @@ from job_samples import lsn
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import Fence
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.collection import name_of
+from airflow_provider_db2cdc.cdc.offset import Offset, inactive
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
+from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore, variable_key
 from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
 from airflow_provider_db2cdc.triggers.change import BACKLOG, Db2CdcChangeTrigger, SeenOffsets, passed
 
@@ -116,7 +118,7 @@ def test_trigger_fires_when_a_change_is_captured(captured):
     here = Offset(orders, captured.synchpoint(), 1)
 
     def wait(deadline_s, planned_at_ms):
-        seen = {str(orders): replace(here, planned_at_ms=planned_at_ms), BACKLOG: Backlog(tables=(orders,))}
+        seen = {name_of(orders): replace(here, planned_at_ms=planned_at_ms), BACKLOG: Backlog(tables=(orders,))}
         documents = {name: document.to_json() for name, document in seen.items()}
         return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets=documents))
 
@@ -133,7 +135,7 @@ def test_trigger_fires_where_offsets_have_stood_still_for_long(captured):
     orders = captured.table("ORDERS")
     settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
     long_ago = Offset(orders, captured.synchpoint(), 1, planned_at_ms=1)
-    event = event_of(trigger(20, "db2_sandbox", config=settings, offsets={str(orders): long_ago.to_json()}))
+    event = event_of(trigger(20, "db2_sandbox", config=settings, offsets={name_of(orders): long_ago.to_json()}))
     assert event["status"] == "come"
     assert event["message"].startswith("0 changes are waiting")
 
@@ -142,7 +144,7 @@ def test_trigger_fires_where_offsets_have_stood_still_for_long(captured):
 def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_resumes(captured, inside):
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
     here, now_ms = captured.synchpoint(), time.time_ns() // 1_000_000
-    documents = {str(table): Offset(table, here, 1, planned_at_ms=now_ms).to_json() for table in (orders, items)}
+    documents = {name_of(table): Offset(table, here, 1, planned_at_ms=now_ms).to_json() for table in (orders, items)}
     documents[BACKLOG] = Backlog(tables=(orders, items)).to_json()
     settings = {"selection": {"table_include": [f"{captured.schema}\\..*"]}}
     captured.set_state(orders, "S")
@@ -178,6 +180,29 @@ def test_sensor_that_meets_an_inactive_registration_keeps_that(captured, inside,
     kept = inside(met)
     captured.set_state(orders, "A")
     assert (kept.is_placed, kept.suspended) == (False, True)
+
+
+def test_sensor_keeps_table_by_table_what_its_trigger_has_found(inside):
+    tables = [TableId("S", name) for name in "AB"]
+    found = [inactive(table, None, lsn(9), 10).to_json() for table in tables]
+
+    def resumed():
+        from airflow.sdk import Variable
+
+        Variable.set(variable_key("p", tables[0]), "damaged")
+        with pytest.raises(AirflowException, match="why the wait ended"):
+            sensor().resume({}, {"status": "failed", "message": "why the wait ended", "inactive": found})
+        return VariableOffsetStore("p").get(tables[1])
+
+    assert inside(resumed).suspended
+
+
+def test_sensors_memory_keeps_tables_of_odd_names_apart():
+    tables = [TableId("S.T", "X"), TableId("S", "T.X")]
+    kept = {table: Offset(table, lsn(at), 1) for at, table in enumerate(tables, 5)}
+    seen = SeenOffsets(SimpleNamespace(get=kept.get))
+    assert [seen.get(table) for table in tables] == [*kept.values()]
+    assert [SeenOffsets(seen=seen.seen).get(table) for table in tables] == [*kept.values()]
 
 
 @pytest.mark.sandbox

@@ -385,6 +385,8 @@ def test_who_follows_a_run_that_fails_before_it_acts_does_not_follow_for_ever(ru
 @pytest.mark.parametrize("state", ["queued", "running"])
 def test_sensor_waits_for_its_run(look, state):
     assert look("sensor_yet", runs={("sales", "r1"): state})[0] is False
+    for older in ("done", "stopped"):
+        assert look("sensor_older", backlog(older), runs={("sales", "r1"): state})[0] is False, "another one's end"
 
 
 def test_sensor_finds_a_signal_whose_id_was_rendered_to_a_number(look):

@@ -1,12 +1,14 @@
 import json
 import re
+import shlex
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import VERSION, Offset, check_forward, reconcile
+from airflow_provider_db2cdc.cdc.offset import VERSION, Offset, check_forward, reconcile, restart_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
 
@@ -119,7 +121,11 @@ def test_where_a_table_stands_is_what_delta_proves_or_an_error_with_a_remedy(bel
 
 @pytest.mark.parametrize(
     ("believed", "proven", "remedy"),
-    [(None, L2, f"db2cdc offset set S.T {L2}"), (L3, L2, f"Set it back to {L2}"), (L3, None, "Delete it")],
+    [
+        (None, L2, f"db2cdc offset set S.T {L2}"),
+        (L3, L2, f"db2cdc offset set S.T {L2}"),
+        (L3, None, "db2cdc offset restart S.T"),
+    ],
 )
 def test_the_remedy_names_the_position_to_put_back(believed, proven, remedy):
     with pytest.raises(OffsetError) as raised:
@@ -140,3 +146,21 @@ def test_reconciling_never_answers_anything_but_the_proven_position(believed, pr
         assert reconcile(TABLE, believed, proven, stored) == proven
     except OffsetError:
         assert believed is None or proven is None or proven < believed
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        TABLE,
+        TableId("my schema", "T"),
+        TableId("S", "a.b"),
+        TableId("S", 'a"b'),
+        TableId("S", "it's"),
+        TableId("S$", "T"),
+    ],
+    ids=str,
+)
+def test_a_shell_takes_the_command_of_a_remedy_for_that_table(table):
+    words = shlex.split(restart_of(table).split("`")[1])
+    assert words[:3] == ["db2cdc", "offset", "restart"]
+    assert [parse_table(word, "table") for word in words[3:]] == [table]

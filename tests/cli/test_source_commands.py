@@ -152,6 +152,17 @@ def test_a_tick_that_meets_an_inactive_registration_tells_the_offset(tmp_path: P
     offset = open_store(load_config(path)).get(TableId("SALES", "T"))
     assert offset is not None
     assert offset.suspended
+    assert "was inactive" in db2cdc("offset", "show", "-c", str(path)).stdout
+    assert standing(str(path))["verdict"].startswith("gap: its registration was not active")
+
+
+def test_a_table_that_nobody_captures_any_more_is_shown(tmp_path: Path, sandbox: Sandbox) -> None:
+    config = write_config(tmp_path, sandbox)
+    gone = TableId("SALES", "GONE")
+    open_store(load_config(Path(config))).put_backlog(Backlog(tables=(TableId("SALES", "T"), gone)))
+    lines = {line["table"]["name"]: line["verdict"] for line in status(config)["tables"]}
+    assert lines["GONE"].startswith("not registered any more")
+    assert db2cdc("tick", "-c", config).returncode == 1
 
 
 def status(config: str) -> Any:

@@ -65,6 +65,7 @@ class ControlTables:
         self.asn, self.schema = f"ASN{number}", f"SRC{number}"
         self._cursor = connection.cursor()
         self._intent = itertools.count(1)
+        self.registered: list[TableId] = []
         for schema, tables in (("SANDBOX_SYSCAT", CATALOG if number == 1 else {}), (self.asn, CONTROL)):
             for name, columns in tables.items():
                 self.run(f"CREATE TABLE {schema}.{name} ({columns})")
@@ -115,6 +116,7 @@ class ControlTables:
 
     def register(self, name: str, **values: Any) -> None:
         """Insert the registration that ADDTABLE writes, with other values where given."""
+        self.registered.append(self.table(name))
         usual = {"SOURCE_VIEW_QUAL": 0, "CHG_UPD_TO_DEL_INS": "Y", "OPTION_FLAGS": "NNNN", "STATE": "A"}
         owners = {"SOURCE_OWNER": self.schema, "SOURCE_TABLE": name, "CD_OWNER": self.asn, "CD_TABLE": f"CD_{name}"}
         self.insert("IBMSNAP_REGISTER", GLOBAL_RECORD="N", **{**owners, **usual, **values})

@@ -189,3 +189,24 @@ def test_signal_table_that_is_not_captured_is_none_for_marks(source, config, cap
     [check] = failed(source, config.model_copy(update=settings))
     assert check.name == "marks"
     assert failed(source, config.model_copy(update={**settings, "watermarking": "read_only"})) == []
+
+
+class Kept(OneOffset):
+    """An offset with marks."""
+
+    def __init__(self, number=50, **marks):
+        super().__init__(number)
+        self._marks = marks
+
+    def get(self, table):
+        return replace(super().get(table), **self._marks)
+
+
+def test_offset_is_checked_as_a_tick_would_take_it(source, config, captured):
+    captured.set("T", CD_OLD_SYNCHPOINT=lsn(40).raw)
+    [check] = failed(source, config, offsets=Kept(suspended=True))
+    assert "was not active for a while" in check.problem
+    [check] = failed(source, config, offsets=Kept(30))
+    assert f"`db2cdc offset restart {captured.table('T')}`" in check.remedy
+    assert failed(source, config, offsets=Kept(30, restart=True)) == []
+    assert failed(source, config, offsets=Kept(0)) == [], "it has no position yet"

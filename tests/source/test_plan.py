@@ -18,7 +18,7 @@ class MemoryOffsets:
     """Offsets of a test, by table name; an exception stands for a document that cannot be read."""
 
     def __init__(self, control, backlog=None, **numbers):
-        self._backlog = backlog or Backlog(tables=(control.table("A"),))
+        self._backlog = backlog or Backlog(tables=tuple(control.registered))
         self._known = {control.table(name): number for name, number in numbers.items()}
         self.written = []
 
@@ -77,6 +77,14 @@ def test_offsets_of_an_idle_pipeline_move_on_before_pruning_overtakes_them(plan,
     assert plan({"offsets_max_age_s": 0.233}, **at_fence) is None, "there is nowhere to move to"
 
 
+def test_offset_of_a_wrong_clock_does_not_stand_still_until_that_time(plan, control):
+    control.add("A")
+    hour = 3_600_000
+    ahead = [Offset(control.table("A"), lsn(60), 1, planned_at_ms=1234 + hour + more) for more in (0, 1)]
+    assert plan(A=ahead[0]) is None
+    assert ends(plan(A=ahead[1])) == {"A": (lsn(100), 0)}
+
+
 def test_a_plans_time_is_later_than_that_of_the_last_one_told_of(plan, control):
     """The offsets alone do not tell it: a tick may have moved none, and its clock may have been ahead."""
     control.add("A")
@@ -113,6 +121,45 @@ def test_an_inactive_registration_is_kept_in_the_offset_whatever_becomes_of_the_
     with pytest.raises(CaptureStoppedError):
         plan({"capture_stale_after_s": -1}, kept=kept)
     assert len(kept.written) == 2, "an agent that stopped an registration may have stopped itself"
+
+
+def test_an_inactive_registration_is_kept_also_of_a_table_that_is_not_chosen_now(plan, control):
+    control.add("A")
+    control.add("B", STATE="S")
+    control.add("NEVER", STATE="S")
+    kept = MemoryOffsets(control, A=100, B=90)
+    assert plan({"selection": Selection(table_exclude=(r".*\.(B|NEVER)",))}, kept=kept) is None
+    assert [(offset.table.name, offset.suspended) for offset in kept.written] == [("B", True)]
+
+
+def test_an_offset_that_cannot_be_kept_does_not_keep_the_others_from_it(plan, control):
+    for name in ("A", "B", "C"):
+        control.add(name, STATE="S")
+    kept, tries = MemoryOffsets(control, A=90, B=90, C=90), []
+    keep = kept.put
+
+    def put(offset):
+        tries.append(offset.table.name)
+        if offset.table.name == "A" or tries == ["A", "A", "B"]:
+            raise OffsetError("the offset would move back")
+        keep(offset)
+
+    kept.put = put
+    with pytest.raises(TickFailedError):
+        plan(kept=kept)
+    assert [offset.table.name for offset in kept.written] == ["B", "C"]
+    assert tries == ["A", "A", "B", "B", "C"], "a commit may have moved it, so once more"
+
+
+def test_a_table_whose_registration_is_removed_is_not_left_behind_in_silence(plan, control):
+    control.add("A")
+    control.add("B")
+    known = Backlog(tables=(control.table("A"), control.table("B")))
+    control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'B'")
+    with pytest.raises(TickFailedError, match=r"B is not registered .*ADDTABLE.*offset restart SRC\d+\.B"):
+        plan(backlog=known, A=100)
+    without = {"selection": Selection(table_exclude=(r".*\.B",))}
+    assert plan(without, backlog=known, A=100) is None
 
 
 def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inactive(plan, control):
@@ -365,6 +412,7 @@ def signals(control):
     """The settings of a table of signals that is not captured and holds one."""
     table = control.add("SIGNALS", SIGNALS)
     control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'SIGNALS'")
+    control.registered.remove(table)
     control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('77', 'log', '{{}}')")
     return {"signal_table": str(table)}
 

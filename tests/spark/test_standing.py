@@ -36,7 +36,7 @@ def standing(capture: CaptureInstance, last: int, fence: int, by: str = OLD, on_
         (), settings=ApplySettings(snapshot_on_gap=on_gap),
     )  # fmt: skip
     part = Entry(7, "run", by, T, lsn(0), lsn(last), 2_000, capture.identity)
-    history = History(last={T: commit}, stored=frozenset({T}), batch=7, applied={T: part})
+    history = History(last={T: commit}, stored=frozenset({T}), batch=7, applied={T: [(part, commit)]})
     return Standing(spec, history, lambda: lsn(fence + 20))
 
 
@@ -86,3 +86,22 @@ def test_what_nobody_pulls_is_missed_by_a_snapshot_alone(instance: CaptureInstan
     limited = task(pruned, 30, 40)
     with pytest.raises(GapError, match="pruned"):
         one.after(limited)
+
+
+@pytest.mark.parametrize(("believed", "stored"), [(None, True), (60, True)], ids=["lost", "ahead"])
+def test_an_offset_to_be_put_back_does_not_hide_that_changes_are_missing(
+    instance: CaptureInstance, believed: int | None, stored: bool
+) -> None:
+    missing = replace(task(instance, believed, 70), suspended=True)
+    with pytest.raises(GapError, match="was not active for a while"):
+        standing(instance, last=50, fence=70).after(missing)
+
+
+def test_what_was_applied_and_nobody_was_told_of_is_told_by_the_next_tick(instance: CaptureInstance) -> None:
+    def told(batch: int, plan: str) -> list[int]:
+        found = standing(instance, last=50, fence=70, by=plan).untold(replace(task(instance, 40, 70), batch=batch))
+        return [commit.batch for _, commit in found]
+
+    assert told(batch=6, plan=OLD) == [7], "the tick before died behind it"
+    assert told(batch=7, plan=OLD) == told(batch=0, plan=OLD) == []
+    assert told(batch=0, plan=NOW) == [7], "a first try of this plan"
