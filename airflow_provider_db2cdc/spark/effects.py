@@ -63,11 +63,16 @@ def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> D
     events = _events(batch).select("commit", "intent", "op", "key", "before", "after")
     if counts.hot_keys == 0:
         return _alone(events)
-    hot = events.groupBy("key").count().where("count > 1").select("key")
+    hot = hot_keys(batch)
     if counts.hot_keys <= BROADCAST_KEYS:
         hot = F.broadcast(hot)
     cold = _alone(events.join(hot, "key", "left_anti"))
     return cold.unionByName(_counted(events.join(hot, "key", "left_semi"), schema))
+
+
+def hot_keys(batch: DataFrame) -> DataFrame:
+    """Return the keys (`key`) with several events: of the others the one event is the effect."""
+    return _events(batch).groupBy("key").count().where("count > 1").select("key")
 
 
 def _events(batch: DataFrame) -> DataFrame:

@@ -11,9 +11,8 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
-from airflow_provider_db2cdc.spark.delta import quoted
 from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
-from airflow_provider_db2cdc.spark.slice import Reads
+from airflow_provider_db2cdc.spark.slice import Reads, is_own_range
 from airflow_provider_db2cdc.spark.state import effect_rows, extent, key_range, staged_rows
 from airflow_provider_db2cdc.spark.target import Target
 
@@ -80,7 +79,7 @@ def find_effects(
     compared: Compared | None,
 ) -> Effects:
     """Return a batch's effects; those of a slice that covers a range as it was `compared`, if that still holds."""
-    changed, read = _changed(target, batch, counts), _read(target, entry, reads)
+    changed, read = _changed(target, entry, batch, counts, reads), _read(target, entry, reads)
     if changed is None and read is None:
         return Effects(None, None)
     of = reads.of
@@ -88,7 +87,7 @@ def find_effects(
         compared = _as_now(target, of, last, compared)
         if compared.unlike is not None:
             changed = None if changed is None else changed.localCheckpoint()
-            return Effects(changed, _undecided(target, entry, reads, compared.unlike, changed), is_compared=True)
+            return Effects(changed, _undecided(target, entry, reads, compared.unlike), is_compared=True)
     return Effects(changed, read, target.is_empty(last))
 
 
@@ -123,11 +122,13 @@ def merge_effects(
     return _state(target, None if grown is None or before is None else before + grown, version)
 
 
-def _changed(target: Target, batch: DataFrame, counts: BatchCounts) -> DataFrame | None:
+def _changed(target: Target, entry: Entry, batch: DataFrame, counts: BatchCounts, reads: Reads) -> DataFrame | None:
     """Return the batch's net effects as rows of the state, without a key by how many of each image there are."""
     if not counts.events:
         return None
     schema = target.schema
+    if reads.of is not None and reads.effects is not None and is_own_range(reads.of, entry):
+        return effect_rows(reads.effects, schema)
     if schema.key:
         return effect_rows(net_effects(batch, schema, counts), schema)
     deltas = count_deltas(batch).localCheckpoint()
@@ -147,20 +148,16 @@ def _as_now(target: Target, of: Slice, last: Commit | None, compared: Compared |
     return compared if compared.state_version == target.newest_version() else compare(target, of, last)
 
 
-def _undecided(target: Target, entry: Entry, reads: Reads, unlike: DataFrame, changed: DataFrame | None) -> DataFrame:
+def _undecided(target: Target, entry: Entry, reads: Reads, unlike: DataFrame) -> DataFrame:
     """Return the differences of keys of which the changes in the window decide nothing, as rows of the state."""
     marked = unlike.withColumn("__commit_lsn", F.when(F.col("__present"), F.lit(str(entry.upto))))
-    of, schema, counts = reads.of, target.schema, reads.window
-    if of is None or not counts.events:
+    if reads.effects is None:
         return marked
-    if of.low != entry.after:
-        changed = effect_rows(net_effects(target.window(of.low_batch, entry.batch), schema, counts), schema)
-    if changed is not None:
-        keys = changed.select(*map(quoted, schema.key))
-        few = counts.events <= BROADCAST_KEYS
-        marked = marked.join(F.broadcast(keys) if few else keys, [*schema.key], "left_anti")
+    key, keys = [*target.schema.key], reads.effects.select("key.*")
+    few = reads.window.events <= BROADCAST_KEYS
+    marked = marked.join(F.broadcast(keys) if few else keys, key, "left_anti")
     # A scan may have met a row twice that was moved meanwhile; both are equal.
-    return marked.dropDuplicates([*schema.key]).localCheckpoint()
+    return marked.dropDuplicates(key).localCheckpoint()
 
 
 def _filled(

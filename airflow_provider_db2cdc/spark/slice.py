@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.spark.changes import read_envelopes, swept_envelopes
 from airflow_provider_db2cdc.spark.copies import settled, surplus, touched
 from airflow_provider_db2cdc.spark.delta import quoted
-from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads
+from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads, net_effects
 from airflow_provider_db2cdc.spark.snapshot import surviving
 from airflow_provider_db2cdc.spark.target import Target
 
@@ -30,19 +30,26 @@ SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "tr
 class Reads:
     """A slice after its part of a batch: its rows that go out as `r`, if any, and how many they are by chunk.
 
-    `window` counts the events of its window; `fresh` says that the rows were not in the change log yet.
+    `window` counts the events of its window, `effects` are the net effects of these, None where there are none (and
+    where there is no key); `fresh` says that the rows were not in the change log yet.
     """
 
     of: Slice | None
     rows: DataFrame | None = None
     counts: Mapping[int, int] = field(default_factory=dict)
     window: BatchCounts = field(default_factory=BatchCounts)
+    effects: DataFrame | None = None
     fresh: bool = True
 
 
 def as_read(of: Slice | None, schema: TableSchema) -> Slice | None:
     """Return a slice unless its rows were read under other columns; a sweep holds no rows of its own."""
     return of if of is not None and (of.sweep or of.fingerprint == schema.fingerprint) else None
+
+
+def is_own_range(of: Slice, entry: Entry) -> bool:
+    """Whether a slice's window is the range of the batch that publishes it: nothing was pulled since its low mark."""
+    return of.low == entry.after
 
 
 def delete_gone(target: Target, spec: JobSpec, entry: Entry, of: Slice, last: Commit | None) -> bool:
@@ -78,15 +85,16 @@ def delete_unread(
 def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch: BatchCounts) -> Reads:
     """Append the staged rows that the window leaves alone as `r` events, and return them."""
     window = target.window(of.low_batch, entry.batch)
-    counts = batch if of.low == entry.after else count_batch(window)
-    staged, again = target.staged(of.staging_version), False
+    counts = batch if is_own_range(of, entry) else count_batch(window)
+    staged, again, effects = target.staged(of.staging_version), False, None
     is_whole = not counts.events and len(of.windows) < 2
     if of.windows:
         moved, unknown = _touched(target, of.windows[-1]), _unknown(target, of.windows[:-1])
         rows = settled(staged, moved, unknown)
         again = counts.events > 0 and not (moved if unknown is None else _both(moved, unknown)).isEmpty()
     elif counts.events:
-        rows = surviving(staged, target.schema, window, counts)
+        effects = net_effects(window, target.schema, counts).localCheckpoint()
+        rows = surviving(staged, target.schema, window, counts, effects)
     else:
         rows = staged
     how = SNAPSHOT_FIELD[of.kind]
@@ -95,9 +103,9 @@ def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch:
     of = replace(of, again=again)
     if is_whole:
         read = {at: chunk.read for at, chunk in enumerate(of.counts, of.first)}
-        return Reads(of, staged, read, counts, is_fresh)
+        return Reads(of, staged, read, counts, fresh=is_fresh)
     # What went out is read back: to find once more which rows those are takes several joins.
-    return Reads(of, target.reads(entry.batch), count_reads(target.batch(entry.batch)), counts, is_fresh)
+    return Reads(of, target.reads(entry.batch), count_reads(target.batch(entry.batch)), counts, effects, is_fresh)
 
 
 def _append_deletes(target: Target, spec: JobSpec, entry: Entry, of: Slice, rows: DataFrame) -> None:

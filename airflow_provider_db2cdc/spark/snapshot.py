@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.snapshot import Part, Reading, Slice
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
-from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
+from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, hot_keys
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.sql.asn import count_moves
@@ -79,21 +79,21 @@ def count_chunks(
         return dict(zip(_chunks(reading), pool.map(count, _chunks(reading)), strict=True))
 
 
-def surviving(staged: DataFrame, schema: TableSchema, window: DataFrame, counts: BatchCounts) -> DataFrame:
-    """Return the staged rows (`row`, `chunk`) whose key has no net effect in the window, one a key.
+def surviving(
+    staged: DataFrame, schema: TableSchema, window: DataFrame, counts: BatchCounts, effects: DataFrame
+) -> DataFrame:
+    """Return the staged rows (`row`, `chunk`) whose key has none of the window's net effects, one a key.
 
     A key with events, but without an effect, keeps its staged row: it alone knows the key's state. A scan may meet
-    such a key twice, of two rows that were moved over it; both are equal.
+    such a key twice, of two rows that were moved over it; both are equal. (An action, where keys have several events.)
     """
-    keyed = staged.withColumn("key", key_struct(schema, "row"))
-    touched = window.where(F.col("op").isin("c", "u", "d")).select("key").distinct()
-    effects = net_effects(window, schema, counts).select("key")
-    if counts.events <= BROADCAST_KEYS:
-        # Spark takes them for as many as their files are large, which also hold the rows of groups before.
-        touched, effects = F.broadcast(touched), F.broadcast(effects)
-    calm = keyed.join(touched, "key", "left_anti")
-    unknown = keyed.join(touched, "key", "left_semi").join(effects, "key", "left_anti")
-    return calm.unionByName(unknown.dropDuplicates(["key"])).select("row", "chunk")
+    rows = staged.withColumn("key", key_struct(schema, "row"))
+    rows = rows.join(_few(effects.select("key"), counts), "key", "left_anti")
+    unknown = hot_keys(window).join(effects, "key", "left_anti").localCheckpoint() if counts.hot_keys else None
+    if unknown is not None and not unknown.isEmpty():
+        doubled = rows.join(_few(unknown, counts), "key", "left_semi").dropDuplicates(["key"])
+        rows = rows.join(_few(unknown, counts), "key", "left_anti").unionByName(doubled)
+    return rows.select("row", "chunk")
 
 
 def check_columns(connection: DriverConnection, schema: TableSchema) -> None:
@@ -152,6 +152,11 @@ def check_part(connection: DriverConnection, schema: TableSchema, part: Part) ->
         _check_condition(connection, schema, part)
     if part.surrogate:
         _check_surrogate(connection, schema, part)
+
+
+def _few(keys: DataFrame, counts: BatchCounts) -> DataFrame:
+    """Return keys of a window for a join; Spark takes them for more than they are."""
+    return F.broadcast(keys) if counts.events <= BROADCAST_KEYS else keys
 
 
 def _chunks(reading: Reading) -> range:

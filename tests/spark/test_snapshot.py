@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Slice
 from airflow_provider_db2cdc.cdc.window import surviving as plain_surviving
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.changes import paired
-from airflow_provider_db2cdc.spark.effects import count_batch
+from airflow_provider_db2cdc.spark.effects import count_batch, net_effects
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.snapshot import check_counts, surviving
 from airflow_provider_db2cdc.sql.changes import change_table
@@ -58,7 +58,8 @@ def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:
         [(image, 0) for _, image in staged], "row struct<SEED: int, ID: int, A: int, B: string>, chunk int"
     )
 
-    found = surviving(rows, SEEDED, window, count_batch(window)).collect()
+    counts = count_batch(window)
+    found = surviving(rows, SEEDED, window, counts, net_effects(window, SEEDED, counts)).collect()
 
     effects = plain_effects(events_of(changes))
     wanted = plain_surviving(staged, effects)
