@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, Isolation, SourceSpec
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
-from airflow_provider_db2cdc.sql.chunk import Bound, Cut, bound_after, key_literal
+from airflow_provider_db2cdc.sql.chunk import Bound, Cut, alike, bound_after, key_literal
 
-JDBC_ISOLATION: Mapping[Isolation, str] = {"read_committed": "2", "repeatable_read": "4", "exclusive": "8"}
+JDBC_ISOLATION: Mapping[Isolation, int] = {"read_committed": 2, "repeatable_read": 4, "exclusive": 8}
 """java.sql.Connection's levels; Db2 calls them CS, RS and RR."""
+
+CURRENTLY_COMMITTED, WAIT_FOR_OUTCOME = 1, 2
+"""IBM's driver's constants of what a read does about a row that an open transaction has changed.
+
+Where a statement asks for neither, a server may be set to leave such rows out (DB2_SKIPDELETED, DB2_EVALUNCOMMITTED).
+"""
 
 
 @dataclass(frozen=True)
@@ -43,13 +49,20 @@ class JdbcSource:
 
     def frame(self, spark: SparkSession, select: str, how: Fetch = FETCH) -> DataFrame:
         """Return the select's rows as one partition, read when an action runs."""
-        return spark.read.format("jdbc").options(**self.login(how), url=self.spec.jdbc_url, query=select).load()
+        return spark.read.format("jdbc").options(**self.login(how), url=self.url(how), query=select).load()
 
     def parts(self, spark: SparkSession, select: str, predicates: list[str], how: Fetch) -> DataFrame:
         """Return the select's rows, a partition for those that meet each predicate on its columns, in their order."""
-        return spark.read.jdbc(
-            self.spec.jdbc_url, f"({select}) AS S", predicates=predicates, properties=self.login(how)
-        )
+        return spark.read.jdbc(self.url(how), f"({select}) AS S", predicates=predicates, properties=self.login(how))
+
+    def url(self, how: Fetch = FETCH) -> str:
+        """Return the URL of a connection that reads committed rows alone, and leaves out none of them.
+
+        As properties Spark would hand the driver these names in lower case, and it would leave them aside.
+        """
+        resolution = CURRENTLY_COMMITTED if how.isolation == "read_committed" else WAIT_FOR_OUTCOME
+        options = f"defaultIsolationLevel={JDBC_ISOLATION[how.isolation]};concurrentAccessResolution={resolution};"
+        return f"{self.spec.jdbc_url}{'' if self.spec.jdbc_url.endswith(';') else ':'}{options}"
 
     def login(self, how: Fetch) -> dict[str, str]:
         """Return the driver's properties of a read."""
@@ -58,7 +71,6 @@ class JdbcSource:
             "user": os.environ[USER_ENV],
             "password": os.environ[PASSWORD_ENV],
             "fetchsize": str(how.rows),
-            "defaultIsolationLevel": JDBC_ISOLATION[how.isolation],
         }
 
 
@@ -104,7 +116,7 @@ class DriverConnection:
         """
         bounds: list[Bound] = []
         seen: set[Bound] = set()
-        while found := self.text_rows(bound_after(cut, bounds[-1] if bounds else None, rows)):
+        while found := self._next_bound(cut, bounds, rows):
             bound = tuple(key_literal(column, text) for column, text in zip(cut.columns, found[0], strict=True))
             if bound in seen:
                 raise SourceError(
@@ -115,6 +127,12 @@ class DriverConnection:
             bounds.append(bound)
             seen.add(bound)
         return bounds
+
+    def _next_bound(self, cut: Cut, bounds: Sequence[Bound], rows: int) -> list[list[str | None]]:
+        """Return the next bound; first of rows that have the leading columns which the last two bounds share."""
+        same = alike(*bounds[-2:]) if len(bounds) > 1 else 0
+        found = self.text_rows(bound_after(cut, bounds[-1], rows, same)) if same else []
+        return found or self.text_rows(bound_after(cut, bounds[-1] if bounds else None, rows))
 
 
 @contextmanager
@@ -127,7 +145,7 @@ def driver_connection(spark: SparkSession, source: JdbcSource) -> Iterator[Drive
     properties = jvm.java.util.Properties()
     properties.setProperty("user", os.environ[USER_ENV])
     properties.setProperty("password", os.environ[PASSWORD_ENV])
-    connection = driver.connect(source.spec.jdbc_url, properties)
+    connection = driver.connect(source.url(), properties)
     try:
         yield DriverConnection(jvm, connection)
     finally:

@@ -63,15 +63,16 @@ def count_rows(cut: Cut, predicate: str) -> str:
     return f"SELECT COUNT(*) AS ROWS_COUNTED FROM {cut.rows}{_where([predicate])}"
 
 
-def bound_after(cut: Cut, previous: Bound | None, rows: int) -> str:
+def bound_after(cut: Cut, previous: Bound | None, rows: int, alike: int = 0) -> str:
     """Return the select of the key that ends the chunk of `rows` rows behind `previous`; no row: fewer are left.
 
-    It walks the key's index once over all chunks: each call touches only its own chunk's entries. The key comes as rows
-    travel: of a TIME 24:00:00 a driver may make 00:00:00, behind which the walk would begin anew.
+    Of rows that have the first `alike` columns as `previous` has them, where that is more than none. It walks the key's
+    index once over all chunks: each call touches only its own chunk's entries. The key comes as rows travel: of a TIME
+    24:00:00 a driver may make 00:00:00, behind which the walk would begin anew.
     """
     keys = ", ".join(quote(column.name) for column in cut.columns)
     selected = ", ".join(_travelling(cut.table, column) for column in cut.columns)
-    beyond = [_beyond(cut, previous)] if previous else []
+    beyond = [*_ends(cut, alike, previous, ()), _beyond(cut, previous)] if previous else []
     return (
         f"SELECT {selected} FROM {quote_table(cut.table)}{_where([*beyond, *cut.where])} "
         f"ORDER BY {keys} OFFSET {rows - 1} ROWS FETCH FIRST 1 ROW ONLY"
@@ -97,9 +98,17 @@ def chunk_predicate(cut: Cut, bounds: Sequence[Bound], chunk: int) -> str:
     """
     if not cut.columns:
         return " AND ".join(cut.where) or "1 = 1"
-    low = [_beyond(cut, bounds[chunk - 1])] if chunk > 0 else []
-    high = [f"NOT ({_beyond(cut, bounds[chunk])})"] if chunk < len(bounds) else []
-    return " AND ".join([*low, *high, *cut.where]) or "1 = 1"
+    low: Bound = bounds[chunk - 1] if chunk > 0 else ()
+    high: Bound = bounds[chunk] if chunk < len(bounds) else ()
+    beyond = [_beyond(cut, low)] if low else []
+    within = [f"NOT ({_beyond(cut, high)})"] if high else []
+    return " AND ".join([*_ends(cut, alike(low, high), low, high), *beyond, *within, *cut.where]) or "1 = 1"
+
+
+def alike(one: Bound, other: Bound) -> int:
+    """Return of how many leading columns two bounds have the same values."""
+    same = [a == b for a, b in zip(one, other, strict=False)]
+    return same.index(False) if False in same else len(same)
 
 
 def surrogate_check(table: TableId, column: str, condition: str) -> str:
@@ -143,8 +152,27 @@ def _travelling(table: TableId, column: Column) -> str:
     return map_type(table, column).select.format(c=quote(column.name))
 
 
+def _ends(cut: Cut, alike: int, low: Bound, high: Bound) -> list[str]:
+    """Return what follows of lying between two bounds, as plain comparisons by which an index range begins and ends.
+
+    The first `alike` columns are as `low` has them. Of a single column the bounds themselves are such comparisons.
+    """
+    terms = [_equal(*pair) for pair in zip(cut.columns[:alike], low[:alike], strict=True)]
+    is_plain = len(cut.columns) == 1 and not (cut.columns[0].nullable and low and high)
+    if alike == len(cut.columns) or is_plain:
+        return terms
+    column = cut.columns[alike]
+    name, most = quote(column.name), high[alike] if high else NULL
+    if low and low[alike] == NULL:
+        terms.append(_equal(column, NULL))
+    elif low:
+        begin = f"{name} >= {low[alike]}"
+        terms.append(begin if most != NULL else _or_null(column, begin))
+    return terms if most == NULL else [*terms, f"{name} <= {most}"]
+
+
 def _beyond(cut: Cut, bound: Bound) -> str:
-    """Return `key > bound` for a composite key, led by a plain comparison that an index range can use."""
+    """Return `key > bound`, nulls beyond every value."""
     pairs = list(zip(cut.columns, bound, strict=True))
     terms = [
         " AND ".join([*(_equal(*pair) for pair in pairs[:at]), _greater(*pair)])
@@ -155,10 +183,7 @@ def _beyond(cut: Cut, bound: Bound) -> str:
         return "1 = 0"
     if len(pairs) == 1:
         return terms[0]
-    alternatives = " OR ".join(f"({term})" for term in terms)
-    column, literal = pairs[0]
-    lead = _or_null(column, f"{quote(column.name)} >= {literal}") if literal != NULL else _equal(column, literal)
-    return f"{lead} AND ({alternatives})"
+    return f"({' OR '.join(f'({term})' for term in terms)})"
 
 
 def _greater(column: Column, literal: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.job import Isolation, SourceSpec
@@ -17,7 +18,7 @@ from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.jdbc import FETCH, DriverConnection, Fetch, JdbcSource
 from airflow_provider_db2cdc.spark.snapshot import chunk_rows
-from airflow_provider_db2cdc.sql.chunk import Cut
+from airflow_provider_db2cdc.sql.chunk import Cut, chunk_predicate, count_rows
 
 CUT = Cut(TableId("S", "T"), (Column("K", "TIME", 3, nullable=False),))
 TIMES = ("08:00:00", "16:00:00", "24:00:00")
@@ -53,22 +54,81 @@ def test_walk_that_comes_to_a_key_again_is_an_error(turned: tuple[str, str]) -> 
         Clock(turned).chunk_bounds(CUT, 1)
 
 
+def steps(database: sqlite3.Connection, select: str) -> int:
+    """Return how many of its machine's steps SQLite takes for a select, by tens."""
+    taken = count()
+    database.set_progress_handler(lambda: next(taken) < 0, 10)
+    database.execute(select).fetchall()
+    database.set_progress_handler(None, 0)
+    return next(taken)
+
+
+class Index(DriverConnection):
+    """A source with a table whose key is indexed; `costs` are the steps of each statement."""
+
+    def __init__(self, rows: Iterable[tuple[int, int]]) -> None:
+        self.database = sqlite3.connect(":memory:")
+        self.database.execute("ATTACH ':memory:' AS S")
+        self.database.execute("CREATE TABLE S.T (A INTEGER NOT NULL, B INTEGER NOT NULL, PRIMARY KEY (A, B))")
+        self.database.executemany("INSERT INTO S.T VALUES (?, ?)", rows)
+        self.costs: list[int] = []
+
+    def text_rows(self, select: str) -> list[list[str | None]]:
+        select = re.sub(r"OFFSET (\d+) ROWS FETCH FIRST 1 ROW ONLY$", r"LIMIT 1 OFFSET \1", select)
+        self.costs.append(steps(self.database, select))
+        return [[*map(str, row)] for row in self.database.execute(select)]
+
+
+@pytest.mark.parametrize("lines", [10, 20_000], ids=["orders and lines", "one client"])
+def test_all_chunks_of_a_composite_key_cost_a_few_scans(lines: int) -> None:
+    source = Index((at // lines, at % lines) for at in range(20_000))
+    cut = Cut(TableId("S", "T"), tuple(Column(name, "INTEGER", 4, nullable=False) for name in "AB"))
+    bounds = source.chunk_bounds(cut, 1_000)
+    assert len(bounds) == 20
+    assert source.costs[-3] < 3 * source.costs[1], "a bound costs as much at the end as in the beginning"
+    reads = [steps(source.database, count_rows(cut, chunk_predicate(cut, bounds, at))) for at in range(21)]
+    whole = steps(source.database, count_rows(cut, '"A" >= 0'))
+    # A step of one that tells is several of one that only goes by; without ends of a range there were 45 and 133.
+    assert sum(reads) < 20 * whole, "but for the first and the last ones, each chunk is its own part of the index"
+
+
+def relation(frame: DataFrame) -> Any:
+    """Return what Spark asks the source by."""
+    plan: Any = frame._jdf.queryExecution().analyzed()  # type: ignore[operator]
+    while plan.getClass().getSimpleName() != "LogicalRelation":
+        plan = plan.child()
+    return plan.relation()
+
+
 @pytest.mark.spark
 @pytest.mark.sandbox
-@pytest.mark.parametrize(("isolation", "level"), [("read_committed", 2), ("repeatable_read", 4), ("exclusive", 8)])
-def test_a_read_has_the_isolation_that_is_asked_for(
-    spark: SparkSession, new_pipeline: Callable[..., Pipeline], isolation: Isolation, level: int
+@pytest.mark.parametrize("by", ["parts", "frame"])
+@pytest.mark.parametrize(
+    ("isolation", "level", "resolution"),
+    [("read_committed", 2, "1"), ("repeatable_read", 4, "2"), ("exclusive", 8, "2")],
+)
+def test_a_read_has_the_isolation_that_is_asked_for_and_leaves_no_row_out(
+    spark: SparkSession,
+    new_pipeline: Callable[..., Pipeline],
+    isolation: Isolation,
+    level: int,
+    resolution: str,
+    by: str,
 ) -> None:
-    with new_pipeline().source() as found:
+    pipeline = new_pipeline()
+    pipeline.execute(f'CREATE TABLE "{pipeline.schema}"."T" (ID INTEGER NOT NULL PRIMARY KEY)')
+    pipeline.writer.commit()
+    with pipeline.source() as found:
         source = JdbcSource(SourceSpec(found.jdbc_url, found.database, "test", "ASNCDC"))
-    given = source.login(Fetch(7, isolation))
-    assert given["fetchsize"] == "7"
+    select, how = f'SELECT ID AS K0 FROM "{pipeline.schema}"."T"', Fetch(7, isolation)
+    rows = source.parts(spark, select, ["1 = 1"], how) if by == "parts" else source.frame(spark, select, how)
+    options = relation(rows).jdbcOptions()
+    assert options.fetchSize() == 7
+    assert f"concurrentAccessResolution={1 if level == 2 else 2};" in options.url()
     jvm: Any = spark._jvm
-    properties = jvm.java.util.Properties()
-    for name, value in given.items():
-        properties.setProperty(name, value)
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    connection = loader.loadClass(source.spec.driver).newInstance().connect(source.spec.jdbc_url, properties)
+    driver = loader.loadClass(source.spec.driver).newInstance()
+    connection = driver.connect(options.url(), options.asConnectionProperties())
     assert connection.getTransactionIsolation() == level, "java.sql.Connection's, as IBM's driver has it"
     connection.close()
 

@@ -218,11 +218,25 @@ def test_a_composite_predicate_is_led_by_a_comparison_that_an_index_range_can_us
     )
 
 
+def test_a_chunk_between_two_keys_is_led_by_comparisons_that_begin_and_end_an_index_range():
+    def led(schema, low, high):
+        return predicates(schema, [low, high])[1].split(" AND ((")[0].split(" AND NOT")[0]
+
+    keys, nullable = keyed(NUMBER, NUMBER), replace(NUMBER, nullable=True)
+    assert led(keys, ["1", "2"], ["3", "1"]) == '"K0" >= 1 AND "K0" <= 3'
+    assert led(keys, ["1", "2"], ["1", "9"]) == '"K0" = 1 AND "K1" >= 2 AND "K1" <= 9'
+    assert predicates(keys, [["3", "1"]])[0].startswith('"K0" <= 3 AND NOT')
+    several = keyed(nullable, NUMBER)
+    assert led(several, ["1", "2"], ["NULL", "9"]) == '("K0" >= 1 OR "K0" IS NULL)'
+    assert led(several, ["NULL", "2"], ["NULL", "9"]) == '"K0" IS NULL AND "K1" >= 2 AND "K1" <= 9'
+    assert predicates(keyed(nullable), [["1"], ["5"]])[1].startswith('"K0" >= 1 AND "K0" <= 5 AND ')
+
+
 def test_nulls_lie_beyond_every_value():
     nullable = replace(NUMBER, nullable=True)
     assert predicates(keyed(nullable), [["1"], ["NULL"]]) == [
         'NOT (("K0" > 1 OR "K0" IS NULL))',
-        '("K0" > 1 OR "K0" IS NULL) AND NOT (1 = 0)',
+        '("K0" >= 1 OR "K0" IS NULL) AND ("K0" > 1 OR "K0" IS NULL) AND NOT (1 = 0)',
         "1 = 0",
     ]
     assert predicates(keyed(nullable, NUMBER), [["NULL", "2"]])[1] == '"K0" IS NULL AND (("K0" IS NULL AND "K1" > 2))'
