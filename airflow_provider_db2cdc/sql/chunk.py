@@ -136,7 +136,9 @@ def key_literal(column: Column, text: str | None) -> str:
     kind = column.type.upper()
     if kind in NUMBERS:
         # With an exponent, as Java may write small decimals, a literal is a double, to which unlike rows are equal.
-        return f"{Decimal(text):f}"
+        number = f"{Decimal(text):f}"
+        # A literal has 31 digits at most, a leading zero too.
+        return number.replace("0.", ".", 1) if column.scale and column.scale == column.length else number
     if kind in FLOATS:
         number = text if "E" in text.upper() else f"{text}E0"
         # A REAL's text read as a double is not the REAL: a walk over bounds would find the same row again and again.
