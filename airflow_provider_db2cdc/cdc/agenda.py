@@ -185,7 +185,9 @@ def _asked(
     if not any(part.open for part in parts):
         reasons = "; ".join(part.reason.rstrip(".") for part in parts[:LISTED])
         raise SignalError(f"nothing of it can be read: {reasons}", "Give it again once that is mended.")
-    return Snapshot(signal.id, request.kind, tuple(parts), signal.channel, started_at_ms=at_ms)
+    # Of two of one moment the journal would not know which was asked for first.
+    later_ms = max((one.started_at_ms + 1 for one in agenda.snapshots if one.open and one.kind != "initial"), default=0)
+    return Snapshot(signal.id, request.kind, tuple(parts), signal.channel, started_at_ms=max(at_ms, later_ms))
 
 
 def _stop(agenda: Agenda, request: StopSnapshot) -> tuple[Agenda, str]:

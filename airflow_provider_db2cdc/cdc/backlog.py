@@ -56,7 +56,7 @@ class Backlog:
     def unheard(self, signals: list[Signal]) -> list[Signal]:
         """Return those of the signal table's rows that no tick has acted on."""
         known = {*self.heard}
-        return [signal for signal in signals if signal.id not in known]
+        return [signal for signal in signals if signal.id_again not in known]
 
     def after(self, result: JobResult) -> Backlog:
         """Return the backlog after a tick, `told` as it was; an older plan's result, committed again, changes nothing.
@@ -66,7 +66,7 @@ class Backlog:
         """
         if result.planned_at_ms < self.planned_at_ms:
             return self
-        heard = [outcome.id for outcome in result.signals if outcome.channel == SOURCE_CHANNEL]
+        heard = [heard_as(one) for one in result.signals if one.channel == SOURCE_CHANNEL]
         after = replace(
             self,
             snapshots=result.snapshots or tuple(one for one in self.snapshots if one.status not in OPEN),
@@ -81,7 +81,8 @@ class Backlog:
         named = {(outcome.channel, outcome.id): outcome for outcome in self.outcomes}
         for outcome in result.signals:
             name = (outcome.channel, outcome.id)
-            if named.get(name) != outcome:
+            is_dropped = outcome.channel == SOURCE_CHANNEL and name not in named and heard_as(outcome) in self.heard
+            if named.get(name) != outcome and not is_dropped:
                 named.pop(name, None)
                 named[name] = outcome
         there = {snapshot.id for snapshot in result.snapshots}
@@ -107,6 +108,12 @@ class Backlog:
                 f"the backlog kept in {where} cannot be read ({type(error).__name__}: {error})",
                 "Delete it: the target has the truth, and the next tick that starts Spark writes it anew.",
             ) from error
+
+
+def heard_as(outcome: SignalOutcome) -> str:
+    """Return how a row of the signal table is known: its id, and a digest of what it asks for."""
+    mark = f" #{outcome.asked}"
+    return outcome.id if outcome.id.endswith(mark) else f"{outcome.id}{mark}"
 
 
 def _open_tables(snapshot: SnapshotProgress) -> list[TableId]:

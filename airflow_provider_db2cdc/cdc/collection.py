@@ -14,6 +14,9 @@ TEXT_OR_NAME = {"'": "text", '"': "quoted name"}
 NO_EXPRESSION = (re.error, OverflowError, RecursionError)
 """What `re` raises of an expression that is none, of one that repeats too often, and of one nested too deep."""
 
+ENDLESS = re.compile(r"[*+}]\??(?:[^()\\]{0,20}[?*])?\)+(?:[*+]|\{\d*,\})")
+"""A repeated group with a repetition at its end: to find that it does not match may take longer than anybody waits."""
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -117,6 +120,12 @@ def _quoted(pattern: str) -> TableId:
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
-        return re.compile(pattern, re.IGNORECASE)
+        compiled = re.compile(pattern, re.IGNORECASE)
     except NO_EXPRESSION as error:
         raise SignalError(f"{pattern!r} is not a regular expression: {error}", "Correct it.") from None
+    if ENDLESS.search(pattern):
+        raise SignalError(
+            f"{pattern!r} repeats a group that repeats something at its end, which may take for ever to match",
+            "Write it without: S\\..* names all tables of a schema.",
+        )
+    return compiled

@@ -80,7 +80,7 @@ def progress(snapshot: Snapshot) -> SnapshotProgress:
 
 def _chunks(part: Part) -> int | None:
     """Return how many chunks a part comes to; a stopped one has come to its end."""
-    if part.status == "stopped":
+    if part.status in ("stopped", "failed"):
         return part.done
     return None if part.status == "waiting" else part.chunks
 
@@ -92,7 +92,7 @@ def describe_parts(snapshot: SnapshotProgress) -> list[tuple[str, str, str, str,
         (
             str(part.table),
             "paused" if is_paused and part.status in OPEN_PARTS else part.status,
-            f"{part.done} of {part.chunks or '?'}",
+            f"{part.done} of {'?' if part.chunks is None else part.chunks}",
             str(part.rows),
             part.reason,
         )

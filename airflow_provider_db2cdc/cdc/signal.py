@@ -199,6 +199,9 @@ def _conditions(data: Mapping[str, Any]) -> tuple[Condition, ...]:
     form = 'Write [{"data-collection": ..., "filter": ...}].'
     nothing: list[Any] = []
     conditions = [_condition(item) for item in _given(data, "additional-conditions", nothing, form)]
+    for pattern in {one.pattern for one in conditions}:
+        if len({one.filter for one in conditions if one.pattern == pattern}) > 1:
+            raise SignalError(f"{pattern!r} has two conditions", "Give one, joined by AND or OR.")
     if old := _given(data, "additional-condition", "", "Write one SQL condition."):
         conditions.append(_condition({"data-collection": "*", "filter": old}))
     return tuple(condition for condition in conditions if condition.filter)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Protocol
 
-from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome, signal_of
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.import_path import load_class
@@ -54,7 +54,7 @@ def open_channels(config: PipelineConfig) -> Iterator[list[SignalChannel]]:
         for name in config.signal_channels:
             if name not in ELSEWHERE:
                 channels.append(_made(name, config))
-                stack.callback(channels[-1].close)
+                stack.callback(_close, channels[-1])
         yield channels
 
 
@@ -67,7 +67,7 @@ def read_channels(config: PipelineConfig) -> list[Signal]:
     with open_channels(config) as channels:
         for channel in channels:
             try:
-                signals += [replace(signal, channel=channel.name) for signal in channel.read()]
+                signals += [_sound(signal, channel.name) for signal in channel.read()]
             except Exception as error:
                 log.error("signals: channel %s cannot be read: %s", channel.name, _told(error), exc_info=_is_own(error))
     return signals
@@ -90,30 +90,43 @@ def check_channel(config: PipelineConfig, name: str) -> None:
 def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutcome]) -> None:
     """Tell each channel what became of its signals; one that cannot be told has them come again at the next tick.
 
-    :raises ConfigurationError: a channel is unknown, or lacks a setting.
+    None of them keeps the others, or what else a tick has to tell, from being told.
     """
     if all(outcome.channel in ELSEWHERE for outcome in outcomes):
         return
-    with open_channels(config) as channels:
-        for channel in channels:
-            own = [outcome for outcome in outcomes if outcome.channel == channel.name]
-            if not own:
-                continue
-            try:
-                channel.acknowledge(own)
-            except Exception as error:
-                log.error(
-                    "signals: channel %s cannot be told of outcomes, its signals come again: %s",
-                    channel.name,
-                    _told(error),
-                    exc_info=_is_own(error),
-                )
+    for name in config.signal_channels:
+        try:
+            with open_channels(config.model_copy(update={"signal_channels": (name,)})) as channels:
+                for channel in channels:
+                    if own := [outcome for outcome in outcomes if outcome.channel == channel.name]:
+                        channel.acknowledge(own)
+        except Exception as error:
+            told = "signals: channel %s cannot be told of outcomes, its signals come again: %s"
+            log.error(told, name, _told(error), exc_info=_is_own(error))
+
+
+def _sound(signal: Signal, channel: str) -> Signal:
+    """Return a signal of a channel as one that can be handed on, whatever its class has put into it."""
+    if signal.problem:
+        return replace(signal, channel=channel)
+    at_ms = signal.at_ms if isinstance(signal.at_ms, int) else None
+    return signal_of({"id": signal.id, "type": signal.type, "data": signal.data}, channel, "", at_ms)
+
+
+def _close(channel: SignalChannel) -> None:
+    try:
+        channel.close()
+    except Exception as error:
+        log.warning("signals: channel %s cannot be closed: %s", channel.name, _told(error), exc_info=_is_own(error))
 
 
 def _made(name: str, config: PipelineConfig) -> SignalChannel:
     make = _open(name)
     try:
-        return make(config)
+        channel = make(config)
+        if not isinstance(channel.name, str):
+            raise TypeError("its name is no text")
+        return channel
     except Db2CdcError:
         raise
     except Exception as error:

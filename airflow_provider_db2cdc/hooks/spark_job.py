@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from airflow_provider_db2cdc.cdc.job import RESULT_MARK
+from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, RESULT_MARK
 
 NOISE = re.compile(r"^(\d\d/\d\d/\d\d )?\d\d:\d\d:\d\d (INFO|DEBUG|TRACE) ")
 """Spark's own chatter, before and without our log4j settings."""
 
 JOB_ERROR = re.compile(r"^(\w+Error): ")
+SNAPSHOT_MARK = f"{PROGRESS_MARK}snapshot "
 TAIL_LINES = 20
 
 
@@ -23,12 +24,14 @@ class SparkJobHook(SparkSubmitHook):
 
     `environment` is for the process alone: the base class would write variables into the command line on YARN and
     Kubernetes. `result` is the text behind the result's mark, None before it came; `tail` the last other lines.
+    `on_snapshot` hears what the job says of how far a snapshot is.
     """
 
     environment: dict[str, str]
     result: str | None
     tail: deque[str]
     error_name: str
+    on_snapshot: Callable[[str], None] | None
 
     @classmethod
     def adopt(cls, hook: SparkSubmitHook) -> SparkJobHook:
@@ -39,6 +42,7 @@ class SparkJobHook(SparkSubmitHook):
         adopted.result = None
         adopted.tail = deque(maxlen=TAIL_LINES)
         adopted.error_name = ""
+        adopted.on_snapshot = None
         # In client mode the exit code is spark-submit's own; the base class wants to have seen a line on Kubernetes.
         adopted._spark_exit_code = 0
         return adopted
@@ -70,5 +74,7 @@ class SparkJobHook(SparkSubmitHook):
             elif text.strip() and not NOISE.match(text):
                 if found := JOB_ERROR.match(text):
                     self.error_name = found[1]
+                if self.on_snapshot is not None and text.startswith(SNAPSHOT_MARK):
+                    self.on_snapshot(text.removeprefix(PROGRESS_MARK))
                 self.tail.append(text)
                 yield text

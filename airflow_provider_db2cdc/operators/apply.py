@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
     spark_binary ...); what the job needs beneath it is filled in: entry script, the package as a zip, Delta's settings,
     jars, and the installed pyspark's spark-submit with this very Python. The Db2 user and password reach the job in its
     environment alone. The job runs in client mode, for its result is read from its output.
+
+    How far a snapshot is stands in its log and, while the job runs, in its XCom `progress`.
 
     It succeeds when the job told its result, even of failed tables: those are for the commit task to report, after it
     has kept the others. A retry runs the very same plan and finds what the try before it wrote.
@@ -80,12 +83,20 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
             path.write_text(spec.to_json(), encoding="utf-8")
             self.application_args = application_args(path)
             hook = self._job_hook({USER_ENV: address.user, PASSWORD_ENV: address.password})
+            hook.on_snapshot = partial(self._keep_progress, context)
             self._hook = hook
             result = self._run(hook, context)
         if result.failed:
             for table in result.tables:
                 self.log.warning("%s", describe_table(table, time.time_ns() // 1_000_000))
         return result.to_json()
+
+    def _keep_progress(self, context: Context, line: str) -> None:
+        """Keep in the run's XCom how far a snapshot is; that it cannot be kept ends no job."""
+        try:
+            context["ti"].xcom_push(key="progress", value=line)
+        except Exception as error:
+            self.log.info("not kept in the XCom: %s (%s)", line, error)
 
     def _read_spec(self) -> JobSpec:
         text = str(self.spec)

@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import CONF_KEY, signals_of
 
+FORM = {"action", "known_tables", "tables", "type", "conditions", "surrogate_key"}
 OWN_ID = "{{ dag.dag_id }}/{{ run_id }}/{{ ti.task_id }}{{ '/%d' % ti.map_index if ti.map_index >= 0 }}"
 
 
@@ -86,6 +87,8 @@ def _own_conf(conf: Any) -> Mapping[str, Any]:
 def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
     """Return a signal's data from the params of the trigger form: action, known_tables, tables, type, conditions ..."""
     params = context["params"]
+    if unknown := sorted({*params} - FORM):
+        raise SignalError(f"the form has no field {unknown[0]!r}", f"Its fields are {', '.join(sorted(FORM))}.")
     tables = [*(params.get("known_tables") or []), *(params.get("tables") or [])]
     match params.get("action"):
         case "execute-snapshot":
@@ -98,5 +101,9 @@ def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
             }
         case "stop-snapshot":
             return {"data-collections": tables} if tables else {}
+        case action if tables:
+            raise SignalError(
+                f"{action} concerns every snapshot that was asked for, and tables are named", "Leave the tables out."
+            )
         case _:
             return {}

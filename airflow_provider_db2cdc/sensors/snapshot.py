@@ -62,6 +62,7 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
                     self.log.info("%s", describe_snapshot(snapshot))
                     context["ti"].xcom_push(key="progress", value=to_data(snapshot))
             if ended == UNDER_WAY:
+                self.log.info("run %s of DAG %s has not ended yet", self.trigger_run_id, self.trigger_dag_id)
                 # What stands under its id by now may be what became of an older signal.
                 return False
             outcome = _outcome(backlog, id_)

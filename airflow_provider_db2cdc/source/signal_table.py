@@ -15,6 +15,8 @@ from airflow_provider_db2cdc.sql.query import Query
 from airflow_provider_db2cdc.sql.signal import given_signals
 
 NAMES = ("ID", "TYPE", "DATA")
+ID_TYPES = {"VARCHAR", "CHARACTER", "CHAR", "SMALLINT", "INTEGER", "BIGINT"}
+"""Types of ids that are one text, whether ibm_db reads them or Spark."""
 
 
 def read_signal_table(source: Source, table: TableId, instances: Mapping[TableId, CaptureInstance]) -> SignalTable:
@@ -22,7 +24,8 @@ def read_signal_table(source: Source, table: TableId, instances: Mapping[TableId
 
     :raises ConfigurationError: there is no such table, or it lacks the columns id, type and data.
     """
-    found = {column.name.upper(): column.name for column in read_columns(source, [table])[table]}
+    columns = {column.name.upper(): column for column in read_columns(source, [table])[table]}
+    found = {name: column.name for name, column in columns.items()}
     if not found:
         raise ConfigurationError(f"signal.data.collection {table} does not exist", "Create it, or correct its name.")
     lacking = [name.lower() for name in NAMES if name not in found]
@@ -30,6 +33,12 @@ def read_signal_table(source: Source, table: TableId, instances: Mapping[TableId
         raise ConfigurationError(
             f"signal.data.collection {table} has no column {lacking[0]}",
             "It needs id VARCHAR(42), type VARCHAR(32) and data VARCHAR(2048).",
+        )
+    if columns["ID"].bit_data or columns["ID"].type not in ID_TYPES:
+        raise ConfigurationError(
+            f"the id column of signal.data.collection {table} is of type {columns['ID'].type}, whose texts "
+            "differ by driver",
+            "Make it VARCHAR(42); CHAR, SMALLINT, INTEGER and BIGINT will do.",
         )
     capture = instances.get(table)
     is_active = capture is not None and capture.state == "A"
@@ -39,7 +48,7 @@ def read_signal_table(source: Source, table: TableId, instances: Mapping[TableId
 def read_signals(source: Source, table: SignalTable) -> list[Signal]:
     """Return the signals that the table holds, or, where it is captured, that were ever inserted and are not pruned.
 
-    Its columns may be of any type, an id INTEGER say: a signal's are texts.
+    Its columns may be of other types, an id INTEGER say: a signal's are texts.
     """
     rows = source.rows(Query(given_signals(table)))
     return [Signal(_text(id_), _text(kind), _text(data), SOURCE_CHANNEL) for id_, kind, data in rows]

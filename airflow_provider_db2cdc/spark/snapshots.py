@@ -193,6 +193,7 @@ class Snapshots:
                 answer = self._act(signal, connection, begun)
                 called = f"channel={signal.channel} id={answer.id} type={signal.type}"
                 say(f"signal: {called} {answer.status} {answer.reason}")
+                self._note()
             of_id = self.book.agenda.outcomes[signal.channel, signal.id]
             self.outcomes |= {(one.channel, one.id): one for one in (of_id, answer)}
 

@@ -20,6 +20,7 @@ from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.channels.channel import read_channels
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.hooks.db2cdc import missing_connection, read_address
@@ -54,7 +55,7 @@ class Awaited:
                 return f"capture has passed {self.upto_time}: it stands at {fence.synchtime} (the source's local time)"
             check_moving(fence, self.config)
             return None
-        spec = plan_tick(source, self.config, offsets, RUN_ID, time.time_ns() // 1_000_000)
+        spec = plan_tick(source, self.config, offsets, RUN_ID, time.time_ns() // 1_000_000, read_channels(self.config))
         if spec is None:
             return None
         return waiting(spec)

@@ -43,6 +43,7 @@ def main():
     print("26/01/02 03:04:05 INFO SparkContext: Running Spark version 4.2.0")
     print("03:04:05 WARN TaskSetManager: something to know")
     print("DB2CDC table=S.T began", flush=True)
+    print("DB2CDC snapshot 77 (incremental) running: 1 of 4 chunks, 10 rows, about 30 s more", flush=True)
     if death := os.environ.get("FAKE_DEATH"):
         sys.exit(death)
     failing = os.environ.get("FAKE_FAIL", "").split()

@@ -3,6 +3,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
@@ -83,6 +84,21 @@ def test_log_has_progress_and_warnings_but_neither_noise_nor_the_result(apply, c
     assert "WARN TaskSetManager" in out
     assert "INFO SparkContext" not in out
     assert "DB2CDC_RESULT" not in out
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_how_far_a_snapshot_is_stands_in_the_xcom_while_the_job_runs(connect, fake_spark, capfd, is_kept):
+    pushed = {}
+
+    def push(key, value):
+        if not is_kept:
+            raise OSError("the API is away")
+        pushed[key] = value
+
+    task(connect, fake_spark).execute({"ti": SimpleNamespace(xcom_push=push)})
+    line = "snapshot 77 (incremental) running: 1 of 4 chunks, 10 rows, about 30 s more"
+    assert pushed == ({"progress": line} if is_kept else {})
+    assert f"DB2CDC {line}" in capfd.readouterr().out
 
 
 def test_job_is_told_script_bundle_and_settings_beneath_the_users_own(apply, fake_spark):

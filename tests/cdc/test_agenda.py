@@ -384,3 +384,9 @@ def test_table_that_is_snapshotted_anew_leaves_the_snapshot_that_it_was_in():
     assert agenda.snapshots[0].part(A).status == "stopped"
     assert find_open(agenda.snapshots, A).parts == (Part(A, sweep=True),)
     assert find_open(agenda.snapshots, B).id == "1"
+
+
+def test_snapshots_of_one_moment_keep_the_order_in_which_they_were_asked_for():
+    """The journal knows them by their time alone."""
+    agenda, _ = acting(Agenda(), execute("S.A", id="b"), execute("S.B", id="a"))
+    assert sorted(agenda.snapshots, key=lambda one: (one.started_at_ms, one.id)) == [*agenda.snapshots]

@@ -146,14 +146,26 @@ class TestOutcomesAfterATick:
 class TestSignalTable:
     def test_rows_that_no_tick_acted_on_are_unheard(self):
         rows = [Signal(id_, "log", "", "source") for id_ in "123"]
-        assert Backlog(heard=("1", "3", "gone")).unheard(rows) == [rows[1]]
+        known = (rows[0].id_again, rows[2].id_again, "gone")
+        assert Backlog(heard=known).unheard(rows) == [rows[1]]
+
+    def test_row_that_asks_for_something_else_under_its_id_is_unheard(self):
+        row, other = (Signal("1", "log", data, "source") for data in ("{}", '{"message": "m"}'))
+        for id_ in ("1", row.id_again):
+            kept = Backlog().after(result(signals=[SignalOutcome(id_, "source", "refused", "why", row.asked)]))
+            assert kept.unheard([row, other]) == [other]
+
+    def test_newest_outcomes_are_kept_of_a_table_with_more_rows(self):
+        rows = [SignalOutcome(f"{at}", "source", "done", asked="d") for at in range(KEPT_OUTCOMES + 50)]
+        backlog = Backlog()
+        for _ in range(3):
+            backlog = backlog.after(result(signals=rows))
+            assert list(backlog.outcomes) == rows[50:]
 
     def test_tick_that_looked_replaces_what_is_known_of_it(self):
         old = Backlog(heard=("1", "2"))
-        assert old.after(result(signals=[outcome("2", "done", "source"), outcome("3", "refused", "source")])).heard == (
-            "2",
-            "3",
-        )
+        told = [SignalOutcome(id_, "source", "done", asked="0a") for id_ in "23"]
+        assert old.after(result(signals=told)).heard == ("2 #0a", "3 #0a")
 
     def test_tick_that_did_not_look_leaves_it(self):
         old = Backlog(heard=("1", "2"))

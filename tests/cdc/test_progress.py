@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from airflow_provider_db2cdc.cdc.progress import progress
-from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, chunked, stopped
+from airflow_provider_db2cdc.cdc.progress import describe_parts, progress
+from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, chunked, failed, stopped
 from airflow_provider_db2cdc.cdc.table import TableId
 
 A, B, C = (TableId("S", name) for name in "ABC")
@@ -39,3 +39,14 @@ def test_rest_is_unknown_before_a_chunk_is_done_and_while_not_all_are_known() ->
     assert progress(Snapshot("1", "incremental", (cut(A, 1), Part(B)))).at_pace(0, 10.0).left_s is None
     over = replace(cut(A, 3), status="completed")
     assert progress(Snapshot("1", "incremental", (over,), status="completed")).at_pace(0, 10.0).left_s is None
+
+
+def test_table_that_failed_has_nothing_left_to_do() -> None:
+    broken, never = failed(cut(A, 1), "no grant", tries=1), failed(Part(A), "no grant", tries=1)
+    assert progress(Snapshot("1", "incremental", (broken, cut(B, 1)))).at_pace(1, 10.0).left_s == 20
+    assert shown(never, cut(B, 3)) == (3, 3, 30)
+
+
+def test_table_that_was_stopped_before_it_began_has_no_chunks() -> None:
+    one = progress(Snapshot("1", "incremental", (stopped(Part(A), "by hand"), cut(B, 1))))
+    assert describe_parts(one)[0][2] == "0 of 0"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_db2cdc.cdc.collection import Condition, check_condition, condition_of, match_tables
+from airflow_provider_db2cdc.cdc.collection import Condition, check_condition, check_pattern, condition_of, match_tables
 from airflow_provider_db2cdc.cdc.signal import (
     ExecuteSnapshot,
     LogMessage,
@@ -237,3 +237,23 @@ def test_an_accepted_condition_stays_within_its_parentheses(text):
     assert not quote
     assert ";" not in bare
     assert bare == ""
+
+
+@pytest.mark.parametrize("pattern", [r"(\w+[.]?)+!", r"(a+)+", r"(a|b*)*x", r"((a+)){2,}", r"(.*)+"])
+def test_expression_that_may_never_end_is_refused(pattern):
+    with pytest.raises(SignalError, match="may take for ever"):
+        check_pattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", [r"S\..*", r"(S|T)\.(A.*|B+)", r"(\w+_)+T\.X", r"S\.T(_\d{4})?", r"S\.(A|B)+"])
+def test_expression_that_ends_is_none_of_these(pattern):
+    check_pattern(pattern)
+
+
+def test_two_conditions_for_one_data_collection_are_refused():
+    conditions = [{"data-collection": "S.A", "filter": text} for text in ("X = 1", "Y = 2")]
+    data = {"data-collections": ["S.A"], "additional-conditions": conditions}
+    with pytest.raises(SignalError, match=r"'S\.A' has two conditions"):
+        parse(Signal("1", "execute-snapshot", json.dumps(data), "source"))
+    data["additional-conditions"] = conditions[:1] * 2
+    parse(Signal("1", "execute-snapshot", json.dumps(data), "source"))

@@ -3,13 +3,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, parse
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, check_channel, open_channels, read_channels
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
+from airflow_provider_db2cdc.errors import ConfigurationError, SignalError, SourceError
 
 
 class QueueChannel:
@@ -71,6 +72,14 @@ class FailingChannel(QueueChannel):
 class UnmadeChannel(QueueChannel):
     def __init__(self, config: PipelineConfig) -> None:
         raise KeyError("QUEUE_URL")
+
+
+class NamelessChannel:
+    def __init__(self, config: PipelineConfig) -> None:
+        """Take nothing from it."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class StuckChannel(QueueChannel):
@@ -150,10 +159,11 @@ def test_channels_before_a_broken_one_are_closed() -> None:
     assert QueueChannel.closed == 1
 
 
-def test_channels_are_all_closed_when_one_cannot_be() -> None:
-    with pytest.raises(SourceError, match="cannot be closed"):
-        read_channels(config(QUEUE, STUCK))
+def test_channels_are_all_closed_when_one_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
+    QueueChannel.waiting["p"] = [pause("1")]
+    assert read_channels(config(QUEUE, STUCK)) == [pause("1"), pause("1")], "what was read is not lost by it"
     assert QueueChannel.closed == 1
+    assert "channel queue cannot be closed: the queue cannot be closed" in caplog.text
 
 
 def test_channel_that_cannot_be_read_does_not_keep_the_others_from_it(
@@ -175,7 +185,26 @@ def test_channel_that_cannot_be_told_does_not_keep_the_others_from_it(
     acknowledge_channels(config("file", AWAY, QUEUE, **{"signal.file": str(path)}), outcomes)
     assert QueueChannel.told == [SignalOutcome("1", "queue", "done")]
     assert "channel file cannot be told of outcomes, its signals come again: the outcomes of signals" in caplog.text
-    assert "channel away cannot be told of outcomes" in caplog.text
+    assert f"channel {AWAY} cannot be told of outcomes" in caplog.text
+
+
+@pytest.mark.parametrize("other", [UNMADE, STUCK, f"{__name__}:NamelessChannel"], ids=["not made", "stuck", "nameless"])
+def test_channel_that_fails_at_the_commit_costs_no_other_its_outcomes(other: str) -> None:
+    acknowledge_channels(config(other, QUEUE), [told := SignalOutcome("1", "queue", "done")])
+    assert told in QueueChannel.told
+
+
+def test_signal_that_is_made_of_other_values_than_texts_ends_no_tick() -> None:
+    loose: Any = Signal
+    given = loose(7, "execute-snapshot", {"data-collections": ["S.T"]}, "queue", at_ms="now")
+    QueueChannel.waiting["p"] = [given, loose("\ud800", "log", "", "queue"), loose(None, None, None, "queue")]
+    signals = read_channels(config(QUEUE))
+    json.dumps([vars(signal) for signal in signals], ensure_ascii=False).encode()
+    assert signals[0] == Signal("7", "execute-snapshot", '{"data-collections": ["S.T"]}', "queue")
+    assert [bool(signal.problem) for signal in signals] == [False, True, False]
+    for bad in signals[1:]:
+        with pytest.raises(SignalError):
+            parse(bad)
 
 
 def test_class_that_fails_in_its_own_way_does_not_keep_the_others_from_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -186,7 +215,7 @@ def test_class_that_fails_in_its_own_way_does_not_keep_the_others_from_it(caplog
     told = [(record.getMessage(), bool(record.exc_info)) for record in caplog.records]
     assert told == [
         ("signals: channel failing cannot be read: KeyError: 'token'", True),
-        ("signals: channel failing cannot be told of outcomes, its signals come again: KeyError: 'token'", True),
+        (f"signals: channel {FAILING} cannot be told of outcomes, its signals come again: KeyError: 'token'", True),
     ]
 
 

@@ -249,15 +249,23 @@ def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[.
     assert pipeline.tick() is None
     tell("on", "resume-snapshot")
     assert shown(pipeline.tick(), "go").done == 4
-    tell("end", "stop-snapshot")
+    for id_, kind in (("wait2", "pause-snapshot"), ("on2", "resume-snapshot"), ("end", "stop-snapshot")):
+        tell(id_, kind)
     ended = pipeline.tick()
     assert outcomes(ended)["go"] == ("stopped", f"stopped: {table} (stopped by a signal)")
-    assert told(ended)[-1] == "ABORTED"
+    assert told(ended)[-3:] == ["PAUSED", "RESUMED", "ABORTED"], "each, though they were heard together"
     assert pipeline.tick() is None
+    pipeline.execute(f"UPDATE {signals} SET DATA = '{{\"message\": \"again\"}}' WHERE ID = 'note'")
+    pipeline.writer.commit()
+    pipeline.captured()
+    [again] = [one for one in outcomes(pipeline.tick()) if one.startswith("note #")]
+    assert outcomes(pipeline.tick(signal("log", {"message": "x"})))[again][0] == "refused", "its id was used"
     tell("anew", "execute-snapshot", json.dumps({"data-collections": [str(table)]}))
     for done in (2, 4, 5):
         assert shown(last := pipeline.tick(), "anew").done == done
     assert outcomes(last)["anew"] == ("done", "")
+    kinds = pipeline.changes(table).where("op = 'r'").select("source.snapshot").distinct().collect()
+    assert {kind for (kind,) in kinds} == {"true", "incremental"}
 
     pipeline.properties = {**pipeline.properties, "incremental.snapshot.watermarking.strategy": "insert_insert"}
     pipeline.execute(f'UPDATE "{pipeline.schema}"."T0" SET A = \'b\' WHERE ID < 5')
@@ -502,6 +510,13 @@ def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, 
     part = execute(str(two), type="blocking", **{"additional-conditions": some})
     assert outcomes(pipeline.tick(part))[part.id] == ("done", "")
     assert reads(pipeline, two) == {(at,): 3 if at < 5 else 2 for at in range(30)}
+
+    pipeline.properties = {**pipeline.properties, "snapshot.budget.s": 0}
+    first, second = execute(str(two), type="blocking", id_="zz"), execute(str(one), type="blocking", id_="aa")
+    begun = outcomes(pipeline.tick(first, second))
+    assert (begun["zz"], begun["aa"]) == (("done", ""), ("accepted", "")), "in the order in which they were asked for"
+    assert outcomes(pipeline.tick())["aa"] == ("done", "")
+    assert (set(reads(pipeline, one).values()), min(reads(pipeline, two).values())) == ({3}, 3)
 
 
 def test_a_blocking_snapshot_that_fails_leaves_the_changes_alone(

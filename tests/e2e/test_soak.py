@@ -168,6 +168,8 @@ class Soak:
         kind = self.rng.choice(["execute-snapshot"] * 4 + ["stop-snapshot", "pause-snapshot", "resume-snapshot"])
         chosen = self.rng.sample(self.tables, self.rng.randint(1, len(self.tables)))
         data: dict[str, Any] = {"data-collections": [str(table) for table in chosen]}
+        if kind in ("pause-snapshot", "resume-snapshot"):
+            data = {}
         if kind == "execute-snapshot":
             data["type"] = self.rng.choice(["incremental", "incremental", "blocking"])
             if self.rng.random() < 0.3:
