@@ -44,28 +44,36 @@ class Event:
         return self.op == "d"
 
 
-def events_of(changes: Iterable[RowChange], detection: KeyChangeDetection = "adjacent") -> list[Event]:
+def events_of(
+    changes: Iterable[RowChange], detection: KeyChangeDetection = "adjacent", one_row: bool = False
+) -> list[Event]:
     """Return the events of one table's changes, in order.
 
     A D directly before an I of the same commit and the same key is one update. With unequal keys the two are a
     delete and a create, and under `adjacent` (Debezium's rule) each names the other's key in a header: a deletion
     and an insertion of two rows that merely stand side by side cannot be told from a key change in a change table.
+
+    Where an update is `one_row` of the change table, with both images, its halves alone are a pair, of one intent.
     """
     ordered = sorted(changes, key=lambda change: (change.commit, change.intent))
     commits = groupby(ordered, key=lambda change: change.commit)
-    return [event for _, commit in commits for event in _commit(commit, detection)]
+    return [event for _, commit in commits for event in _commit(commit, detection, one_row)]
 
 
-def _commit(changes: Iterable[RowChange], detection: KeyChangeDetection) -> Iterator[Event]:
+def _commit(changes: Iterable[RowChange], detection: KeyChangeDetection, one_row: bool) -> Iterator[Event]:
     rows: list[RowChange | None] = [None, *changes, None]
     for (previous, row), (_, following) in zip(pairwise(rows[:-1]), pairwise(rows[1:]), strict=True):
         if row is None:
             continue
-        old = previous if row.op == "I" and previous is not None and previous.op == "D" else None
-        new = following if row.op == "D" and following is not None and following.op == "I" else None
+        old = previous if previous is not None and _is_pair(previous, row, one_row) else None
+        new = following if following is not None and _is_pair(row, following, one_row) else None
         if new is not None and new.key == row.key:
             continue
         yield _event(row, old, new, detection)
+
+
+def _is_pair(old: RowChange, new: RowChange, one_row: bool) -> bool:
+    return (old.op, new.op) == ("D", "I") and (not one_row or old.intent == new.intent)
 
 
 def _event(row: RowChange, old: RowChange | None, new: RowChange | None, detection: KeyChangeDetection) -> Event:

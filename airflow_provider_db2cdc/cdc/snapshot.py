@@ -224,6 +224,14 @@ def published(part: Part, of: Slice, rows: int) -> Part:
     return replace(after, status="completed") if is_over else after
 
 
+def is_cut_alike(part: Part, of: Slice) -> bool:
+    """Whether a slice's chunks end where the part's do now: under its columns it may have been cut anew since."""
+    if of.windows or of.sweep:
+        return True
+    is_known = of.last < part.chunks
+    return is_known and all((one.low, one.high) == ends(part, at) for at, one in enumerate(of.counts, of.first))
+
+
 def without_progress(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot as it was before anything of it was published, but for what has ended since."""
     parts = (replace(part, done=0, read=0, rows=0, low_batch=None, failures=0) for part in snapshot.parts)

@@ -58,12 +58,18 @@ def lsn_text(column: str) -> Column:
 
 
 def paired(
-    rows: DataFrame, schema: TableSchema, detection: KeyChangeDetection, before_images: bool, bare_updates: bool
+    rows: DataFrame,
+    schema: TableSchema,
+    detection: KeyChangeDetection,
+    before_images: bool,
+    bare_updates: bool,
+    one_row: bool = False,
 ) -> DataFrame:
     """Return the events of change rows: commit, intent, op, key, before, after, newkey, oldkey.
 
     `rows` must be one partition that holds whole commits: then the windows below need no shuffle. A U row without its
-    before image is an event with `bare_updates`; else it fails the job with BARE_UPDATE.
+    before image is an event with `bare_updates`; else it fails the job with BARE_UPDATE. Where an update is `one_row`
+    with both images, its halves alone are a pair.
     """
     spread = rows.select(
         lsn_text("CC").alias("commit"),
@@ -76,12 +82,17 @@ def paired(
         spread = _as_pairs(spread, schema)
     order = Window.partitionBy("commit").orderBy("intent", "half")
     halves = spread if before_images else spread.withColumn("half", F.lit(0))
+    near = [F.lit(True), F.lit(True)]
+    if one_row:
+        near = [side("intent").over(order) == F.col("intent") for side in (F.lag, F.lead)]
+    is_behind = (F.lag("o").over(order) == "D") & near[0]
+    is_followed = (F.lead("o").over(order) == "I") & near[1]
     seen = halves.select(
         *("commit", "intent", "o", "row"),
         key_struct(schema, "row").alias("key"),
-        F.when(F.lag("o").over(order) == "D", F.lag("row").over(order)).alias("old"),
-        (F.lead("o").over(order) == "I").alias("is_followed"),
-        F.when(F.lead("o").over(order) == "I", F.lead(key_struct(schema, "row")).over(order)).alias("newkey"),
+        F.when(is_behind, F.lag("row").over(order)).alias("old"),
+        is_followed.alias("is_followed"),
+        F.when(is_followed, F.lead(key_struct(schema, "row")).over(order)).alias("newkey"),
     ).withColumn("oldkey", F.when(F.col("old").isNotNull(), key_struct(schema, "old")))
     return _events(seen, detection, bare_updates)
 

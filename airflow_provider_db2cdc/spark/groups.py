@@ -24,6 +24,7 @@ from airflow_provider_db2cdc.spark.reader import Group, Reader
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.spark.share import Share
 from airflow_provider_db2cdc.spark.snapshot import check_counts
+from airflow_provider_db2cdc.spark.tally import counted
 from airflow_provider_db2cdc.spark.target import Target
 
 POLL_S = 0.5
@@ -78,10 +79,14 @@ class Groups:
         if not planned or not self.share.is_together(planned):
             return
         self.write_down()
-        self.tick.plan_and_apply(self.tick.counted(list(planned.values()), self.connection))
-        for table, entry in planned.items():
-            self._settle_part(table, entry)
-        self._sweep()
+        entries = counted(self.tick.spec, list(planned.values()), self.connection, self.tick.fail)
+        for table in planned.keys() - {entry.table for entry in entries}:
+            self.share.fail(table)
+        if entries and self.share.is_together([entry.table for entry in entries]):
+            self.tick.plan_and_apply(entries)
+            for entry in entries:
+                self._settle_part(entry.table, entry)
+            self._sweep()
 
     def _ready(self, tasks: Sequence[TableTask], group: Group) -> dict[TableId, Slice]:
         """Do for a group's slices, while capture goes on, what asks nothing of it; return those that are ready."""

@@ -108,7 +108,8 @@ class Journal:
         new = []
         for part in snapshot.parts:
             name = _bounds_id(snapshot, part)
-            if part.bounds and self.bounded.get(name) != part.bounds:
+            # Also that there are none any more: else those of before would be read back.
+            if self.bounded.get(name, ()) != part.bounds:
                 new.append(("bounds", name, to_data(part.bounds)))
         return new
 

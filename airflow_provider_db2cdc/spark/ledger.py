@@ -186,6 +186,12 @@ class Ledger:
         return f"db2cdc/{self.pipeline}/{step}", batch
 
 
+def is_applied(spark: SparkSession, layout: Layout, table: TableId, batch: int) -> bool:
+    """Whether a table's part of a batch is marked as applied, be it by another run."""
+    own = (F.col("batch") == batch) & (_name() == _text(table))
+    return not load(spark, layout.internal("commits")).where(own).isEmpty()
+
+
 def _name() -> Column:
     return F.concat_ws(NUL, "schema", "table")
 

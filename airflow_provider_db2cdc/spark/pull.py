@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.capture import UpdateAs
 from airflow_provider_db2cdc.cdc.gap import gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset import restart_of
-from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.errors import SourceError, TickLostError
 from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, envelopes, lsn_text, paired
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.ledger import is_applied
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.asn import count_changes
@@ -49,9 +49,10 @@ def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: Table
     bare_updates = spec.settings.accept_update_rows and bool(task.schema.key)
     events: DataFrame | None = None
     for span in _spans(spark, spec, source, task, entry.span):
-        how = Fetch(spec.settings.query_fetch_rows)
-        rows = source.frame(spark, change_rows(task.schema, task.capture, span), how).coalesce(1)
-        part = paired(rows, task.schema, spec.settings.key_change_detection, before_images, bare_updates)
+        fetch = Fetch(spec.settings.query_fetch_rows)
+        rows = source.frame(spark, change_rows(task.schema, task.capture, span), fetch).coalesce(1)
+        how = (spec.settings.key_change_detection, before_images, bare_updates, _is_one_row(task))
+        part = paired(rows, task.schema, *how)
         events = part if events is None else events.unionAll(part)
     assert events is not None
     times = source.frame(spark, commit_times(spec.source.asn_schema, entry.span))
@@ -93,21 +94,31 @@ def _check_all_read(target: Target, source: JdbcSource, task: TableTask, entry: 
             [[_, count]] = connection.text_rows(count_changes([(task.capture, entry.span)]).text)
         left = int(count or 0)
     else:
-        left = _rows_behind(target.batch(entry.batch), task.capture.update_as)
+        left = _rows_behind(target.batch(entry.batch), _is_one_row(task))
     if left < rows:
+        if is_applied(target.spark, target.layout, task.table, entry.batch):
+            raise TickLostError(
+                f"another run has finished batch {entry.batch} of {task.table} meanwhile",
+                "Nothing is lost by it: leave this run, or clear all of its tasks, the plan too.",
+            )
         # Else the next tick would take what is in the log for the whole batch.
         target.delete_changes(entry.batch)
         raise gap_error(task.table, f"of {rows} change rows up to {entry.upto} some were pruned before they were read")
 
 
-def _rows_behind(batch: DataFrame, update_as: UpdateAs) -> int:
+def _is_one_row(task: TableTask) -> bool:
+    """Whether each update of the table is one change row with both images."""
+    return task.capture.update_as == "U" and has_before_images(task.schema, task.capture)
+
+
+def _rows_behind(batch: DataFrame, one_row: bool) -> int:
     """Return how many change rows the events of a batch come of.
 
-    Of an update's two halves there is one event; of an update row that changed a key there are two, of one place.
+    Of an update's two halves there is one event; of an update that is `one_row` and changed a key two, of one place.
     """
     changes = batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
     halves = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
-    rows = halves if update_as == "DI" else F.count_distinct("__commit_lsn", "__intent_lsn")
+    rows = F.count_distinct("__commit_lsn", "__intent_lsn") if one_row else halves
     total = changes.agg(rows.alias("rows")).first()
     return int(total["rows"] or 0) if total is not None else 0
 

@@ -19,8 +19,10 @@ from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, LogMessage, Signa
 from airflow_provider_db2cdc.cdc.snapshot import (
     OPEN,
     Part,
+    Slice,
     Snapshot,
     find_open,
+    is_cut_alike,
     published,
     renewed,
     stopped,
@@ -134,7 +136,7 @@ class Snapshots:
         applied = [(of, commit) for of, commit in self.tick.history.slices.values()] + self.tick.slices
         for of, commit in applied:
             if any(snapshot.id == of.snapshot for snapshot in self.book.agenda.open):
-                self.book.turn(of.snapshot, commit.table, partial(published, of=of, rows=commit.reads))
+                self.book.turn(of.snapshot, commit.table, partial(_caught_up, of=of, rows=commit.reads))
         for snapshot in self.book.agenda.open:
             for part in snapshot.open_parts if snapshot.kind != "initial" else ():
                 if part.table not in self.tick.tasks and part.table not in self.tick.errors:
@@ -279,6 +281,10 @@ class Snapshots:
         paced = shown.at_pace(done, time.monotonic() - at)
         self._left_s[id_] = paced.left_s
         say(str(paced))
+
+
+def _caught_up(part: Part, of: Slice, rows: int) -> Part:
+    return published(part, of, rows) if is_cut_alike(part, of) else part
 
 
 def _now_ms() -> int:

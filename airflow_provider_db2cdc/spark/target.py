@@ -45,6 +45,10 @@ MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
 """Whether a merge marks in a file which of its rows are gone, or writes the file anew."""
 
 
+LOG_STEPS = ("changes", "sweep", "reads")
+"""What writes into the change log."""
+
+
 @dataclass(frozen=True)
 class Target:
     """The tables of one source table in one pipeline's layout, on one session."""
@@ -87,6 +91,13 @@ class Target:
         if gained:
             names = ", ".join(dict.fromkeys(gained))
             say(f"table={self.table} gains {names} in the target: null until a row changes or is snapshotted")
+
+    def fence(self, batch: int) -> None:
+        """Let no step of a batch, or of one before it, write any more; what one of them has written stays."""
+        for name, steps in ((self.layout.changes(self.table), LOG_STEPS), (self.layout.state(self.table), ("state",))):
+            nothing = load(self.spark, name).limit(0)
+            for step in steps:
+                append(nothing, name, self._pair(step, batch))
 
     def append_changes(self, rows: DataFrame, batch: int, step: str) -> bool:
         """Append change log rows of one step of a batch and return True; False where that step is already there."""

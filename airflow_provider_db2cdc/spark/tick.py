@@ -19,15 +19,16 @@ from airflow_provider_db2cdc.cdc.snapshot import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, TickLostError
 from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, unmoved
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.merge import Compared, compare
 from airflow_provider_db2cdc.spark.place import Place
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.standing import Standing
+from airflow_provider_db2cdc.spark.tally import counted
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.sql.asn import count_changes, global_row
+from airflow_provider_db2cdc.sql.asn import global_row
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class Tick:
     source: JdbcSource
     history: History
     prepared: set[TableId] = field(default_factory=set)
+    left: dict[TableId, int] = field(default_factory=dict)
     compared: dict[TableId, Compared] = field(default_factory=dict)
     slices: list[tuple[Slice, Commit]] = field(default_factory=list)
     starts: dict[TableId, Lsn] = field(default_factory=dict)
@@ -59,6 +61,9 @@ class Tick:
     def redo(self) -> None:
         """Finish, as they were planned, the batches that a tick before this one did not."""
         pending = [entry for entry in self.history.pending if self._is_to_redo(entry)]
+        for entry in self.history.pending:
+            if entry not in pending:
+                self._leave(entry)
         for number in sorted({entry.batch for entry in pending}):
             say(f"batch={number} redo: it was planned but not finished")
             self._redo({entry.table: entry for entry in pending if entry.batch == number})
@@ -88,7 +93,7 @@ class Tick:
         ]
         if entries:
             with driver_connection(self.spark, self.source) as connection:
-                entries = self.counted(entries, connection)
+                entries = counted(self.spec, entries, connection, self.fail)
             self.plan_and_apply(entries)
 
     def publish(self, unfinished: Collection[TableId]) -> None:
@@ -118,6 +123,10 @@ class Tick:
         task = self.tasks.get(entry.table)
         return task is not None and (not task.restart or entry.plan == self.spec.plan)
 
+    def _leave(self, entry: Entry) -> None:
+        """Never finish a batch; whoever is still about to do it, be it a run that hangs, is not to write it either."""
+        self.left[entry.table] = max(entry.batch, self.left.get(entry.table, 0))
+
     def _redo(self, entries: Mapping[TableId, Entry]) -> None:
         def check(task: TableTask) -> bool:
             try:
@@ -126,6 +135,7 @@ class Tick:
                 check_readable(target, task, entry, self.standing.fence(entry.after))
             except GapError as error:
                 self.standing.begin_anew(task, error)
+                self._leave(entries[task.table])
                 return False
             return True
 
@@ -147,20 +157,6 @@ class Tick:
             self.ledger.plan(entries)
             self.batch = entries[0].batch
             self._apply(entries)
-
-    def counted(self, entries: Sequence[Entry], connection: DriverConnection) -> list[Entry]:
-        """Return entries, those whose ranges, all captured, end beyond the plan's with what the source counts there."""
-        beyond = [entry for entry in entries if not entry.span.empty and entry.upto > self.tasks[entry.table].upto]
-        if not beyond:
-            return list(entries)
-        try:
-            ranges = [(self.tasks[entry.table].capture, entry.span) for entry in beyond]
-            counts = connection.text_rows(count_changes(ranges).text)
-        except Exception as error:
-            say(f"changes could not be counted, so they are read: {describe(error)}")
-            return list(entries)
-        rows = {beyond[int(place or 0)].table: int(count or 0) for place, count in counts}
-        return [replace(entry, rows=rows.get(entry.table, entry.rows)) for entry in entries]
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         by_table = {entry.table: entry for entry in entries}
@@ -189,7 +185,10 @@ class Tick:
     def prepare(self, task: TableTask) -> None:
         """Make a table's own tables ready, once a tick."""
         if task.table not in self.prepared:
-            Target(self.sessions.of(task.table, 0), self.place, task.schema).prepare(self.standing.is_new(task))
+            target = Target(self.sessions.of(task.table, 0), self.place, task.schema)
+            target.prepare(self.standing.is_new(task))
+            if (batch := self.left.get(task.table)) is not None:
+                target.fence(batch)
             self.prepared.add(task.table)
 
     def compare(self, task: TableTask, of: Slice) -> None:

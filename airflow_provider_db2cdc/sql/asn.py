@@ -26,6 +26,14 @@ def registrations(asn_schema: str) -> Query:
     )
 
 
+def floors(asn_schema: str) -> Query:
+    """Return the select of how far each source may be pruned: SOURCE_OWNER, SOURCE_TABLE, CD_OLD_SYNCHPOINT."""
+    return Query(
+        "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OLD_SYNCHPOINT "
+        f"FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} WHERE GLOBAL_RECORD <> 'Y' AND SOURCE_VIEW_QUAL = 0"
+    )
+
+
 def capture_conditions(asn_schema: str) -> Query:
     """Return the select of what the agent silently insists on before it captures a registered table.
 

@@ -102,7 +102,7 @@ def test_signals_and_snapshots_become_the_backlog(commit, inside):
     state, _, _ = commit("commit_signals", table_result("ORDERS"), signals=outcomes, snapshots=[snapshot()])
     assert state == "success"
     kept = inside(lambda: VariableOffsetStore("commit_signals").backlog())
-    assert kept == Backlog((snapshot(),), tuple(outcomes), ("1",), tables=(ORDERS,))
+    assert kept == Backlog((snapshot(),), tuple(outcomes), ("1 #",), tables=(ORDERS,))
 
 
 def test_channels_are_told_what_became_of_their_signals(commit, tmp_path):

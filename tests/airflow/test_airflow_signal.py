@@ -90,9 +90,22 @@ FORMS = [
     ({"action": "stop-snapshot"}, StopSnapshot()),
     ({"action": "stop-snapshot", "tables": None}, StopSnapshot()),
     ({"action": "stop-snapshot", "tables": ["S.T"], "type": "blocking"}, StopSnapshot(("S.T",))),
-    ({"action": "pause-snapshot", "tables": ["S.T"], "conditions": {"S.T": "ID > 5"}}, PauseSnapshot()),
+    ({"action": "pause-snapshot", "conditions": {"S.T": "ID > 5"}}, PauseSnapshot()),
     ({"action": "resume-snapshot"}, ResumeSnapshot()),
 ]
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ({"action": "stop-snapshot", "table": ["S.T"]}, "no field 'table'"),
+        ({"action": "pause-snapshot", "tables": ["S.T"]}, "pause-snapshot concerns every snapshot"),
+        ({"action": "resume-snapshot", "known_tables": ["S.T"]}, "resume-snapshot concerns every snapshot"),
+    ],
+)
+def test_form_does_nothing_to_more_than_was_named(form, says):
+    with pytest.raises(SignalError, match=says):
+        form_data({"params": {**UNTOUCHED, **form}})
 
 
 @pytest.mark.parametrize(("form", "asked"), FORMS, ids=str)

@@ -17,6 +17,7 @@ from airflow_provider_db2cdc.cdc.snapshot import (
     chunked,
     failed,
     find_open,
+    is_cut_alike,
     is_together,
     next_group,
     next_to_chunk,
@@ -390,3 +391,17 @@ def test_snapshots_of_one_moment_keep_the_order_in_which_they_were_asked_for():
     """The journal knows them by their time alone."""
     agenda, _ = acting(Agenda(), execute("S.A", id="b"), execute("S.B", id="a"))
     assert sorted(agenda.snapshots, key=lambda one: (one.started_at_ms, one.id)) == [*agenda.snapshots]
+
+
+def test_a_slice_of_bounds_that_were_given_up_tells_nothing_of_those_named_anew():
+    """Columns that changed and changed back have one fingerprint, and the rows may be others by then."""
+    part = chunked(Part(A), [("9",), ("19",)], "f")
+    old = Slice("s", "initial", 0, 0, LOW, 0, 0, "f", counts=(ChunkCounts((), ("9",), 10, 10),))
+    assert is_cut_alike(published(part, old, 10), old)
+    again = chunked(renewed(chunked(renewed(part), [("9",)], "other")), [("24",)], "f")
+    assert not is_cut_alike(again, old)
+    last = replace(old, first=2, last=2, counts=(ChunkCounts(("19",), (), 5, 5),))
+    assert is_cut_alike(part, last)
+    assert not is_cut_alike(again, last), "there are fewer chunks now"
+    for free in (replace(old, windows=((0, 1),)), replace(old, sweep=True)):
+        assert is_cut_alike(again, free), "it is of the whole table"

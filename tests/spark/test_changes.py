@@ -61,6 +61,29 @@ def test_updates_with_before_images_pair_like_deletes_and_inserts(spark: SparkSe
     assert (create.op, create.key, create.oldkey) == ("c", (1, 9), (1, 8))
 
 
+def test_a_deletion_and_an_insertion_are_no_update_where_an_update_is_one_row(spark: SparkSession) -> None:
+    commit, nulls = bytearray.fromhex("aa" * 16), (None, None, None, None)
+    places = [bytearray.fromhex(f"{at:02x}" * 16) for at in range(1, 4)]
+    rows = [
+        (commit, places[0], "D", 1, 2, 3, "old", *nulls),
+        (commit, places[1], "I", 1, 2, 3, "new", *nulls),
+        (commit, places[2], "U", 1, 2, 4, "newer", 1, 2, 3, "new"),
+    ]
+    frame = spark.createDataFrame(rows, WITH_BEFORE_IMAGES).coalesce(1)
+
+    def ops(one_row: bool) -> list[str]:
+        found = paired(frame, SEEDED, "adjacent", before_images=True, bare_updates=False, one_row=one_row)
+        return [event.op for event in events_in(found.orderBy("intent").collect())]
+
+    assert (ops(True), ops(False)) == (["d", "c", "u"], ["u", "u"])
+    halves = [(1, "D", 2), (2, "I", 2), (3, "D", 2), (3, "I", 2)]
+    changes = [RowChange(1, intent, op, key, f"{intent}{op}") for intent, op, key in halves]
+    assert [[event.op for event in events_of(changes, one_row=one_row)] for one_row in (True, False)] == [
+        ["d", "c", "u"],
+        ["u", "u"],
+    ]
+
+
 def test_an_update_that_is_older_than_its_before_images_is_a_bare_one(spark: SparkSession) -> None:
     lsn = bytearray.fromhex("aa" * 16)
     rows = spark.createDataFrame([(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)

@@ -34,7 +34,8 @@ def test_bounds_are_those_of_the_columns_that_they_were_named_with(spark: SparkS
     first, other = snapshot("one", ("4",), ("8",)), snapshot("two", ("5",))
     writer = journal(spark, tmp_path)
     # Back under the first columns the table has grown: bounds of the same name say something else.
-    for one in (first, other, first, replace(first, status="paused"), snapshot("one", ("4",), ("9",))):
+    turned = (first, other, first, replace(first, status="paused"), snapshot("one", ("4",), ("9",)), snapshot("one"))
+    for one in turned:
         writer.write([one], [], [], 1)
         assert journal(spark, tmp_path).read(0).snapshots == (one,)
 

@@ -23,7 +23,7 @@ def captured_events(
     rows = pipeline.query(f'SELECT * FROM ASNCDC."CDC_{table.schema}_{table.name}"')
     halves = [half for row in rows for half in (_halves(row) if images else [row])]
     changes = [_change(row, len(key)) for row in halves]
-    return Counter(events_of(change for change in changes if change.commit > after))
+    return Counter(events_of((change for change in changes if change.commit > after), one_row=images))
 
 
 def logged_events(pipeline: Pipeline, table: TableId) -> Counter[Event]:
