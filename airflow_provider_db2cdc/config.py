@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
@@ -19,36 +19,16 @@ from airflow_provider_db2cdc.cdc.mode import CUSTOM, MODES, OLD_NAMES, CustomMod
 from airflow_provider_db2cdc.cdc.override import check_overrides
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_patterns
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.given_properties import flatten, read_value, sort_given, unwrap
 from airflow_provider_db2cdc.import_path import load_class
-from airflow_provider_db2cdc.properties import USED, find_property, nearest_names
-from airflow_provider_db2cdc.property import Property
+from airflow_provider_db2cdc.properties import USED
+from airflow_provider_db2cdc.property_value import Password, PlainText
 
-CONNECTOR_CLASS = "io.debezium.connector.db2.Db2Connector"
-MAPPINGS = {
-    spelling for item in USED if item.form == "mapping" for spelling in (item.name, item.name.replace(".", "_"))
-}
 SNAPSHOTTER_METHODS = [name for name in vars(Snapshotter) if not name.startswith("_")]
 SnapshotMode = Annotated[
     Literal["initial", "always", "initial_only", "no_data", "recovery", "when_needed", "configuration_based", "custom"],
     BeforeValidator(lambda value: OLD_NAMES.get(value, value)),
 ]
-
-
-def _plain_text(value: Any) -> Any:
-    """Return a YAML number or boolean as the text that a driver or Spark wants; everything else as it is."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
-def _quoted(value: Any) -> Any:
-    """Refuse a password that YAML takes for a number: 0123 is 83 to it."""
-    if isinstance(value, bool | int | float):
-        raise ValueError("it is a number or a boolean as it is written; put it in quotes")
-    return value
-
-
-PlainText = Annotated[str, BeforeValidator(_plain_text)]
 
 
 class _Frozen(BaseModel):
@@ -61,7 +41,7 @@ class DatabaseConfig(_Frozen):
     hostname: str
     dbname: str
     user: str
-    password: Annotated[SecretStr, BeforeValidator(_quoted)]
+    password: Password
     port: int = Field(50000, gt=0, lt=65536)
     ssl: bool = False
     ssl_certificate: Path | None = None
@@ -189,13 +169,13 @@ class PipelineConfig(_Frozen):
 
         :raises ConfigurationError: unknown, unsupported, contradicting or malformed properties, all named at once.
         """
-        given, ignored, problems = _sort(dict(flatten(unwrap(properties))))
+        given, ignored, problems = sort_given(dict(flatten(unwrap(properties))))
         if problems:
             raise ConfigurationError("; ".join(problems), "Correct or remove them.")
         data: dict[str, Any] = {"ignored": ignored}
         for name, (item, value) in given.items():
             inside = [name[len(item.name) - 1 :]] if item.name.endswith("*") else []
-            _place(data, [*item.field.split("."), *inside], _read(item, value))
+            _place(data, [*item.field.split("."), *inside], read_value(item, value))
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -216,72 +196,6 @@ def load_snapshotter(path: str) -> Snapshotter:
     if lacking := [method for method in SNAPSHOTTER_METHODS if not callable(getattr(found, method, None))]:
         raise ConfigurationError(f"{name}: {path!r} has no method {lacking[0]}", hint)
     return CustomMode(path, found)
-
-
-def split_list(text: str) -> list[str]:
-    r"""Split a comma-separated list of regexes; commas in `{n,m}`, `[,]`, `(a,b)` or after a backslash stay."""
-    parts, depth, in_class, escaped = [""], 0, False, False
-    for character in text:
-        opens = not escaped and not in_class and character in "({"
-        closes = not escaped and not in_class and character in ")}"
-        depth += opens - closes
-        if character == "," and not escaped and not in_class and depth <= 0:
-            parts.append("")
-            continue
-        in_class = in_class or (character == "[" and not escaped)
-        in_class = in_class and not (character == "]" and not escaped)
-        escaped = character == "\\" and not escaped
-        parts[-1] += character
-    return [part.strip() for part in parts if part.strip()]
-
-
-def unwrap(properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the inside of a connector's `{"name": ..., "config": {...}}`."""
-    inner = properties.get("config")
-    if not isinstance(inner, Mapping):
-        return properties
-    return {**inner, **{name: value for name, value in properties.items() if name != "config"}}
-
-
-def flatten(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Return nested properties by their dotted names."""
-    for name, value in properties.items():
-        full = f"{prefix}{name}"
-        if isinstance(value, Mapping) and full not in MAPPINGS:
-            yield from flatten(value, f"{full}.")
-        else:
-            yield full, value
-
-
-def _sort(properties: Mapping[str, Any]) -> tuple[dict[str, tuple[Property, Any]], dict[str, str], list[str]]:
-    """Return what is used, by its full dotted name, what is ignored and why, and what is wrong."""
-    used: dict[str, tuple[Property, Any]] = {}
-    ignored: dict[str, str] = {}
-    problems: list[str] = []
-    for name, value in properties.items():
-        item = find_property(name)
-        if item is None:
-            near = nearest_names(name)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            problems.append(f"{name} is not a property of this provider or of Debezium's Db2 connector{hint}")
-        elif name == "connector.class" and value != CONNECTOR_CLASS:
-            problems.append(f"connector.class is another connector's: only {CONNECTOR_CLASS} is understood")
-        elif item.kind == "ignored":
-            ignored[name] = item.text
-        elif item.kind == "refused" and str("" if value is None else value).strip().lower() not in item.accepts:
-            problems.append(f"{name} is not supported: {item.text}")
-        elif item.kind == "used" and not (name == "name" and "pipeline" in properties):
-            full = name if item.name.endswith("*") else item.name
-            if used.get(full, (item, value))[1] != value:
-                problems.append(f"{name} and another spelling of {full} contradict each other")
-            used[full] = (item, value)
-    return used, ignored, problems
-
-
-def _read(item: Property, value: Any) -> Any:
-    if item.form != "list" or not (value is None or isinstance(value, Iterable)):
-        return value
-    return tuple(split_list(value) if isinstance(value, str) else map(str, value or ()))
 
 
 def _place(data: dict[str, Any], path: list[str], value: Any) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import yaml
 
 from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV
-from airflow_provider_db2cdc.config import PipelineConfig, flatten, unwrap
+from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.given_properties import flatten, unwrap
 from airflow_provider_db2cdc.properties import ALIASES, find_property, is_address
 
 PLACEHOLDER = re.compile(r"\$\{env:(\w+)\}")

@@ -28,9 +28,11 @@ WITHIN = {
     "property": set(),
     "foreign_properties": {"property"},
     "properties": {"property", "foreign_properties"},
+    "given_properties": {"errors", "property", "foreign_properties", "properties"},
+    "property_value": set(),
     "import_path": {"errors"},
-    "config": {"errors", "cdc", "import_path", "property", "properties"},
-    "config_file": {"errors", "cdc", "config", "properties"},
+    "config": {"errors", "cdc", "given_properties", "import_path", "properties", "property_value"},
+    "config_file": {"errors", "cdc", "config", "given_properties", "properties"},
     "channels": {"errors", "cdc", "config", "import_path", "channels"},
     "tick": {"errors", "cdc"},
     "get_provider_info": {"version"},
@@ -38,8 +40,8 @@ WITHIN = {
 """What these parts may import of the package."""
 
 PURE = {
-    "errors", "version", "cdc", "sql", "property", "foreign_properties", "properties", "import_path", "tick",
-    "get_provider_info",
+    "errors", "version", "cdc", "sql", "property", "foreign_properties", "properties", "given_properties",
+    "import_path", "tick", "get_provider_info",
 }  # fmt: skip
 WITHOUT_AIRFLOW = {*WITHIN, "submit", "jars", "cli", "sandbox"}
 ONLY_IN = {

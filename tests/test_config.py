@@ -7,9 +7,10 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.job import ApplySettings
 from airflow_provider_db2cdc.cdc.key import KeyRule
-from airflow_provider_db2cdc.config import PipelineConfig, split_list
+from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.given_properties import split_list
 from airflow_provider_db2cdc.properties import ALIASES, PROPERTIES, USED, find_property
 
 BASE = {"pipeline": "sales", "target": "/lake/sales"}

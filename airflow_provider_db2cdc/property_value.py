@@ -1,0 +1,25 @@
+"""Values of properties as YAML, JSON or a text have them, and what is taken for them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, SecretStr
+
+
+def _plain_text(value: Any) -> Any:
+    """Return a YAML number or boolean as the text that a driver or Spark wants; everything else as it is."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _quoted(value: Any) -> Any:
+    """Refuse a password that YAML takes for a number: 0123 is 83 to it."""
+    if isinstance(value, bool | int | float):
+        raise ValueError("it is a number or a boolean as it is written; put it in quotes")
+    return value
+
+
+PlainText = Annotated[str, BeforeValidator(_plain_text)]
+Password = Annotated[SecretStr, BeforeValidator(_quoted)]
