@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.cdc.mode import CUSTOM, MODES, OLD_NAMES, CustomMod
 from airflow_provider_db2cdc.cdc.override import check_overrides
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_patterns
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.given_properties import flatten, read_value, sort_given, unwrap
+from airflow_provider_db2cdc.given_properties import flatten, read_value, sort_given
 from airflow_provider_db2cdc.import_path import load_class
 from airflow_provider_db2cdc.properties import USED
 from airflow_provider_db2cdc.property_value import Password, PlainText
@@ -169,7 +169,7 @@ class PipelineConfig(_Frozen):
 
         :raises ConfigurationError: unknown, unsupported, contradicting or malformed properties, all named at once.
         """
-        given, ignored, problems = sort_given(dict(flatten(unwrap(properties))))
+        given, ignored, problems = sort_given(flatten(properties))
         if problems:
             raise ConfigurationError("; ".join(problems), "Correct or remove them.")
         data: dict[str, Any] = {"ignored": ignored}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import yaml
 from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.given_properties import flatten, unwrap
+from airflow_provider_db2cdc.given_properties import flatten
 from airflow_provider_db2cdc.properties import ALIASES, find_property, is_address
 
+MERGE = "tag:yaml.org,2002:merge"
 PLACEHOLDER = re.compile(r"\$\{env:(\w+)\}")
 
 
@@ -32,7 +33,7 @@ def load_config(
     environ = os.environ if environ is None else environ
     file = Path(path)
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        data = _parse(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(f"{file} cannot be read: {error}", "Name the file with --config.") from error
     except yaml.YAMLError as error:
@@ -41,9 +42,47 @@ def load_config(
         raise ConfigurationError(f"{file} is neither YAML nor JSON{where}", "Correct it.") from None
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{file} holds no properties", "Write one `name: value` a line.")
-    given = {name: value for name, value in flatten(unwrap(data)) if with_database or not is_address(name)}
+    given = {name: value for name, value in flatten(data).items() if with_database or not is_address(name)}
     flat = {name: _substitute(name, value, environ) for name, value in given.items()}
     return PipelineConfig.from_properties(_complete(_anchor(flat, file.parent), environ))
+
+
+def _parse(text: str) -> Any:
+    """Return what YAML or JSON says; of a name that stands twice YAML's own reader would take the later value.
+
+    :raises ConfigurationError: a name stands twice, and the two contradict each other.
+    """
+    loader = yaml.SafeLoader(text)
+    try:
+        document = loader.get_single_node()
+        if document is None:
+            return None
+        contradicting = [
+            f"{name} is given twice (lines {first.start_mark.line + 1} and {again.start_mark.line + 1}), and the two "
+            "contradict each other"
+            for name, first, again in list(_given_twice(document))
+            if loader.construct_document(first) != loader.construct_document(again)
+        ]
+        if contradicting:
+            raise ConfigurationError("; ".join(contradicting), "Leave one.")
+        return loader.construct_document(document)
+    finally:
+        loader.dispose()
+
+
+def _given_twice(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+    """Yield each name that a mapping has twice, with both values; what `<<` merges into it is its to override."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    found: dict[str, yaml.Node] = {}
+    for key, value in node.value:
+        if key.tag == MERGE or not isinstance(key, yaml.ScalarNode):
+            continue
+        name = f"{prefix}{key.value}"
+        if name in found:
+            yield name, found[name], value
+        found[name] = value
+        yield from _given_twice(value, f"{name}.")
 
 
 def _substitute(name: str, value: Any, environ: Mapping[str, str]) -> Any:

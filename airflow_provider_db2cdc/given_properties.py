@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.properties import USED, find_property, nearest_names
 from airflow_provider_db2cdc.property import Property
 
@@ -31,22 +32,19 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def unwrap(properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the inside of a connector's `{"name": ..., "config": {...}}`."""
-    inner = properties.get("config")
-    if not isinstance(inner, Mapping):
-        return properties
-    return {**inner, **{name: value for name, value in properties.items() if name != "config"}}
+def flatten(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return properties by their dotted names, whether they are nested or not, or a connector's JSON as it is.
 
-
-def flatten(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Return nested properties by their dotted names."""
-    for name, value in properties.items():
-        full = f"{prefix}{name}"
-        if isinstance(value, Mapping) and full not in MAPPINGS:
-            yield from flatten(value, f"{full}.")
-        else:
-            yield full, value
+    :raises ConfigurationError: one is given in two of these forms, and they contradict each other.
+    """
+    flat: dict[str, Any] = {}
+    contradicting = []
+    for name, value in (pair for part in _parts(properties) for pair in _pairs(part)):
+        if flat.setdefault(name, value) != value:
+            contradicting.append(f"{name} is given twice, and the two contradict each other")
+    if contradicting:
+        raise ConfigurationError("; ".join(contradicting), "Leave one.")
+    return flat
 
 
 def sort_given(properties: Mapping[str, Any]) -> tuple[dict[str, tuple[Property, Any]], dict[str, str], list[str]]:
@@ -67,7 +65,7 @@ def sort_given(properties: Mapping[str, Any]) -> tuple[dict[str, tuple[Property,
         elif item.kind == "refused" and str("" if value is None else value).strip().lower() not in item.accepts:
             problems.append(f"{name} is not supported: {item.text}")
         elif item.kind == "used" and not (name == "name" and "pipeline" in properties):
-            full = name if item.name.endswith("*") else item.name
+            full = f"{item.name[:-1]}{name[len(item.name) - 1 :]}" if item.name.endswith("*") else item.name
             if used.get(full, (item, value))[1] != value:
                 problems.append(f"{name} and another spelling of {full} contradict each other")
             used[full] = (item, value)
@@ -79,3 +77,20 @@ def read_value(item: Property, value: Any) -> Any:
     if item.form != "list" or not (value is None or isinstance(value, Iterable)):
         return value
     return tuple(split_list(value) if isinstance(value, str) else map(str, value or ()))
+
+
+def _parts(properties: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return the inside of a connector's `{"name": ..., "config": {...}}`, and what stands beside it."""
+    inner = properties.get("config")
+    if not isinstance(inner, Mapping):
+        return (properties,)
+    return inner, {name: value for name, value in properties.items() if name != "config"}
+
+
+def _pairs(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in properties.items():
+        full = f"{prefix}{name}"
+        if isinstance(value, Mapping) and full not in MAPPINGS:
+            yield from _pairs(value, f"{full}.")
+        else:
+            yield full, value

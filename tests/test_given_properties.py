@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+BASE = {"pipeline": "sales", "target": "/lake/sales"}
+SELECTS = "snapshot.select.statement.overrides"
+SNAKE_SELECTS = SELECTS.replace(".", "_")
+ADDRESS = {"database.hostname": "h", "database.dbname": "D", "database.user": "u", "database.password": "p"}
+
+
+def read(folder: Path, text: str) -> PipelineConfig:
+    path = folder / "pipeline.yaml"
+    path.write_text(f"pipeline: p\ntarget: /x\n{text}")
+    return load_config(path, {})
+
+
+class TestGivenTwice:
+    @pytest.mark.parametrize(
+        ("name", "properties"),
+        [
+            ("snapshot.mode", {"snapshot.mode": "no_data", "snapshot": {"mode": "always"}}),
+            ("table.include.list", {"table": {"include.list": ["A"], "include": {"list": ["B"]}}}),
+            ("driver.currentSchema", {**ADDRESS, "driver.currentSchema": "A", "driver": {"currentSchema": "B"}}),
+            ("spark.conf", {"spark.conf": {"a": "1"}, "spark": {"conf": {"a": "2"}}}),
+            ("topic.prefix", {"topic.prefix": "a", "config": {"topic.prefix": "b"}}),
+        ],
+        ids=["dotted and nested", "nested twice", "of many names", "a mapping", "in a connector and beside it"],
+    )
+    def test_in_two_forms_that_contradict_is_refused_by_name(self, name: str, properties: dict[str, object]) -> None:
+        with pytest.raises(ConfigurationError, match=f"{name} is given twice, and the two contradict"):
+            PipelineConfig.from_properties({**BASE, **properties})
+
+    def test_all_that_contradict_are_named(self) -> None:
+        nested = {"snapshot": {"mode": "always"}, "topic": {"prefix": "b"}}
+        with pytest.raises(ConfigurationError, match=r"snapshot\.mode is given twice.*topic\.prefix is given twice"):
+            PipelineConfig.from_properties({**BASE, "snapshot.mode": "no_data", "topic.prefix": "a", **nested})
+
+    @pytest.mark.parametrize(
+        ("name", "snake"),
+        [
+            (f"{SELECTS}.S.T_1", f"{SNAKE_SELECTS}.S.T_1"),
+            ("driver.currentSchema", "driver_currentSchema"),
+            ("signal.consumer.a.b", "signal_consumer.a.b"),
+        ],
+    )
+    def test_in_two_spellings_of_a_property_of_many_names_is_refused_by_name(self, name: str, snake: str) -> None:
+        with pytest.raises(ConfigurationError, match=f"{snake} and another spelling of {name} contradict each other"):
+            PipelineConfig.from_properties({**BASE, **ADDRESS, SELECTS: "S.T_1", name: "SELECT 1", snake: "SELECT 2"})
+
+    def test_with_one_value_is_given_once(self) -> None:
+        selects = {SELECTS: "S.T", f"{SELECTS}.S.T": "SELECT 1", f"{SNAKE_SELECTS}.S.T": "SELECT 1"}
+        modes = {"snapshot.mode": "always", "snapshot": {"mode": "always"}, "snapshot_mode": "always"}
+        made = PipelineConfig.from_properties({**BASE, **selects, **modes})
+        assert (made.snapshot_mode, made.snapshot_overrides) == ("always", {"S.T": "SELECT 1"})
+
+
+class TestFile:
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("snapshot.mode: no_data\nsnapshot.mode: always\n", r"snapshot\.mode is given twice \(lines 3 and 4\)"),
+            ("spark:\n  conf:\n    a.b: 1\n    'a.b': 2\n", r"spark\.conf\.a\.b is given twice \(lines 5 and 6\)"),
+            ("topic: {prefix: a}\ntopic: {prefix: b}\n", r"topic is given twice \(lines 3 and 4\)"),
+            ("topic.prefix: a\ntopic: {prefix: b}\n", r"topic\.prefix is given twice, and"),
+        ],
+        ids=["a name", "inside a mapping", "a block", "dotted and nested"],
+    )
+    def test_name_that_stands_twice_with_two_values_is_refused(self, tmp_path: Path, text: str, problem: str) -> None:
+        with pytest.raises(ConfigurationError, match=f"{problem}.*the two contradict each other. Leave one"):
+            read(tmp_path, text)
+
+    def test_name_that_stands_twice_with_one_value_is_taken(self, tmp_path: Path) -> None:
+        made = read(tmp_path, "snapshot.mode: always\n'snapshot.mode': \"always\"\nspark.conf: {a: 1, a: 1}\n")
+        assert (made.snapshot_mode, made.spark.conf) == ("always", {"a": "1"})
+
+    def test_what_is_merged_into_a_mapping_may_be_overridden(self, tmp_path: Path) -> None:
+        merged = "signal:\n  consumer: &one {<<: {a: 1, b: 2}, b: 3}\ndriver: {<<: *one, b: 4}\n"
+        address = "".join(f"{name}: {value}\n" for name, value in ADDRESS.items())
+        made = read(tmp_path, f"{merged}{address}")
+        assert made.database is not None
+        assert made.kafka_consumer == {"a": "1", "b": "3"}
+        assert made.database.jdbc_options == {"a": "1", "b": "4"}
