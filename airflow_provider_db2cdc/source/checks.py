@@ -11,6 +11,7 @@ from airflow_provider_db2cdc.cdc import override
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.key import PROPERTY
+from airflow_provider_db2cdc.cdc.mode import CUSTOM
 from airflow_provider_db2cdc.cdc.offset import OffsetStore, restart_of
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_included
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
@@ -61,7 +62,7 @@ def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | Non
     With `offsets` they are compared with what the change tables still hold.
     """
     asn_schema = config.asn_schema
-    checks = [_tried("connection", str(source.address), lambda: source.rows(asn.source_clock()))]
+    checks = [*_check_mode(config), _tried("connection", str(source.address), partial(source.rows, asn.source_clock()))]
     if checks[-1].ok:
         checks.append(_tried("control tables", asn_schema, lambda: source.rows(asn.global_row(asn_schema))))
     if not checks[-1].ok:
@@ -96,6 +97,11 @@ def _select(
     return sorted(tables), checks
 
 
+def _check_mode(config: PipelineConfig) -> Iterator[Check]:
+    if config.snapshot_mode == "custom":
+        yield _tried("snapshot mode", CUSTOM, lambda: config.snapshotter)
+
+
 def _check_snapshots(config: PipelineConfig, tables: Sequence[TableId]) -> Iterator[Check]:
     if config.snapshot_include:
         included = partial(check_included, SNAPSHOT_INCLUDE, config.snapshot_include, tables)
@@ -127,6 +133,7 @@ def _check_tables(
     schemas = read_schemas(source, captures, config.selection)
     conditions = read_conditions(source, config.asn_schema)
     indexes = read_indexes(source, [_change_table(capture) for capture in captures])
+    reads_tables = _reads_tables(config)
     for capture in captures:
         schema, subject = schemas[capture.table], str(capture.table)
         found = problems(capture, schema, config)
@@ -138,10 +145,19 @@ def _check_tables(
             yield _check_unique(schema)
             yield _check_index(capture, indexes.get(_change_table(capture), []))
             yield _tried("change table readable", subject, partial(source.rows, asn.probe(_change_table(capture))))
-        if schema.columns and config.snapshot_mode == "initial":
-            yield _tried("source table readable", subject, partial(source.rows, asn.probe(capture.table)))
+        if schema.columns:
+            readable = _tried("source table readable", subject, partial(source.rows, asn.probe(capture.table)))
+            yield replace(readable, level="error" if reads_tables else "warning")
         if offsets is not None:
             yield _tried("offset", subject, partial(_check_offset, capture, offsets))
+
+
+def _reads_tables(config: PipelineConfig) -> bool:
+    """Whether the mode itself takes snapshots; what is asked for by a signal is another matter."""
+    if config.snapshot_mode == "custom":
+        return True
+    mode = config.snapshotter
+    return mode.snapshot_data(known=False, in_progress=False) or mode.snapshot_on_gap()
 
 
 def _check_conditions(subject: str, conditions: Conditions | None, asn_schema: str) -> Iterator[Check]:

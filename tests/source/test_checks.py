@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from control_tables import lsn
 
+from airflow_provider_db2cdc.cdc.mode import MODES, Mode
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.source.checks import preflight
@@ -210,3 +211,38 @@ def test_offset_is_checked_as_a_tick_would_take_it(source, config, captured):
     assert f"`db2cdc offset restart {captured.table('T')}`" in check.remedy
     assert failed(source, config, offsets=Kept(30, restart=True)) == []
     assert failed(source, config, offsets=Kept(0)) == [], "it has no position yet"
+
+
+@pytest.mark.parametrize("mode", [*MODES, "configuration_based"])
+def test_source_table_is_read_whatever_the_mode_for_a_snapshot_may_be_asked_for(source, config, captured, mode):
+    captured.run(f'DROP TABLE {captured.schema}."T"')
+    [check] = failed(source, config.model_copy(update={"snapshot_mode": mode}))
+    assert (check.name, check.subject) == ("source table readable", f"{captured.schema}.T")
+    takes_none = mode in ("no_data", "recovery", "configuration_based")
+    assert check.level == ("warning" if takes_none else "error")
+
+
+@pytest.mark.parametrize("switch", ["snapshot_data", "snapshot_on_data_error"])
+def test_source_table_must_be_readable_where_a_switch_has_it_snapshotted(source, config, captured, switch):
+    captured.run(f'DROP TABLE {captured.schema}."T"')
+    [check] = failed(source, config.model_copy(update={"snapshot_mode": "configuration_based", switch: True}))
+    assert check.level == "error"
+
+
+class Own(Mode):
+    """A mode of one's own."""
+
+
+def test_mode_of_ones_own_is_loaded(source, config, captured):
+    own = config.model_copy(update={"snapshot_mode": "custom", "snapshot_custom": f"{__name__}:Own"})
+    [named] = [check for check in preflight(source, own) if check.subject == "snapshot.mode.custom.name"]
+    assert (named.name, named.ok) == ("snapshot mode", True)
+    [check] = failed(source, own.model_copy(update={"snapshot_custom": f"{__name__}:Nothing"}))
+    assert (check.name, check.subject) == ("snapshot mode", "snapshot.mode.custom.name")
+    assert "has no attribute 'Nothing'" in check.problem
+
+
+def test_mode_of_ones_own_is_told_beside_a_refused_login(address, config):
+    settings = {"snapshot_mode": "custom", "snapshot_custom": "no.such.module:Class"}
+    found = failed(Source(replace(address, password="hush")), config.model_copy(update=settings))
+    assert [check.name for check in found] == ["snapshot mode", "connection"]
