@@ -73,7 +73,6 @@ IGNORED = (
         CONSISTENT,
         "snapshot.locking.mode",
         "snapshot.locking.mode.custom.name",
-        "snapshot.query.mode",
         "snapshot.lock.timeout.ms",
         "read.only",
         "signal.poll.interval.ms",
@@ -95,6 +94,7 @@ IGNORED = (
 )
 
 NO_TRANSFORM = "it changes the events' values or leaves some out, and nothing here does that yet"
+NO_QUERY = "a query of one's own is a Java class: give a table's select with snapshot.select.statement.overrides"
 
 REFUSED = (
     refused("db2.platform", "only Db2 for Linux, UNIX and Windows is supported yet", "luw"),
@@ -108,6 +108,8 @@ REFUSED = (
     refused("post.processors", NO_TRANSFORM, ""),
     refused("column.mask.*", NO_TRANSFORM),
     refused("column.truncate.*", NO_TRANSFORM),
+    refused("snapshot.query.mode", NO_QUERY, "select_all", ""),
+    refused("snapshot.query.mode.custom.name", NO_QUERY, ""),
     refused("skipped.operations", NO_TRANSFORM, "t", "none", ""),
     refused("skip.messages.without.change", NO_TRANSFORM, "false"),
     refused("event.processing.failure.handling.mode", "a change is never left out", "fail"),

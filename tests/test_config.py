@@ -160,6 +160,13 @@ class TestRefusal:
         config(**{"provide.transaction.metadata": False, "db2.platform": "LUW", "transforms": ""})
         assert "provide.transaction.metadata" in refusal(**{"provide.transaction.metadata": True})
 
+    def test_query_of_ones_own_is_refused_with_what_to_give_instead(self) -> None:
+        for name, value in (("snapshot.query.mode", "custom"), ("snapshot.query.mode.custom.name", "mine")):
+            text = refusal(**{name: value})
+            assert f"{name} is not supported" in text
+            assert "snapshot.select.statement.overrides" in text
+        assert config(**{"snapshot.query.mode": " SELECT_ALL"}) == config()
+
     @pytest.mark.parametrize("name", ["table.include.list", "signal.enabled.channels"])
     @pytest.mark.parametrize("value", [5, True, False])
     def test_what_is_no_list_is_refused_by_the_propertys_name(self, name: str, value: object) -> None:
