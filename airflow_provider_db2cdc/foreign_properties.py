@@ -34,6 +34,7 @@ IGNORED = (
         "topic.cache.size",
         "topic.transaction",
         "topic.heartbeat.prefix",
+        "topic.heartbeat.name",
         "transaction.topic",
         "heartbeat.interval.ms",
         "heartbeat.topics.prefix",
@@ -54,6 +55,7 @@ IGNORED = (
     *ignored(
         NO_PROCESS,
         "poll.interval.ms",
+        "poll.dispatch.interval.ms",
         "max.batch.size",
         "max.queue.size",
         "max.queue.size.in.bytes",
@@ -65,6 +67,7 @@ IGNORED = (
         "connection.validation.timeout.ms",
         "executor.shutdown.timeout.ms",
         "custom.metric.tags",
+        "statistics.metrics.enabled",
         "openlineage.integration.*",
         "internal.*",
     ),
@@ -91,6 +94,12 @@ IGNORED = (
         "snapshot.mode.configuration.based.snapshot.on.schema.error",
     ),
     *ignored("Each registration names its own change table", "cdc.change.tables.schema"),
+    *ignored("A tick's changes are bounded by rows, with max.rows.per.batch", "streaming.query.timespan.seconds"),
+    *ignored("It is of Db2 for z/OS alone", "z.stop.lsn.ignore"),
+    *ignored(
+        "It masks secrets in what a connector shows of itself; keep them in Airflow's connection or the environment",
+        "custom.sanitize.pattern",
+    ),
 )
 
 NO_TRANSFORM = "it changes the events' values or leaves some out, and nothing here does that yet"

@@ -69,6 +69,20 @@ class TestConnectorJson:
         }
         assert all(ignored.values())
 
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("streaming.query.timespan.seconds", "max.rows.per.batch"),
+            ("z.stop.lsn.ignore", "z/OS"),
+            ("poll.dispatch.interval.ms", "No connector process runs"),
+            ("statistics.metrics.enabled", "No connector process runs"),
+            ("topic.heartbeat.name", "no Kafka"),
+            ("custom.sanitize.pattern", "secrets"),
+        ],
+    )
+    def test_of_the_connector_for_db2_has_no_unknown_property(self, name: str, reason: str) -> None:
+        assert reason in config(**{name: "1"}).ignored[name]
+
     def test_of_another_database_is_refused(self) -> None:
         assert "another connector's" in refusal(**{"connector.class": "io.debezium.connector.mysql.MySqlConnector"})
 
