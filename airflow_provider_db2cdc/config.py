@@ -22,12 +22,13 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.given_properties import flatten, read_value, sort_given
 from airflow_provider_db2cdc.import_path import load_class
 from airflow_provider_db2cdc.properties import USED
-from airflow_provider_db2cdc.property_value import Password, PlainText
+from airflow_provider_db2cdc.property_value import WORD, Password, PlainText
 
 SNAPSHOTTER_METHODS = [name for name in vars(Snapshotter) if not name.startswith("_")]
 SnapshotMode = Annotated[
     Literal["initial", "always", "initial_only", "no_data", "recovery", "when_needed", "configuration_based", "custom"],
-    BeforeValidator(lambda value: OLD_NAMES.get(value, value)),
+    BeforeValidator(lambda name: OLD_NAMES.get(name, name) if isinstance(name, str) else name),
+    WORD,
 ]
 
 
@@ -79,7 +80,7 @@ class PipelineConfig(_Frozen):
     snapshot_include: tuple[str, ...] = ()
     snapshot_overridden: tuple[str, ...] = ()
     snapshot_overrides: Mapping[str, str] = Field(default_factory=dict)
-    snapshot_isolation: Isolation = "read_committed"
+    snapshot_isolation: Annotated[Isolation, WORD] = "read_committed"
     snapshot_fetch_rows: int = Field(10_000, ge=0)
     query_fetch_rows: int = Field(10_000, ge=0)
     max_rows_per_batch: int = Field(1_000_000, gt=0)
@@ -87,7 +88,7 @@ class PipelineConfig(_Frozen):
     offsets_max_age_s: float = Field(86_400.0, gt=0)
     accept_update_rows: bool = False
     tombstones: bool = True
-    key_change_detection: KeyChangeDetection = "adjacent"
+    key_change_detection: Annotated[KeyChangeDetection, WORD] = "adjacent"
     parallel_tables: int = Field(4, gt=0)
     parallel_reads: int = Field(8, gt=0)
     rows_per_read: int = Field(50_000, gt=0)
@@ -95,7 +96,7 @@ class PipelineConfig(_Frozen):
     snapshot_chunk_bytes: int | None = Field(None, gt=0)
     snapshot_group_chunks: int | None = Field(None, gt=0)
     snapshot_budget_s: float = Field(900.0, ge=0)
-    watermarking: Watermarking = "read_only"
+    watermarking: Annotated[Watermarking, WORD] = "read_only"
     signal_table: str = ""
     signal_channels: tuple[str, ...] = ("source", "airflow")
     signal_file: Path | None = None

@@ -21,5 +21,11 @@ def _quoted(value: Any) -> Any:
     return value
 
 
+def _word(value: Any) -> Any:
+    """Return one of a property's own words as it is listed: without regard to case or blanks, as Debezium does."""
+    return value.strip().lower() if isinstance(value, str) else value
+
+
 PlainText = Annotated[str, BeforeValidator(_plain_text)]
 Password = Annotated[SecretStr, BeforeValidator(_quoted)]
+WORD = BeforeValidator(_word)

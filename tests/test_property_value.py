@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import pytest
+
+from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.properties import USED
+
+BASE = {"pipeline": "sales", "target": "/lake/sales"}
+NAMES = {item.field: item.name for item in USED}
+LISTED = {
+    NAMES[field]: (field, get_args(info.annotation))
+    for field, info in PipelineConfig.model_fields.items()
+    if getattr(info.annotation, "__origin__", None) is Literal
+}
+"""Properties of which the words that they take are listed: the field, and the words."""
+
+
+def config(**properties: object) -> PipelineConfig:
+    return PipelineConfig.from_properties({**BASE, **properties})
+
+
+def refusal(**properties: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        config(**properties)
+    return str(caught.value)
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert {"snapshot.mode", "snapshot.isolation.mode", "key.change.detection"} < LISTED.keys()
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_listed_words_are_taken_trimmed_and_without_regard_to_case(name: str) -> None:
+    field, words = LISTED[name]
+    for word in words:
+        assert getattr(config(**{name: f" {word.title()}"}), field) == word
+
+
+def test_old_names_of_modes_too() -> None:
+    assert config(**{"snapshot.mode": "Schema_Only "}).snapshot_mode == "no_data"
+
+
+@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("value", [["initial"], 5, True, ""], ids=repr)
+def test_what_is_no_word_is_refused_by_the_propertys_name(name: str, value: object) -> None:
+    assert f"{name}: Input should be" in refusal(**{name: value})
