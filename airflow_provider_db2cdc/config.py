@@ -22,7 +22,15 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.given_properties import flatten, read_value, sort_given
 from airflow_provider_db2cdc.import_path import load_class
 from airflow_provider_db2cdc.properties import USED
-from airflow_provider_db2cdc.property_value import WORD, Password, PlainText
+from airflow_provider_db2cdc.property_value import (
+    WORD,
+    Count,
+    CountOrZero,
+    Password,
+    PlainText,
+    Seconds,
+    SecondsOrZero,
+)
 
 SNAPSHOTTER_METHODS = [name for name in vars(Snapshotter) if not name.startswith("_")]
 SnapshotMode = Annotated[
@@ -43,7 +51,7 @@ class DatabaseConfig(_Frozen):
     dbname: str
     user: str
     password: Password
-    port: int = Field(50000, gt=0, lt=65536)
+    port: Annotated[Count, Field(lt=65536)] = 50000
     ssl: bool = False
     ssl_certificate: Path | None = None
     options: Mapping[str, PlainText] = Field(default_factory=dict)
@@ -81,21 +89,21 @@ class PipelineConfig(_Frozen):
     snapshot_overridden: tuple[str, ...] = ()
     snapshot_overrides: Mapping[str, str] = Field(default_factory=dict)
     snapshot_isolation: Annotated[Isolation, WORD] = "read_committed"
-    snapshot_fetch_rows: int = Field(10_000, ge=0)
-    query_fetch_rows: int = Field(10_000, ge=0)
-    max_rows_per_batch: int = Field(1_000_000, gt=0)
-    capture_stale_after_s: float = Field(900.0, gt=0)
-    offsets_max_age_s: float = Field(86_400.0, gt=0)
+    snapshot_fetch_rows: CountOrZero = 10_000
+    query_fetch_rows: CountOrZero = 10_000
+    max_rows_per_batch: Count = 1_000_000
+    capture_stale_after_s: Seconds = 900.0
+    offsets_max_age_s: Seconds = 86_400.0
     accept_update_rows: bool = False
     tombstones: bool = True
     key_change_detection: Annotated[KeyChangeDetection, WORD] = "adjacent"
-    parallel_tables: int = Field(4, gt=0)
-    parallel_reads: int = Field(8, gt=0)
-    rows_per_read: int = Field(50_000, gt=0)
-    snapshot_chunk_rows: int = Field(200_000, gt=0)
-    snapshot_chunk_bytes: int | None = Field(None, gt=0)
-    snapshot_group_chunks: int | None = Field(None, gt=0)
-    snapshot_budget_s: float = Field(900.0, ge=0)
+    parallel_tables: Count = 4
+    parallel_reads: Count = 8
+    rows_per_read: Count = 50_000
+    snapshot_chunk_rows: Count = 200_000
+    snapshot_chunk_bytes: Count | None = None
+    snapshot_group_chunks: Count | None = None
+    snapshot_budget_s: SecondsOrZero = 900.0
     watermarking: Annotated[Watermarking, WORD] = "read_only"
     signal_table: str = ""
     signal_channels: tuple[str, ...] = ("source", "airflow")
@@ -105,7 +113,7 @@ class PipelineConfig(_Frozen):
     kafka_topic: str = ""
     kafka_group_id: str = ""
     kafka_consumer: Mapping[str, PlainText] = Field(default_factory=dict)
-    high_mark_timeout_s: float = Field(600.0, gt=0)
+    high_mark_timeout_s: Seconds = 600.0
     offsets_file: Path | None = None
     database: DatabaseConfig | None = None
     spark: SparkConfig = Field(default_factory=SparkConfig)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr
 
 
 def _plain_text(value: Any) -> Any:
@@ -21,6 +21,13 @@ def _quoted(value: Any) -> Any:
     return value
 
 
+def _number(value: Any) -> Any:
+    """Refuse a boolean where a number is wanted: to Python true is 1, a chunk of one row or a timeout of a second."""
+    if isinstance(value, bool):
+        raise ValueError("it is a boolean as it is written; give a number")
+    return value
+
+
 def _word(value: Any) -> Any:
     """Return one of a property's own words as it is listed: without regard to case or blanks, as Debezium does."""
     return value.strip().lower() if isinstance(value, str) else value
@@ -28,4 +35,10 @@ def _word(value: Any) -> Any:
 
 PlainText = Annotated[str, BeforeValidator(_plain_text)]
 Password = Annotated[SecretStr, BeforeValidator(_quoted)]
+
+_NUMBER = BeforeValidator(_number)
+Count = Annotated[int, Field(gt=0), _NUMBER]
+CountOrZero = Annotated[int, Field(ge=0), _NUMBER]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), _NUMBER]
+SecondsOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), _NUMBER]
 WORD = BeforeValidator(_word)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import re
 from typing import Literal, get_args
 
 import pytest
 
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config import DatabaseConfig, PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.properties import USED
 
@@ -47,3 +48,35 @@ def test_old_names_of_modes_too() -> None:
 @pytest.mark.parametrize("value", [["initial"], 5, True, ""], ids=repr)
 def test_what_is_no_word_is_refused_by_the_propertys_name(name: str, value: object) -> None:
     assert f"{name}: Input should be" in refusal(**{name: value})
+
+
+FIELDS = {**PipelineConfig.model_fields, "database.port": DatabaseConfig.model_fields["port"]}
+NUMBERS = [NAMES[field] for field, info in FIELDS.items() if re.search(r"\b(?:int|float)\b", repr(info.annotation))]
+ADDRESS = {"database.hostname": "h", "database.dbname": "D", "database.user": "u", "database.password": "p"}
+
+
+def test_numbers_are_looked_at() -> None:
+    assert {"max.rows.per.batch", "snapshot.chunk.bytes", "snapshot.budget.s", "database.port"} < set(NUMBERS)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [True, False])
+def test_a_boolean_is_no_number(name: str, value: bool) -> None:
+    assert f"{name}: Value error, it is a boolean" in refusal(**ADDRESS, **{name: value})
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), "inf", "Infinity", "nan"])
+def test_neither_infinity_nor_what_is_no_number_is_one(name: str, value: object) -> None:
+    assert name in refusal(**ADDRESS, **{name: value})
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [7, "7", 7.0])
+def test_a_number_may_be_a_text(name: str, value: object) -> None:
+    assert config(**ADDRESS, **{name: value}) == config(**ADDRESS, **{name: 7})
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_has_its_bounds(name: str) -> None:
+    assert f"{name}: Input should be greater than" in refusal(**ADDRESS, **{name: -1})
