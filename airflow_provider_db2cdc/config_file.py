@@ -36,7 +36,7 @@ def load_config(
         data = _parse(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(f"{file} cannot be read: {error}", "Name the file with --config.") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date like 2026-13-45 is a ValueError
         place = getattr(error, "problem_mark", None)
         where = f" at line {place.line + 1}" if place else ""
         raise ConfigurationError(f"{file} is neither YAML nor JSON{where}", "Correct it.") from None

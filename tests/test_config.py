@@ -347,7 +347,7 @@ class TestFile:
         with pytest.raises(ConfigurationError, match="NOT_SET"):
             load_config(path, {})
 
-    @pytest.mark.parametrize("text", ["- a\n- b\n", "", "a: [1\n"])
+    @pytest.mark.parametrize("text", ["- a\n- b\n", "", "a: [1\n", "a: 2026-13-45\n"])
     def test_what_is_no_mapping_is_refused_with_the_files_name(self, tmp_path: Path, text: str) -> None:
         with pytest.raises(ConfigurationError, match=r"pipeline\.yaml"):
             load_config(self.write(tmp_path, text), {})

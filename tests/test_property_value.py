@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from datetime import date
 from typing import Literal, get_args
 
 import pytest
 
 from airflow_provider_db2cdc.config import DatabaseConfig, PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.properties import USED
+from airflow_provider_db2cdc.properties import PROPERTIES, USED
 
 BASE = {"pipeline": "sales", "target": "/lake/sales"}
 NAMES = {item.field: item.name for item in USED}
@@ -80,3 +82,30 @@ def test_a_number_may_be_a_text(name: str, value: object) -> None:
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_number_has_its_bounds(name: str) -> None:
     assert f"{name}: Input should be greater than" in refusal(**ADDRESS, **{name: -1})
+
+
+ODD = [
+    [],
+    ["a"],
+    [["a"]],
+    {},
+    {"a": {"b": 1}},
+    5,
+    -1,
+    1.5,
+    True,
+    "",
+    " ",
+    "\0",
+    None,
+    date(2026, 1, 2),
+    float("nan"),
+    b"a",
+]
+
+
+@pytest.mark.parametrize("name", [item.name.replace("*", "S.T") for item in PROPERTIES.values()])
+def test_whatever_is_given_is_taken_or_refused(name: str) -> None:
+    for value in ODD:
+        with suppress(ConfigurationError):
+            config(**{**ADDRESS, "snapshot.select.statement.overrides": "S.T", name: value})
