@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 from airflow_provider_db2cdc.cdc.collection import parse_table
@@ -9,12 +10,17 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 PROPERTY = "snapshot.select.statement.overrides"
+NO_CODE = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+"""Literals, quoted names and comments of a statement."""
+
+UNCOMMITTED = re.compile(r"\bWITH\s+UR\b(?!\s*(?:\(|AS\b))", re.IGNORECASE)
+"""An isolation clause, which a subselect may have too; `WITH UR AS (...)` is a table expression of that name."""
 
 
 def check_overrides(listed: Iterable[str], selects: Mapping[str, str]) -> None:
-    """Refuse a list of tables and selects of theirs that do not belong together.
+    """Refuse a list of tables and selects of theirs that do not belong together, and selects of uncommitted rows.
 
-    :raises ConfigurationError: a table has no select, a select is of no listed table, a name is none.
+    :raises ConfigurationError: a table has no select, a select is of no listed table, a name is none; WITH UR.
     """
     names = {_meant(name): name for name in listed}
     given = {_meant(name): name for name, select in selects.items() if select.strip()}
@@ -26,6 +32,12 @@ def check_overrides(listed: Iterable[str], selects: Mapping[str, str]) -> None:
         raise ConfigurationError(
             f"{PROPERTY}.{name} is given, though {PROPERTY} does not name the table",
             "Add it to that list, or leave out its select.",
+        )
+    for name in (name for name, select in selects.items() if UNCOMMITTED.search(NO_CODE.sub(" ", select))):
+        raise ConfigurationError(
+            f"{PROPERTY}.{name} reads uncommitted rows (WITH UR): a row of a transaction that is rolled back later "
+            "would come into the target, and no change would take it out",
+            "Leave WITH UR out; WITH CS, RS or RR may stand there.",
         )
 
 

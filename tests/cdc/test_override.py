@@ -60,3 +60,41 @@ def test_two_selects_of_a_table_are_refused():
 def test_list_and_selects_belong_together(listed, selects, words):
     with pytest.raises(ConfigurationError, match=words):
         check_overrides(listed, selects)
+
+
+ISOLATED = "SELECT * FROM S.T WHERE A = 1"
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        f"{ISOLATED} WITH UR",
+        f"{ISOLATED}\n\twith  ur\n",
+        f"{ISOLATED} WITH/* as before */UR -- fast",
+        f"{ISOLATED} WITH UR FOR READ ONLY",
+        f"SELECT * FROM ({ISOLATED} WITH UR) AS X",
+        "SELECT * FROM S.T WHERE A = '''' WITH UR",
+        "WITH UR AS (SELECT 1 FROM S.T) SELECT * FROM UR With Ur",
+    ],
+)
+def test_select_of_uncommitted_rows_is_refused(select):
+    with pytest.raises(ConfigurationError, match=r"overrides\.S\.T reads uncommitted rows \(WITH UR\).*rolled back"):
+        check_overrides(["S.T"], {"S.T": select})
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        *(f"{ISOLATED} WITH {level}" for level in ("CS", "RS", "RR", "RR USE AND KEEP SHARE LOCKS")),
+        "SELECT * FROM S.T WHERE A = 'not WITH UR'",
+        "SELECT * FROM S.T WHERE A = 'it''s WITH UR'",
+        'SELECT "a WITH UR" FROM S.T',
+        f"{ISOLATED} -- never WITH UR",
+        f"{ISOLATED} /* never\nWITH UR */",
+        f"{ISOLATED} WITH URGENT",
+        "WITH UR AS (SELECT 1 FROM S.T) SELECT * FROM UR",
+        "WITH UR (A) AS (SELECT 1 FROM S.T) SELECT * FROM UR",
+    ],
+)
+def test_select_of_committed_rows_is_allowed(select):
+    check_overrides(["S.T"], {"S.T": select})
