@@ -84,8 +84,10 @@ def delete_unread(
 
 def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch: BatchCounts) -> Reads:
     """Append the staged rows that the window leaves alone as `r` events, and return them."""
-    window = target.window(of.low_batch, entry.batch)
-    counts = batch if is_own_range(of, entry) else count_batch(window)
+    # Where nothing was pulled since, batches between hold at most what groups of other keys have found gone.
+    is_own = is_own_range(of, entry)
+    window = target.batch(entry.batch) if is_own else target.window(of.low_batch, entry.batch)
+    counts = batch if is_own else count_batch(window)
     staged, again, effects = target.staged(of.staging_version), False, None
     is_whole = not counts.events and len(of.windows) < 2
     if of.windows:
