@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from support.pipeline import Pipeline
+from support.visited import VisitingConnection
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.signal import Signal
@@ -65,8 +66,19 @@ def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> 
         ours, told = _beside_writer(pipeline, rows, _asked(pipeline, table, name))
         console.print(f"  {name}: {ours:.1f} s, {rows / ours:.0f} rows/s, {told}")
         measured.more[name] = {"rows/s": round(rows / ours), **told}
+    measured.more["rows looked at for bounds, by row"] = _visited(pipeline, table) / rows
     measured.more["peak memory (MB)"] = high_water_kb(stage.spark.sparkContext._gateway.proc.pid) // 1024
     return measured
+
+
+def _visited(pipeline: Pipeline, table: TableId) -> int:
+    """Return how many rows the source looks at to find where chunks of the usual size end."""
+    spec = _asked(pipeline, table, "visited")
+    connection = pipeline.sandbox.connect()
+    source = VisitingConnection(connection.cursor())
+    source.chunk_bounds(cut_of(spec.tables[0].schema, Part(table)), spec.settings.snapshot_chunk_rows)
+    connection.close()
+    return source.visited
 
 
 def network(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:

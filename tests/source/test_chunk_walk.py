@@ -1,0 +1,44 @@
+"""What it costs the source to find where chunks end: rows that it looks at, which it counts itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.visited import VisitingConnection
+
+from airflow_provider_db2cdc.cdc.table import Column, TableId
+from airflow_provider_db2cdc.sql.chunk import Cut
+
+pytestmark = pytest.mark.sandbox
+ROWS, CHUNK = 4_096, 200
+
+
+def filled(cursor: Any, table: TableId, keys: dict[str, str]) -> Cut:
+    """Make a table of as many rows, whose key's columns are these expressions of a row's number N."""
+    columns, names = ", ".join(f"{name} INTEGER NOT NULL" for name in keys), ", ".join(keys)
+    cursor.execute(f"CREATE TABLE {table} (N INTEGER, {columns}, PRIMARY KEY ({names}))")
+    cursor.execute(f"INSERT INTO {table} VALUES (0{', 0' * len(keys)})")
+    have = 1
+    while have < ROWS:
+        numbers = f"(SELECT N + {have} AS N FROM {table}) AS MORE"
+        cursor.execute(f"INSERT INTO {table} (N, {names}) SELECT N, {', '.join(keys.values())} FROM {numbers}")
+        have *= 2
+    return Cut(table, tuple(Column(name, "INTEGER", 4, nullable=False) for name in keys))
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "most"),
+    [
+        ("SINGLE", {"K": "N"}, 1.1),
+        ("LINES", {"ORDER_NO": "N / 16", "LINE": "MOD(N, 16)"}, 1.1),
+        # Behind its last bound the one client has too few rows, and another one may have more.
+        ("CLIENT", {"CLIENT": "0", "K": "N"}, 2.1),
+    ],
+)
+def test_each_bound_is_found_behind_the_last_one(connection: Any, name: str, keys: dict[str, str], most: float) -> None:
+    cursor = connection.cursor()
+    cut = filled(cursor, TableId("WALKED", name), keys)
+    source = VisitingConnection(cursor)
+    assert len(source.chunk_bounds(cut, CHUNK)) == ROWS // CHUNK
+    assert source.visited <= most * ROWS
