@@ -80,7 +80,8 @@ def _events(batch: DataFrame) -> DataFrame:
         F.col("__commit_lsn").alias("commit"),
         F.col("__intent_lsn").alias("intent"),
         *("op", "key", "before", "after"),
-        F.col("source.ts_us").alias("ts_us"),
+        # What a snapshot found gone has the time of its plan, and no commit's.
+        F.when(F.col("source.snapshot") == "false", F.col("source.ts_us")).alias("ts_us"),
     )
 
 

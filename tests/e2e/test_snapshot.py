@@ -460,9 +460,14 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(
     assert pipeline.rows(one) != pipeline.source_rows(one)
     newest = max(row["__batch"] for row in pipeline.state(one).collect())
     held = staged_files(pipeline, one)
+    known = pipeline.offsets.get(one)
     ask = execute(str(one))
     assert outcomes(pipeline.tick(ask))[ask.id] == ("done", "")
     assert pipeline.rows(one) == pipeline.source_rows(one)
+    now = pipeline.offsets.get(one)
+    assert known is not None
+    assert now is not None
+    assert now.commit_ts_ms == known.commit_ts_ms, "what was found gone is no commit of the source"
     gone = pipeline.changes(one).where("op = 'd'").collect()
     assert sorted(row["key"]["ID"] for row in gone) == [0, 1, 29]
     assert {row["source"]["snapshot"] for row in gone} == {"incremental"}

@@ -47,7 +47,7 @@ def log_frame(events: DataFrame) -> DataFrame:
         F.col("commit").alias("__commit_lsn"),
         F.col("intent").alias("__intent_lsn"),
         *("op", "key", "before", "after"),
-        F.struct(F.lit(0).cast("bigint").alias("ts_us")).alias("source"),
+        F.struct(F.lit(0).cast("bigint").alias("ts_us"), F.lit("false").alias("snapshot")).alias("source"),
     ).localCheckpoint()
 
 
