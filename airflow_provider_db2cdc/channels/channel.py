@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome, signal_of
 from airflow_provider_db2cdc.config import PipelineConfig
@@ -41,6 +41,14 @@ class SignalChannel(Protocol):
 
     def close(self) -> None:
         """Let go of what is open."""
+
+
+@runtime_checkable
+class Checkable(Protocol):
+    """What a channel may have besides, for `db2cdc doctor`: whether it can be told outcomes."""
+
+    def check(self) -> None:
+        """Raise a ConfigurationError where it cannot; nothing is consumed or told."""
 
 
 @contextmanager
@@ -81,6 +89,8 @@ def check_channel(config: PipelineConfig, name: str) -> None:
     with open_channels(config.model_copy(update={"signal_channels": (name,)})) as [channel]:
         try:
             channel.read()
+            if isinstance(channel, Checkable):
+                channel.check()
         except Db2CdcError:
             raise
         except Exception as error:

@@ -44,6 +44,17 @@ class FileChannel:
         with _naming(f"the signals in {self.path} cannot be read"):
             return self._signals()
 
+    def check(self) -> None:
+        """Make sure that outcomes can be told and lines taken out; nothing is written.
+
+        :raises ConfigurationError: the folder, or the file of the outcomes, cannot be written.
+        """
+        if self._outcomes.is_dir() or not os.access(self._file.parent, os.W_OK):
+            raise ConfigurationError(
+                f"what became of signals cannot be told in {self._outcomes}, nor lines be taken out of {self.path}",
+                "Correct signal.file, or let the tick's user write in its folder: else each tick starts Spark.",
+            )
+
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
         """Tell the outcomes, and remove the lines that were acted on.
 
@@ -51,7 +62,7 @@ class FileChannel:
 
         :raises ConfigurationError: the file, or the one of the outcomes beside it, cannot be written.
         """
-        place = self.path.with_name(f"{self.path.name}.outcomes")
+        place = self._outcomes
         with _naming(f"the outcomes of signals cannot be told in {place}"):
             told = {*_lines(place)}
             _append(place, [text for text in map(_told, outcomes) if text not in told])
@@ -62,6 +73,10 @@ class FileChannel:
 
     def close(self) -> None:
         """Nothing is open."""
+
+    @property
+    def _outcomes(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.outcomes")
 
     @property
     def _file(self) -> Path:

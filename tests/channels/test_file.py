@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, parse
 from airflow_provider_db2cdc.channels import file
+from airflow_provider_db2cdc.channels.channel import check_channel
 from airflow_provider_db2cdc.channels.file import FileChannel
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError
@@ -286,3 +287,12 @@ def test_folder_in_the_files_place_is_named(signals: Signals) -> None:
     signals.path.mkdir()
     with pytest.raises(ConfigurationError, match=r"signals\.jsonl cannot be read: Is a directory"):
         signals.ids()
+
+
+def test_doctor_says_that_lines_cannot_be_taken_out(tmp_path: Path) -> None:
+    config = Signals(tmp_path).config
+    check_channel(config, "file")
+    assert list(tmp_path.iterdir()) == [], "it writes nothing"
+    (tmp_path / "signals.jsonl.outcomes").mkdir()
+    with pytest.raises(ConfigurationError, match=r"cannot be told in .*signals\.jsonl\.outcomes"):
+        check_channel(config, "file")
