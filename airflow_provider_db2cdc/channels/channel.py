@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome, signal_of
+from airflow_provider_db2cdc.channels.file import FileChannel
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.import_path import load_class
@@ -41,14 +42,6 @@ class SignalChannel(Protocol):
 
     def close(self) -> None:
         """Let go of what is open."""
-
-
-@runtime_checkable
-class Checkable(Protocol):
-    """What a channel may have besides, for `db2cdc doctor`: whether it can be told outcomes."""
-
-    def check(self) -> None:
-        """Raise a ConfigurationError where it cannot; nothing is consumed or told."""
 
 
 @contextmanager
@@ -89,7 +82,7 @@ def check_channel(config: PipelineConfig, name: str) -> None:
     with open_channels(config.model_copy(update={"signal_channels": (name,)})) as [channel]:
         try:
             channel.read()
-            if isinstance(channel, Checkable):
+            if isinstance(channel, FileChannel):
                 channel.check()
         except Db2CdcError:
             raise
@@ -156,8 +149,6 @@ def _told(error: Exception) -> str:
 
 def _open(name: str) -> Callable[[PipelineConfig], SignalChannel]:
     if name == "file":
-        from airflow_provider_db2cdc.channels.file import FileChannel
-
         return FileChannel
     if name == "kafka":
         from airflow_provider_db2cdc.channels.kafka import KafkaChannel

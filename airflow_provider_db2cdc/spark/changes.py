@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import or_
 
@@ -82,11 +82,12 @@ def paired(
         spread = _as_pairs(spread, schema)
     order = Window.partitionBy("commit").orderBy("intent", "half")
     halves = spread if before_images else spread.withColumn("half", F.lit(0))
-    near = [F.lit(True), F.lit(True)]
-    if one_row:
-        near = [side("intent").over(order) == F.col("intent") for side in (F.lag, F.lead)]
-    is_behind = (F.lag("o").over(order) == "D") & near[0]
-    is_followed = (F.lead("o").over(order) == "I") & near[1]
+
+    def is_beside(side: Callable[[str], Column], op: str) -> Column:
+        is_op = side("o").over(order) == op
+        return is_op & (side("intent").over(order) == F.col("intent")) if one_row else is_op
+
+    is_behind, is_followed = is_beside(F.lag, "D"), is_beside(F.lead, "I")
     seen = halves.select(
         *("commit", "intent", "o", "row"),
         key_struct(schema, "row").alias("key"),

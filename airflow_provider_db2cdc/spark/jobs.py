@@ -56,8 +56,8 @@ def _check_newest(spec: JobSpec, history: History) -> None:
     :raises TickLostError: that is so.
     """
     # Of two plans of the same time the later one has the greater name.
-    entries = (history.newest(table) for table in history.applied)
-    newest_ms, newest = max(((one.planned_at_ms, one.plan) for one in entries if one is not None), default=(0, ""))
+    entries = (parts[-1][0] for parts in history.applied.values())
+    newest_ms, newest = max(((one.planned_at_ms, one.plan) for one in entries), default=(0, ""))
     is_older = (spec.planned_at_ms, spec.plan) < (newest_ms, newest)
     if is_older and newest_ms < time.time() * 1000 + CLOCKS_DIFFER_MS:
         raise TickLostError(

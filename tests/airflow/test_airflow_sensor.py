@@ -197,6 +197,25 @@ def test_sensor_keeps_table_by_table_what_its_trigger_has_found(inside):
     assert inside(resumed).suspended
 
 
+@pytest.mark.sandbox
+def test_sensor_wakes_for_a_signal_in_a_file(captured, tmp_path):
+    orders = captured.table("ORDERS")
+    path = tmp_path / "signals"
+    path.write_text('{"id": "1", "type": "log", "data": {"message": "m"}}\n')
+    settings = {
+        "selection": {"table_include": [f"{captured.schema}\\.ORDERS"]},
+        "signal_channels": ["file"],
+        "signal_file": str(path),
+    }
+    documents = {
+        name_of(orders): Offset(orders, captured.synchpoint(), 1, planned_at_ms=time.time_ns() // 10**6).to_json()
+    }
+    documents[BACKLOG] = Backlog(tables=(orders,)).to_json()
+    event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=documents))
+    assert event["message"].startswith("0 changes, 1 signals are waiting")
+    assert path.read_text(), "whoever acts on it consumes it"
+
+
 def test_sensors_memory_keeps_tables_of_odd_names_apart():
     tables = [TableId("S.T", "X"), TableId("S", "T.X")]
     kept = {table: Offset(table, lsn(at), 1) for at, table in enumerate(tables, 5)}

@@ -446,6 +446,15 @@ def test_signal_table_that_is_none_is_no_matter_without_its_channel(plan, contro
         plan({"signal_table": "S.NOTHING"}, A=100)
 
 
+@pytest.mark.parametrize("shape", [("ID", "TIMESTAMP", 10, "N"), ("ID", "DOUBLE", 8, "N")], ids=lambda one: one[1])
+def test_signal_table_whose_ids_are_other_texts_by_another_driver_is_refused(plan, control, shape):
+    control.add("A")
+    settings = {"signal_table": str(control.add("SIGNALS", (shape, *SIGNALS[1:])))}
+    spec = plan({**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))})
+    [refusal] = spec.refused
+    assert "whose texts differ by driver" in refusal.error
+
+
 def test_signals_are_texts_whatever_the_columns_are(plan, control):
     columns = (("ID", "INTEGER", 4, "N"), ("TYPE", "VARCHAR", 32, "Y"), SIGNALS[2])
     settings = {"signal_table": str(control.add("SIGNALS", columns))}

@@ -94,7 +94,7 @@ def test_all_chunks_of_a_composite_key_cost_a_few_scans(lines: int) -> None:
 
 def relation(frame: DataFrame) -> Any:
     """Return what Spark asks the source by."""
-    plan: Any = frame._jdf.queryExecution().analyzed()  # type: ignore[operator]
+    plan: Any = frame._jdf.queryExecution().analyzed()
     while plan.getClass().getSimpleName() != "LogicalRelation":
         plan = plan.child()
     return plan.relation()
