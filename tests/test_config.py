@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.properties import config, refusal
 
 from airflow_provider_db2cdc.cdc.job import ApplySettings
 from airflow_provider_db2cdc.cdc.key import KeyRule
@@ -13,7 +14,6 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.given_properties import split_list
 from airflow_provider_db2cdc.properties import ALIASES, PROPERTIES, USED, find_property
 
-BASE = {"pipeline": "sales", "target": "/lake/sales"}
 CONNECTOR = {
     "name": "sales-connector",
     "config": {
@@ -35,16 +35,6 @@ CONNECTOR = {
         "incremental.snapshot.chunk.size": "4096",
     },
 }
-
-
-def config(**properties: object) -> PipelineConfig:
-    return PipelineConfig.from_properties({**BASE, **properties})
-
-
-def refusal(**properties: object) -> str:
-    with pytest.raises(ConfigurationError) as caught:
-        config(**properties)
-    return str(caught.value)
 
 
 class TestConnectorJson:

@@ -3,12 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.properties import BASE
 
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError
 
-BASE = {"pipeline": "sales", "target": "/lake/sales"}
 SELECTS = "snapshot.select.statement.overrides"
 SNAKE_SELECTS = SELECTS.replace(".", "_")
 ADDRESS = {"database.hostname": "h", "database.dbname": "D", "database.user": "u", "database.password": "p"}

@@ -6,12 +6,12 @@ from datetime import date
 from typing import Literal, get_args
 
 import pytest
+from support.properties import config, refusal
 
 from airflow_provider_db2cdc.config import DatabaseConfig, PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.properties import PROPERTIES, USED
 
-BASE = {"pipeline": "sales", "target": "/lake/sales"}
 NAMES = {item.field: item.name for item in USED}
 LISTED = {
     NAMES[field]: (field, get_args(info.annotation))
@@ -19,16 +19,6 @@ LISTED = {
     if getattr(info.annotation, "__origin__", None) is Literal
 }
 """Properties of which the words that they take are listed: the field, and the words."""
-
-
-def config(**properties: object) -> PipelineConfig:
-    return PipelineConfig.from_properties({**BASE, **properties})
-
-
-def refusal(**properties: object) -> str:
-    with pytest.raises(ConfigurationError) as caught:
-        config(**properties)
-    return str(caught.value)
 
 
 def test_there_is_something_to_look_at() -> None:
