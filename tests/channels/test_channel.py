@@ -82,6 +82,10 @@ class NamelessChannel:
         """Nothing is open."""
 
 
+class NumberedChannel(QueueChannel):
+    name: Any = 7
+
+
 class StuckChannel(QueueChannel):
     def close(self) -> None:
         raise SourceError("the queue cannot be closed")
@@ -217,6 +221,12 @@ def test_class_that_fails_in_its_own_way_does_not_keep_the_others_from_it(caplog
         ("signals: channel failing cannot be read: KeyError: 'token'", True),
         (f"signals: channel {FAILING} cannot be told of outcomes, its signals come again: KeyError: 'token'", True),
     ]
+
+
+def test_channel_whose_name_is_no_text_is_refused() -> None:
+    """By it the outcomes find the way back: what nobody is named like would never be told."""
+    with pytest.raises(ConfigurationError, match=r"NumberedChannel cannot be made \(TypeError: its name is no text"):
+        read_channels(config(f"{__name__}:NumberedChannel"))
 
 
 def test_class_that_cannot_be_made_is_named() -> None:
