@@ -1,13 +1,13 @@
 """The journal of snapshots: what was asked for, how far it is, what was told. It outlives every tick.
 
-Each row is a document of a kind: a signal's outcome, a snapshot, the chunk bounds of one of its tables, a notification.
-Of the first three the newest row of an id counts.
+Each row is a document of a kind: a signal's outcome, a snapshot, the chunk bounds of one of its tables, a table that
+began without a snapshot, a notification. Of all but the last the newest row of an id counts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.notification import Notification
 from airflow_provider_db2cdc.cdc.signal import SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot import Bound, Part, Snapshot
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickLostError
 from airflow_provider_db2cdc.spark.delta import (
     STATISTICS,
@@ -32,7 +33,7 @@ from airflow_provider_db2cdc.spark.delta import (
 from airflow_provider_db2cdc.spark.place import Owner
 
 JOURNAL = "seq bigint, run_id string, kind string, id string, document string, at_ms bigint"
-KEPT = ("signal", "snapshot", "bounds")
+KEPT = ("signal", "snapshot", "bounds", "skipped")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class News:
 
 @dataclass
 class Journal:
-    """The journal of one pipeline; `seq` is the number of its newest row."""
+    """The journal of one pipeline; `seq` is the number of its newest row, of `skipped` tables SKIPPED was told."""
 
     spark: SparkSession
     layout: Layout
@@ -55,6 +56,7 @@ class Journal:
     seq: int = 0
     news: News = field(default_factory=News)
     bounded: dict[str, tuple[Bound, ...]] = field(default_factory=dict)
+    skipped: set[TableId] = field(default_factory=set)
 
     def read(self, told: int) -> Agenda:
         """Return the agenda as it stands; rows behind `told` become the news."""
@@ -71,6 +73,7 @@ class Journal:
         documents = {(row["kind"], row["one"]): json.loads(row["document"]) for row in found if row["kind"] in KEPT}
         bounds = {id_: _bounds(document) for (kind, id_), document in documents.items() if kind == "bounds"}
         self.bounded = dict(bounds)
+        self.skipped = {from_data(TableId, document) for (kind, _), document in documents.items() if kind == "skipped"}
         signals = [from_data(SignalOutcome, document) for (kind, _), document in documents.items() if kind == "signal"]
         snapshots = [
             _with_bounds(from_data(Snapshot, document), bounds)
@@ -87,9 +90,10 @@ class Journal:
         snapshots: Iterable[Snapshot],
         outcomes: Iterable[SignalOutcome],
         notifications: Iterable[Notification],
+        skipped: Collection[TableId],
         at_ms: int,
     ) -> None:
-        """Append what has changed.
+        """Append what has changed, and of which tables SKIPPED is told by that.
 
         :raises TickLostError: another run wrote these rows first.
         """
@@ -99,9 +103,11 @@ class Journal:
             documents.append(("snapshot", snapshot.id, to_data(_without_bounds(snapshot))))
         documents += [("signal", json.dumps([one.channel, one.id]), to_data(one)) for one in outcomes]
         documents += [("notification", one.id, to_data(one)) for one in notifications]
+        documents += [("skipped", json.dumps([one.schema, one.name]), to_data(one)) for one in skipped]
         if documents:
             self._append(documents, at_ms)
             self.bounded |= {id_: _bounds(document) for kind, id_, document in documents if kind == "bounds"}
+            self.skipped |= {*skipped}
 
     def _new_bounds(self, snapshot: Snapshot) -> list[tuple[str, str, Any]]:
         """Return the bounds that were not written yet: they seldom change, and may be many."""

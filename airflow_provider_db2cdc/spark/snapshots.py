@@ -61,6 +61,7 @@ class Snapshots:
         self.ended_before = ended - journal.news.snapshots
         self.outcomes = {(outcome.channel, outcome.id): outcome for outcome in journal.news.outcomes}
         self.told = [*journal.news.notifications]
+        self.skipped: list[TableId] = []
         self.noted, self.written, self.written_at = self.known, len(self.told), time.monotonic()
         self.deadline = time.monotonic() + tick.spec.settings.snapshot_budget_s
         self._begun: dict[str, tuple[int, float]] = {}
@@ -156,14 +157,20 @@ class Snapshots:
         fresh = [task for task in tick.open_tasks() if tick.standing.is_new(task)]
         unread = [task for task in fresh if not self._is_snapshotted(task)]
         tick.plan_and_apply([tick.entry(task, task.upto, task.upto) for task in unread])
-        begun = [task.table for task in unread if task.table not in tick.errors]
-        if begun:
-            self.told.append(skipped(begun, tick.spec.run_id, _now_ms()))
+        self._tell_skipped()
         again = [task for task in tick.open_tasks() if task.again and task not in fresh and not self._is_told_of(task)]
         asked = [self._initial(task) for task in (*fresh, *again) if self._is_snapshotted(task)]
         parts = [part for part in asked if not self._is_begun(part)]
         if parts:
             self.book.change(lambda agenda: (begin_initial(agenda, parts, tick.spec.planned_at_ms), None))
+
+    def _tell_skipped(self) -> None:
+        """Tell once of each table that has begun without a snapshot, be it in a tick that died before it had."""
+        snapshotted = {part.table for one in self.book.agenda.snapshots if one.kind == "initial" for part in one.parts}
+        begun = self.tick.standing.last.keys() & self.tick.tasks.keys()
+        self.skipped = sorted(begun - snapshotted - self.journal.skipped)
+        if self.skipped:
+            self.told.append(skipped(self.skipped, self.tick.spec.run_id, _now_ms()))
 
     def _is_snapshotted(self, task: TableTask) -> bool:
         """Whether a snapshot is taken of a table: also of one that new tables are not begun with, where it mends."""
@@ -263,8 +270,9 @@ class Snapshots:
         before = {snapshot.id: snapshot for snapshot in known.snapshots}
         changed = [snapshot for snapshot in now.snapshots if before.get(snapshot.id) != snapshot]
         outcomes = [outcome for name, outcome in now.outcomes.items() if known.outcomes.get(name) != outcome]
-        self.journal.write(changed, outcomes, self.told[self.written :], _now_ms())
+        self.journal.write(changed, outcomes, self.told[self.written :], self.skipped, _now_ms())
         self.known, self.written, self.written_at = now, len(self.told), time.monotonic()
+        self.skipped = []
 
     def _note(self) -> None:
         """Note for whoever listens what has become of the snapshots since this was last done."""

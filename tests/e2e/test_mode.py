@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
 from airflow_provider_db2cdc.spark.target import Target
@@ -219,3 +220,21 @@ def test_rows_of_the_signal_table_from_before_are_refused_by_a_retry_too(new_pip
     result = jobs.run(spec)
 
     assert [(outcome.id, outcome.status) for outcome in result.signals] == [("old", "refused")]
+
+
+def test_skipped_is_told_once_whatever_dies_before_it_is(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": "no_data"})
+    table = table_of(pipeline)
+    for step, owner in (("commit", Ledger), ("write", Journal)):
+        spec = pipeline.plan()
+        assert spec is not None
+        with killed(owner, step, "before"):
+            jobs.run(spec)
+
+    first = pipeline.passed()
+    insert(pipeline, 2)
+    second = pipeline.passed()
+
+    [note] = first.notifications
+    assert second.notifications == ()
+    assert (note.type, note.additional_data["data_collections"]) == ("SKIPPED", str(table))

@@ -36,7 +36,7 @@ def test_bounds_are_those_of_the_columns_that_they_were_named_with(spark: SparkS
     # Back under the first columns the table has grown: bounds of the same name say something else.
     turned = (first, other, first, replace(first, status="paused"), snapshot("one", ("4",), ("9",)), snapshot("one"))
     for one in turned:
-        writer.write([one], [], [], 1)
+        writer.write([one], [], [], [], 1)
         assert journal(spark, tmp_path).read(0).snapshots == (one,)
 
 
@@ -44,17 +44,17 @@ def test_bounds_are_those_of_the_table_whatever_dots_its_name_has(spark: SparkSe
     named = {TableId("A.B", "C"): ("4",), TableId("A", "B.C"): ("8",)}
     parts = [Part(table, status="reading", bounds=(bound,), fingerprint="one") for table, bound in named.items()]
     one = Snapshot("ad-hoc", "incremental", tuple(parts), "file", started_at_ms=5)
-    journal(spark, tmp_path).write([one], [], [], 1)
+    journal(spark, tmp_path).write([one], [], [], [], 1)
     assert journal(spark, tmp_path).read(0).snapshots == (one,)
 
 
 def test_bounds_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
     writer, one = journal(spark, tmp_path), snapshot("one", ("4",))
-    writer.write([one], [], [], 1)
+    writer.write([one], [], [], [], 1)
     assert writer.seq == 2
     again = journal(spark, tmp_path)
     again.read(0)
-    again.write([replace(one, status="paused")], [], [], 2)
+    again.write([replace(one, status="paused")], [], [], [], 2)
     assert again.seq == 3
 
 
@@ -62,11 +62,11 @@ def test_what_was_written_behind_the_last_commit_is_news(spark: SparkSession, tm
     writer, one = journal(spark, tmp_path), snapshot("one", ("4",))
     refused = SignalOutcome("a", "file", "refused", "no such table")
     told = Notification("ad-hoc", "Incremental Snapshot", "STARTED", {"data_collections": "S.T"}, 1)
-    writer.write([one], [refused], [told], 1)
+    writer.write([one], [refused], [told], [], 1)
     seq = writer.seq
     stopped = SignalOutcome("ad-hoc", "file", "stopped", "by hand")
     aborted = Notification("ad-hoc", "Incremental Snapshot", "ABORTED", {}, 2)
-    writer.write([replace(one, status="stopped")], [stopped], [aborted], 2)
+    writer.write([replace(one, status="stopped")], [stopped], [aborted], [], 2)
 
     late = journal(spark, tmp_path)
     agenda = late.read(seq)
@@ -85,13 +85,13 @@ def test_what_was_written_behind_the_last_commit_is_news(spark: SparkSession, tm
 
 
 def test_a_run_that_was_overtaken_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    journal(spark, tmp_path).write([snapshot("one")], [], [], 1)
+    journal(spark, tmp_path).write([snapshot("one")], [], [], [], 1)
     fast, slow = journal(spark, tmp_path, "fast"), journal(spark, tmp_path, "slow")
     fast.read(0)
     slow.read(0)
-    fast.write([snapshot("two")], [], [], 2)
+    fast.write([snapshot("two")], [], [], [], 2)
     seq = slow.seq
     with pytest.raises(TickLostError, match="another run wrote to the journal"):
-        slow.write([snapshot("three")], [], [], 2)
+        slow.write([snapshot("three")], [], [], [], 2)
     assert slow.seq == seq
     assert journal(spark, tmp_path).read(0).snapshots == (snapshot("two"),)
