@@ -71,7 +71,7 @@ def raise_for_signals(result: JobResult, channel: str) -> None:
 
 def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offset | None:
     old = offsets.get(table.table)
-    if table.lsn is None or table.batch is None or (old is not None and planned_at_ms < old.planned_at_ms):
+    if table.lsn is None or table.batch is None or (old is not None and _is_overtaken(table, planned_at_ms, old)):
         return None
     if old is not None and old.restart and (_is_known(old, planned_at_ms) or _has_not_begun(table)):
         return None
@@ -86,9 +86,16 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
     # A wish that the plan did not know of yet.
     is_new_wish = old is not None and old.restart and not table.restart and not table.set_back
     at = (table.lsn, table.batch, commit_ts_ms, table.capture)
-    new = Offset(table.table, *at, restart=is_new_wish, planned_at_ms=planned_at_ms, suspended=suspended)
+    new = Offset(
+        table.table, *at, restart=is_new_wish, planned_at_ms=planned_at_ms, suspended=suspended, mark=table.mark
+    )
     offsets.put(new)
     return None if unmoved else new
+
+
+def _is_overtaken(table: TableResult, planned_at_ms: int, old: Offset) -> bool:
+    """Whether the offset is of a later plan, or was marked since this one was made."""
+    return planned_at_ms < old.planned_at_ms or table.mark != old.mark
 
 
 def _is_known(old: Offset, planned_at_ms: int) -> bool:

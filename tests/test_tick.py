@@ -97,12 +97,13 @@ def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: 
 
 
 def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None:
-    """A registration found inactive, a source restored, a restart wished for: what came later stays."""
-    old = replace(outcome(line(A, 9, after=lsn(4), restart=True, anew=True)), planned_at_ms=10)
-    back = replace(outcome(line(A, 2, set_back=True)), planned_at_ms=15)
+    """A registration found inactive, a source restored, a restart wished for: what came later stays, by any clock."""
+    old = replace(outcome(line(A, 9, after=lsn(4), restart=True, anew=True, mark="m")), planned_at_ms=10)
+    back = replace(outcome(line(A, 2, set_back=True, mark="m")), planned_at_ms=15)
     for kept in (
-        inactive(A, Offset(A, lsn(5), 6, planned_at_ms=5), lsn(9), 20),
-        inactive(A, Offset(A, lsn(5), 6, planned_at_ms=5, suspended=True), lsn(9), 20),
+        inactive(A, Offset(A, lsn(5), 6, planned_at_ms=5), lsn(9), "new"),
+        inactive(A, Offset(A, lsn(5), 6, planned_at_ms=5, suspended=True, mark="m"), lsn(9), "new"),
+        Offset(A, lsn(5), 6, planned_at_ms=5, restart=True, mark="new"),
         Offset(A, lsn(5), 6, planned_at_ms=20),
         Offset(A, lsn(5), 6, planned_at_ms=20, restart=True),
     ):
@@ -113,15 +114,15 @@ def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None
 
 
 def test_a_table_that_began_anew_where_it_stood_is_not_suspended_any_more(store: FileOffsetStore) -> None:
-    store.put(Offset(A, lsn(5), 6, planned_at_ms=1, suspended=True))
-    commit_tick(replace(outcome(line(A, 5, reads=3, anew=True)), planned_at_ms=10), store)
-    assert store.get(A) == Offset(A, lsn(5), 7, planned_at_ms=10)
+    store.put(Offset(A, lsn(5), 6, planned_at_ms=1, suspended=True, mark="m"))
+    commit_tick(replace(outcome(line(A, 5, reads=3, anew=True, mark="m")), planned_at_ms=10), store)
+    assert store.get(A) == Offset(A, lsn(5), 7, planned_at_ms=10, mark="m")
 
 
 def test_an_offset_without_a_position_gets_one_and_says_still_that_changes_are_missing(store: FileOffsetStore) -> None:
-    store.put(inactive(A, None, lsn(9), 10))
-    commit_tick(replace(outcome(line(A, 5, "failed")), planned_at_ms=20), store)
-    assert store.get(A) == Offset(A, lsn(5), 7, planned_at_ms=20, suspended=True)
+    store.put(inactive(A, None, lsn(9), "m"))
+    commit_tick(replace(outcome(line(A, 5, "failed", mark="m")), planned_at_ms=20), store)
+    assert store.get(A) == Offset(A, lsn(5), 7, planned_at_ms=20, suspended=True, mark="m")
 
 
 def test_a_restart_that_is_wished_for_behind_a_tick_outlives_its_commit_done_again(store: FileOffsetStore) -> None:

@@ -106,7 +106,8 @@ class TableTask:
     A table that neither the store nor Delta knows is new: `upto` then is the low mark of its initial snapshot,
     or, with `snapshot` False (snapshot.mode no_data), simply where it begins. `restart` treats a known table as new.
     `again` has a known table snapshotted once its changes are pulled. `select` is what a snapshot reads instead of the
-    whole table. `suspended` says that its registration was found inactive since the offset: changes are missing.
+    whole table. `suspended` says that its registration was found inactive since the offset: changes are missing; `mark`
+    is the offset's.
     """
 
     schema: TableSchema
@@ -120,6 +121,7 @@ class TableTask:
     batch: int = 0
     again: bool = False
     suspended: bool = False
+    mark: str = ""
 
     @property
     def table(self) -> TableId:
@@ -188,7 +190,7 @@ class TableResult:
     `set_back` says that the tick has begun anew with the table, before its offset: its source was restored.
     `commit_ts_ms` is the newest applied commit's time; `capture` the digest of the capture identity it stands under;
     `error` says why a failed table failed and what to do; `restart` that the plan knew of a person's wish to begin
-    anew, `anew` that it has done so, for whatever reason.
+    anew, `anew` that it has done so, for whatever reason; `mark` is the offset's, as the plan found it.
     """
 
     table: TableId
@@ -207,6 +209,7 @@ class TableResult:
     set_back: bool = False
     restart: bool = False
     anew: bool = False
+    mark: str = ""
     duration_s: float = 0.0
     error: str = ""
 

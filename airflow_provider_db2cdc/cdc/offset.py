@@ -7,6 +7,7 @@ import re
 import shlex
 from dataclasses import dataclass, replace
 from typing import Protocol
+from uuid import uuid4
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
@@ -19,6 +20,8 @@ VERSION = 1
 CLOCKS_DIFFER_MS = 3_600_000
 """A time that lies further ahead is that of a wrong clock."""
 
+MARK_CHARS = 12
+
 PLAIN = re.compile(r"\w+\.\w+", re.ASCII)
 """A table's name that a shell takes as it is."""
 
@@ -30,9 +33,10 @@ class Offset:
     `commit_ts_ms` is the source's commit time of the newest change applied, None before the first one. `capture` is
     the digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset. `restart`
     is what a person sets to have the table snapshotted anew, its state replaced. `planned_at_ms` is when the tick was
-    planned that got there, or the newest plan that found the table's registration inactive, or when a person set it or
-    asked for the restart by `db2cdc offset`; 0 where a person wrote the document. `suspended` says that a plan since
-    then has found the registration inactive: nobody captured what changed meanwhile.
+    planned that got there, or when a person set it by `db2cdc offset`; 0 where a person wrote the document.
+    `suspended` says that a plan since then has found the registration inactive: nobody captured what changed meanwhile.
+    `mark` names what was last found or asked for so, by anyone but a tick's commit: a tick that was planned without it
+    leaves the offset alone, whatever clocks say.
     """
 
     table: TableId
@@ -43,6 +47,7 @@ class Offset:
     restart: bool = False
     planned_at_ms: int = 0
     suspended: bool = False
+    mark: str = ""
     version: int = VERSION
 
     @property
@@ -92,24 +97,30 @@ class OffsetStore(Protocol):
         """Keep the backlog; a failure to do so loses nothing, the target has the truth."""
 
 
-def inactive(table: TableId, old: Offset | None, fence: Lsn, at_ms: int) -> Offset:
+def new_mark() -> str:
+    """Return a mark that no offset has."""
+    return uuid4().hex[:MARK_CHARS]
+
+
+def inactive(table: TableId, old: Offset | None, fence: Lsn, mark: str) -> Offset:
     """Return a table's offset once its registration was found inactive: what changes meanwhile is lost.
 
     A table without one gets one all the same: the target may hold it, if its first ticks died before they kept theirs.
     """
     known = old or Offset(table, Lsn(bytes(len(fence.raw))), 0)
-    return replace(known, suspended=True, planned_at_ms=max(at_ms, known.planned_at_ms))
+    return replace(known, suspended=True, mark=mark)
 
 
-def keep_inactive(offsets: OffsetStore, table: TableId, fence: Lsn, at_ms: int) -> None:
+def keep_inactive(offsets: OffsetStore, table: TableId, fence: Lsn) -> None:
     """Keep in a table's offset that its registration was found inactive.
 
     :raises OffsetError: the offset cannot be read or kept, also not once more: a commit may have moved it in between.
     """
+    mark = new_mark()
     try:
-        offsets.put(inactive(table, offsets.get(table), fence, at_ms))
+        offsets.put(inactive(table, offsets.get(table), fence, mark))
     except OffsetError:
-        offsets.put(inactive(table, offsets.get(table), fence, at_ms))
+        offsets.put(inactive(table, offsets.get(table), fence, mark))
 
 
 def restart_of(table: TableId) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset import Offset, new_mark
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept
 from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen
@@ -39,7 +39,8 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
     old = _kept(store, name)
     number = batch if batch is not None else (old.batch if old else 0)
     now_ms = time.time_ns() // 1_000_000
-    store.reset(Offset(name, Lsn.parse(lsn), number, old.commit_ts_ms if old else None, planned_at_ms=now_ms))
+    newest_ms = old.commit_ts_ms if old else None
+    store.reset(Offset(name, Lsn.parse(lsn), number, newest_ms, planned_at_ms=now_ms, mark=new_mark()))
     note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.where}")
 
 
@@ -77,10 +78,9 @@ def _marked(table: TableId, store: KeptOffsets) -> Offset:
 
     :raises ConfigurationError: it has no offset, and the pipeline's last tick had no such table.
     """
-    old, now_ms = _kept(store, table), time.time_ns() // 1_000_000
+    old = _kept(store, table)
     if old is not None:
-        # A tick that is under way was planned before this, and leaves it to the next one.
-        return replace(old, restart=True, planned_at_ms=max(now_ms, old.planned_at_ms))
+        return replace(old, restart=True, mark=new_mark())
     if table not in store.backlog().tables:
         raise ConfigurationError(
             f"{table} has no offset in {store.where}, and was no table of the pipeline's last tick",
@@ -88,7 +88,7 @@ def _marked(table: TableId, store: KeptOffsets) -> Offset:
         )
     # A restart asks for no position; but one of the source's width is comparable with its others.
     width = max((len(other.lsn.raw) for other in store.all().values()), default=max(WIDTHS))
-    return Offset(table, Lsn(bytes(width)), 0, restart=True, planned_at_ms=now_ms)
+    return Offset(table, Lsn(bytes(width)), 0, restart=True, mark=new_mark())
 
 
 def _kept(store: KeptOffsets, table: TableId) -> Offset | None:

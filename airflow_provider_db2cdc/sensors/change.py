@@ -105,7 +105,7 @@ class Db2CdcChangeSensor(BaseSensorOperator):
         store = VariableOffsetStore(read_config(self.config).pipeline)
         for found in (Offset.from_json(text, "the trigger's event") for text in documents):
             try:
-                keep_inactive(store, found.table, found.lsn, found.planned_at_ms)
+                keep_inactive(store, found.table, found.lsn)
             except OffsetError as error:
                 self.log.warning("not kept that the registration of %s was not active: %s", found.table, error)
 

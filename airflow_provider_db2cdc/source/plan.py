@@ -55,7 +55,7 @@ def plan_tick(
     """
     captured = read_capture(source, config.asn_schema)
     chosen = _chosen(captured, config)
-    _keep_inactive(captured, chosen, offsets, at_ms)
+    _keep_inactive(captured, chosen, offsets)
     check_moving(captured.fence, config)
     selects = selects_of(config.snapshot_overrides, [capture.table for capture in chosen])
     schemas = read_schemas(source, chosen, config.selection)
@@ -126,7 +126,7 @@ def _has_work(steps: Sequence[Step], backlog: Backlog) -> bool:
     return is_unknown or any(step.due or step.rows for step in steps)
 
 
-def _keep_inactive(captured: Captured, chosen: Collection[CaptureInstance], offsets: OffsetStore, at_ms: int) -> None:
+def _keep_inactive(captured: Captured, chosen: Collection[CaptureInstance], offsets: OffsetStore) -> None:
     """Keep in the offsets of tables whose registration is not active that this was so; nothing tells it afterwards.
 
     Also of those that are not chosen now, and have an offset: they may be again.
@@ -136,7 +136,7 @@ def _keep_inactive(captured: Captured, chosen: Collection[CaptureInstance], offs
             continue
         try:
             if capture in chosen or offsets.get(capture.table) is not None:
-                keep_inactive(offsets, capture.table, captured.fence.lsn, at_ms)
+                keep_inactive(offsets, capture.table, captured.fence.lsn)
         except OffsetError as error:
             log.warning("not kept that the registration of %s is not active: %s", capture.table, error)
 
@@ -212,5 +212,5 @@ def _spec(
 def _task(step: Step) -> TableTask:
     return TableTask(
         step.schema, step.capture, step.believed, step.upto, step.rows or 0, step.snapshot, step.restart,
-        step.select, step.batch, step.again, step.suspended,
+        step.select, step.batch, step.again, step.suspended, step.mark,
     )  # fmt: skip

@@ -20,7 +20,7 @@ class Step:
     offset is so old that pruning at the source might overtake it.
     `batch` is the offset's, 0 where none is believed; `select` is what a snapshot reads instead of the whole table;
     `again` asks for a snapshot of a known table, behind its changes; `suspended` says that some of them are missing.
-    `planned_at_ms` is when the offset's tick was planned.
+    `planned_at_ms` is when the offset's tick was planned, `mark` what was last found or asked for besides ticks.
     """
 
     schema: TableSchema
@@ -36,6 +36,7 @@ class Step:
     again: bool = False
     suspended: bool = False
     planned_at_ms: int = 0
+    mark: str = ""
 
     @property
     def table(self) -> TableId:
@@ -70,7 +71,7 @@ class Beginning:
     def step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         """Return the table's step, its rows yet to be counted where it has changes to pull."""
         step = self._step(schema, capture, offset)
-        return step if offset is None else replace(step, planned_at_ms=offset.planned_at_ms)
+        return step if offset is None else replace(step, planned_at_ms=offset.planned_at_ms, mark=offset.mark)
 
     def _step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         again = self._anew(schema.table)

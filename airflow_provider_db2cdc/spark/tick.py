@@ -245,6 +245,7 @@ class Tick:
             reads=sum(commit.reads for commit in commits),
             duration_s=round(self.seconds.get(table, 0.0), 3),
             restart=task is not None and task.restart,
+            mark=task.mark if task is not None else "",
             error=error,
         )
         if last is None or (task is not None and self.standing.is_new(task)):

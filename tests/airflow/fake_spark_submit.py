@@ -19,6 +19,7 @@ from airflow_provider_db2cdc.cdc.signal import Signal
 def outcome(task, failing):
     table = task["schema"]["table"]
     line = {"table": table, "lsn": task["believed"], "batch": 1 if task["believed"] else None, "duration_s": 0.1}
+    line["mark"] = task["mark"]
     if table["name"] in failing:
         return {**line, "status": "failed", "error": "the target cannot be written. Grant write access to it."}
     applied = {"lsn": task["upto"], "batch": 1, "after": task["believed"], "creates": task["rows"], "reads": 2}

@@ -184,7 +184,7 @@ def test_sensor_that_meets_an_inactive_registration_keeps_that(captured, inside,
 
 def test_sensor_keeps_table_by_table_what_its_trigger_has_found(inside):
     tables = [TableId("S", name) for name in "AB"]
-    found = [inactive(table, None, lsn(9), 10).to_json() for table in tables]
+    found = [inactive(table, None, lsn(9), "m").to_json() for table in tables]
 
     def resumed():
         from airflow.sdk import Variable

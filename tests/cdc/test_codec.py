@@ -61,6 +61,7 @@ SPEC = JobSpec(
             batch=3,
             again=True,
             suspended=True,
+            mark="m",
         ),
     ),
     settings=ApplySettings(
@@ -91,6 +92,7 @@ RESULT = JobResult(
             set_back=True,
             restart=True,
             anew=True,
+            mark="m",
             duration_s=9.25,
             error="noted",
         ),

@@ -16,7 +16,7 @@ TABLE = TableId("S", "T")
 L1, L2, L3 = (Lsn(bytes(15) + bytes([at])) for at in (1, 2, 3))
 SHORT = Lsn(bytes(10))
 OFFSET = Offset(
-    TABLE, L2, 7, 1_700_000_000_000, "digest", restart=True, planned_at_ms=1_700_000_001_000, suspended=True
+    TABLE, L2, 7, 1_700_000_000_000, "digest", restart=True, planned_at_ms=1_700_000_001_000, suspended=True, mark="m"
 )
 
 lsns = st.binary(min_size=16, max_size=16).map(Lsn)
@@ -38,6 +38,7 @@ def test_the_document_is_readable_and_stable():
         "commit_ts_ms": 1_700_000_000_000,
         "capture": "digest",
         "restart": True,
+        "mark": "m",
         "planned_at_ms": 1_700_000_001_000,
         "suspended": True,
         "version": VERSION,

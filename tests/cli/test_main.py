@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,8 +87,8 @@ def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
     assert db2cdc("offset", "restart", "-c", config, "S.T").returncode == 0
     asked = store.get(TableId("S", "T"))
     assert asked is not None
-    assert replace(asked, planned_at_ms=0) == Offset(TableId("S", "T"), Lsn(bytes(width)), 0, restart=True)
-    assert abs(asked.planned_at_ms - time.time() * 1000) < 600_000, "a tick that was planned before leaves it alone"
+    assert asked.mark, "a tick that was planned before leaves it alone"
+    assert replace(asked, mark="") == Offset(TableId("S", "T"), Lsn(bytes(width)), 0, restart=True)
     unknown = db2cdc("offset", "restart", "-c", config, "S.TYPO")
     assert (unknown.returncode, "was no table of the pipeline's last tick" in unknown.stderr) == (1, True)
 

@@ -25,6 +25,7 @@ from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
+HALF_HOUR_MS = 1_800_000
 DAY_MS = 24 * 3600 * 1000
 
 
@@ -112,13 +113,19 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
     assert "not active for a while" in failure(pipeline.tick(), table)
 
 
-@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+@pytest.mark.parametrize(
+    ("mode", "ahead_ms"), [("initial", 0), ("when_needed", 0), ("when_needed", HALF_HOUR_MS)], ids=str
+)
 def test_it_happens_again_before_the_run_that_mended_it_is_committed(
-    new_pipeline: Callable[..., Pipeline], mode: str
+    new_pipeline: Callable[..., Pipeline], mode: str, ahead_ms: int
 ) -> None:
+    """Also where the clock of the machine that planned last was ahead of this one's."""
     pipeline = new_pipeline(**{"snapshot.mode": mode})
     table = three_rows(pipeline, "BAD")
     pipeline.passed()
+    kept = pipeline.offsets.get(table)
+    assert kept is not None
+    pipeline.offsets.reset(replace(kept, planned_at_ms=kept.planned_at_ms + ahead_ms))
     lose_a_deletion(pipeline, table)
     if mode == "initial":
         restart_table(pipeline, table)

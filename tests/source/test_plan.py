@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from control_tables import lsn
 
@@ -117,7 +119,9 @@ def test_an_inactive_registration_is_kept_in_the_offset_whatever_becomes_of_the_
     kept = MemoryOffsets(control, A=100, B=Offset(table, lsn(90), 1, planned_at_ms=7, suspended=was_suspended))
     with pytest.raises(TickFailedError, match="registered in state 'S'"):
         plan(kept=kept)
-    assert kept.written == [Offset(table, lsn(90), 1, planned_at_ms=1234, suspended=True)]
+    [written] = kept.written
+    assert written.mark
+    assert replace(written, mark="") == Offset(table, lsn(90), 1, planned_at_ms=7, suspended=True)
     with pytest.raises(CaptureStoppedError):
         plan({"capture_stale_after_s": -1}, kept=kept)
     assert len(kept.written) == 2, "an agent that stopped an registration may have stopped itself"
