@@ -45,7 +45,7 @@ def plan_tick(
 
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
     on becomes a refusal in the spec. Without any work, offsets that stood still for `offsets_max_age_s` are moved up to
-    the fence: retention pruning would overtake them and look like lost changes. An idle plan costs eight statements
+    the fence: retention pruning would overtake them and look like lost changes. An idle plan costs nine statements
     (some more a further hundred tables, two more with a signal table). `signals` came by other channels than that.
 
     :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
@@ -64,13 +64,13 @@ def plan_tick(
     times = (at_ms - int(config.offsets_max_age_s * 1000), at_ms + CLOCKS_DIFFER_MS)
     beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, *times)
     begin = partial(_begin, config, beginning, schemas, offsets)
-    steps = counted(source, each(chosen, begin, refused), refused)
+    steps = counted(source, each(chosen, begin, refused), refused, config.asn_schema)
     table = _signal_table(source, config, captured, refused)
     asked = [*signals, *backlog.unheard(_in_table(source, table))]
     if not (_has_work(steps, backlog) or asked or backlog.running(schemas.keys())):
         report_nothing(refused)
         return None
-    steps = bounded(source, steps, config.max_rows_per_batch, refused)
+    steps = bounded(source, steps, config.max_rows_per_batch, refused, config.asn_schema)
     steps = [replace(step, select=selects.get(step.table, "")) for step in steps]
     spec = _spec(source, config, run_id, at_ms, captured.fence, steps, refused)
     # Also where a clock was set back: the time tells a plan from an older one.

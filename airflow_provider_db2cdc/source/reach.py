@@ -24,8 +24,16 @@ log = logging.getLogger(__name__)
 COUNTS_PER_STATEMENT = 50
 
 
-def counted(source: Source, steps: Sequence[Step], refused: list[Refusal]) -> list[Step]:
-    """Return the steps with their rows, from one statement; where that fails, from one a table."""
+def counted(source: Source, steps: Sequence[Step], refused: list[Refusal], asn_schema: str) -> list[Step]:
+    """Return the steps with their rows, from one statement; where that fails, from one a table.
+
+    Rows that were pruned beforehand are not counted, so how far that went is asked for behind it.
+    """
+    found = _counted(source, steps, refused)
+    return _floored(source, found, asn_schema) if any(map(_is_open, steps)) else found
+
+
+def _counted(source: Source, steps: Sequence[Step], refused: list[Refusal]) -> list[Step]:
     try:
         counts: dict[TableId, int] = {}
         unknown = [step for step in steps if step.rows is None]
@@ -38,19 +46,37 @@ def counted(source: Source, steps: Sequence[Step], refused: list[Refusal]) -> li
     return [_with_rows(step, counts) for step in steps]
 
 
-def bounded(source: Source, steps: Sequence[Step], max_rows: int, refused: list[Refusal]) -> list[Step]:
+def bounded(
+    source: Source, steps: Sequence[Step], max_rows: int, refused: list[Refusal], asn_schema: str
+) -> list[Step]:
     """Return the steps within the row limit, their ends aligned, and counted anew where that moved them."""
     limited = each(steps, lambda step: _limited(source, step, max_rows), refused)
-    return counted(source, _aligned(limited), refused)
+    return counted(source, _aligned(limited), refused, asn_schema)
 
 
 def _counts(source: Source, steps: Iterable[Step]) -> dict[TableId, int]:
-    spans = [(step, step.span) for step in steps if step.rows is None]
-    open_spans = [(step, span) for step, span in spans if span is not None and not span.empty]
+    open_spans = [(step, step.span) for step in steps if _is_open(step) and step.span is not None]
     if not open_spans:
         return {}
     rows = source.rows(asn.count_changes([(step.capture, span) for step, span in open_spans]))
     return {open_spans[place][0].table: int(count) for place, count in rows}
+
+
+def _is_open(step: Step) -> bool:
+    """Whether the step has changes that are to be counted."""
+    return step.rows is None and step.span is not None and not step.span.empty
+
+
+def _floored(source: Source, steps: Sequence[Step], asn_schema: str) -> list[Step]:
+    """Return the steps with how far each table is pruned now; Spark looks at those whose changes that has reached."""
+    rows = source.rows(asn.floors(asn_schema))
+    floors = {TableId(owner.rstrip(), name.rstrip()): Lsn(bytes(floor)) for owner, name, floor in rows if floor}
+    return [_with_floor(step, floors.get(step.table, step.capture.floor)) for step in steps]
+
+
+def _with_floor(step: Step, floor: Lsn | None) -> Step:
+    is_pruned = floor is not None and step.believed is not None and step.believed < floor
+    return replace(step, capture=replace(step.capture, floor=floor), due=step.due or is_pruned)
 
 
 def _with_rows(step: Step, counts: dict[TableId, int]) -> Step:

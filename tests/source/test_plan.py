@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 from control_tables import lsn
+from sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.job import JobSpec
@@ -59,12 +60,38 @@ def ends(spec):
     return {task.table.name: (task.upto, task.rows) for task in spec.tables}
 
 
-def test_idle_pipeline_plans_nothing_in_eight_statements(plan, source, control):
+def test_idle_pipeline_plans_nothing_in_nine_statements(plan, source, control):
     for name in ("A", "B", "C"):
         control.add(name)
         control.capture(name, 50)
     assert plan(A=60, B=100, C=50) is None
-    assert source.statements == 8
+    assert source.statements == 9
+
+
+class PruningSource(CountingSource):
+    """A source whose agent prunes everything up to 70 just before changes are counted."""
+
+    control = None
+
+    def rows(self, query):
+        if "CHANGES" in query.text:
+            self.control.run(f'DELETE FROM {self.control.asn}."CD_A"')
+            self.control.set("A", CD_OLD_SYNCHPOINT=lsn(70).raw)
+        return super().rows(query)
+
+
+@pytest.mark.parametrize("more", [0, 80], ids=["nothing is left", "and something is left"])
+def test_changes_pruned_before_they_are_counted_are_a_gap_to_the_job(config, control, address, more):
+    control.add("A")
+    control.add("B")
+    control.capture("A", 65)
+    if more:
+        control.capture("B", more)
+    with PruningSource(address) as source:
+        source.control = control
+        spec = plan_tick(source, config, MemoryOffsets(control, A=60, B=60), "run-1", 1234)
+    [task] = [task for task in spec.tables if task.table.name == "A"]
+    assert (task.rows, task.believed, task.capture.floor) == (0, lsn(60), lsn(70))
 
 
 def test_offsets_of_an_idle_pipeline_move_on_before_pruning_overtakes_them(plan, control):
