@@ -15,7 +15,8 @@ from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, refus
 from airflow_provider_db2cdc.cdc.job import JobResult, TableTask
 from airflow_provider_db2cdc.cdc.notification import notifications, skipped
 from airflow_provider_db2cdc.cdc.progress import progress
-from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, LogMessage, Signal, SignalOutcome, parse
+from airflow_provider_db2cdc.cdc.request import LogMessage, parse
+from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot import (
     OPEN,
     Part,

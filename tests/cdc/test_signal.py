@@ -6,16 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.collection import Condition, check_condition, check_pattern, condition_of, match_tables
-from airflow_provider_db2cdc.cdc.signal import (
+from airflow_provider_db2cdc.cdc.request import (
     ExecuteSnapshot,
     LogMessage,
     PauseSnapshot,
     ResumeSnapshot,
-    Signal,
     StopSnapshot,
     parse,
-    signal_of,
 )
+from airflow_provider_db2cdc.cdc.signal import Signal, signal_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 

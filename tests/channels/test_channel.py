@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, parse
+from airflow_provider_db2cdc.cdc.request import parse
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, check_channel, open_channels, read_channels
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError, SourceError

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, parse
+from airflow_provider_db2cdc.cdc.request import parse
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.channels import file
 from airflow_provider_db2cdc.channels.channel import check_channel
 from airflow_provider_db2cdc.channels.file import FileChannel

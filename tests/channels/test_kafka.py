@@ -12,7 +12,8 @@ from confluent_kafka import Producer, TopicPartition
 from support.log import reads
 from support.pipeline import Pipeline
 
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, parse
+from airflow_provider_db2cdc.cdc.request import parse
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.channels import kafka
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
 from airflow_provider_db2cdc.channels.kafka import KafkaChannel
