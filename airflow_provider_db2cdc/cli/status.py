@@ -23,6 +23,7 @@ from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.source.catalog import read_capture
 from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.plan import gone_tables
 from airflow_provider_db2cdc.sql.asn import count_changes
 
 TABLES_PER_STATEMENT = 50
@@ -58,8 +59,8 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
         missing = ELSEWHERE if not airflow and kept_elsewhere(pipeline) else NEW
         offsets, backlog = store.all(), store.backlog()
         standings = _standings(source, instances, captured.fence, offsets, missing)
-        gone = (table for table in backlog.tables if table not in captured.instances)
-        standings += [_unregistered(table, offsets.get(table)) for table in gone if pipeline.selection.chooses(table)]
+        gone = gone_tables(captured, pipeline, store, backlog)
+        standings += [_unregistered(table, offsets.get(table)) for table in gone]
     if as_json:
         found = {"fence": captured.fence, "tables": standings, "snapshots": backlog.snapshots}
         print_json({"pipeline": pipeline.pipeline, **to_data(found), "signals": to_data(backlog.outcomes)})

@@ -5,7 +5,7 @@ from control_tables import lsn
 from sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
@@ -535,3 +535,22 @@ def test_select_of_ones_own_goes_with_its_table(plan, control):
     assert [task.select for task in plan({"snapshot_overrides": selects}).tables] == ["", "SELECT 1"]
     with pytest.raises(ConfigurationError, match=r"snapshot\.select\.statement\.overrides: 'S\.TYPO' is no table"):
         plan({"snapshot_overrides": {"S.TYPO": "SELECT 1"}})
+
+
+def test_signal_table_that_was_refused_and_is_mended_is_no_table_that_was_lost(plan, control):
+    table = control.table("SIGNALS")
+    settings = {"signal_table": str(table)}
+    control.add("A")
+    control.capture("A", 60)
+    first = plan(settings, A=50)
+    assert [(one.table, one.chosen) for one in first.refused] == [(table, False)], "it does not exist yet"
+    names = [control.table("A"), *(one.table for one in first.refused)]
+    backlog = Backlog().after(JobResult("p", "r", tuple(TableResult(name, "failed", error="why") for name in names)))
+    control.add("SIGNALS", SIGNALS)
+    control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'SIGNALS'")
+    control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('77', 'log', '{{}}')")
+    again = plan(settings, backlog=backlog, A=100)
+    assert [one.id for one in again.signals] == ["77"]
+    assert again.refused == ()
+    lost = plan(settings, backlog=backlog, A=100, SIGNALS=100)
+    assert [one.table for one in lost.refused] == [table], "one that was captured, and is not any more"
