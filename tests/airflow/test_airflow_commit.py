@@ -238,3 +238,12 @@ def test_asset_of_a_table_is_the_same_for_who_writes_and_who_schedules():
 )
 def test_summary_tells_counts_position_and_lag(table, line):
     assert describe_table(table, 1_700_000_001_500) == line
+
+
+def test_notification_channel_that_is_not_there_costs_no_table_its_event(commit):
+    config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": "module_of_another_worker:Pager"}
+    told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
+    changed = table_result("ORDERS", creates=1)
+    state, offsets, seen = commit("commit_gone", changed, config=config, notifications=[told], told=3)
+    assert (state, offsets) == ("success", {"ORDERS": lsn(9)}), "it has moved: no later tick counts these changes"
+    assert "db2cdc://commit_gone/SALES/ORDERS" in seen

@@ -72,5 +72,10 @@ def test_unknown_channel_is_refused_by_its_name_before_there_is_anything_to_tell
     with pytest.raises(ConfigurationError, match=problem) as caught:
         check_notifiers(config(name))
     assert repr(name) in str(caught.value)
-    with pytest.raises(ConfigurationError, match=problem):
-        notify(config(name), [STARTED])
+
+
+def test_channel_that_is_not_there_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Its module may be on the worker that planned, and not on the one that commits."""
+    assert not notify(config("no.such.module:Class", PAGER), [STARTED])
+    assert Pager.sent == [("p", STARTED)]
+    assert "no.such.module:Class cannot be told" in caplog.text
