@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.backlog import Backlog, heard_as
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset
@@ -109,10 +109,10 @@ def _tell_idle(as_json: bool) -> None:
 def _tell_signals(before: Backlog, result: JobResult) -> None:
     """Name the signals that this tick refused or that failed in it; a signal table brings those of before again."""
     known = {(one.channel, one.id): one for one in before.outcomes}
-    heard = {(SOURCE_CHANNEL, id_) for id_ in before.heard} - set(known)
     for one in result.signals:
         name = (one.channel, one.id)
-        if one.status in ("refused", "failed") and known.get(name) != one and name not in heard:
+        is_old = one.channel == SOURCE_CHANNEL and name not in known and heard_as(one) in before.heard
+        if one.status in ("refused", "failed") and known.get(name) != one and not is_old:
             note(f"signal {one.id} of channel {one.channel} {one.status}: {one.reason}")
 
 

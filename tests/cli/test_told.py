@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.backlog import Backlog, heard_as
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.notification import Notification
 from airflow_provider_db2cdc.cdc.signal import SignalOutcome, SignalStatus
@@ -75,7 +75,8 @@ def test_signal_that_was_accepted_and_fails_later_is_told_of(
 
 
 def test_refusal_that_is_no_longer_kept_is_not_told_of_again(capsys: pytest.CaptureFixture[str]) -> None:
-    tick._tell_signals(Backlog(heard=("77",)), JobResult("p", "r", (), (outcome("refused"),)))
+    before = Backlog(heard=(heard_as(outcome("refused")),))
+    tick._tell_signals(before, JobResult("p", "r", (), (outcome("refused"),)))
     assert capsys.readouterr().err == ""
     tick._tell_signals(Backlog(), JobResult("p", "r", (), (outcome("refused"),)))
     assert REFUSED in capsys.readouterr().err
