@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_db2cdc.cdc.expression import is_endless
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError
 
@@ -13,9 +14,6 @@ QUOTED_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 TEXT_OR_NAME = {"'": "text", '"': "quoted name"}
 NO_EXPRESSION = (re.error, OverflowError, RecursionError)
 """What `re` raises of an expression that is none, of one that repeats too often, and of one nested too deep."""
-
-ENDLESS = re.compile(r"[*+}]\??(?:[^()\\]{0,20}[?*])?\)+(?:[*+]|\{\d*,\})")
-"""A repeated group with a repetition at its end: to find that it does not match may take longer than anybody waits."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +121,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         compiled = re.compile(pattern, re.IGNORECASE)
     except NO_EXPRESSION as error:
         raise SignalError(f"{pattern!r} is not a regular expression: {error}", "Correct it.") from None
-    if ENDLESS.search(pattern):
+    if is_endless(pattern):
         raise SignalError(
-            f"{pattern!r} repeats a group that repeats something at its end, which may take for ever to match",
-            "Write it without: S\\..* names all tables of a schema.",
+            f"{pattern!r} repeats what may itself match in several ways, or repeats too much, and may take for ever",
+            "Write several, or a plainer one: S\\..* names all tables of a schema.",
         )
     return compiled

@@ -238,13 +238,39 @@ def test_an_accepted_condition_stays_within_its_parentheses(text):
     assert bare == ""
 
 
-@pytest.mark.parametrize("pattern", [r"(\w+[.]?)+!", r"(a+)+", r"(a|b*)*x", r"((a+)){2,}", r"(.*)+"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(r"(\w+[.]?)+!", r"(a+)+", r"(a|b*)*x", r"((a+)){2,}", r"(.*)+", r"(\w+\.?)*!", r"(\w+|\.)*!", r"(\w|\.|.)*!"),
+        *(r"(?:\w+\.?){1,40}!", r"(\w+(\.|_)?)*!", r"(\w+_)+T\.X", r"S\.(A|AA)+_OLD", r"(?P<a>\w|.)*?!", r"(?i:\w+)*!"),
+        *(".*" * 12, "A?" * 30 + "A{30}", "(A|AA)" * 30, r"(A)?(?(1)A|B*)*C"),
+    ],
+)
 def test_expression_that_may_never_end_is_refused(pattern):
     with pytest.raises(SignalError, match="may take for ever"):
         check_pattern(pattern)
 
 
-@pytest.mark.parametrize("pattern", [r"S\..*", r"(S|T)\.(A.*|B+)", r"(\w+_)+T\.X", r"S\.T(_\d{4})?", r"S\.(A|B)+"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            r"S\..*",
+            r"(S|T)\.(A.*|B+)",
+            r"S\.T(_\d{4})?",
+            r"S\.T_\d{4}_\d{2}_.*",
+            r".*\.ORDERS_.*_.*",
+            r"(\w+_){2}T\.X",
+        ),
+        *(
+            "|".join(rf"S\.A{number}.*" for number in range(100)),
+            r"S\.[]*)|(]+",
+            r"(?i)S\.(?!OLD)\w{1,30}",
+            r"S\.A\*\+\(.*",
+        ),
+        *(r"S\.(?P<one>A|B)_(?P=one).*", r"S\.A(?#what is|may be*)*", r"S\.(A|B){3}"),
+    ],
+)
 def test_expression_that_ends_is_none_of_these(pattern):
     check_pattern(pattern)
 
