@@ -43,6 +43,17 @@ class Agenda:
         initial = [snapshot for snapshot in self.open if snapshot.kind == "initial"]
         return {part.table for snapshot in initial for part in snapshot.open_parts}
 
+    def has_begun(self, table: TableId, at_ms: int | None = None) -> bool:
+        """Whether an initial snapshot of the table was ever begun, or by the plan of a time."""
+        begun = (one for one in self.snapshots if one.kind == "initial" and at_ms in (None, one.started_at_ms))
+        return any(one.part(table) is not None for one in begun)
+
+    def is_waiting(self, asked: Part) -> bool:
+        """Whether an initial snapshot of the table waits that has published nothing, and is what is asked for."""
+        snapshot = find_open(self.snapshots, asked.table)
+        part = snapshot.part(asked.table) if snapshot is not None and snapshot.kind == "initial" else None
+        return part is not None and part.done == 0 and (part.sweep, part.select) == (asked.sweep, asked.select)
+
     def next_snapshot(self, besides: Collection[str] = ()) -> Snapshot | None:
         """Return the snapshot to be worked on, of those of other ids: new tables first, then in the order asked."""
         running = [one for one in self.open if one.status == "running" and one.id not in besides]

@@ -66,12 +66,13 @@ class Backlog:
         """
         if result.planned_at_ms < self.planned_at_ms:
             return self
-        heard = [heard_as(one) for one in result.signals if one.channel == SOURCE_CHANNEL]
+        heard = tuple(heard_as(one) for one in result.signals if one.channel == SOURCE_CHANNEL)
         after = replace(
             self,
             snapshots=result.snapshots or tuple(one for one in self.snapshots if one.status not in OPEN),
             outcomes=_newest(self._outcomes(result)),
-            heard=tuple(heard) if heard else self.heard,
+            # A tick that did not look into the table tells of no row but those that nobody was told of so far.
+            heard=self.heard if {*heard} <= {*self.heard} else heard,
             tables=tuple(sorted(line.table for line in result.tables)),
         )
         return self if after == self else replace(after, planned_at_ms=result.planned_at_ms)
@@ -81,8 +82,10 @@ class Backlog:
         named = {(outcome.channel, outcome.id): outcome for outcome in self.outcomes}
         for outcome in result.signals:
             name = (outcome.channel, outcome.id)
-            is_dropped = outcome.channel == SOURCE_CHANNEL and name not in named and heard_as(outcome) in self.heard
-            if named.get(name) != outcome and not is_dropped:
+            is_row = outcome.channel == SOURCE_CHANNEL
+            is_known = named.get(name) == outcome or (name not in named and heard_as(outcome) in self.heard)
+            # A table brings all of its rows each time; what comes again by another channel was asked for again.
+            if not (is_row and is_known):
                 named.pop(name, None)
                 named[name] = outcome
         there = {snapshot.id for snapshot in result.snapshots}

@@ -22,7 +22,6 @@ from airflow_provider_db2cdc.cdc.snapshot import (
     Part,
     Slice,
     Snapshot,
-    find_open,
     is_cut_alike,
     published,
     renewed,
@@ -159,17 +158,19 @@ class Snapshots:
         unread = [task for task in fresh if not self._is_snapshotted(task)]
         tick.plan_and_apply([tick.entry(task, task.upto, task.upto) for task in unread])
         self._tell_skipped()
-        again = [task for task in tick.open_tasks() if task.again and task not in fresh and not self._is_told_of(task)]
+        begun, at_ms = self.book.agenda.has_begun, tick.spec.planned_at_ms
+        known = [task for task in tick.open_tasks() if task.again and task not in fresh]
+        # What a first try of this plan has begun goes on.
+        again = [task for task in known if not begun(task.table, at_ms)]
         asked = [self._initial(task) for task in (*fresh, *again) if self._is_snapshotted(task)]
-        parts = [part for part in asked if not self._is_begun(part)]
+        parts = [part for part in asked if not self.book.agenda.is_waiting(part)]
         if parts:
-            self.book.change(lambda agenda: (begin_initial(agenda, parts, tick.spec.planned_at_ms), None))
+            self.book.change(lambda agenda: (begin_initial(agenda, parts, at_ms), None))
 
     def _tell_skipped(self) -> None:
         """Tell once of each table that has begun without a snapshot, be it in a tick that died before it had."""
-        snapshotted = {part.table for one in self.book.agenda.snapshots if one.kind == "initial" for part in one.parts}
-        begun = self.tick.standing.last.keys() & self.tick.tasks.keys()
-        self.skipped = sorted(begun - snapshotted - self.journal.skipped)
+        untold = (self.tick.standing.last.keys() & self.tick.tasks.keys()) - self.journal.skipped
+        self.skipped = sorted(table for table in untold if not self.book.agenda.has_begun(table))
         if self.skipped:
             self.told.append(skipped(self.skipped, self.tick.spec.run_id, _now_ms()))
 
@@ -181,20 +182,6 @@ class Snapshots:
         """Return a table's part of an initial snapshot, which sweeps wherever the state may hold rows already."""
         return Part(task.table, select=task.select, sweep=self.tick.is_held(task.table) and not task.select)
 
-    def _is_told_of(self, task: TableTask) -> bool:
-        """Whether a first try of this plan has begun the table's snapshot."""
-        at_ms = self.tick.spec.planned_at_ms
-        begun = [one for one in self.book.agenda.snapshots if one.kind == "initial" and one.started_at_ms == at_ms]
-        return any(one.part(task.table) is not None for one in begun)
-
-    def _is_begun(self, asked: Part) -> bool:
-        """Whether an initial snapshot of the table waits that has published nothing, and is what is asked for."""
-        snapshot = find_open(self.book.agenda.snapshots, asked.table)
-        part = snapshot.part(asked.table) if snapshot else None
-        is_initial = snapshot is not None and snapshot.kind == "initial"
-        is_same = part is not None and (part.sweep, part.select) == (asked.sweep, asked.select)
-        return is_initial and is_same and part is not None and part.done == 0
-
     def _hear(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
         """Act on signals that are not known yet, and remember the outcomes of all."""
         for signal in signals:
@@ -205,7 +192,9 @@ class Snapshots:
                 say(f"signal: {called} {answer.status} {answer.reason}")
                 self._note()
             of_id = self.book.agenda.outcomes[signal.channel, signal.id]
-            self.outcomes |= {(one.channel, one.id): one for one in (of_id, answer)}
+            for one in (of_id, answer):
+                self.outcomes.pop((one.channel, one.id), None)
+                self.outcomes[one.channel, one.id] = one
 
     def _act(self, signal: Signal, connection: DriverConnection, begun: bool) -> SignalOutcome:
         if self.is_first and not begun and self._is_older(signal):

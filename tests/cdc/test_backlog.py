@@ -131,6 +131,14 @@ class TestOutcomesAfterATick:
         old = Backlog(outcomes=(outcome("1"),), heard=("2",))
         assert old.after(result()) == old
 
+    def test_outcome_of_one_that_comes_again_is_the_newest(self):
+        of_a, of_b = SignalOutcome("nightly", "airflow", "done", "", "a"), outcome("nightly #b", "refused")
+        backlog = Backlog()
+        # The job names the outcome of the id, then the signal's own.
+        for told in ((of_a,), (of_a, of_b), (of_b, of_a)):
+            backlog = backlog.after(result(signals=told))
+            assert backlog.outcomes[-1] == told[-1]
+
     def test_end_of_an_old_signal_is_as_new_as_any(self):
         old = Backlog(outcomes=(outcome("mine", "accepted"), *(outcome(f"{at}") for at in range(KEPT_OUTCOMES - 1))))
         new = old.after(result(signals=[outcome("mine"), outcome("another")]))
@@ -166,6 +174,14 @@ class TestSignalTable:
         old = Backlog(heard=("1", "2"))
         told = [SignalOutcome(id_, "source", "done", asked="0a") for id_ in "23"]
         assert old.after(result(signals=told)).heard == ("2 #0a", "3 #0a")
+
+    def test_tick_that_only_repeats_what_nobody_was_told_of_forgets_no_row(self):
+        """It looks into no signal table, and its result holds the journal's news."""
+        rows = [Signal(f"{at}", "log", "", "source") for at in range(KEPT_OUTCOMES + 50)]
+        told = [SignalOutcome(row.id, "source", "done", asked=row.asked) for row in rows]
+        backlog = Backlog().after(result(signals=told)).after(result(signals=told[-1:]))
+        assert backlog.unheard(rows) == []
+        assert backlog.after(result(signals=told)).outcomes == tuple(told[50:])
 
     def test_tick_that_did_not_look_leaves_it(self):
         old = Backlog(heard=("1", "2"))
