@@ -26,7 +26,8 @@ DIGEST_CHARACTERS = 12
 class Signal:
     """A signal as a channel delivered it; `at_ms` is when it was given, where the channel knows that.
 
-    `problem` is what the channel found wrong with its form, so that it can be refused by that.
+    `problem` is what the channel found wrong with its form, so that it can be refused by that. Whatever else a channel
+    of one's own puts in becomes a text, or the signal's problem: it is handed on as JSON.
     """
 
     id: str
@@ -35,6 +36,14 @@ class Signal:
     channel: str
     at_ms: int | None = None
     problem: str = ""
+
+    def __post_init__(self) -> None:
+        """Make it one that can be handed on."""
+        for name in ("problem", "id", "type", "data"):
+            text, problem = _sound(getattr(self, name))
+            object.__setattr__(self, name, text)
+            object.__setattr__(self, "problem", self.problem or problem)
+        object.__setattr__(self, "at_ms", self.at_ms if type(self.at_ms) is int else None)
 
     @property
     def asked(self) -> str:
@@ -93,13 +102,18 @@ def signal_of(item: Any, channel: str, default_id: str, at_ms: int | None = None
             return Signal(default_id, "", "", channel, at_ms, "it is no JSON object")
         id_, data = given.get("id"), given.get("data")
         name = default_id if id_ in (None, "") else str(id_)
-        signal = Signal(name, str(given.get("type") or ""), _text({} if data is None else data), channel, at_ms)
-        # Halves of surrogate pairs, which JSON's escapes may name, can be written nowhere.
-        f"{signal.id}{signal.type}{signal.data}".encode()
+        signal = Signal(name, str(given.get("type") or ""), {} if data is None else data, channel, at_ms)
     except (ValueError, RecursionError) as error:
         return Signal(default_id, "", "", channel, at_ms, f"it is not JSON: {error}")
-    return signal
+    return signal if not signal.problem else Signal(default_id, "", "", channel, at_ms, signal.problem)
 
 
-def _text(data: Any) -> str:
-    return data if isinstance(data, str) else json.dumps(data)
+def _sound(value: Any) -> tuple[str, str]:
+    """Return a value as a text, or what is wrong with it."""
+    try:
+        text = value if isinstance(value, str) else "" if value is None else json.dumps(value)
+        # Halves of surrogate pairs, which JSON's escapes may name, can be written nowhere.
+        text.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        return "", f"it is not JSON: {error}"
+    return text, ""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Protocol
 
-from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome, signal_of
+from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
 from airflow_provider_db2cdc.channels.file import FileChannel
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
@@ -109,11 +108,8 @@ def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutc
 
 
 def _sound(signal: Signal, channel: str) -> Signal:
-    """Return a signal of a channel as one that can be handed on, whatever its class has put into it."""
-    if signal.problem:
-        return replace(signal, channel=channel)
-    at_ms = signal.at_ms if isinstance(signal.at_ms, int) else None
-    return signal_of({"id": signal.id, "type": signal.type, "data": signal.data}, channel, "", at_ms)
+    """Return a signal under the channel's name, and as one of ours where a class brings its own kind."""
+    return Signal(signal.id, signal.type, signal.data, channel, signal.at_ms, signal.problem)
 
 
 def _close(channel: SignalChannel) -> None:

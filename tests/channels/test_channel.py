@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.request import parse
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, check_channel, open_channels, read_channels
@@ -210,6 +212,27 @@ def test_signal_that_is_made_of_other_values_than_texts_ends_no_tick() -> None:
     for bad in signals[1:]:
         with pytest.raises(SignalError):
             parse(bad)
+
+
+def test_one_bad_signal_of_a_class_keeps_no_other_from_being_heard() -> None:
+    loose: Any = Signal
+    bad = loose("1", "log", {"at": datetime.now(UTC)}, "queue")
+    QueueChannel.waiting["p"] = [bad, loose(8, None, None, "queue", True, 7), pause("2")]
+    signals = read_channels(config(QUEUE))
+    assert [signal.id for signal in signals] == ["1", "8", "2"]
+    assert [signal.problem for signal in signals][1:] == ["7", ""]
+    assert "not JSON serializable" in signals[0].problem
+    for signal in signals:
+        assert from_data(Signal, to_data(signal)) == signal
+
+
+@pytest.mark.parametrize("data", ["", {"data-collections": ["S.T"]}, None], ids=["text", "object", "none"])
+def test_signal_of_other_values_than_texts_is_answered_as_the_one_it_was_made(data: Any) -> None:
+    loose: Any = Signal
+    given = loose(7, "execute-snapshot", data, "queue")
+    QueueChannel.waiting["p"] = [given]
+    [heard] = read_channels(config(QUEUE))
+    assert given.is_answered([SignalOutcome(heard.id, "queue", "done", "", heard.asked)])
 
 
 def test_class_that_fails_in_its_own_way_does_not_keep_the_others_from_it(caplog: pytest.LogCaptureFixture) -> None:
