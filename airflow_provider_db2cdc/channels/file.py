@@ -49,7 +49,9 @@ class FileChannel:
 
         :raises ConfigurationError: the folder, or the file of the outcomes, cannot be written.
         """
-        if self._outcomes.is_dir() or not os.access(self._file.parent, os.W_OK):
+        outcomes = self._outcomes
+        places = [self._file.parent, outcomes if outcomes.exists() else outcomes.parent]
+        if outcomes.is_dir() or not all(os.access(place, os.W_OK) for place in places):
             raise ConfigurationError(
                 f"what became of signals cannot be told in {self._outcomes}, nor lines be taken out of {self.path}",
                 "Correct signal.file, or let the tick's user write in its folder: else each tick starts Spark.",

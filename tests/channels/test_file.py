@@ -297,3 +297,22 @@ def test_doctor_says_that_lines_cannot_be_taken_out(tmp_path: Path) -> None:
     (tmp_path / "signals.jsonl.outcomes").mkdir()
     with pytest.raises(ConfigurationError, match=r"cannot be told in .*signals\.jsonl\.outcomes"):
         check_channel(config, "file")
+
+
+@pytest.mark.parametrize("closed", ["linked", "signals.outcomes", "real"])
+def test_places_that_only_the_commit_writes_to_are_looked_at_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    """The file is a link: lines are taken out where it leads, outcomes told beside the link."""
+    real, linked = tmp_path / "real", tmp_path / "linked"
+    real.mkdir()
+    linked.mkdir()
+    (real / "signals").touch()
+    (linked / "signals").symlink_to(real / "signals")
+    if closed == "signals.outcomes":
+        (linked / closed).touch()
+    config = PipelineConfig(pipeline="p", target="/t", signal_channels=("file",), signal_file=linked / "signals")
+    check_channel(config, "file")
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != closed)
+    with pytest.raises(ConfigurationError, match="what became of signals cannot be told"):
+        check_channel(config, "file")
