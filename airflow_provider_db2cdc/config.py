@@ -219,5 +219,11 @@ def _explain(error: ValidationError) -> str:
     lines = []
     for problem in error.errors(include_input=False, include_url=False):
         field = ".".join(map(str, problem["loc"]))
-        lines.append(f"{names.get(field, field)}: {problem['msg']}")
+        lines.append(f"{names.get(field) or _within(field, names)}: {problem['msg']}")
     return "; ".join(lines)
+
+
+def _within(field: str, names: Mapping[str, str]) -> str:
+    """Return a field of a mapping as the property that it is given by, which has the field's own name in it."""
+    outer = next((part for part in names if field.startswith(f"{part}.")), None)
+    return field if outer is None else f"{names[outer].removesuffix('.*')}{field.removeprefix(outer)}"

@@ -40,7 +40,7 @@ def flatten(properties: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     contradicting = []
     for name, value in (pair for part in _parts(properties) for pair in _pairs(part)):
-        if flat.setdefault(name, value) != value:
+        if _differ(flat.setdefault(name, value), value):
             contradicting.append(f"{name} is given twice, and the two contradict each other")
     if contradicting:
         raise ConfigurationError("; ".join(contradicting), "Leave one.")
@@ -66,7 +66,7 @@ def sort_given(properties: Mapping[str, Any]) -> tuple[dict[str, tuple[Property,
             problems.append(f"{name} is not supported: {item.text}")
         elif item.kind == "used" and not (name == "name" and "pipeline" in properties):
             full = f"{item.name[:-1]}{name[len(item.name) - 1 :]}" if item.name.endswith("*") else item.name
-            if used.get(full, (item, value))[1] != value:
+            if _differ(used.get(full, (item, value))[1], value):
                 problems.append(f"{name} and another spelling of {full} contradict each other")
             used[full] = (item, value)
     return used, ignored, problems
@@ -77,6 +77,11 @@ def read_value(item: Property, value: Any) -> Any:
     if item.form != "list" or not (value is None or isinstance(value, Iterable)):
         return value
     return tuple(split_list(value) if isinstance(value, str) else map(str, value or ()))
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two values are not the same; a NaN does not even equal itself."""
+    return one is not other and bool(one != other)
 
 
 def _parts(properties: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

@@ -153,6 +153,12 @@ class TestRefusal:
     def test_wrong_value_is_refused_by_the_propertys_name(self, name: str, value: object) -> None:
         assert name.split(".")[0] in refusal(**{name: value})
 
+    @pytest.mark.parametrize("name", ["signal.consumer.x", "driver.x", "spark.conf.x"])
+    def test_wrong_value_within_a_mapping_too(self, name: str) -> None:
+        given = {"spark.conf": {"x": [1]}} if name == "spark.conf.x" else {name: [1]}
+        address = {f"database.{one}": "x" for one in ("hostname", "dbname", "user", "password")}
+        assert refusal(**address, **given).startswith(f"{name}: ")
+
     @pytest.mark.parametrize("value", ["S\\.T", "S\\.(T:A", "S\\.T:", ["S\\.T:A"]])
     def test_key_columns_that_are_none_are_refused_by_the_propertys_name(self, value: object) -> None:
         assert "message.key.columns" in refusal(**{"message.key.columns": value})

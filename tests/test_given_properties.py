@@ -36,6 +36,11 @@ class TestGivenTwice:
         with pytest.raises(ConfigurationError, match=f"{name} is given twice, and the two contradict"):
             PipelineConfig.from_properties({**BASE, **properties})
 
+    def test_what_is_no_number_does_not_contradict_itself(self) -> None:
+        with pytest.raises(ConfigurationError) as caught:
+            PipelineConfig.from_properties({**BASE, "high.mark.timeout.s": float("nan")})
+        assert str(caught.value).startswith("high.mark.timeout.s: ")
+
     def test_all_that_contradict_are_named(self) -> None:
         nested = {"snapshot": {"mode": "always"}, "topic": {"prefix": "b"}}
         with pytest.raises(ConfigurationError, match=r"snapshot\.mode is given twice.*topic\.prefix is given twice"):

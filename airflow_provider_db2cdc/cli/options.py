@@ -18,7 +18,8 @@ nested; `Db2CdcTaskGroup` takes them in snake_case (`table_include_list`) or dot
 
 - A *list* is a YAML or JSON list, or a text with commas. Regular expressions are matched with the whole name, without
   regard to case. In JSON a backslash is written twice: `"SALES\\\\..*"` is YAML's `SALES\\..*`.
-- Words that a property lists, as `snapshot.mode` does, are taken without regard to case.
+- Words that a property lists, as `snapshot.mode` does, are taken without regard to case; channels and classes as they
+  are written.
 - A *path* in a file is relative to that file. A *mapping* has names of its own below it.
 - Where a driver or Spark wants a text, numbers and booleans are taken as such. A password of digits goes in quotes.
 - `${env:NAME}` in a value of a file stands for an environment variable.
