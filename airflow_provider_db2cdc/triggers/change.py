@@ -19,10 +19,11 @@ from airflow_provider_db2cdc.cdc.capture import Fence
 from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.channels.channel import read_channels
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.hooks.db2cdc import missing_connection, read_address
 from airflow_provider_db2cdc.source.failure import UnreachableError
 
@@ -55,10 +56,18 @@ class Awaited:
                 return f"capture has passed {self.upto_time}: it stands at {fence.synchtime} (the source's local time)"
             check_moving(fence, self.config)
             return None
-        spec = plan_tick(source, self.config, offsets, RUN_ID, time.time_ns() // 1_000_000, read_channels(self.config))
+        spec = plan_tick(source, self.config, offsets, RUN_ID, time.time_ns() // 1_000_000, self._signals())
         if spec is None:
             return None
         return waiting(spec)
+
+    def _signals(self) -> list[Signal]:
+        """Return what channels hold; a triggerer may lack the module of one that the pipeline's workers have."""
+        try:
+            return read_channels(self.config)
+        except ConfigurationError as error:
+            log.warning("signals by channels are not waited for here: %s", error)
+            return []
 
 
 def waiting(spec: JobSpec) -> str:

@@ -112,6 +112,15 @@ def test_missing_connection_ends_the_wait():
 
 
 @pytest.mark.sandbox
+def test_channel_that_the_triggerer_has_not_ends_no_wait(captured):
+    orders = captured.table("ORDERS")
+    settings = {"signal_channels": ("module_of_the_workers:Queue",), "selection": {"table_include": [str(orders)]}}
+    documents = {name_of(orders): Offset(orders, captured.synchpoint(), 1, planned_at_ms=time.time_ns() // 10**6)}
+    seen = {name: one.to_json() for name, one in {**documents, BACKLOG: Backlog(tables=(orders,))}.items()}
+    assert event_of(trigger(0.5, "db2_sandbox", config=settings, offsets=seen))["status"] == "timeout"
+
+
+@pytest.mark.sandbox
 def test_trigger_fires_when_a_change_is_captured(captured):
     orders = captured.table("ORDERS")
     settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
