@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.spark.comparison import lacking, unlike
 from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
 from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
 from airflow_provider_db2cdc.spark.slice import Reads, is_own_range
@@ -66,7 +67,7 @@ def compare(target: Target, of: Slice, last: Commit | None) -> Compared:
     if target.is_empty(last) or (of.kind == "initial" and target.lacks(within)):
         return Compared(of, version, None)
     rows = target.staged(of.staging_version).select("row.*")
-    return Compared(of, version, target.unlike(rows, within, of.low_batch).localCheckpoint())
+    return Compared(of, version, unlike(target, rows, within, of.low_batch).localCheckpoint())
 
 
 def find_effects(
@@ -108,7 +109,7 @@ def merge_effects(
         if bounds and target.lacks(bounds):
             return _filled(target, both, entry, counts, reads, before)
     if read is not None and not effects.is_compared:
-        read = target.lacking(read, extent(read, target.schema).bounds)
+        read = lacking(target, read, extent(read, target.schema).bounds)
     both = _both(changed, read)
     if not effects.is_compared:
         both = both.localCheckpoint()

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
@@ -20,7 +18,7 @@ from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark.changes import float_names, key_struct, log_ddl, row_type
+from airflow_provider_db2cdc.spark.changes import key_struct, log_ddl, row_type
 from airflow_provider_db2cdc.spark.columns import FIXED, TYPES, checked_types, fit_columns, types_text
 from airflow_provider_db2cdc.spark.copies import COPY
 from airflow_provider_db2cdc.spark.delta import (
@@ -36,6 +34,7 @@ from airflow_provider_db2cdc.spark.delta import (
     quoted,
     set_properties,
     table_exists,
+    table_properties,
 )
 from airflow_provider_db2cdc.spark.place import Place, ensure_table
 from airflow_provider_db2cdc.spark.progress import say
@@ -44,6 +43,9 @@ from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
 """Whether a merge marks in a file which of its rows are gone, or writes the file anew."""
 
+
+LEFT = "db2cdc.left"
+"""The state's property that names the newest batch that a later plan has given up."""
 
 LOG_STEPS = ("changes", "sweep", "reads")
 """What writes into the change log."""
@@ -66,6 +68,11 @@ class Target:
     def table(self) -> TableId:
         """The source table."""
         return self.schema.table
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The columns of the state by which a row is found."""
+        return self.schema.row_key if self.schema.key else (*self.schema.row_key, COPY)
 
     def prepare(self, anew: bool = False) -> None:
         """Create change log and state where they are missing; add to those that are there what the source has gained.
@@ -93,15 +100,26 @@ class Target:
             say(f"table={self.table} gains {names} in the target: null until a row changes or is snapshotted")
 
     def fence(self, batch: int) -> None:
-        """Let no step of a batch, or of one before it, write any more; what one of them has written stays."""
+        """Let no step of a batch, or of one before it, write any more; what one of them has written stays.
+
+        Nor take a step for its own first try's that is held back by that: a cleared run would tell what is not there.
+        """
+        if batch > self._left():
+            set_properties(self.spark, self.layout.state(self.table), {LEFT: str(batch)})
         for name, steps in ((self.layout.changes(self.table), LOG_STEPS), (self.layout.state(self.table), ("state",))):
             nothing = load(self.spark, name).limit(0)
             for step in steps:
                 append(nothing, name, self._pair(step, batch))
 
     def append_changes(self, rows: DataFrame, batch: int, step: str) -> bool:
-        """Append change log rows of one step of a batch and return True; False where that step is already there."""
-        return append(rows, self.layout.changes(self.table), self._pair(step, batch)) is not None
+        """Append change log rows of one step of a batch and return True; False where that step is already there.
+
+        :raises TargetError: a later plan has given up the batch.
+        """
+        is_new = append(rows, self.layout.changes(self.table), self._pair(step, batch)) is not None
+        if not is_new:
+            self._check_not_left(batch)
+        return is_new
 
     def delete_changes(self, batch: int) -> None:
         """Take what was appended of a batch out of the change log again."""
@@ -161,9 +179,15 @@ class Target:
         delete_files(self.staged(version))
 
     def fill(self, rows: DataFrame, batch: int) -> int | None:
-        """Append rows of keys that the state does not have; return the version, None when they were there already."""
+        """Append rows of keys that the state does not have; return the version, None when they were there already.
+
+        :raises TargetError: a later plan has given up the batch.
+        """
         numbered = rows.withColumn("__batch", F.lit(batch).cast("bigint"))
-        return append(numbered, self.layout.state(self.table), self._pair("state", batch))
+        version = append(numbered, self.layout.state(self.table), self._pair("state", batch))
+        if version is None:
+            self._check_not_left(batch)
+        return version
 
     def merge(self, effects: DataFrame, batch: int, bounds: str, held: int | None) -> tuple[int | None, int | None]:
         """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
@@ -172,8 +196,10 @@ class Target:
         that is known: files of few rows are written anew, which takes less time than to mark in them what is gone.
 
         Returns by how many rows the state grew, and its version; None where the batch was already merged.
+
+        :raises TargetError: a later plan has given up the batch.
         """
-        keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self._key_names()]
+        keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.key_names]
         columns = {quoted(name): f"s.{quoted(name)}" for name in (*self._row_names(), "__commit_lsn")}
         columns["__batch"] = f"{batch}L"
         merge = (
@@ -186,26 +212,9 @@ class Target:
         )
         conf = {MARKS_ROWS: "false"} if held is not None and held <= SMALL_ROWS else None
         done, version = committed(self.spark, self._pair("state", batch), lambda: merge.execute().first(), conf)
+        if version is None:
+            self._check_not_left(batch)
         return None if done is None else int(done["num_inserted_rows"]) - int(done["num_deleted_rows"]), version
-
-    def lacking(self, rows: DataFrame, bounds: str) -> DataFrame:
-        """Return the rows (columns of the state) within `bounds` that the state does not hold just as they are."""
-        return self._beside(rows, bounds, "left").where(self._is_unlike()).select("s.*")
-
-    def unlike(self, rows: DataFrame, within: str, low_batch: int) -> DataFrame:
-        """Return what is to be done that the state holds `rows`, and besides them no row of before within that range.
-
-        With `__present`, as rows of a merge: those that it does not hold just as they are, and, not present, those of
-        its own whose key none of them has, and that no batch behind `low_batch` wrote.
-        """
-        is_own = F.col("s.__present").isNull()
-        values = [
-            F.when(is_own, F.col(f"t.{quoted(name)}")).otherwise(F.col(f"s.{quoted(name)}")).alias(name)
-            for name in self.schema.names
-        ]
-        is_out = F.when(is_own, F.col("t.__batch") <= low_batch).otherwise(self._is_unlike())
-        beside = self._beside(rows.withColumn("__present", F.lit(True)), within, "full")
-        return beside.where(is_out).select(*values, (~is_own).alias("__present"))
 
     def lacks(self, bounds: str) -> bool:
         """Whether the state has no row within bounds (as `extent` gives them; empty: no row at all)."""
@@ -231,25 +240,21 @@ class Target:
         """Return the state's rows, which Delta knows without reading any."""
         return load(self.spark, self.layout.state(self.table)).count()
 
-    def _beside(self, rows: DataFrame, bounds: str, how: str) -> DataFrame:
-        """Return rows `s` beside those of the state `t` that have their keys."""
-        state = load(self.spark, self.layout.state(self.table)).alias("t")
-        held = state.where(bounds) if bounds else state
-        # Joined by the key alone: as an anti-join on all columns, all of them would be hashed and sorted by.
-        return rows.alias("s").join(held, reduce(and_, [_same(quoted(name)) for name in self._key_names()]), how)
+    def _left(self) -> int:
+        """Return the newest batch that a later plan has given up, 0 for none."""
+        return int(table_properties(self.spark, self.layout.state(self.table)).get(LEFT, 0))
 
-    def _is_unlike(self) -> Column:
-        same = [_same(quoted(name)) for name in self.schema.names]
-        texts = [_same(quoted(name), "string") for name in float_names(self.schema)]
-        return F.col("t.__batch").isNull() | ~reduce(and_, same + texts)
-
-    def _key_names(self) -> tuple[str, ...]:
-        """Return the columns of the state by which a row is found."""
-        return self.schema.row_key if self.schema.key else (*self.schema.row_key, COPY)
+    def _check_not_left(self, batch: int) -> None:
+        if batch <= self._left():
+            raise TargetError(
+                f"{self.table}: a later plan has given up batch {batch}, to begin the table anew",
+                "Leave this run, or clear all of its tasks, the plan too. If none has begun the table anew since then, "
+                f"have it done by {restart_of(self.table)}.",
+            )
 
     def _row_names(self) -> tuple[str, ...]:
         """Return all columns that make a row."""
-        return tuple(dict.fromkeys((*self._key_names(), *self.schema.names)))
+        return tuple(dict.fromkeys((*self.key_names, *self.schema.names)))
 
     def _row_columns(self) -> str:
         columns = ((column.name, map_type(self.table, column).delta) for column in self.schema.columns)
@@ -287,10 +292,3 @@ class Target:
 
     def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> Mapping[str, str]:
         return ensure_table(self.spark, self.place.owner, name, self.schema.names, ddl, properties)
-
-
-def _same(name: str, as_type: str = "") -> Column:
-    """Return whether a column of `s` and `t`, or what it is as another type, is equal; null equals null."""
-    sides = [F.col(f"{side}.{name}") for side in ("s", "t")]
-    one, other = (side.cast(as_type) for side in sides) if as_type else sides
-    return one.eqNullSafe(other)

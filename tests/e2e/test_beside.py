@@ -1,44 +1,29 @@
-"""What happens beside a tick: an old run that goes on, pruning while a snapshot is read, columns that turn and back."""
+"""What happens beside a snapshot: changes, pruning, rows that are moved, columns that turn and back."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.crash import Killed, killed
-from support.log import logged_events
+from support.crash import killed
+from support.filled import changed, filled
+from support.log import reads
 from support.pipeline import Pipeline
 from support.writing import behind
 
+from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.signal import Signal
-from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs, pull
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
-
-
-def filled(pipeline: Pipeline, rows: int, **registration: Any) -> TableId:
-    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))"
-    table = pipeline.create(ddl, "T", **registration)
-    pipeline.many(f"INSERT INTO {table} VALUES (?, 'a')", [(at,) for at in range(rows)])
-    pipeline.captured()
-    return table
-
-
-def changed(pipeline: Pipeline, *statements: str) -> None:
-    """Commit statements as one transaction that capture has passed."""
-    for statement in statements:
-        pipeline.execute(statement)
-    pipeline.writer.commit()
-    pipeline.captured()
 
 
 def test_a_table_cut_anew_under_its_first_columns_is_read_from_its_beginning(
@@ -99,53 +84,59 @@ def test_changes_pruned_before_their_group_is_published_are_a_gap(new_pipeline: 
     assert "are pruned" in result.failed[0].error
 
 
-def test_an_old_run_that_fills_the_state_beside_a_restart_doubles_no_row(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipeline = new_pipeline()
-    table = filled(pipeline, 20)
-    spec = pipeline.plan()
-    assert spec is not None
-    real, waits = Target.fill, []
-
-    def hangs(*arguments: Any) -> Any:
-        waits.append(arguments)
-        raise Killed("it hangs before it fills the state")
-
-    def wakes(*arguments: Any) -> Any:
-        while waits:
-            real(*waits.pop())
-        return real(*arguments)
-
-    monkeypatch.setattr(Target, "fill", hangs)
-    with pytest.raises(Killed):
-        jobs.run(spec)
-    pipeline.offsets.put(Offset(table, Lsn(bytes(16)), 0, restart=True))
-    pipeline.captured()
-    monkeypatch.setattr(Target, "fill", wakes)
-    pipeline.passed()
-    assert pipeline.state(table).count() == 20
-
-
-def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
+def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = new_pipeline()
     table = filled(pipeline, 9)
     pipeline.passed()
-    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
-    spec = pipeline.plan()
-    assert spec is not None
-    real, seen = pull._check_all_read, []
+    changed(pipeline, f"DELETE FROM {table} WHERE ID = 7")
+    pipeline.passed()
+    pipeline.spark.sql(f"DELETE FROM delta.`{Layout(pipeline.target).state(table).name}` WHERE ID = 5")
+    real = Target.stage
 
-    def beside(*arguments: Any) -> Any:
-        if not seen:
-            seen.append(True)
-            commit_tick(jobs.run(spec), pipeline.offsets)
-            faults.prune(pipeline.writer)
-        return real(*arguments)
+    def twice(self: Target, rows: Any) -> int:
+        return real(self, rows.unionAll(rows.where("row.ID = 5")))
 
-    monkeypatch.setattr(pull, "_check_all_read", beside)
-    with pytest.raises(Exception, match="another run has finished batch"):
-        jobs.run(spec)
-    assert sum(logged_events(pipeline, table).values()) == 1
+    monkeypatch.setattr(Target, "stage", twice)
+    with behind(
+        Target, "stage", lambda _: changed(pipeline, f"UPDATE {table} SET ID = ID + 1 WHERE ID BETWEEN 4 AND 6")
+    ):
+        pipeline.passed(Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow"))
+    found = [row["ID"] for row in pipeline.state(table).collect()]
+    assert sorted(found) == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert reads(pipeline, table)[(5,)] == 2, "one a snapshot"
+
+
+def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_and_came_back(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = new_pipeline()
+    table = filled(pipeline, 20)
+    pipeline.passed()
+    changed(pipeline, f"DELETE FROM {table} WHERE ID = 1")
+    pipeline.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
+    pipeline.writer.commit()
+    pipeline.properties = {"incremental.snapshot.chunk.size": 10, "snapshot.group.chunks": 1}
+    staged, calls, doubled = threading.Event(), [], []
+    real_await, real_merge = Groups._await, Target.merge
+
+    def await_(self: Groups, closed: str) -> Lsn:
+        calls.append(closed)
+        if len(calls) == 1:
+            assert staged.wait(300)
+            return Lsn(bytes(16))  # SYNCHPOINT stands where it stood
+        changed(pipeline, f"INSERT INTO {table} VALUES (1, 'b')")
+        return real_await(self, closed)
+
+    def merge(self: Target, effects: Any, *rest: Any) -> Any:
+        doubled.append([row["ID"] for row in effects.groupBy("ID").count().where("count > 1").collect()])
+        return real_merge(self, effects, *rest)
+
+    monkeypatch.setattr(Groups, "_await", await_)
+    monkeypatch.setattr(Target, "merge", merge)
+    with behind(Target, "stage", lambda number: staged.set() if number == 2 else None):
+        pipeline.passed(Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow"))
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert len(calls) == 2
+    assert doubled == [[], []], doubled

@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import log_ddl
+from airflow_provider_db2cdc.spark.comparison import lacking, unlike
 from airflow_provider_db2cdc.spark.copies import COPY
 from airflow_provider_db2cdc.spark.delta import literal_frame, load, quoted
 from airflow_provider_db2cdc.spark.place import Owner, Place
@@ -65,13 +66,13 @@ def test_rows_that_are_there_as_they_are_are_not_lacking(spark: SparkSession, tm
     made.prepare()
     ddl = "`A b` string, X double, K int, __commit_lsn string"
     none = literal_frame(spark, [(None, None, None, EARLY)], ddl)
-    assert made.lacking(none, "").count() == 1
+    assert lacking(made, none, "").count() == 1
     held = [("a", 1.0, 1), (None, None, None), ("c", 0.0, 3), ("d", float("nan"), 4), ("e", 2.0, 5)]
     made.fill(literal_frame(spark, [(*row, LATE) for row in held], ddl), 1)
     rows = [("a", 1.0, 1), (None, None, None), ("c", -0.0, 3), ("d", float("nan"), 4), ("E", 2.0, 5), ("f", 2.0, 6)]
     read = literal_frame(spark, [(*row, EARLY) for row in rows], ddl)
-    assert [row["K"] for row in made.lacking(read, "").orderBy("K").collect()] == [3, 5, 6]
-    assert made.lacking(read, "t.K < 3").where("K <= 2 OR K IS NULL").count() == 1, "bounds narrow what is looked at"
+    assert [row["K"] for row in lacking(made, read, "").orderBy("K").collect()] == [3, 5, 6]
+    assert lacking(made, read, "t.K < 3").where("K <= 2 OR K IS NULL").count() == 1, "bounds narrow what is looked at"
 
 
 def test_what_a_range_has_too_much_is_told_beside_what_it_lacks(target: Target) -> None:
@@ -82,14 +83,14 @@ def test_what_a_range_has_too_much_is_told_beside_what_it_lacks(target: Target) 
         "ID int, A int, __commit_lsn string, __present boolean",
     )  # fmt: skip
 
-    def unlike(within: str, low_batch: int) -> list[tuple[int, int, bool]]:
-        found = target.unlike(rows, within, low_batch).select("ID", "A", "__present").collect()
-        return sorted(tuple(row) for row in found)
+    def found(within: str, low_batch: int) -> list[tuple[int, int, bool]]:
+        differing = unlike(target, rows, within, low_batch).select("ID", "A", "__present").collect()
+        return sorted(tuple(row) for row in differing)
 
-    assert unlike("t.ID <= 5", 2) == [(1, 0, False), (3, 9, True), (5, 0, True)]
-    assert unlike("t.ID <= 5", 3) == [(1, 0, False), (3, 9, True), (4, 0, False), (5, 0, True)]
-    assert unlike("", 0) == [(3, 9, True), (5, 0, True)]
-    none = target.unlike(rows.where("false"), "t.ID > 3", 2)
+    assert found("t.ID <= 5", 2) == [(1, 0, False), (3, 9, True), (5, 0, True)]
+    assert found("t.ID <= 5", 3) == [(1, 0, False), (3, 9, True), (4, 0, False), (5, 0, True)]
+    assert found("", 0) == [(3, 9, True), (5, 0, True)]
+    none = unlike(target, rows.where("false"), "t.ID > 3", 2)
     assert [(row["ID"], row["__present"]) for row in none.collect()] == [(6, False)]
 
 

@@ -1,0 +1,26 @@
+"""A captured table with rows in it, and transactions that capture has passed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
+from support.pipeline import Pipeline
+
+
+def filled(pipeline: Pipeline, rows: int, name: str = "T", **registration: Any) -> TableId:
+    """Create a table of the rows (0, 'a'), (1, 'a') ... by ID and A, and capture it."""
+    ddl = f"CREATE TABLE {pipeline.schema}.{name} (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))"
+    table = pipeline.create(ddl, name, **registration)
+    pipeline.many(f"INSERT INTO {table} VALUES (?, 'a')", [(at,) for at in range(rows)])
+    pipeline.captured()
+    return table
+
+
+def changed(pipeline: Pipeline, *statements: str) -> Lsn:
+    """Commit statements as one transaction, and return how far capture is once it has passed that."""
+    for statement in statements:
+        pipeline.execute(statement)
+    pipeline.writer.commit()
+    return pipeline.captured()
