@@ -39,7 +39,7 @@ def pull(target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, ent
             events = events.localCheckpoint()
         is_new = target.append_changes(events, entry.batch, "changes")
     if entry.rows:
-        _check_all_read(target, source, task, entry, entry.rows, is_new)
+        _check_all_read(target, source, task, entry, entry.rows)
     return events if is_small and is_new else target.batch(entry.batch)
 
 
@@ -87,15 +87,14 @@ def _reinit(spec: JobSpec) -> str:
     return f"Have the capture agent read its registrations again (asnccmd {where} reinit). "
 
 
-def _check_all_read(target: Target, source: JdbcSource, task: TableTask, entry: Entry, rows: int, is_new: bool) -> None:
-    """Make sure that what was counted was read, by this try or by one before it, which may have found it pruned."""
-    if is_new:
-        with driver_connection(target.spark, source) as connection:
-            [[_, count]] = connection.text_rows(count_changes([(task.capture, entry.span)]).text)
-        left = int(count or 0)
-    else:
-        left = _rows_behind(target.batch(entry.batch), _is_one_row(task))
-    if left < rows:
+def _check_all_read(target: Target, source: JdbcSource, task: TableTask, entry: Entry, rows: int) -> None:
+    """Make sure that what was counted was read, by this try or by one before it, which may have found it pruned.
+
+    What the source still has all of was read whole; of what is pruned by now the change log tells whether it was.
+    """
+    with driver_connection(target.spark, source) as connection:
+        [[_, count]] = connection.text_rows(count_changes([(task.capture, entry.span)]).text)
+    if int(count or 0) < rows and _rows_behind(target.batch(entry.batch), task) < rows:
         if is_applied(target.spark, target.layout, task.table, entry.batch):
             raise TickLostError(
                 f"another run has finished batch {entry.batch} of {task.table} meanwhile",
@@ -111,14 +110,16 @@ def _is_one_row(task: TableTask) -> bool:
     return task.capture.update_as == "U" and has_before_images(task.schema, task.capture)
 
 
-def _rows_behind(batch: DataFrame, one_row: bool) -> int:
-    """Return how many change rows the events of a batch come of.
+def _rows_behind(batch: DataFrame, task: TableTask) -> int:
+    """Return of how many change rows, at least, the events of a batch come.
 
-    Of an update's two halves there is one event; of an update that is `one_row` and changed a key two, of one place.
+    Of an update's two halves there is one event; of an update that is one row and changed a key two, of one place.
+    Under a registration of halves with columns for before images an update may be either: each counts for one then.
     """
     changes = batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
     halves = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
-    rows = F.count_distinct("__commit_lsn", "__intent_lsn") if one_row else halves
+    is_unsure = has_before_images(task.schema, task.capture)
+    rows = F.count_distinct("__commit_lsn", "__intent_lsn") if is_unsure else halves
     total = changes.agg(rows.alias("rows")).first()
     return int(total["rows"] or 0) if total is not None else 0
 

@@ -1,4 +1,4 @@
-"""Ranges that end beyond what the plan has counted, counted at the source before they are pulled."""
+"""Ranges that are not just what the plan has counted, counted at the source before they are pulled."""
 
 from __future__ import annotations
 
@@ -12,35 +12,39 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.sql.asn import count_changes, floors
 
 
 def counted(
-    spec: JobSpec, entries: Sequence[Entry], connection: DriverConnection, fail: Callable[[TableId, GapError], None]
+    spec: JobSpec, entries: Sequence[Entry], connection: DriverConnection, fail: Callable[[TableId, Exception], None]
 ) -> list[Entry]:
-    """Return entries, those whose ranges, all captured, end beyond the plan's with what the source counts there.
+    """Return entries, those whose ranges are not the plan's with what the source counts there.
 
-    Something may have been pruned by then, and so not be counted: such a table is left out, and fails.
+    Something may have been pruned by then, and so not be counted: such a table is left out, and fails; so does each
+    that cannot be counted, for nobody would miss what is pruned before it is read.
     """
     tasks = {task.table: task for task in spec.tables}
-    beyond = [entry for entry in entries if not entry.span.empty and entry.upto > tasks[entry.table].upto]
-    if not beyond:
+    unknown = [entry for entry in entries if is_uncounted(entry, tasks[entry.table])]
+    if not unknown:
         return list(entries)
-    rows = _rows([tasks[entry.table] for entry in beyond], beyond, connection)
-    gaps = dict(_gaps(spec, beyond, connection))
-    for table, gap in gaps.items():
-        fail(table, gap)
-    return [replace(entry, rows=rows.get(entry.table, entry.rows)) for entry in entries if entry.table not in gaps]
+    try:
+        rows = _rows([tasks[entry.table] for entry in unknown], unknown, connection)
+        errors: dict[TableId, Exception] = dict(_gaps(spec, unknown, connection))
+    except Exception as failure:
+        rows, errors = {}, {entry.table: failure for entry in unknown}
+    for table, error in errors.items():
+        fail(table, error)
+    return [replace(entry, rows=rows.get(entry.table, entry.rows)) for entry in entries if entry.table not in errors]
+
+
+def is_uncounted(entry: Entry, task: TableTask) -> bool:
+    """Whether nobody has counted an entry's changes: it begins elsewhere than the plan's, or ends behind it."""
+    return not entry.span.empty and (entry.rows is None or entry.upto > task.upto)
 
 
 def _rows(tasks: Sequence[TableTask], entries: Sequence[Entry], connection: DriverConnection) -> dict[TableId, int]:
     ranges = [(task.capture, entry.span) for task, entry in zip(tasks, entries, strict=True)]
-    try:
-        counts = connection.text_rows(count_changes(ranges).text)
-    except Exception as error:
-        say(f"changes could not be counted, so they are read: {describe(error)}")
-        return {}
+    counts = connection.text_rows(count_changes(ranges).text)
     return {entries[int(place or 0)].table: int(count or 0) for place, count in counts}
 
 

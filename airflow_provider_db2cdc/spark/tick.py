@@ -26,7 +26,7 @@ from airflow_provider_db2cdc.spark.place import Place
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.standing import Standing
-from airflow_provider_db2cdc.spark.tally import counted
+from airflow_provider_db2cdc.spark.tally import counted, is_uncounted
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.asn import global_row
 
@@ -72,13 +72,12 @@ class Tick:
         """Pull each known table's changes up to the frontier, as one batch."""
         is_new = self.standing.is_new
         found = self.each([task for task in self.open_tasks() if not is_new(task)], self.standing.after)
-        self.plan_and_apply(
-            [
-                self.entry(task, after, task.upto)
-                for task in self.open_tasks()
-                if not is_new(task) and (after := found.get(task.table)) is not None and after < task.upto
-            ]
-        )
+        entries = [
+            self.entry(task, after, task.upto)
+            for task in self.open_tasks()
+            if not is_new(task) and (after := found.get(task.table)) is not None and after < task.upto
+        ]
+        self.plan_and_apply(self._counted(entries))
 
     def align(self) -> None:
         """Bring the tables that stand at the plan's fence to where snapshots have brought the foremost one."""
@@ -91,10 +90,7 @@ class Tick:
             for table, stand in stands.items()
             if self.spec.fence.lsn <= stand < front
         ]
-        if entries:
-            with driver_connection(self.spark, self.source) as connection:
-                entries = counted(self.spec, entries, connection, self.fail)
-            self.plan_and_apply(entries)
+        self.plan_and_apply(self._counted(entries))
 
     def publish(self, unfinished: Collection[TableId]) -> None:
         """Write the manifest when every table stands at one commit, and none is `unfinished`: still being filled."""
@@ -223,6 +219,12 @@ class Tick:
         self.errors[table] = describe(error)
         say(f"table={table} failed: {self.errors[table]}")
         _trace(error)
+
+    def _counted(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        if not any(is_uncounted(entry, self.tasks[entry.table]) for entry in entries):
+            return entries
+        with driver_connection(self.spark, self.source) as connection:
+            return counted(self.spec, entries, connection, self.fail)
 
     def _captured(self) -> Lsn | None:
         """Ask the source how far capture is now."""

@@ -1,0 +1,126 @@
+"""Change rows pruned at any moment between a plan and the commit: missed, or read before; never lost unseen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.crash import killed
+from support.filled import changed, filled
+from support.pipeline import Pipeline
+from support.writing import behind
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sandbox import faults
+from airflow_provider_db2cdc.source import plan
+from airflow_provider_db2cdc.spark import groups, jobs
+from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.tick import commit_tick
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+
+def ask(table: TableId) -> Signal:
+    return Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
+
+
+def prune(pipeline: Pipeline, upto: Lsn | None = None) -> None:
+    faults.prune(pipeline.writer, upto=upto.raw if upto else None)
+
+
+def test_while_the_offset_is_behind_the_target_is_a_gap(new_pipeline: Callable[..., Pipeline]) -> None:
+    """The commit task died, so the plan counts another range than is pulled."""
+    pipeline = new_pipeline()
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    first = pipeline.plan()
+    assert first is not None
+    assert not jobs.run(first).failed
+    pruned = changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID = 2")
+    changed(pipeline, f"UPDATE {table} SET A = 'd' WHERE ID = 3")
+    spec = pipeline.plan()
+    assert spec is not None
+    prune(pipeline, pruned)
+    [line] = jobs.run(spec).failed
+    assert "are pruned" in line.error
+
+
+def test_behind_the_read_is_no_gap(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    with behind(Target, "append_changes", lambda _: prune(pipeline)):
+        pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+def test_of_updates_of_which_nobody_knows_how_many_rows_they_were_is_a_gap(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """Single rows with before images, under a registration of pairs of which the agent has not heard yet."""
+    pipeline = new_pipeline()
+    table = filled(pipeline, 3, update_as="U", before_img_prefix="X")
+    pipeline.passed()
+    pairs = "UPDATE ASNCDC.IBMSNAP_REGISTER SET CHG_UPD_TO_DEL_INS = 'Y' WHERE SOURCE_OWNER = ?"
+    pipeline.execute(pairs, pipeline.schema)
+    pipeline.writer.commit()
+    first, _ = (changed(pipeline, f"UPDATE {table} SET A = 'n' WHERE ID = {id_}") for id_ in (1, 2))
+    spec = pipeline.plan()
+    assert spec is not None
+    assert spec.tables[0].rows == 2
+    prune(pipeline, first)
+    with killed(Target, "append_changes", "after"):
+        jobs.run(spec)
+    [line] = jobs.run(spec).failed
+    assert "pruned" in line.error
+
+
+def test_in_a_window_that_could_not_be_counted_fails_the_table(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = new_pipeline()
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    commits: list[Lsn] = []
+
+    def fails(*_: Any) -> Any:
+        raise OSError("deadlock or timeout")
+
+    with (
+        monkeypatch.context() as patch,
+        behind(
+            Target, "stage", lambda _: commits.append(changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1"))
+        ),
+        behind(groups, "counted", lambda _: prune(pipeline, commits[0])),
+    ):
+        patch.setattr("airflow_provider_db2cdc.spark.tally.count_changes", fails)
+        result = pipeline.tick(ask(table))
+    assert result is not None
+    assert "OSError" in result.failed[0].error
+    after = pipeline.tick()
+    assert after is not None
+    assert "are pruned" in after.failed[0].error
+
+
+@pytest.mark.parametrize("left", [0, 1], ids=["all of them", "some"])
+def test_while_the_plan_is_made_is_a_gap(new_pipeline: Callable[..., Pipeline], left: int) -> None:
+    """The plan looks at the registrations first, and counts behind that."""
+    pipeline = new_pipeline()
+    table, other = filled(pipeline, 9), filled(pipeline, 9, "O")
+    pipeline.passed()
+    pruned = changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    if left:
+        changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID = 2")
+    changed(pipeline, f"UPDATE {other} SET A = 'd' WHERE ID = 3")
+    with behind(plan, "read_capture", lambda _: prune(pipeline, pruned)):
+        spec = pipeline.plan()
+    assert spec is not None
+    result = jobs.run(spec)
+    commit_tick(result, pipeline.offsets)
+    assert table in [line.table for line in result.failed]
