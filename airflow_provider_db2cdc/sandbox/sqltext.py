@@ -22,7 +22,7 @@ _TOKEN = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-_CANDIDATE = re.compile(r"SYSCAT|SYSIBM|SERVER", re.IGNORECASE)
+_CANDIDATE = re.compile(r"SYSCAT|SYSIBM|SERVER|COUNT_BIG", re.IGNORECASE)
 _DERBY_OWN = frozenset({"SYSDUMMY1"})
 
 
@@ -79,6 +79,8 @@ def _rewritten(tokens: list[tuple[str, str]], database: str) -> Iterator[str]:
         word = text.upper() if kind == "word" else ""
         if word in {"SYSCAT", "SYSIBM", "SYSIBMADM"} and _is_lacking(tokens, index, word):
             yield CATALOG_SCHEMA
+        elif word == "COUNT_BIG":
+            yield "COUNT"
         elif word == "CURRENT_SERVER":
             yield _server_literal(database)
         elif word == "CURRENT" and (end := _follows(tokens, index, "SERVER")):

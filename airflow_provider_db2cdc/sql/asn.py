@@ -8,7 +8,7 @@ from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sql.changes import COMMIT, OPERATION, change_table, within
-from airflow_provider_db2cdc.sql.query import Query
+from airflow_provider_db2cdc.sql.query import Query, count_of
 from airflow_provider_db2cdc.sql.quoting import lsn_literal, quote_table
 
 
@@ -83,7 +83,7 @@ def fence(asn_schema: str) -> Query:
 def count_changes(steps: Sequence[tuple[CaptureInstance, LsnRange]]) -> Query:
     """Return the select of how many change rows each range holds: the step's place in `steps`, then the count."""
     counts = (
-        f"SELECT {place} AS PLACE, COUNT(*) AS CHANGES FROM {change_table(capture)} WHERE {within(span)}"
+        f"SELECT {place} AS PLACE, {count_of()} AS CHANGES FROM {change_table(capture)} WHERE {within(span)}"
         for place, (capture, span) in enumerate(steps)
     )
     return Query(" UNION ALL ".join(counts))
@@ -94,8 +94,8 @@ def count_moves(capture: CaptureInstance, span: LsnRange) -> Query:
 
     A U row may do both: the columns that chunks are cut by can be others than the key.
     """
-    updates = f"COUNT(CASE WHEN {OPERATION} = 'U' THEN 1 END)"
-    return Query(f"SELECT COUNT(*) + {updates} AS MOVES FROM {change_table(capture)} WHERE {within(span)}")
+    updates = count_of(f"CASE WHEN {OPERATION} = 'U' THEN 1 END")
+    return Query(f"SELECT {count_of()} + {updates} AS MOVES FROM {change_table(capture)} WHERE {within(span)}")
 
 
 def last_commit_before(capture: CaptureInstance, span: LsnRange) -> Query:

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import MICROSECOND_DIGITS, map_type
+from airflow_provider_db2cdc.sql.query import count_of
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
 
 Bound = Sequence[str]
@@ -60,7 +61,7 @@ def table_rows(schema: TableSchema, cut: Cut) -> str:
 
 def count_rows(cut: Cut, predicate: str) -> str:
     """Return the select of how many rows a chunk has."""
-    return f"SELECT COUNT(*) AS ROWS_COUNTED FROM {cut.rows}{_where([predicate])}"
+    return f"SELECT {count_of()} AS ROWS_COUNTED FROM {cut.rows}{_where([predicate])}"
 
 
 def bound_after(cut: Cut, previous: Bound | None, rows: int, alike: int = 0) -> str:
@@ -114,7 +115,7 @@ def alike(one: Bound, other: Bound) -> int:
 def surrogate_check(table: TableId, column: str, condition: str) -> str:
     """Return the select of a table's rows, its values of a column, and its distinct values of it."""
     name = quote(column)
-    counts = f"COUNT(*) AS R, COUNT({name}) AS V, COUNT(DISTINCT {name}) AS D"
+    counts = f"{count_of()} AS R, {count_of(name)} AS V, {count_of(f'DISTINCT {name}')} AS D"
     return f"SELECT {counts} FROM {quote_table(table)}{_where([f'({condition})'] if condition else [])}"
 
 

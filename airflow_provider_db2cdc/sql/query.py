@@ -16,6 +16,11 @@ class Query:
     params: tuple[Any, ...] = ()
 
 
+def count_of(what: str = "*") -> str:
+    """Return how many rows, or values of an expression, there are: COUNT ends at 2,147,483,647 on Db2 (an INTEGER)."""
+    return f"CAST(COUNT_BIG({what}) AS BIGINT)"
+
+
 def inline(query: Query) -> str:
     """Return the text with its values, which are texts, in the place of the markers: for statements without markers."""
     first, *rest = query.text.split("?")

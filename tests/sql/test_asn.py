@@ -19,15 +19,16 @@ def test_count_is_one_statement_for_all_ranges_with_the_bare_column_compared():
     query = asn.count_changes([(capture("CD_A"), SPAN), (capture('CD"B'), SPAN)])
     where = f"WHERE IBMSNAP_COMMITSEQ > {LOW_LITERAL} AND IBMSNAP_COMMITSEQ <= {HIGH_LITERAL}"
     assert query.text == (
-        f'SELECT 0 AS PLACE, COUNT(*) AS CHANGES FROM "ASN"."CD_A" {where} UNION ALL '
-        f'SELECT 1 AS PLACE, COUNT(*) AS CHANGES FROM "ASN"."CD""B" {where}'
+        f'SELECT 0 AS PLACE, CAST(COUNT_BIG(*) AS BIGINT) AS CHANGES FROM "ASN"."CD_A" {where} UNION ALL '
+        f'SELECT 1 AS PLACE, CAST(COUNT_BIG(*) AS BIGINT) AS CHANGES FROM "ASN"."CD""B" {where}'
     )
     assert query.params == ()
 
 
 def test_moves_count_a_change_row_once_and_a_u_row_twice():
     assert asn.count_moves(capture("CD"), SPAN).text == (
-        "SELECT COUNT(*) + COUNT(CASE WHEN IBMSNAP_OPERATION = 'U' THEN 1 END) AS MOVES "
+        "SELECT CAST(COUNT_BIG(*) AS BIGINT) + CAST(COUNT_BIG(CASE WHEN IBMSNAP_OPERATION = 'U' THEN 1 END) AS BIGINT) "
+        "AS MOVES "
         f'FROM "ASN"."CD" WHERE IBMSNAP_COMMITSEQ > {LOW_LITERAL} AND IBMSNAP_COMMITSEQ <= {HIGH_LITERAL}'
     )
 

@@ -22,6 +22,7 @@ from airflow_provider_db2cdc.sql.chunk import (
     surrogate_check,
     table_rows,
 )
+from airflow_provider_db2cdc.sql.query import count_of
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
 
 NUMBER, TEXT = Column("K", "INTEGER", 4, nullable=False), Column("K", "VARCHAR", 20, nullable=False)
@@ -58,9 +59,10 @@ def table_database(schema: TableSchema, rows) -> sqlite3.Connection:
 
 
 def in_sqlite(select: str) -> str:
-    """Say a Db2 select in SQLite's words: nulls last; its CAST AS REAL keeps a double, Db2's rounds."""
+    """Say a Db2 select in SQLite's words: nulls last; its CAST AS REAL keeps a double; its COUNT is big."""
     select = re.sub(r"(?<=ORDER BY )(.*)(?= OFFSET)", lambda keys: nulls_last(keys[0]), select)
     select = re.sub(r"OFFSET (\d+) ROWS FETCH FIRST 1 ROW ONLY$", r"LIMIT 1 OFFSET \1", select)
+    select = select.replace("COUNT_BIG(", "COUNT(")
     return re.sub(r"CAST\((\S+) AS REAL\)", r"FLOAT32(\1)", select)
 
 
@@ -259,9 +261,12 @@ def test_checks_of_what_a_request_names():
     rows = '(SELECT "A", "B""" FROM "S"."T") AS "T"'
     assert condition_check(bare, "A = 1") == f"SELECT 1 AS ONE FROM {rows} WHERE (A = 1) AND 1 = 0"
     assert surrogate_check(table, "K", "A = 1") == (
-        'SELECT COUNT(*) AS R, COUNT("K") AS V, COUNT(DISTINCT "K") AS D FROM "S"."T" WHERE (A = 1)'
+        f"SELECT {count_of()} AS R, {count_of(quote('K'))} AS V, {count_of('DISTINCT ' + quote('K'))} AS D "
+        'FROM "S"."T" WHERE (A = 1)'
     )
-    assert count_rows(cut_of(keyed(NUMBER)), "1 = 1") == 'SELECT COUNT(*) AS ROWS_COUNTED FROM "S"."T" WHERE 1 = 1'
+    assert count_rows(cut_of(keyed(NUMBER)), "1 = 1") == (
+        'SELECT CAST(COUNT_BIG(*) AS BIGINT) AS ROWS_COUNTED FROM "S"."T" WHERE 1 = 1'
+    )
 
 
 def test_bound_selects():
@@ -300,7 +305,7 @@ def test_a_select_stands_in_the_tables_place():
     cut = replace(cut_of(schema), select="SELECT * FROM X WHERE A = 1")
     place = "(SELECT * FROM X WHERE A = 1) AS O"
     assert table_rows(schema, cut) == f'SELECT "K0" AS C0, "V" AS C1, "K0" AS K0 FROM {place}'
-    assert count_rows(cut, "1 = 1") == f"SELECT COUNT(*) AS ROWS_COUNTED FROM {place} WHERE 1 = 1"
+    assert count_rows(cut, "1 = 1") == f"SELECT {count_of()} AS ROWS_COUNTED FROM {place} WHERE 1 = 1"
 
 
 ODD = ["select", "a b", 'quo"te', '""', "it's", "ä€", "{c}", "{0}", "%s", "a.b", "semi;colon", "--", "?", "lower", "\\"]
