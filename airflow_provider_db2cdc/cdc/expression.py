@@ -16,7 +16,8 @@ MAX_WAYS = 10**8
 """Four repeats one behind the other, in a few alternatives."""
 
 TOKEN = re.compile(
-    r"(?P<other>\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?#[^)]*\)|\(\?P=\w+\)|\(\?[a-zA-Z]+\))"
+    r"(?P<nothing>\(\?#[^)]*\))"
+    r"|(?P<other>\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?P=\w+\)|\(\?[a-zA-Z]+\))"
     r"|(?P<open>\((?:\?(?:P<\w+>|<?[=!]|[a-zA-Z]*(?:-[a-zA-Z]+)?:|>|\(\w+\)))?)"
     r"|(?P<close>\))"
     r"|(?P<bar>\|)"
@@ -25,6 +26,9 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 
+
+VERBOSE = re.compile(r"\(\?[a-wyzA-Z]*x")
+"""Whether blanks mean nothing, and may stand between a part and its repeat; no name of a table needs that."""
 
 Level = tuple[int, int, int]
 """The ways of a group's alternatives so far, of this one but for its last part, and of that part."""
@@ -38,10 +42,14 @@ def is_endless(expression: str) -> bool:
 @lru_cache(maxsize=1024)
 def _ways(expression: str) -> int:
     """Return no less than the ways in which the expression may be tried on a name, up to what is too many."""
+    if VERBOSE.search(expression):
+        return MAX_WAYS + 1
     levels: list[Level] = [(0, 1, 1)]
     for token in TOKEN.finditer(expression):
         others, before, part = levels[-1]
         match token.lastgroup:
+            case "nothing":
+                pass
             case "open":
                 levels.append((0, 1, 1))
             case "close" if len(levels) > 1:

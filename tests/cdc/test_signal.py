@@ -244,6 +244,7 @@ def test_an_accepted_condition_stays_within_its_parentheses(text):
         *(r"(\w+[.]?)+!", r"(a+)+", r"(a|b*)*x", r"((a+)){2,}", r"(.*)+", r"(\w+\.?)*!", r"(\w+|\.)*!", r"(\w|\.|.)*!"),
         *(r"(?:\w+\.?){1,40}!", r"(\w+(\.|_)?)*!", r"(\w+_)+T\.X", r"S\.(A|AA)+_OLD", r"(?P<a>\w|.)*?!", r"(?i:\w+)*!"),
         *(".*" * 12, "A?" * 30 + "A{30}", "(A|AA)" * 30, r"(A)?(?(1)A|B*)*C"),
+        *(r"([\w.]+)(?#)*!", r"(?x)([\w.]+) +!", r"(?ix: ( [\w.]+ ) + !)"),
     ],
 )
 def test_expression_that_may_never_end_is_refused(pattern):
@@ -267,6 +268,7 @@ def test_expression_that_may_never_end_is_refused(pattern):
             r"S\.[]*)|(]+",
             r"(?i)S\.(?!OLD)\w{1,30}",
             r"S\.A\*\+\(.*",
+            r"S\.[*+]X[]|)*]*",
         ),
         *(r"S\.(?P<one>A|B)_(?P=one).*", r"S\.A(?#what is|may be*)*", r"S\.(A|B){3}"),
     ],
