@@ -157,7 +157,6 @@ class Snapshots:
         fresh = [task for task in tick.open_tasks() if tick.standing.is_new(task)]
         unread = [task for task in fresh if not self._is_snapshotted(task)]
         tick.plan_and_apply([tick.entry(task, task.upto, task.upto) for task in unread])
-        self._tell_skipped()
         begun, at_ms = self.book.agenda.has_begun, tick.spec.planned_at_ms
         known = [task for task in tick.open_tasks() if task.again and task not in fresh]
         # What a first try of this plan has begun goes on.
@@ -166,6 +165,7 @@ class Snapshots:
         parts = [part for part in asked if not self.book.agenda.is_waiting(part)]
         if parts:
             self.book.change(lambda agenda: (begin_initial(agenda, parts, at_ms), None))
+        self._tell_skipped()
 
     def _tell_skipped(self) -> None:
         """Tell once of each table that has begun without a snapshot, be it in a tick that died before it had."""

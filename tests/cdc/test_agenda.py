@@ -305,6 +305,14 @@ def test_snapshots_wait_for_each_other_and_new_tables_go_first():
     assert (agenda.next_snapshot().kind, agenda.next_snapshot().parts) == ("initial", (Part(C),))
 
 
+def test_initial_snapshots_of_a_table_are_those_of_any_plan_or_of_one():
+    agenda = begin_initial(Agenda((snapshot(C=1),)), [Part(A)], 5)
+    assert [agenda.has_begun(table) for table in (A, B, C)] == [True, False, False]
+    assert [agenda.has_begun(A, at_ms) for at_ms in (5, 6)] == [True, False]
+    assert agenda.is_waiting(Part(A))
+    assert not any(agenda.is_waiting(other) for other in (Part(A, sweep=True), Part(A, select="S"), Part(B), Part(C)))
+
+
 def test_a_table_that_is_begun_anew_elsewhere_is_not_being_filled_here():
     agenda = begin_initial(Agenda(), [Part(A), Part(B)], 1)
     agenda = begin_initial(agenda, [Part(A)], 2)

@@ -10,6 +10,8 @@ from support.crash import killed
 from support.log import captured_events, logged_events, reads
 from support.pipeline import Pipeline, use_signal_table
 
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
@@ -220,6 +222,18 @@ def test_rows_of_the_signal_table_from_before_are_refused_by_a_retry_too(new_pip
     result = jobs.run(spec)
 
     assert [(outcome.id, outcome.status) for outcome in result.signals] == [("old", "refused")]
+
+
+def test_skipped_is_not_told_of_a_table_that_is_snapshotted_by_then(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": "no_data"})
+    table = table_of(pipeline)
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Journal, "write", "before"):
+        jobs.run(spec)
+    pipeline.offsets.put(Offset(table, Lsn(bytes(16)), 0, restart=True))
+    assert "SKIPPED" not in [note.type for note in pipeline.passed().notifications]
+    assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
 def test_skipped_is_told_once_whatever_dies_before_it_is(new_pipeline: Callable[..., Pipeline]) -> None:
