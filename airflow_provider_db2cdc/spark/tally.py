@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -14,6 +15,9 @@ from airflow_provider_db2cdc.errors import GapError
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.sql.asn import count_changes, floors
 
+Counts = dict[TableId, int]
+Errors = dict[TableId, Exception]
+
 
 def counted(
     spec: JobSpec, entries: Sequence[Entry], connection: DriverConnection, fail: Callable[[TableId, Exception], None]
@@ -25,13 +29,7 @@ def counted(
     """
     tasks = {task.table: task for task in spec.tables}
     unknown = [entry for entry in entries if is_uncounted(entry, tasks[entry.table])]
-    if not unknown:
-        return list(entries)
-    try:
-        rows = _rows([tasks[entry.table] for entry in unknown], unknown, connection)
-        errors: dict[TableId, Exception] = dict(_gaps(spec, unknown, connection))
-    except Exception as failure:
-        rows, errors = {}, {entry.table: failure for entry in unknown}
+    rows, errors = _counts(spec, unknown, connection)
     for table, error in errors.items():
         fail(table, error)
     return [replace(entry, rows=rows.get(entry.table, entry.rows)) for entry in entries if entry.table not in errors]
@@ -40,6 +38,21 @@ def counted(
 def is_uncounted(entry: Entry, task: TableTask) -> bool:
     """Whether nobody has counted an entry's changes: it begins elsewhere than the plan's, or ends behind it."""
     return not entry.span.empty and (entry.rows is None or entry.upto > task.upto)
+
+
+def _counts(spec: JobSpec, entries: Sequence[Entry], connection: DriverConnection) -> tuple[Counts, Errors]:
+    """Return the change rows of each entry's range, by one statement; where that fails, by one a table."""
+    if not entries:
+        return {}, {}
+    tasks = {task.table: task for task in spec.tables}
+    try:
+        rows = _rows([tasks[entry.table] for entry in entries], entries, connection)
+        return rows, dict(_gaps(spec, entries, connection))
+    except Exception as error:
+        if len(entries) == 1:
+            return {}, {entries[0].table: error}
+    each = [_counts(spec, [entry], connection) for entry in entries]
+    return dict(ChainMap(*(rows for rows, _ in each))), dict(ChainMap(*(errors for _, errors in each)))
 
 
 def _rows(tasks: Sequence[TableTask], entries: Sequence[Entry], connection: DriverConnection) -> dict[TableId, int]:

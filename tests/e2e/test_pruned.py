@@ -32,6 +32,11 @@ def prune(pipeline: Pipeline, upto: Lsn | None = None) -> None:
     faults.prune(pipeline.writer, upto=upto.raw if upto else None)
 
 
+def rename(pipeline: Pipeline, schema: str, old: str, new: str) -> None:
+    pipeline.execute(f'RENAME TABLE "{schema}"."{old}" TO "{new}"')
+    pipeline.writer.commit()
+
+
 def test_while_the_offset_is_behind_the_target_is_a_gap(new_pipeline: Callable[..., Pipeline]) -> None:
     """The commit task died, so the plan counts another range than is pulled."""
     pipeline = new_pipeline()
@@ -48,6 +53,29 @@ def test_while_the_offset_is_behind_the_target_is_a_gap(new_pipeline: Callable[.
     prune(pipeline, pruned)
     [line] = jobs.run(spec).failed
     assert "are pruned" in line.error
+
+
+def test_a_table_that_cannot_be_counted_fails_alone(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Its change table goes behind the plan; it comes back, for the tests behind this one share the source."""
+    pipeline = new_pipeline()
+    table, other = filled(pipeline, 9), filled(pipeline, 9, "O")
+    pipeline.passed()
+    for value in ("b", "c"):
+        both = [f"UPDATE {one} SET A = '{value}' WHERE ID = 1" for one in (table, other)]
+        changed(pipeline, *both)
+        spec = pipeline.plan()
+        assert spec is not None
+        if value == "b":
+            assert not jobs.run(spec).failed, "its commit task dies"
+    [capture] = [task.capture for task in spec.tables if task.table == table]
+    there, away = capture.cd_table, f"{capture.cd_table}_AWAY"
+    rename(pipeline, capture.cd_owner, there, away)
+    try:
+        result = jobs.run(spec)
+    finally:
+        rename(pipeline, capture.cd_owner, away, there)
+    assert [line.table for line in result.failed] == [table]
+    assert pipeline.rows(other) == pipeline.source_rows(other)
 
 
 def test_behind_the_read_is_no_gap(new_pipeline: Callable[..., Pipeline]) -> None:

@@ -221,6 +221,12 @@ def test_a_plan_is_later_than_those_before_it_whatever_the_clock_says(plan, cont
     assert plan(A=Offset(control.table("A"), lsn(60), 1, planned_at_ms=7)).planned_at_ms == 1234
 
 
+def test_the_offsets_mark_goes_with_the_plan(plan, control):
+    control.add("A")
+    control.capture("A", 70)
+    assert [task.mark for task in plan(A=Offset(control.table("A"), lsn(60), 1, mark="m")).tables] == ["m"]
+
+
 def test_tables_that_stand_at_the_fence_are_not_even_counted(plan, source, control):
     control.add("A")
     assert plan(A=100) is None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from support.crash import killed
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.spark import target as spark_target
 from airflow_provider_db2cdc.spark.changes import log_ddl
 from airflow_provider_db2cdc.spark.comparison import lacking, unlike
 from airflow_provider_db2cdc.spark.copies import COPY
@@ -46,6 +48,30 @@ def log(target: Target, batch: int, id_: int, lsn: str, op: str = "u") -> None:
     rows = target.spark.sql(f"SELECT {batch}L AS __batch, '{lsn}' AS __commit_lsn, {own}")
     empty = target.spark.createDataFrame([], log_ddl(SCHEMA)).drop(*rows.columns)
     target.append_changes(rows.join(empty, how="left"), batch, f"{op}{id_}")
+
+
+def test_a_batch_that_was_given_up_is_taken_for_done_by_no_step(target: Target) -> None:
+    """Also where whoever gave it up died meanwhile: what tells so is there before anything is held back."""
+    fill(target, 3, [(1, LATE)])
+    with killed(spark_target, "append", "before"):
+        target.fence(3)
+    effects = literal_frame(
+        target.spark, [(1, 0, EARLY, True)], "ID int, A int, __commit_lsn string, __present boolean"
+    )
+    steps: list[Callable[[int], object]] = [
+        lambda batch: fill(target, batch, [(2, LATE)]),
+        lambda batch: target.merge(effects, batch, "", None),
+        lambda batch: log(target, batch, 2, LATE),
+    ]
+    with pytest.raises(TargetError, match="given up batch 3"):
+        steps[0](3)
+    target.fence(3)
+    log(target, 4, 2, LATE)
+    for step in steps[:2]:
+        with pytest.raises(TargetError, match="given up batch 3"):
+            step(3)
+        step(5)
+    assert {row["ID"] for row in target.rows().select("row.*").collect()} == {1, 2}
 
 
 def test_a_sweep_finds_the_rows_that_no_later_batch_wrote_or_read(target: Target) -> None:
