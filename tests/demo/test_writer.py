@@ -16,7 +16,7 @@ LANES = 2
 KINDS = {"inserted", "updated", "deleted", "keys shifted", "commits", "rollbacks"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shop_sandbox(captured_sandbox):
     with closing(captured_sandbox.connect()) as connection:
         counts = shop.build(connection, 400)

@@ -26,7 +26,7 @@ from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark import jobs, merge
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -350,7 +350,7 @@ def test_rows_are_compared_once_and_before_capture_is_waited_for(filled: tuple[P
     pipeline, one, _ = filled
     done: list[str] = []
     with (
-        behind(Target, "unlike", lambda _: done.append("compared")),
+        behind(merge, "unlike", lambda _: done.append("compared")),
         behind(Groups, "_await", lambda _: done.append("waited")),
     ):
         pipeline.passed(execute(str(one)))

@@ -48,7 +48,7 @@ def connection(sandbox: Sandbox) -> Iterator[Connection]:
     connection.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def jcc_found(sandbox: Sandbox, jcc: JccRun) -> dict[str, str]:
     return jcc(sandbox, "types")
 

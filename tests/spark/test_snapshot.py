@@ -87,7 +87,7 @@ class ChangeTable(DriverConnection):
         self._database.executemany(f"INSERT INTO {change_table(CAPTURE)} VALUES (?, ?)", rows)
 
     def text_rows(self, select: str) -> list[list[str | None]]:
-        return [[str(value) for value in row] for row in self._database.execute(select)]
+        return [[str(value) for value in row] for row in self._database.execute(select.replace("COUNT_BIG(", "COUNT("))]
 
 
 def check(ops: str, *counts: tuple[int, int], part: Part = WHOLE) -> None:
