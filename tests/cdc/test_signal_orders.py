@@ -1,0 +1,75 @@
+"""Signals in any order, under reused ids and again: each is acted on and answered once, each snapshot told once."""
+
+import json
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_db2cdc.cdc.agenda import Agenda, act, settle
+from airflow_provider_db2cdc.cdc.notification import notifications
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.table import TableId
+
+TABLES = {TableId("S", name): "" for name in ("A", "B", "C")} | {TableId("S", "GONE"): "its registration is gone"}
+ASKED = (
+    ("execute-snapshot", {"data-collections": [r"S\.A"]}),
+    ("execute-snapshot", {"data-collections": [r"S\.(B|GONE)"], "type": "blocking"}),
+    ("execute-snapshot", {"data-collections": [r"S\.GONE"]}),
+    ("execute-snapshot", {"data-collections": [r"S\.[BC]"], "surrogate-key": "K"}),
+    ("stop-snapshot", {}),
+    ("stop-snapshot", {"data-collections": [r"S\.A", r"S\.C"]}),
+    ("stop-snapshot", {"type": "blocking"}),
+    ("pause-snapshot", {}),
+    ("pause-snapshot", {"type": "incremental"}),
+    ("resume-snapshot", {}),
+    ("log", {"message": "m"}),
+    ("schema-changes", {}),
+    ("log", []),
+)
+SIGNALS = st.builds(
+    lambda id_, asked, channel: Signal(id_, asked[0], json.dumps(asked[1]), channel),
+    st.sampled_from("12345"), st.sampled_from(ASKED), st.sampled_from(["source", "airflow", "file"]),
+)  # fmt: skip
+PROGRESS = st.tuples(st.integers(0, 9), st.sampled_from(["completed", "completed", "failed"]))
+
+
+def gone_on(agenda: Agenda, part: int, end: str) -> Agenda:
+    """Bring an open part of the snapshot that is worked on to an end."""
+    snapshot = agenda.next_snapshot()
+    if snapshot is None:
+        return agenda
+    one = snapshot.open_parts[part % len(snapshot.open_parts)]
+    return agenda.with_snapshot(snapshot.with_part(replace(one, status=end, reason="x")))
+
+
+@settings(deadline=None, database=None, max_examples=300)
+@given(st.lists(SIGNALS | PROGRESS, max_size=25))
+def test_each_signal_is_acted_on_once_and_each_snapshot_told_once(steps):
+    agenda, answers, told = Agenda(), {}, {}
+    for at, step in enumerate(steps):
+        before = agenda
+        if not isinstance(step, Signal):
+            agenda = gone_on(agenda, *step)
+        else:
+            agenda, answer = act(agenda, step, TABLES, lambda _: None, at)
+            assert (answer.channel, answer.asked, step.is_answered([answer])) == (step.channel, step.asked, True)
+            known = answers.setdefault((step.channel, step.id, step.asked), answer)
+            if known is not answer:
+                assert (agenda, answer.id) == (before, known.id), "acted on again"
+                assert known.status in (answer.status, "accepted")
+        old = {one.id: one for one in before.snapshots}
+        for one in agenda.snapshots:
+            if old.get(one.id) != one:
+                told.setdefault(one.id, []).extend(note.type for note in notifications(old.get(one.id), one, at))
+        agenda, _ = settle(agenda)
+        assert settle(agenda) == (agenda, [])
+    for snapshot in agenda.snapshots:
+        kinds = told[snapshot.id]
+        assert (kinds[0], kinds.count("STARTED")) == ("STARTED", 1)
+        assert kinds.count("COMPLETED") + kinds.count("ABORTED") == (0 if snapshot.open else 1)
+        assert kinds.count("PAUSED") - kinds.count("RESUMED") in (0, 1)
+        assert kinds.count("TABLE_SCAN_COMPLETED") == sum(not part.open for part in snapshot.parts)
+        assert (agenda.outcomes[snapshot.channel, snapshot.id].status == "accepted") == snapshot.open
+    filled = [part.table for one in agenda.open for part in one.open_parts]
+    assert len(filled) == len({*filled})
