@@ -1,7 +1,8 @@
 r"""Regular expressions of people: in how many ways one may be tried on a name before it is known not to match.
 
 Python tries them one by one, and a channel of signals is open to more people than the configuration is: an expression
-that repeats what may match in several ways (`(\w+\.?)*!`) keeps a tick busy for ever.
+that repeats what may match in several ways (`(\w+\.?)*!`) keeps a tick busy for ever. Python's own
+parser of them is private.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ TOKEN = re.compile(
     r"|.",
     re.DOTALL,
 )
-
 
 VERBOSE = re.compile(r"\(\?[a-wyzA-Z]*x")
 """Whether blanks mean nothing, and may stand between a part and its repeat; no name of a table needs that."""

@@ -67,7 +67,7 @@ def read_channels(config: PipelineConfig) -> list[Signal]:
     with open_channels(config) as channels:
         for channel in channels:
             try:
-                signals += [_sound(signal, channel.name) for signal in channel.read()]
+                signals += [_own(signal, channel.name) for signal in channel.read()]
             except Exception as error:
                 log.error("signals: channel %s cannot be read: %s", channel.name, _told(error), exc_info=_is_own(error))
     return signals
@@ -107,7 +107,7 @@ def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutc
             log.error(told, name, _told(error), exc_info=_is_own(error))
 
 
-def _sound(signal: Signal, channel: str) -> Signal:
+def _own(signal: Signal, channel: str) -> Signal:
     """Return a signal under the channel's name, and as one of ours where a class brings its own kind."""
     return Signal(signal.id, signal.type, signal.data, channel, signal.at_ms, signal.problem)
 

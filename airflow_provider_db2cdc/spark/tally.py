@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -46,13 +45,19 @@ def _counts(spec: JobSpec, entries: Sequence[Entry], connection: DriverConnectio
         return {}, {}
     tasks = {task.table: task for task in spec.tables}
     try:
-        rows = _rows([tasks[entry.table] for entry in entries], entries, connection)
-        return rows, dict(_gaps(spec, entries, connection))
+        # The gaps behind the count, or they would not tell of what was not counted any more.
+        counted_rows = _rows([tasks[entry.table] for entry in entries], entries, connection)
+        return counted_rows, dict(_gaps(spec, entries, connection))
     except Exception as error:
         if len(entries) == 1:
             return {}, {entries[0].table: error}
-    each = [_counts(spec, [entry], connection) for entry in entries]
-    return dict(ChainMap(*(rows for rows, _ in each))), dict(ChainMap(*(errors for _, errors in each)))
+    rows: Counts = {}
+    errors: Errors = {}
+    for entry in entries:
+        of_one, error_of_one = _counts(spec, [entry], connection)
+        rows |= of_one
+        errors |= error_of_one
+    return rows, errors
 
 
 def _rows(tasks: Sequence[TableTask], entries: Sequence[Entry], connection: DriverConnection) -> dict[TableId, int]:

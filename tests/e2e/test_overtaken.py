@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.crash import Killed, killed
-from support.filled import changed, filled
+from support.filled import changed, filled, one_update
 from support.log import logged_events
 from support.pipeline import Pipeline
 
@@ -91,11 +91,7 @@ def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
-    table = filled(pipeline, 9)
-    pipeline.passed()
-    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
-    a = pipeline.plan("A")
-    assert a is not None
+    table, a = one_update(pipeline)
     with killed(Target, "merge", "before"):
         jobs.run(a)
     offset = pipeline.offsets.get(table)
@@ -119,11 +115,7 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
 ) -> None:
     """What it had read was pruned meanwhile: the change log tells that all of it was read."""
     pipeline = new_pipeline()
-    table = filled(pipeline, 9)
-    pipeline.passed()
-    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
-    spec = pipeline.plan()
-    assert spec is not None
+    table, spec = one_update(pipeline)
     real, seen = pull._check_all_read, []
 
     def beside(*arguments: Any) -> Any:
@@ -143,11 +135,7 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = new_pipeline()
-    table = filled(pipeline, 9)
-    pipeline.passed()
-    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
-    spec = pipeline.plan()
-    assert spec is not None
+    table, spec = one_update(pipeline)
     real_check, real_commit = pull._check_all_read, Ledger.commit
     old: list[Any] = []
 

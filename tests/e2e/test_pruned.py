@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.crash import killed
-from support.filled import changed, filled
+from support.filled import changed, filled, one_update
 from support.pipeline import Pipeline
 from support.writing import behind
 
@@ -40,11 +40,7 @@ def rename(pipeline: Pipeline, schema: str, old: str, new: str) -> None:
 def test_while_the_offset_is_behind_the_target_is_a_gap(new_pipeline: Callable[..., Pipeline]) -> None:
     """The commit task died, so the plan counts another range than is pulled."""
     pipeline = new_pipeline()
-    table = filled(pipeline, 9)
-    pipeline.passed()
-    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
-    first = pipeline.plan()
-    assert first is not None
+    table, first = one_update(pipeline)
     assert not jobs.run(first).failed
     pruned = changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID = 2")
     changed(pipeline, f"UPDATE {table} SET A = 'd' WHERE ID = 3")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from support.pipeline import Pipeline
@@ -16,6 +17,16 @@ def filled(pipeline: Pipeline, rows: int, name: str = "T", **registration: Any) 
     pipeline.many(f"INSERT INTO {table} VALUES (?, 'a')", [(at,) for at in range(rows)])
     pipeline.captured()
     return table
+
+
+def one_update(pipeline: Pipeline) -> tuple[TableId, JobSpec]:
+    """Return a table of nine rows that the target holds, and the plan of an update of one of them."""
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    spec = pipeline.plan()
+    assert spec is not None
+    return table, spec
 
 
 def changed(pipeline: Pipeline, *statements: str) -> Lsn:
