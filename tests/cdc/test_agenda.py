@@ -311,6 +311,9 @@ def test_initial_snapshots_of_a_table_are_those_of_any_plan_or_of_one():
     assert [agenda.has_begun(A, at_ms) for at_ms in (5, 6)] == [True, False]
     assert agenda.is_waiting(Part(A))
     assert not any(agenda.is_waiting(other) for other in (Part(A, sweep=True), Part(A, select="S"), Part(B), Part(C)))
+    [initial] = [one for one in agenda.snapshots if one.kind == "initial"]
+    begun = agenda.with_snapshot(initial.with_part(replace(initial.parts[0], done=1)))
+    assert not begun.is_waiting(Part(A)), "it has published something"
 
 
 def test_a_table_that_is_begun_anew_elsewhere_is_not_being_filled_here():

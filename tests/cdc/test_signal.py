@@ -268,7 +268,7 @@ def test_expression_that_may_never_end_is_refused(pattern):
             r"S\.[]*)|(]+",
             r"(?i)S\.(?!OLD)\w{1,30}",
             r"S\.A\*\+\(.*",
-            r"S\.[*+]X[]|)*]*",
+            r"S\.[**]X[]|)*]*",
         ),
         *(r"S\.(?P<one>A|B)_(?P=one).*", r"S\.A(?#what is|may be*)*", r"S\.(A|B){3}"),
     ],

@@ -252,3 +252,15 @@ def test_skipped_is_told_once_whatever_dies_before_it_is(new_pipeline: Callable[
     [note] = first.notifications
     assert second.notifications == ()
     assert (note.type, note.additional_data["data_collections"]) == ("SKIPPED", str(table))
+
+
+def test_answer_of_a_signal_that_comes_again_is_told_last(new_pipeline: Callable[..., Pipeline]) -> None:
+    """So that whoever looks for the newest answer under its id does not find another signal's refusal."""
+    pipeline = new_pipeline(**{"snapshot.mode": "no_data"})
+    table_of(pipeline)
+    pipeline.passed()
+    one, other = (Signal("nightly", "log", json.dumps({"message": text}), "airflow") for text in ("one", "other"))
+
+    result = pipeline.passed(one, other, one)
+
+    assert [(told.id, told.status) for told in result.signals] == [(other.id_again, "refused"), ("nightly", "done")]
