@@ -29,15 +29,16 @@ class Walked(DriverConnection):
 @given(keyed_tables(), st.integers(1, 5), st.data())
 def test_each_row_is_in_one_chunk_whatever_comes_and_goes_meanwhile(drawn, size, data):
     schema, rows, others = drawn
-    width, left = len(schema.key), [0] * 12
+    width, left = len(schema.key), 12
     database = table_database(schema, rows)
     names, marks = ", ".join(map(quote, schema.names)), ", ".join("?" * len(schema.names))
     where = " AND ".join(f"{quote(name)} IS ?" for name in schema.key)
     place, keys = quote_table(schema.table), [*{*(row[:width] for row in rows), *others}]
 
     def between() -> None:
-        for key in data.draw(st.lists(st.sampled_from(keys), max_size=2)) if keys and left else ():
-            left.pop()
+        nonlocal left
+        for key in data.draw(st.lists(st.sampled_from(keys), max_size=min(2, left))) if keys else ():
+            left -= 1
             if database.execute(f"SELECT 1 FROM {place} WHERE {where}", key).fetchone():
                 database.execute(f"DELETE FROM {place} WHERE {where}", key)
             else:
