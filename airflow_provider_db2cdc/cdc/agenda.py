@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from airflow_provider_db2cdc.cdc.collection import condition_of, is_named, match_tables
+from airflow_provider_db2cdc.cdc.part import Part, stopped
 from airflow_provider_db2cdc.cdc.request import (
     ExecuteSnapshot,
     LogMessage,
@@ -17,7 +18,7 @@ from airflow_provider_db2cdc.cdc.request import (
     parse,
 )
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalStatus, SnapshotKind
-from airflow_provider_db2cdc.cdc.snapshot import LISTED, Part, Snapshot, Status, find_open, stopped
+from airflow_provider_db2cdc.cdc.snapshot import LISTED, Snapshot, Status, find_open
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 

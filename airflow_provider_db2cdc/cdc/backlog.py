@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.part import OPEN_PARTS
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot import OPEN, OPEN_PARTS
+from airflow_provider_db2cdc.cdc.snapshot import OPEN
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 

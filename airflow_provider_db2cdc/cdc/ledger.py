@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot
+from airflow_provider_db2cdc.cdc.part import Part
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 
 Aggregate = Literal["Initial Snapshot", "Incremental Snapshot"]

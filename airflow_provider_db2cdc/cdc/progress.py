@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from airflow_provider_db2cdc.cdc.part import OPEN_PARTS, Part, PartStatus
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
-from airflow_provider_db2cdc.cdc.snapshot import OPEN, OPEN_PARTS, Part, PartStatus, Snapshot, Status
+from airflow_provider_db2cdc.cdc.snapshot import OPEN, Snapshot, Status
 from airflow_provider_db2cdc.cdc.table import TableId
 
 

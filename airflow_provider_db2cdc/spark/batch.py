@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cdc.key import PROPERTY as KEY_PROPERTY
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECT_PROPERTY
-from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Reading, ends
+from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Reading, ends
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource

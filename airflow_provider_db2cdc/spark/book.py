@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda
-from airflow_provider_db2cdc.cdc.snapshot import MAX_FAILURES, Part, Snapshot, failed
+from airflow_provider_db2cdc.cdc.part import MAX_FAILURES, Part, failed
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.snapshot import Part, Slice, published
+from airflow_provider_db2cdc.cdc.part import Part, Slice, published
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.errors import CaptureStoppedError

@@ -18,8 +18,9 @@ from airflow_provider_db2cdc.cdc.agenda import Agenda
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.cdc.part import Bound, Part
 from airflow_provider_db2cdc.cdc.signal import SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot import Bound, Part, Snapshot
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickLostError
 from airflow_provider_db2cdc.spark.delta import (

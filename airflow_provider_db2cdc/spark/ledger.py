@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History, history_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
 from airflow_provider_db2cdc.spark.delta import (

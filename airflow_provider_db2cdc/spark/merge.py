@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
-from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.spark.comparison import lacking, unlike
 from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
 from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects

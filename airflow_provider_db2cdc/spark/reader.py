@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.job import TableTask
-from airflow_provider_db2cdc.cdc.snapshot import Reading, Slice, Snapshot, chunked, next_group, next_to_chunk
+from airflow_provider_db2cdc.cdc.part import Reading, Slice, chunked
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot, next_group, next_to_chunk
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.batch import stage_chunks

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from airflow_provider_db2cdc.cdc.job import TableTask
-from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, is_together
+from airflow_provider_db2cdc.cdc.part import Part
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot, is_together
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.book import Book
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection

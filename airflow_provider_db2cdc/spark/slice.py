@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
+from airflow_provider_db2cdc.cdc.part import Slice
+from airflow_provider_db2cdc.cdc.part import Window as Batches
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
-from airflow_provider_db2cdc.cdc.snapshot import Slice
-from airflow_provider_db2cdc.cdc.snapshot import Window as Batches
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.spark.changes import read_envelopes, swept_envelopes
 from airflow_provider_db2cdc.spark.copies import settled, surplus, touched

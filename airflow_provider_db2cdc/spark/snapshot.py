@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.job import ApplySettings
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
-from airflow_provider_db2cdc.cdc.snapshot import Part, Reading, Slice
+from airflow_provider_db2cdc.cdc.part import Part, Reading, Slice
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type

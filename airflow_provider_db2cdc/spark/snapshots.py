@@ -14,20 +14,11 @@ from functools import partial
 from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, refuse, settle
 from airflow_provider_db2cdc.cdc.job import JobResult, TableTask
 from airflow_provider_db2cdc.cdc.notification import notifications, skipped
+from airflow_provider_db2cdc.cdc.part import Part, Slice, is_cut_alike, published, renewed, stopped
 from airflow_provider_db2cdc.cdc.progress import progress
 from airflow_provider_db2cdc.cdc.request import LogMessage, parse
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot import (
-    OPEN,
-    Part,
-    Slice,
-    Snapshot,
-    is_cut_alike,
-    published,
-    renewed,
-    stopped,
-    without_progress,
-)
+from airflow_provider_db2cdc.cdc.snapshot import OPEN, Snapshot, without_progress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError, TickLostError
 from airflow_provider_db2cdc.spark.book import Book

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, TickLostError
 from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, unmoved

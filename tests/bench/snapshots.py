@@ -14,8 +14,8 @@ from support.pipeline import Pipeline
 from support.visited import VisitingConnection
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.part import Part
 from airflow_provider_db2cdc.cdc.signal import Signal
-from airflow_provider_db2cdc.cdc.snapshot import Part
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.jdbc import FETCH, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.snapshot import cut_of

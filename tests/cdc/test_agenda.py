@@ -6,25 +6,21 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, refuse, settle
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.signal import Signal
-from airflow_provider_db2cdc.cdc.snapshot import (
+from airflow_provider_db2cdc.cdc.part import (
     MAX_FAILURES,
     ChunkCounts,
     Part,
     Reading,
     Slice,
-    Snapshot,
     chunked,
     failed,
-    find_open,
     is_cut_alike,
-    is_together,
-    next_group,
-    next_to_chunk,
     published,
     renewed,
     stopped,
 )
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot, find_open, is_together, next_group, next_to_chunk
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 

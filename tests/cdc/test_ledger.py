@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History, history_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.snapshot import Slice
+from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 
 TABLES = [TableId("S", name) for name in "ABC"]

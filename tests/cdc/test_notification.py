@@ -6,7 +6,8 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.notification import notifications
-from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Slice, Snapshot, chunked, failed, published, stopped
+from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Slice, chunked, failed, published, stopped
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 
 A, B = TableId("S", "A"), TableId("S", "B")

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from airflow_provider_db2cdc.cdc.part import Part, chunked, failed, stopped
 from airflow_provider_db2cdc.cdc.progress import describe_parts, progress
-from airflow_provider_db2cdc.cdc.snapshot import Part, Snapshot, chunked, failed, stopped
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 
 A, B, C = (TableId("S", name) for name in "ABC")

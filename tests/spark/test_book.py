@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda
+from airflow_provider_db2cdc.cdc.part import MAX_FAILURES, Part, chunked, stopped
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
-from airflow_provider_db2cdc.cdc.snapshot import MAX_FAILURES, Part, Snapshot, chunked, stopped
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.book import Book
 

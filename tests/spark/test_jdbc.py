@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.job import Isolation, SourceSpec
-from airflow_provider_db2cdc.cdc.snapshot import Part, Reading, chunked
+from airflow_provider_db2cdc.cdc.part import Part, Reading, chunked
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.jdbc import FETCH, DriverConnection, Fetch, JdbcSource

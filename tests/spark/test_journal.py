@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.cdc.part import Bound, Part
 from airflow_provider_db2cdc.cdc.signal import SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot import Bound, Part, Snapshot
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickLostError
 from airflow_provider_db2cdc.spark.journal import Journal

@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Slice
+from airflow_provider_db2cdc.cdc.part import ChunkCounts, Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickLostError
 from airflow_provider_db2cdc.spark.ledger import Ledger

@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
 from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
 from airflow_provider_db2cdc.cdc.event import RowChange, events_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.snapshot import ChunkCounts, Part, Slice
+from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Slice
 from airflow_provider_db2cdc.cdc.window import surviving as plain_surviving
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.changes import paired
