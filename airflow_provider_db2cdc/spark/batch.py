@@ -102,14 +102,14 @@ def stage_chunks(
     readers = spec.settings.parallel_reads
 
     def read_rows() -> int:
-        return target.stage(chunk_rows(spark, source, schema, part, reading, how, readers))
+        return target.staging.write(chunk_rows(spark, source, schema, part, reading, how, readers))
 
     version = read_rows()
     is_unique = schema.unique and not part.select
-    if schema.key and not is_unique and not target.doubled(version).isEmpty():
+    if schema.key and not is_unique and not target.staging.doubled(version).isEmpty():
         first, version = version, read_rows()
         _check_unique(target, first, version)
-    read = {int(row[0]): int(row[1]) for row in target.staged(version).groupBy("chunk").count().collect()}
+    read = {int(row[0]): int(row[1]) for row in target.staging.rows(version).groupBy("chunk").count().collect()}
     counted = count_chunks(spark, source, schema, part, reading, readers)
     counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), rows) for chunk, rows in sorted(counted.items()))
     return version, tuple(counts)
@@ -120,7 +120,7 @@ def _check_unique(target: Target, first: int, second: int) -> None:
 
     No batch is planned of it yet, so that what is corrected counts at the next tick.
     """
-    doubled = target.doubled(first).intersect(target.doubled(second)).count()
+    doubled = target.staging.doubled(first).intersect(target.staging.doubled(second)).count()
     if doubled:
         key = ", ".join(target.schema.key)
         raise SourceError(

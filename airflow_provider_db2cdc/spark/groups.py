@@ -163,7 +163,7 @@ class Groups:
             return
         target = Target(self.tick.sessions.of(task.table, rows), self.tick.place, task.schema)
         try:
-            target.delete_staged(of.staging_version)
+            target.staging.delete(of.staging_version)
         except Exception as error:
             say(f"table={task.table} snapshot={self.share.id}: staged rows stay in storage: {describe(error)}")
 

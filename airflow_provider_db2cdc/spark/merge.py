@@ -66,7 +66,7 @@ def compare(target: Target, of: Slice, last: Commit | None) -> Compared:
     within = key_range(target.schema, of.counts[0].low, of.counts[-1].high)
     if target.is_empty(last) or (of.kind == "initial" and target.lacks(within)):
         return Compared(of, version, None)
-    rows = target.staged(of.staging_version).select("row.*")
+    rows = target.staging.rows(of.staging_version).select("row.*")
     return Compared(of, version, unlike(target, rows, within, of.low_batch).localCheckpoint())
 
 

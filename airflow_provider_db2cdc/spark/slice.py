@@ -62,7 +62,7 @@ def delete_gone(target: Target, spec: JobSpec, entry: Entry, of: Slice, last: Co
         rows = target.swept(of.low_batch)
     elif of.windows and not target.is_empty(last):
         moved, unknown = _touched(target, of.windows[-1]), _unknown(target, of.windows[:-1])
-        read = settled(target.staged(of.staging_version), moved, unknown)
+        read = settled(target.staging.rows(of.staging_version), moved, unknown)
         rows = surplus(target.rows(), read, moved, unknown, of.whole)
     else:
         return False
@@ -88,7 +88,7 @@ def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch:
     is_own = is_own_range(of, entry)
     window = target.batch(entry.batch) if is_own else target.window(of.low_batch, entry.batch)
     counts = batch if is_own else count_batch(window)
-    staged, again, effects = target.staged(of.staging_version), False, None
+    staged, again, effects = target.staging.rows(of.staging_version), False, None
     is_whole = not counts.events and len(of.windows) < 2
     if of.windows:
         moved, unknown = _touched(target, of.windows[-1]), _unknown(target, of.windows[:-1])

@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark.changes import key_struct, log_ddl, row_type
+from airflow_provider_db2cdc.spark.changes import key_struct, log_ddl
 from airflow_provider_db2cdc.spark.columns import FIXED, TYPES, checked_types, fit_columns, types_text
 from airflow_provider_db2cdc.spark.copies import COPY
 from airflow_provider_db2cdc.spark.delta import (
@@ -26,11 +26,9 @@ from airflow_provider_db2cdc.spark.delta import (
     Pair,
     append,
     committed,
-    delete_files,
     delta_table,
     load,
     newest_version,
-    overwrite,
     quoted,
     set_properties,
     table_exists,
@@ -39,6 +37,7 @@ from airflow_provider_db2cdc.spark.delta import (
 from airflow_provider_db2cdc.spark.place import Place, ensure_table
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
+from airflow_provider_db2cdc.spark.staging import Staging
 
 MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
 """Whether a merge marks in a file which of its rows are gone, or writes the file anew."""
@@ -68,6 +67,11 @@ class Target:
     def table(self) -> TableId:
         """The source table."""
         return self.schema.table
+
+    @property
+    def staging(self) -> Staging:
+        """Where its snapshots' rows are staged."""
+        return Staging(self.spark, self.place, self.schema)
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -150,33 +154,6 @@ class Target:
         state = load(self.spark, self.layout.state(self.table)).alias("t")
         names = (F.col(f"t.{quoted(name)}") for name in self.schema.names)
         return (state.where(where) if where else state).select(F.struct(*names).alias("row"))
-
-    def stage(self, rows: DataFrame) -> int:
-        """Replace the staged snapshot rows and return the staging table's version that holds just these."""
-        name = self.layout.staging(self.table)
-        self._ensure(name, f"row {row_type(self.schema)}, chunk int", {"delta.dataSkippingNumIndexedCols": "0"})
-        version = overwrite(rows, name)
-        if version is not None:
-            return version
-        # Without rows before and after, Delta has nothing to commit: then the newest version is as empty.
-        version = newest_version(self.spark, name)
-        if not self.staged(version).isEmpty():
-            raise TargetError(f"{self.table}: its staged rows vanished while they were written", "Run the tick again.")
-        return version
-
-    def staged(self, version: int) -> DataFrame:
-        """Return the rows that were staged as that version."""
-        return load(self.spark, self.layout.staging(self.table), version)
-
-    def doubled(self, version: int) -> DataFrame:
-        """Return the keys that several of the rows have that were staged as that version."""
-        keys = [F.col("row").getField(name).alias(name) for name in self.schema.key]
-        counted = self.staged(version).groupBy(*keys).agg(F.count("*").alias("__rows"))
-        return counted.where("__rows > 1").drop("__rows")
-
-    def delete_staged(self, version: int) -> None:
-        """Delete from storage what was staged as that version: its batch is applied, so nobody asks for it again."""
-        delete_files(self.staged(version))
 
     def fill(self, rows: DataFrame, batch: int) -> int | None:
         """Append rows of keys that the state does not have; return the version, None when they were there already.

@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
+from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -78,7 +79,7 @@ def test_changes_pruned_before_their_group_is_published_are_a_gap(new_pipeline: 
             faults.prune(pipeline.writer)
 
     ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
-    with behind(Target, "stage", change):
+    with behind(Staging, "write", change):
         result = pipeline.tick(ask)
     assert result is not None
     assert "are pruned" in result.failed[0].error
@@ -93,14 +94,14 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     changed(pipeline, f"DELETE FROM {table} WHERE ID = 7")
     pipeline.passed()
     pipeline.spark.sql(f"DELETE FROM delta.`{Layout(pipeline.target).state(table).name}` WHERE ID = 5")
-    real = Target.stage
+    real = Staging.write
 
     def twice(self: Target, rows: Any) -> int:
         return real(self, rows.unionAll(rows.where("row.ID = 5")))
 
-    monkeypatch.setattr(Target, "stage", twice)
+    monkeypatch.setattr(Staging, "write", twice)
     with behind(
-        Target, "stage", lambda _: changed(pipeline, f"UPDATE {table} SET ID = ID + 1 WHERE ID BETWEEN 4 AND 6")
+        Staging, "write", lambda _: changed(pipeline, f"UPDATE {table} SET ID = ID + 1 WHERE ID BETWEEN 4 AND 6")
     ):
         pipeline.passed(Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow"))
     found = [row["ID"] for row in pipeline.state(table).collect()]
@@ -135,7 +136,7 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
 
     monkeypatch.setattr(Groups, "_await", await_)
     monkeypatch.setattr(Target, "merge", merge)
-    with behind(Target, "stage", lambda number: staged.set() if number == 2 else None):
+    with behind(Staging, "write", lambda number: staged.set() if number == 2 else None):
         pipeline.passed(Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow"))
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert len(calls) == 2

@@ -20,12 +20,19 @@ from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
-SNAPSHOT_STEPS = [(Target, "stage"), (Ledger, "plan"), (Target, "append_changes"), (Target, "fill"), (Ledger, "commit")]
+SNAPSHOT_STEPS = [
+    (Staging, "write"),
+    (Ledger, "plan"),
+    (Target, "append_changes"),
+    (Target, "fill"),
+    (Ledger, "commit"),
+]
 CHANGE_STEPS = [
     (Ledger, "plan"),
     (Target, "append_changes"),
@@ -154,7 +161,7 @@ def test_a_restart_is_gone_on_with_whatever_died_or_failed(
 
     spec = restart()
     with monkeypatch.context() as patch:
-        patch.setattr(Target, "stage", twice(Target.stage))
+        patch.setattr(Staging, "write", twice(Staging.write))
         commit_tick(result := jobs.run(spec), pipeline.offsets)
     assert result.failed[0].error.startswith("OSError")
     assert result.snapshots[-1].done in (1, 2), "the first group is published before the third is read"

@@ -20,6 +20,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
@@ -132,9 +133,9 @@ def test_equal_rows_are_counted_beside_a_writer(new_pipeline: Callable[..., Pipe
                 pipeline.execute(statement)
             pipeline.writer.commit()
 
-    with behind(Target, "stage", write):
+    with behind(Staging, "write", write):
         first = pipeline.tick()
-    with behind(Target, "stage", write):
+    with behind(Staging, "write", write):
         second = pipeline.tick(ask("execute-snapshot", table, "again"))
     assert first is not None
     assert not first.failed, first.failed
@@ -184,7 +185,7 @@ def test_a_table_that_never_rests_is_reported_until_it_does(
         pipeline.execute(f"INSERT INTO {table} VALUES (1, 'restless', NULL, NULL)")
         pipeline.writer.commit()
 
-    with behind(Target, "stage", write):
+    with behind(Staging, "write", write):
         restless = pipeline.tick()
     assert restless is not None
     [line] = restless.failed

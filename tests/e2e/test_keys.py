@@ -17,7 +17,7 @@ from support.writing import behind, in_turn
 
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.spark.staging import Staging
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -188,7 +188,7 @@ def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., P
         pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?)", [("behind", 100 + read, None)])
 
     # However short a read is, and whatever the writer beside it comes to, something is written before its mark.
-    with in_turn(pipeline, moves(table, random.Random(3), 800), pause_s=0.1), behind(Target, "stage", write):
+    with in_turn(pipeline, moves(table, random.Random(3), 800), pause_s=0.1), behind(Staging, "write", write):
         result = pipeline.passed(ask)
     assert [(one.status, (one.chunks or 0) > 1) for one in result.snapshots] == [("completed", True)]
     assert events_beside(pipeline, table, ask.id) > 0, "what was written behind a read did not come with the snapshot"

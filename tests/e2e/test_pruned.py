@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.source import plan
 from airflow_provider_db2cdc.spark import groups, jobs
+from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
@@ -119,7 +120,7 @@ def test_in_a_window_that_could_not_be_counted_fails_the_table(
     with (
         monkeypatch.context() as patch,
         behind(
-            Target, "stage", lambda _: commits.append(changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1"))
+            Staging, "write", lambda _: commits.append(changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1"))
         ),
         behind(groups, "counted", lambda _: prune(pipeline, commits[0])),
     ):

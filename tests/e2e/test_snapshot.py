@@ -31,6 +31,7 @@ from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
+from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
@@ -111,7 +112,7 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
         assert told(first)[-1] == "COMPLETED"
         ask = execute(f"{pipeline.schema}.T0", type=kind)
         # However short a read is, and whatever the writer beside it comes to, something is written before its mark.
-        with behind(Target, "stage", write):
+        with behind(Staging, "write", write):
             second = pipeline.tick(ask)
         assert outcomes(second)[ask.id] == ("done", "")
         assert shown(second, ask.id).status == "completed"
@@ -288,9 +289,9 @@ def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
     pipeline.properties = {**SMALL, "snapshot.group.chunks": 1}
     signals = use_signal_table(pipeline, f"{pipeline.schema}_SIGNALS")
     heard, staged = threading.Event(), itertools.count(1)
-    real_stage, real_after = Target.stage, Snapshots._after_group
+    real_stage, real_after = Staging.write, Snapshots._after_group
 
-    def stage(self: Target, rows: DataFrame) -> int:
+    def stage(self: Staging, rows: DataFrame) -> int:
         version = real_stage(self, rows)
         told = {1: "pause-snapshot", 2: "resume-snapshot"}.get(number := next(staged))
         if told is not None:
@@ -304,7 +305,7 @@ def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
         real_after(*arguments)
         heard.set()
 
-    monkeypatch.setattr(Target, "stage", stage)
+    monkeypatch.setattr(Staging, "write", stage)
     monkeypatch.setattr(Snapshots, "_after_group", after)
     ask = execute(str(one))
     got = outcomes(result := pipeline.passed(ask))
@@ -319,9 +320,9 @@ def test_a_group_that_is_published_counts_though_the_next_one_cannot_be_read(
 ) -> None:
     pipeline, one, _ = filled
     staged, has_failed = itertools.count(1), threading.Event()
-    real_stage, real_await = Target.stage, Groups._await
+    real_stage, real_await = Staging.write, Groups._await
 
-    def stage(self: Target, rows: DataFrame) -> int:
+    def stage(self: Staging, rows: DataFrame) -> int:
         if next(staged) == 2:
             has_failed.set()
             raise OSError("the disk is full")
@@ -333,7 +334,7 @@ def test_a_group_that_is_published_counts_though_the_next_one_cannot_be_read(
 
     ask = execute(str(one))
     with monkeypatch.context() as patch:
-        patch.setattr(Target, "stage", stage)
+        patch.setattr(Staging, "write", stage)
         patch.setattr(Groups, "_await", await_)
         first = pipeline.tick(ask)
     assert first is not None
@@ -380,7 +381,7 @@ def test_a_group_that_is_read_ahead_leaves_alone_what_the_group_before_it_has_pu
         return real_await(self, closed)
 
     monkeypatch.setattr(Groups, "_await", await_)
-    with behind(Target, "stage", change):
+    with behind(Staging, "write", change):
         pipeline.passed(ask := execute(str(one)))
     assert [row["rows_dropped"] for row in certificates(pipeline, ask.id)][-1] == 2
     assert pipeline.rows(one) == pipeline.source_rows(one)
@@ -595,7 +596,7 @@ def test_a_table_that_is_refused_or_taken_out_ends_its_part_with_the_reason(
 
 
 STEPS = [
-    (Target, "stage", "after", 1),
+    (Staging, "write", "after", 1),
     (Ledger, "plan", "after", 2),
     (Target, "merge", "after", 1),
     (Journal, "write", "before", 2),

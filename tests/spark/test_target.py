@@ -226,25 +226,25 @@ def test_what_was_staged_leaves_the_storage_and_what_is_staged_beside_stays(
 
     def staged(*ids: int) -> int:
         rows = ", ".join(f"(named_struct('ID', {id_}, 'A', 0), 0)" for id_ in ids)
-        return odd.stage(spark.sql(f"SELECT * FROM VALUES {rows} AS s (row, chunk)"))
+        return odd.staging.write(spark.sql(f"SELECT * FROM VALUES {rows} AS s (row, chunk)"))
 
     def files() -> set[Path]:
         return set(Path(odd.layout.staging(odd.table).name).rglob("*.parquet"))
 
     def ids(version: int) -> list[int]:
-        return sorted(row["row"]["ID"] for row in odd.staged(version).collect())
+        return sorted(row["row"]["ID"] for row in odd.staging.rows(version).collect())
 
     versions, born, before = [], [], files()
     for rows in ((1, 2), (3,), (4, 5)):
         versions.append(staged(*rows))
         born.append(files() - before)
         before |= born[-1]
-    odd.delete_staged(versions[1])
+    odd.staging.delete(versions[1])
     assert born[1]
     assert files() == born[0] | born[2]
     assert (ids(versions[0]), ids(versions[2])) == ([1, 2], [4, 5])
-    odd.delete_staged(versions[2])
-    odd.delete_staged(versions[2])
+    odd.staging.delete(versions[2])
+    odd.staging.delete(versions[2])
     assert ids(staged(6)) == [6]
 
 
