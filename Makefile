@@ -41,6 +41,11 @@ sandbox: setup ## Start the stand-in source in the foreground
 test: setup ## Run the whole suite
 	$(PY) -m pytest -n 2 --dist worksteal
 
+SOAK ?= 20
+soak: setup ## Play more histories than the suite does: SOAK=40 the first forty, SOAK=41-80 others
+	DB2CDC_SOAK=$(SOAK) $(PY) -m pytest -n 2 --dist worksteal tests/e2e/test_soak.py tests/e2e/test_rivals.py
+	$(PY) -m pytest -n 2 --hypothesis-profile default tests/cdc tests/sql
+
 check: setup lint ## Lint, types and the fast tests
 	$(PY) -m pytest -m "not spark and not sandbox and not airflow and not slow" -n 2
 
@@ -59,4 +64,4 @@ lock: $(UV) ## Resolve the dependencies anew into requirements.lock
 clean: ## Remove what was built, the environment included
 	rm -rf build $(VENV)
 
-.PHONY: help setup demo ui sandbox test check lint bench lock clean
+.PHONY: help setup demo ui sandbox test soak check lint bench lock clean

@@ -3,14 +3,13 @@
 Beside a writer, and every third seed with registrations that are inactive for a while.
 
 What is said of each seed is what is always said: the log is linear while it grows and holds no event twice, and in the
-end target and source are equal. `DB2CDC_SOAK=40 pytest tests/e2e/test_soak.py` plays forty seeds.
+end target and source are equal. `make soak` plays more seeds than the suite does.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from support.crash import Killed, dying
 from support.history import HistoryOptions, random_history
 from support.log import captured_events, check_log, logged_events
 from support.pipeline import DERBY_FAULT, Pipeline, Replay, use_signal_table
+from support.seeds import seeds
 from support.writing import in_turn, writing
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, Watermarking
@@ -35,23 +35,23 @@ from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick, keep_told
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-SEEDS = range(1, 1 + int(os.environ.get("DB2CDC_SOAK", "1")))
 STEPS, LAST_TICKS = 5, 12
 INTERRUPTIONS = 400
 EXPECTED = (DERBY_FAULT, "registered in state 'S'")
 BEFORE_ALL = Lsn(bytes(16))
 MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete")
 DEATHS: list[tuple[Any, str]] = [
-    (Target, "stage"),
+    (Staging, "write"),
     (Ledger, "plan"),
     (Target, "append_changes"),
     (Target, "fill"),
-    (Target, "delete_staged"),
+    (Staging, "delete"),
     (Target, "merge"),
     (Ledger, "commit"),
     (Ledger, "publish"),
@@ -193,7 +193,7 @@ def interruptions(signals: str, rng: random.Random) -> list[list[str]]:
     return [[insert.format(signals, at, kind)] if kind else [] for at, kind in enumerate(told)]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(1))
 def test_whatever_happens_target_and_source_are_equal_in_the_end(
     new_pipeline: Callable[..., Pipeline], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

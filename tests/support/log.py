@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.effect import net_effects
@@ -20,9 +21,18 @@ def captured_events(
 
     With `images` each column of it is followed by its before image.
     """
+    return events_behind(change_rows(pipeline, table, images), len(key), after, images)
+
+
+def change_rows(pipeline: Pipeline, table: TableId, images: bool = False) -> list[tuple[Any, ...]]:
+    """Return the rows of a table's change table; one with both images as the two halves that it stands for."""
     rows = pipeline.query(f'SELECT * FROM ASNCDC."CDC_{table.schema}_{table.name}"')
-    halves = [half for row in rows for half in (_halves(row) if images else [row])]
-    changes = [_change(row, len(key)) for row in halves]
+    return [half for row in rows for half in (_halves(row) if images else [row])]
+
+
+def events_behind(rows: Iterable[tuple[Any, ...]], keys: int, after: Lsn, images: bool = False) -> Counter[Event]:
+    """Return the events of change rows behind `after`; the key has so many columns."""
+    changes = [_change(row, keys) for row in rows]
     return Counter(events_of((change for change in changes if change.commit > after), one_row=images))
 
 

@@ -1,0 +1,261 @@
+"""Runs of one pipeline beside each other, by chance: they hang at any step and wake, die, are cleared, commit late.
+
+Meanwhile change rows are pruned, tables are restarted and snapshots asked for. What is always said is said of each
+seed: each manifest's versions are the source as of its commit, the log is linear, holds no event twice and misses none
+unless its table began anew, and in the end target and source are equal.
+`make soak` plays more seeds than the suite does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.history import HistoryOptions, random_history
+from support.log import change_rows, check_log, events_behind, logged_events
+from support.operation import Row, TableShape
+from support.pipeline import DERBY_FAULT, Pipeline, Replay, use_signal_table
+from support.rivals import Run, step_name, stepping
+from support.seeds import seeds
+
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, Watermarking
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.sandbox import faults
+from airflow_provider_db2cdc.source import plan
+from airflow_provider_db2cdc.spark import batch, groups, jobs, pull, tick
+from airflow_provider_db2cdc.spark.delta import load
+from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.journal import Journal
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.reader import Reader
+from airflow_provider_db2cdc.spark.staging import Staging
+from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.tick import commit_tick, keep_told
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+ACTS, MOST_HELD, LAST_TICKS = 14, 3, 14
+BEFORE_ALL = Lsn(bytes(16))
+MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete")
+USUAL = [
+    (Ledger, "history"), (Ledger, "plan"), (Target, "prepare"), (Target, "append_changes"), (pull, "_check_all_read"),
+    (batch, "find_effects"), (Target, "merge"), (Ledger, "commit"), (Ledger, "publish"), (Journal, "read"),
+    (sys.modules[__name__], "commit_tick"),
+]  # fmt: skip
+"""Steps of each run that has something to do; the other ones are those of snapshots, and of what went wrong."""
+
+STEPS = [
+    *USUAL, (plan, "read_capture"), (plan, "counted"), (Ledger, "prepare"), (jobs, "_check_newest"), (Journal, "write"),
+    (tick, "check_readable"), (Target, "fence"), (Target, "delete_changes"), (tick, "counted"), (groups, "counted"),
+    (Reader, "next"), (Staging, "write"), (Groups, "_await"), (groups, "check_counts"), (Target, "fill"),
+    (Staging, "delete"), (batch, "delete_gone"),
+]  # fmt: skip
+
+
+class Rivals:
+    """One pipeline, the runs of it that are under way, and what its source has ever captured."""
+
+    def __init__(self, pipeline: Pipeline, replay: Replay, rng: random.Random) -> None:
+        self.pipeline, self.replay, self.rng = pipeline, replay, rng
+        self.shapes = {TableId(pipeline.schema, shape.name): shape for shape in replay.history.tables}
+        self.tables = [*self.shapes]
+        self.happened: list[str] = []
+        self.runs: list[Run] = []
+        self.specs: list[JobSpec] = []
+        self.starts: dict[TableId, Lsn] = {}
+        self.changes: dict[TableId, set[tuple[Any, ...]]] = {table: set() for table in self.tables}
+        self.commits: list[Lsn] = []
+        self.is_pruned = False
+        self.numbers = itertools.count(1)
+
+    def start(self) -> None:
+        """Do ticks that nothing disturbs until every table has begun; from there on each change must be in the log."""
+        self.look()
+        for _ in range(LAST_TICKS):
+            result = self.pipeline.tick()
+            for line in result.tables if result is not None else ():
+                if line.after is not None:
+                    self.starts.setdefault(line.table, line.after)
+            if len(self.starts) == len(self.tables):
+                return
+        raise AssertionError(f"not every table has begun: {self.starts}")
+
+    def act(self) -> None:
+        """Let chance choose what comes next."""
+        held = [run for run in self.runs if run.state == "held"]
+        acts: list[Callable[[], None]] = [self.write, self.restart, self.prune, *[self.clear] * 2]
+        acts += [lambda: self.go_on(self.rng.choice(held))] * 2 * len(held)
+        self.rng.choice([*acts, *[self.begin] * (4 if len(held) < MOST_HELD else 1)])()
+
+    def write(self) -> None:
+        """Commit a few transactions at the source."""
+        self.replay.play(self.rng.choice((1, 1, 2, 4)))
+        self.look()
+        self.happened.append(f"write up to {self.commits[-1]}")
+
+    def look(self) -> None:
+        """Wait for capture, and keep its change rows: they may be pruned."""
+        self.commits.append(self.pipeline.captured())
+        for table in self.tables:
+            self.changes[table] |= {*map(_plain, change_rows(self.pipeline, table))}
+
+    def begin(self) -> None:
+        """Begin a run of its own; now and then one that is asked for a snapshot."""
+        if self.rng.random() < 0.7:
+            self.write()
+        name, signals = f"R{next(self.numbers)}", [self.signal()] if self.rng.random() < 0.3 else []
+        self.happened.append(f"begin {name} {[signal.data for signal in signals]}")
+
+        def do() -> None:
+            if (spec := self.pipeline.plan(name, signals)) is not None:
+                self.specs.append(spec)
+                self.do(spec)
+
+        self.runs.append(Run(name, do))
+        self.go_on(self.runs[-1])
+
+    def clear(self) -> None:
+        """Do one of the runs again, from its job on; it may be under way still."""
+        if self.specs:
+            spec = self.rng.choice(self.specs[-2:])
+            self.happened.append(f"clear {spec.run_id}")
+            self.runs.append(Run(f"{spec.run_id} again {next(self.numbers)}", lambda: self.do(spec)))
+            self.go_on(self.runs[-1])
+
+    def go_on(self, run: Run) -> None:
+        """Let a run come to one of its next steps, to hang or to die there, or to its end."""
+        step = step_name(*self.rng.choice(self.rng.choice((USUAL, STEPS))))
+        when = self.rng.choice(("before", "behind"))
+        stop, times = "" if self.rng.random() < 0.15 else f"{when} {step}", self.rng.choice((1, 1, 2))
+        run.go_on(stop, times, dies := self.rng.random() < 0.35)
+        self.happened.append(f"{run.name} {'dies' if dies else 'held'} {stop} {times}: {run.state} {run.error or ''}")
+
+    def do(self, spec: JobSpec) -> None:
+        """Do a planned tick, and commit it."""
+        self.settle(jobs.run(spec))
+
+    def settle(self, result: JobResult) -> None:
+        """Commit a tick."""
+        self.happened += [f"  {line.table.name} fails: {line.error}" for line in result.failed]
+        commit_tick(result, self.pipeline.offsets)
+        keep_told(result, self.pipeline.offsets)
+
+    def prune(self) -> None:
+        """Prune change rows up to one of the last commits; who had not read them begins anew."""
+        upto = self.rng.choice(self.commits[-6:])
+        offsets = self.pipeline.offsets.all()
+        for table in self.tables:
+            if offsets[table].lsn < upto:
+                self.starts.pop(table, None)
+        faults.prune(self.pipeline.writer, upto=upto.raw)
+        self.is_pruned = True
+        self.happened.append(f"prune up to {upto}")
+
+    def restart(self) -> None:
+        """Have a table begin anew."""
+        self.restart_of(self.rng.choice(self.tables))
+
+    def restart_of(self, table: TableId) -> None:
+        """Have this table begin anew, as `db2cdc offset restart` does."""
+        self.starts.pop(table, None)
+        self.pipeline.offsets.put(replace(self.pipeline.offsets.all()[table], restart=True))
+        self.happened.append(f"restart {table.name}")
+
+    def signal(self) -> Signal:
+        """Return a request for a snapshot of some tables."""
+        chosen = self.rng.sample(self.tables, self.rng.randint(1, len(self.tables)))
+        data = {"data-collections": [*map(str, chosen)], "type": self.rng.choice(["incremental", "blocking"])}
+        return Signal(f"ask{next(self.numbers)}", "execute-snapshot", json.dumps(data), "airflow")
+
+    def finish(self) -> None:
+        """Wake who hangs, and do ticks until nothing is left to do; who cannot go on by itself is restarted."""
+        while held := [run for run in self.runs if run.state == "held"]:
+            self.rng.choice(held).go_on()
+        for at in range(LAST_TICKS):
+            spec = self.pipeline.plan()
+            if spec is None:
+                return
+            result = jobs.run(spec)
+            self.settle(result)
+            for line in result.failed if at % 4 == 3 else ():
+                assert self.is_pruned or DERBY_FAULT in line.error, (line.error, self.happened)
+                self.restart_of(line.table)
+        raise AssertionError(f"it does not come to an end: {self.pipeline.offsets.backlog()} {self.happened}")
+
+    def expected(self, table: TableId, at: Lsn) -> set[Row]:
+        """Return what the source held at a commit, by its change rows: its first rows are captured, too."""
+        rows: Counter[Row] = Counter()
+        for commit, _, operation, *image in self.changes[table]:
+            if Lsn(commit) <= at:
+                rows[tuple(image)] += 1 if operation == "I" else -1
+        assert {*rows.values()} <= {0, 1}
+        return {image for image, count in rows.items() if count}
+
+    def check_manifests(self) -> None:
+        """Each manifest names versions that are the source as of its commit."""
+        for row in load(self.pipeline.spark, Layout(self.pipeline.target).internal("manifest")).collect():
+            at = Lsn.parse(row["frontier"])
+            for table in self.tables:
+                state = load(self.pipeline.spark, Layout(self.pipeline.target).state(table), row["tables"][str(table)])
+                kept = [name for name in state.columns if not name.startswith("__")]
+                rows = {tuple(found) for found in state.select(*(f"`{name}`" for name in kept)).collect()}
+                assert rows == self.expected(table, at), (f"manifest of {at}", table, self.happened)
+
+    def check_events(self, table: TableId, shape: TableShape) -> None:
+        """The log holds no event twice, and each one since the table began."""
+        logged, rows = logged_events(self.pipeline, table), self.changes[table]
+        assert logged <= events_behind(rows, len(shape.key), BEFORE_ALL), self.happened
+        if table in self.starts:
+            assert logged == events_behind(rows, len(shape.key), self.starts[table]), self.happened
+
+
+def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else value for value in row)
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_whoever_hangs_or_is_cleared_target_and_source_are_equal_in_the_end(
+    new_pipeline: Callable[..., Pipeline], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
+    if seed % 2:
+        monkeypatch.setattr("airflow_provider_db2cdc.cdc.types.SORTED_ALIKE", set())
+    rng = random.Random(f"rivals {seed}")
+    pipeline = new_pipeline(
+        **{
+            "incremental.snapshot.chunk.size": rng.choice((8, 15, 40)),
+            "snapshot.group.chunks": rng.choice((1, 2, 3)),
+            "snapshot.budget.s": rng.choice((0, 900)),
+            "snapshot.mode": rng.choice(("initial", "when_needed", "when_needed", "when_needed")),
+            "incremental.snapshot.watermarking.strategy": rng.choice(MARKS),
+        }
+    )
+    use_signal_table(pipeline)
+    history = random_history(seed, HistoryOptions(tables=2, transactions=300, lanes=1, width=30))
+    replay = Replay(pipeline, history)
+    replay.prepare()
+    rivals = Rivals(pipeline, replay, rng)
+    rivals.start()
+    with stepping(STEPS):
+        for _ in range(ACTS):
+            rivals.act()
+        rivals.finish()
+    for run in rivals.runs:
+        assert run.error is None or isinstance(run.error, Db2CdcError), (run.error, rivals.happened)
+    for table, shape in rivals.shapes.items():
+        assert pipeline.rows(table) == pipeline.source_rows(table), rivals.happened
+        assert pipeline.rows(table) == rivals.expected(table, rivals.commits[-1])
+        check_log(pipeline, table)
+        rivals.check_events(table, shape)
+    rivals.check_manifests()

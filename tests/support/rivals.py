@@ -1,0 +1,118 @@
+"""Runs of one pipeline that go on in turn, each by a thread of its own: held at any step, woken, or dead there.
+
+    with stepping(STEPS):
+        first = Run("A", lambda: tick(spec))
+        first.go_on("before Target.merge")
+        second = Run("B", ...)
+        second.go_on()                                 to its end
+        first.go_on("behind Target.merge", dies=True)
+
+Whichever of a run's threads comes to a step, while the run is held each of them stops at its next one; once it has
+died, none of them does another one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import pytest
+
+from support.crash import Killed
+
+RUN = "db2cdc_run"
+Owned = Sequence[tuple[Any, str]]
+"""Steps, each a function of a class or module."""
+
+
+class Run:
+    """What one run does, step by step; `error` is what ended it, None where it came to its end or died."""
+
+    def __init__(self, name: str, does: Callable[[], None]) -> None:
+        self.name, self.error = name, None
+        self.state: Literal["moving", "held", "dead", "ended"] = "held"
+        self.steps: list[str] = []
+        self._stop, self._times, self._dies, self._turn = "", 0, False, threading.Condition()
+        self._does, self._thread = does, threading.Thread(target=self._run, name=name, daemon=True)
+        setattr(self._thread, RUN, self)
+        self.error: BaseException | None = None
+
+    def go_on(self, stop: str = "", times: int = 1, dies: bool = False, timeout_s: float = 240) -> None:
+        """Let it go on until it comes to that step for so many times, to be held or to die there, or to its end."""
+        assert self.state == "held", (self.name, self.state)
+        with self._turn:
+            self._stop, self._times, self._dies = stop, times, dies
+            self.state = "moving"
+            self._turn.notify_all()
+        if not self._thread.ident:
+            self._thread.start()
+        with self._turn:
+            stands = self._turn.wait_for(lambda: self.state in ("held", "ended"), timeout_s)
+        assert stands, f"run {self.name} does not come to a step behind {self.steps[-3:]}"
+
+    def step(self, name: str) -> None:
+        """Be at a step: wait there while the run is held.
+
+        :raises Killed: the run is dead.
+        """
+        with self._turn:
+            self.steps.append(name)
+            self._times -= name == self._stop
+            if name == self._stop and not self._times and self.state == "moving":
+                self.state = "dead" if self._dies else "held"
+                self._turn.notify_all()
+            self._turn.wait_for(lambda: self.state != "held")
+            if self.state == "dead":
+                raise Killed(name)
+
+    def _run(self) -> None:
+        try:
+            self._does()
+        except Killed:
+            pass
+        except BaseException as error:
+            self.error = error
+        with self._turn:
+            self.state = "ended"
+            self._turn.notify_all()
+
+
+@contextmanager
+def stepping(steps: Owned) -> Iterator[None]:
+    """Have the threads of runs, and those that they start, stop at these steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        real = threading.Thread.start
+
+        def start(thread: threading.Thread) -> None:
+            if not hasattr(thread, RUN):
+                setattr(thread, RUN, _run())
+            real(thread)
+
+        patch.setattr(threading.Thread, "start", start)
+        for owner, name in steps:
+            patch.setattr(owner, name, _stepped(getattr(owner, name), step_name(owner, name)))
+        yield
+
+
+def step_name(owner: Any, name: str) -> str:
+    """Return how a step is called: by its class or module, too."""
+    return f"{owner.__name__.rpartition('.')[2]}.{name}"
+
+
+def _run() -> Run | None:
+    return getattr(threading.current_thread(), RUN, None)
+
+
+def _stepped(real: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        run = _run()
+        if run is None:
+            return real(*arguments, **named)
+        run.step(f"before {name}")
+        found = real(*arguments, **named)
+        run.step(f"behind {name}")
+        return found
+
+    return call
