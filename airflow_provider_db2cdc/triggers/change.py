@@ -63,11 +63,13 @@ class Awaited:
 
     def _signals(self) -> list[Signal]:
         """Return what channels hold; a triggerer may lack the module of one that the pipeline's workers have."""
-        try:
-            return read_channels(self.config)
-        except ConfigurationError as error:
-            log.warning("signals by channels are not waited for here: %s", error)
-            return []
+        signals: list[Signal] = []
+        for name in self.config.signal_channels:
+            try:
+                signals += read_channels(self.config.model_copy(update={"signal_channels": (name,)}))
+            except ConfigurationError as error:
+                log.warning("signals by channel %s are not waited for here: %s", name, error)
+        return signals
 
 
 def waiting(spec: JobSpec) -> str:

@@ -112,12 +112,20 @@ def test_missing_connection_ends_the_wait():
 
 
 @pytest.mark.sandbox
-def test_channel_that_the_triggerer_has_not_ends_no_wait(captured):
+@pytest.mark.parametrize(
+    ("text", "ends"), [("", "timeout"), ('{"type": "log", "id": "a", "data": {"message": "m"}}\n', "come")]
+)
+def test_channel_that_the_triggerer_has_not_ends_no_wait_and_hides_no_other(captured, tmp_path, text, ends):
     orders = captured.table("ORDERS")
-    settings = {"signal_channels": ("module_of_the_workers:Queue",), "selection": {"table_include": [str(orders)]}}
+    (tmp_path / "signals.jsonl").write_text(text)
+    settings = {
+        "signal_channels": ("module_of_the_workers:Queue", "file"),
+        "signal_file": str(tmp_path / "signals.jsonl"),
+        "selection": {"table_include": [str(orders)]},
+    }
     documents = {name_of(orders): Offset(orders, captured.synchpoint(), 1, planned_at_ms=time.time_ns() // 10**6)}
     seen = {name: one.to_json() for name, one in {**documents, BACKLOG: Backlog(tables=(orders,))}.items()}
-    assert event_of(trigger(0.5, "db2_sandbox", config=settings, offsets=seen))["status"] == "timeout"
+    assert event_of(trigger(0.5, "db2_sandbox", config=settings, offsets=seen))["status"] == ends
 
 
 @pytest.mark.sandbox
