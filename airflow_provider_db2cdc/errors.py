@@ -36,7 +36,7 @@ class Db2CdcError(Exception):
     """Base of all errors of this provider; its text ends with what to do."""
 
     def __init__(self, problem: str, remedy: str = "") -> None:
-        super().__init__(f"{problem}. {remedy}" if remedy else problem)
+        super().__init__(f"{problem.removesuffix('.')}. {remedy}" if remedy else problem)
         self.problem = problem
         self.remedy = remedy
 

@@ -74,8 +74,10 @@ def condition_of(table: TableId, conditions: Sequence[Condition]) -> str:
     return ""
 
 
-def check_condition(text: str) -> None:
+def check_condition(text: str, of: str = "") -> None:
     """Refuse a filter that could be anything but one condition: it is put in parentheses into selects.
+
+    `of` says in a message what it is the condition of.
 
     :raises SignalError: it holds `;` or a comment outside of quotes, or leaves quotes or parentheses open.
     """
@@ -86,15 +88,15 @@ def check_condition(text: str) -> None:
         elif character in TEXT_OR_NAME:
             quote = character
         elif character == ";" or text[at : at + 2] in ("--", "/*"):
-            raise SignalError(f"the condition holds {text[at : at + 2].strip()!r}", "Give one SQL condition alone.")
+            raise SignalError(f"the condition{of} holds {text[at : at + 2].strip()!r}", "Give one SQL condition alone.")
         else:
             depth += (character == "(") - (character == ")")
             if depth < 0:
                 break
     if quote:
-        raise SignalError(f"the condition leaves a {TEXT_OR_NAME[quote]} open", "Close it.")
+        raise SignalError(f"the condition{of} leaves a {TEXT_OR_NAME[quote]} open", "Close it.")
     if depth:
-        raise SignalError("the condition's parentheses do not match", "Close each where it is opened.")
+        raise SignalError(f"the condition{of} has parentheses that do not match", "Close each where it is opened.")
 
 
 def check_pattern(pattern: str) -> None:

@@ -122,9 +122,11 @@ def _condition(item: Any) -> Condition:
             'Write {"data-collection": "SALES.ORDERS", "filter": "STATUS = 1"}.',
         )
     pattern, text = item["data-collection"], item["filter"].strip()
-    if pattern != "*":
+    if pattern == "*":
+        check_condition(text)
+    else:
         _check_pattern(pattern)
-    check_condition(text)
+        check_condition(text, f" for {pattern}")
     return Condition(pattern, text)
 
 

@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal import SignalTable
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.spark.progress import describe
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.signal import WINDOW_CLOSE, WINDOW_OPEN, captured_mark, delete_mark, insert_mark
 
@@ -94,17 +95,23 @@ class InsertedMark:
         self._delete = delete
 
     def open(self) -> str:
-        """Insert the row that opens the window."""
+        """Insert the row that opens the window.
+
+        :raises SourceError: the signal table takes no row.
+        """
         mark = str(uuid4())
-        self._connection.execute(insert_mark(self._signals, f"{mark}-open", WINDOW_OPEN))
+        self._write(insert_mark(self._signals, f"{mark}-open", WINDOW_OPEN))
         return mark
 
     def close(self, opened: str) -> str:
-        """Insert the row that closes the window, or delete the one that opened it."""
+        """Insert the row that closes the window, or delete the one that opened it.
+
+        :raises SourceError: the signal table does not let it.
+        """
         if self._delete:
-            self._connection.execute(delete_mark(self._signals, f"{opened}-open"))
+            self._write(delete_mark(self._signals, f"{opened}-open"))
         else:
-            self._connection.execute(insert_mark(self._signals, f"{opened}-close", WINDOW_CLOSE))
+            self._write(insert_mark(self._signals, f"{opened}-close", WINDOW_CLOSE))
         return opened
 
     def reached(self, mark: str) -> Lsn | None:
@@ -116,3 +123,14 @@ class InsertedMark:
         synchpoint = self._connection.text_rows(asn.global_row(self._asn_schema).text)[0][0]
         closed = Lsn.parse(commit)
         return closed if synchpoint and closed <= Lsn.parse(synchpoint) else None
+
+    def _write(self, statement: str) -> None:
+        try:
+            self._connection.execute(statement)
+        except Exception as error:
+            kind = "insert_delete" if self._delete else "insert_insert"
+            raise SourceError(
+                f"incremental.snapshot.watermarking.strategy {kind} cannot write its mark into the signal table "
+                f"{self._signals.table}: {describe(error)}",
+                "Grant the job's user INSERT and DELETE on it, or set read_only, which writes nothing.",
+            ) from error

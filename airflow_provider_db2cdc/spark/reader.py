@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.job import TableTask
-from airflow_provider_db2cdc.cdc.part import Reading, Slice, chunked
+from airflow_provider_db2cdc.cdc.part import Part, Reading, Slice, chunked
 from airflow_provider_db2cdc.cdc.snapshot import Snapshot, next_group, next_to_chunk
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.errors import Db2CdcError, SourceError
 from airflow_provider_db2cdc.spark.batch import stage_chunks
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.progress import describe, say
@@ -19,6 +20,7 @@ from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.share import Share
 from airflow_provider_db2cdc.spark.snapshot import check_columns, chunk_ends
 from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.sql.chunk import Bound
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,12 @@ class Reader:
 
     def _chunk(self, table: TableId) -> None:
         task, part = self.tick.tasks[table], self.share.part(table)
-        settings = self.tick.spec.settings
-        found = self.tick.each([task], lambda task: chunk_ends(self.connection, task.schema, settings, part))
+
+        def ends(task: TableTask) -> list[Bound]:
+            with _naming_what_was_asked(part, self.share.id):
+                return chunk_ends(self.connection, task.schema, self.tick.spec.settings, part)
+
+        found = self.tick.each([task], ends)
         if table not in found:
             self.share.fail(table)
             return
@@ -101,17 +107,32 @@ class Reader:
         rows = (reading.last - reading.first + 1) * settings.snapshot_chunk_rows
         about = sys.maxsize if settings.snapshot_chunk_bytes else rows
         target = Target(self.sessions.of(task.table, about), self.tick.place, task.schema)
-        try:
+        with _naming_what_was_asked(part, snapshot.id):
             version, counts = stage_chunks(target, self.tick.spec, self.tick.source, part, reading)
-        except Exception as error:
-            if not part.select:
-                raise
-            raise SourceError(
-                f"{task.table}: what is selected in its place cannot be read: {describe(error)}",
-                f"Correct snapshot.select.statement.overrides.{task.table}.",
-            ) from error
         check_columns(self.connection, task.schema)
         return Slice(
             snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch, low.batch, part.fingerprint,
             staging_version=version, counts=counts, condition=part.condition,
         )  # fmt: skip
+
+
+@contextmanager
+def _naming_what_was_asked(part: Part, snapshot: str) -> Iterator[None]:
+    """Tell of a select or a condition of somebody's own where a read fails that it may be the reason of."""
+    try:
+        yield
+    except Db2CdcError:
+        raise
+    except Exception as error:
+        if part.select:
+            raise SourceError(
+                f"{part.table}: what is selected in its place cannot be read: {describe(error)}",
+                f"Correct snapshot.select.statement.overrides.{part.table}.",
+            ) from error
+        if part.condition:
+            raise SourceError(
+                f"{part.table}: the rows that snapshot {snapshot} asks for by its condition cannot be read: "
+                f"{describe(error)}",
+                "If the condition is why (a division, a cast), stop the snapshot and ask again with another one.",
+            ) from error
+        raise

@@ -92,7 +92,7 @@ def test_other_types(kind, data, request_):
         (
             "execute-snapshot",
             {"data-collections": ["A"], "additional-conditions": [{"data-collection": "A", "filter": "1=1;"}]},
-            "holds ';'",
+            "the condition for A holds ';'",
         ),
         ("stop-snapshot", {"data-collections": ["("]}, "not a regular expression"),
         ("stop-snapshot", {"data-collections": ""}, "data-collections is not a list"),

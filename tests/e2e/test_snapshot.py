@@ -68,7 +68,7 @@ def told(result: JobResult | None) -> list[str]:
 
 def certificates(pipeline: Pipeline, snapshot: str) -> list[Any]:
     commits = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("commits").name)
-    return commits.where(commits.snapshot == snapshot).selectExpr("inline(chunks)").collect()
+    return commits.where(commits.snapshot == snapshot).selectExpr("table", "inline(chunks)").collect()
 
 
 BESIDE = [
@@ -534,7 +534,10 @@ def test_a_blocking_snapshot_that_fails_leaves_the_changes_alone(
     ask = execute(f"{pipeline.schema}\\..*", type="blocking", **{"additional-conditions": [condition]})
     first = pipeline.tick(ask)
     assert first is not None
-    assert [line.table for line in first.failed] == [one]
+    [line] = first.failed
+    assert line.table == one
+    assert f"{one}: the rows that snapshot {ask.id} asks for by its condition cannot be read: " in line.error
+    assert "the stack. If the condition is why" in line.error
     assert (outcomes(first)[ask.id], shown(first, ask.id).status) == (("accepted", ""), "running")
     assert set(reads(pipeline, two).values()) == {1}, "it waits for the other one: both come to stand at one mark"
     pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET A = \'b\' WHERE ID < 9')
@@ -606,11 +609,11 @@ UNTOLD = (Journal, FileOffsetStore)
 
 
 def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline, one, _ = fill(new_pipeline(**SMALL))
+    pipeline, one, two = fill(new_pipeline(**SMALL))
     half = {"additional-conditions": [{"data-collection": str(one), "filter": "ID < 15"}]}
     for number, (owner, step, when, at) in enumerate(STEPS):
         lose(pipeline, one, f"UPDATE {{t}} SET A = '{step[:9]}' WHERE ID < 3")
-        ask = execute(str(one), id_=f"killed-{step}", **(half if number % 2 else {}))
+        ask = execute(str(one), str(two), id_=f"killed-{number}", **(half if number % 2 else {}))
         spec = pipeline.plan(signals=[ask])
         assert spec is not None
         with killed(owner, step, when, at):
@@ -621,9 +624,10 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline:
         result = pipeline.tick() if owner in UNTOLD else pipeline.tick(ask)
         assert told(result)[-1] == "COMPLETED", step
         assert outcomes(result)[ask.id] == ("done", ""), step
-        assert pipeline.rows(one) == pipeline.source_rows(one), step
-        assert {line.table: line.rows for line in result.tables}[one] == 30, step
-        found = [row["chunk"] for row in certificates(pipeline, ask.id)]
+        for table in (one, two):
+            assert pipeline.rows(table) == pipeline.source_rows(table), step
+            assert {line.table: line.rows for line in result.tables}[table] == 30, step
+        found = [(row["table"], row["chunk"]) for row in certificates(pipeline, ask.id)]
         assert len(found) == len(set(found)) == shown(result, ask.id).chunks
 
 

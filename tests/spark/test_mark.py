@@ -1,13 +1,16 @@
-"""High marks that are asked of the source's clock."""
+"""High marks: asked of the source's clock, or written into the signal table."""
 
 from __future__ import annotations
 
 import pytest
 
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.signal import SignalTable
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.mark import ReadOnlyMark
+from airflow_provider_db2cdc.spark.mark import InsertedMark, ReadOnlyMark
 
 SYNCHPOINT = "00000000:00001023:0000365278b906b3"
 
@@ -38,3 +41,62 @@ def test_a_clock_that_was_set_back_marks_nothing() -> None:
     marks = ReadOnlyMark(clocks, "ASNCDC")
     with pytest.raises(SourceError, match="it was set back"):
         marks.close(marks.open())
+
+
+class Signals(DriverConnection):
+    """A signal table, which of its rows are captured at which commit, and a SYNCHPOINT; a write may meet an error."""
+
+    def __init__(self, error: str = "") -> None:
+        super().__init__(jvm=None, connection=None)
+        self.error, self.synchpoint = error, lsn(1)
+        self.written: list[str] = []
+        self.captured: dict[str, str] = {}
+
+    def execute(self, statement: str) -> None:
+        if self.error:
+            raise OSError(self.error)
+        self.written.append(statement)
+
+    def text_rows(self, select: str) -> list[list[str | None]]:
+        if "IBMSNAP_REGISTER" in select:
+            return [[self.synchpoint, "2026-10-25 01:00:00.000000"]]
+        return [[next((at for place, at in self.captured.items() if place in select), None)]]
+
+
+def lsn(number: int) -> str:
+    return str(Lsn(number.to_bytes(16, "big")))
+
+
+def inserted(connection: DriverConnection, delete: bool) -> InsertedMark:
+    table = TableId("S", "SIGNALS")
+    identity = CaptureIdentity("ASNCDC.CDC_SIGNALS", "", "", "")
+    capture = CaptureInstance(table, "ASNCDC", "CDC_SIGNALS", "A", "", "DI", None, None, None, (), identity)
+    return InsertedMark(connection, "ASNCDC", SignalTable(table, ("ID", "TYPE", "DATA"), capture), delete)
+
+
+@pytest.mark.parametrize("delete", [False, True], ids=["insert_insert", "insert_delete"])
+def test_a_written_mark_is_reached_once_its_end_is_captured_and_capture_stands_there(delete: bool) -> None:
+    signals = Signals()
+    marks = inserted(signals, delete)
+    mark = marks.open()
+    assert [statement.split()[0] for statement in signals.written] == ["INSERT"]
+    # That the beginning is captured says nothing of what was read behind it.
+    signals.captured[f"= 'I' AND \"ID\" = '{mark}-open'"] = lsn(5)
+    signals.synchpoint = lsn(7)
+    assert marks.close(mark) == mark
+    assert [statement.split()[0] for statement in signals.written] == ["INSERT", "DELETE" if delete else "INSERT"]
+    assert marks.reached(mark) is None
+    end = f"= 'D' AND \"ID\" = '{mark}-open'" if delete else f"= 'I' AND \"ID\" = '{mark}-close'"
+    signals.captured[end] = lsn(8)
+    assert marks.reached(mark) is None, "not all of that commit is captured yet"
+    signals.synchpoint = lsn(8)
+    assert marks.reached(mark) == Lsn.parse(lsn(8))
+    signals.synchpoint = lsn(9)
+    assert marks.reached(mark) == Lsn.parse(lsn(8))
+
+
+def test_a_mark_that_cannot_be_written_says_into_which_table_and_what_to_do() -> None:
+    with pytest.raises(
+        SourceError, match=r"insert_delete .* signal table S\.SIGNALS: OSError.*Grant .* or set read_only"
+    ):
+        inserted(Signals("SQLCODE=-551, SQLSTATE=42501"), delete=True).open()
