@@ -28,7 +28,7 @@ class Snapshotter(Protocol):
                 return False
 
     `snapshot.mode=custom` with `snapshot.mode.custom.name=my_module:Mornings` chooses it. It is asked while a tick is
-    planned, once a table.
+    planned, of each table at least once: its answers may depend on the clock, but are not to be counted.
     """
 
     def snapshot_data(self, known: bool, in_progress: bool) -> bool:

@@ -67,6 +67,34 @@ def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.parametrize("marks", ["read_only", "insert_insert", "insert_delete"])
+def test_nothing_is_published_before_capture_has_passed_its_read(
+    new_pipeline: Callable[..., Pipeline], marks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Capture stands still from before the read on, which sees what is not captured yet."""
+    pipeline = new_pipeline(**{"incremental.snapshot.watermarking.strategy": marks})
+    use_signal_table(pipeline)
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    real = Groups._await
+
+    def await_(self: Groups, closed: str) -> Lsn:
+        assert self.marks.reached(closed) is None
+        faults.resume(pipeline.writer)
+        return real(self, closed)
+
+    monkeypatch.setattr(Groups, "_await", await_)
+    faults.pause(pipeline.writer)
+    pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    pipeline.writer.commit()
+    try:
+        pipeline.passed(Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow"))
+    finally:
+        faults.resume(pipeline.writer)
+    log = pipeline.changes(table).where("key.ID = 1").collect()
+    assert [row["op"] for row in log] == ["r", "u"], "the staged row would be older than its event"
+
+
 def test_changes_pruned_before_their_group_is_published_are_a_gap(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = filled(pipeline, 30)

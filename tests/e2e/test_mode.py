@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.crash import killed
@@ -15,7 +16,8 @@ from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark import batch, jobs
+from airflow_provider_db2cdc.spark.jdbc import Fetch
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
@@ -99,6 +101,37 @@ def test_modes_without_streaming_pull_nothing_after_the_snapshot(
     assert result is not None
     errors = [line.error for line in result.failed]
     assert ["pruned" in error for error in errors] == ([True] if custom else []), "nobody pulls them but a snapshot"
+
+
+def test_a_table_that_is_included_later_is_snapshotted_and_no_other(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    old, new = table_of(pipeline, "OLD"), table_of(pipeline, "NEW")
+    pipeline.properties = {"table.include.list": str(old)}
+    pipeline.passed()
+    insert(pipeline, 2, "OLD")
+    insert(pipeline, 2, "NEW")
+    pipeline.properties = {"table.include.list": f"{old},{new}"}
+    pipeline.passed()
+    assert (reads(pipeline, old), reads(pipeline, new)) == ({(1,): 1}, {(1,): 1, (2,): 1})
+    assert pipeline.rows(old) == pipeline.rows(new) == {(1, "a"), (2, "a")}
+
+
+def test_chunks_are_fetched_as_it_is_set(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = new_pipeline(
+        **{"snapshot.isolation.mode": "repeatable_read", "snapshot.fetch.size": 77, "snapshot.max.threads": 3}
+    )
+    table_of(pipeline)
+    real, found = batch.chunk_rows, []
+
+    def seen(*arguments: Any) -> Any:
+        found.append(arguments[-2:])
+        return real(*arguments)
+
+    monkeypatch.setattr(batch, "chunk_rows", seen)
+    pipeline.passed()
+    assert found == [(Fetch(77, "repeatable_read"), 3)]
 
 
 def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipeline]) -> None:

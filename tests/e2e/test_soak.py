@@ -174,6 +174,9 @@ class Soak:
             data["type"] = self.rng.choice(["incremental", "incremental", "blocking"])
             if self.rng.random() < 0.3:
                 data["additional-conditions"] = [{"data-collection": str(chosen[0]), "filter": "A > 0"}]
+            if self.rng.random() < 0.3:
+                # Refused of the tables whose key has two columns, G and N.
+                data["surrogate-key"] = "ID"
         self.happened.append(f"{kind} {data.get('type', '')} {[table.name for table in chosen]}")
         return Signal(f"ask{next(self.ids)}", kind, json.dumps(data), "airflow")
 
