@@ -51,6 +51,10 @@ def apply_entry(
         has_changes, batch = True, target.batch(entry.batch)
     counts = count_batch(batch) if has_changes else BatchCounts()
     reads = Reads(of) if of is None or of.sweep else publish_reads(target, spec, entry, of, counts)
+    if not reads.fresh:
+        # A first try may have told of rows that are gone: they are changes of the batch now, and in its window.
+        batch = target.batch(entry.batch)
+        counts = count_batch(batch)
     effects = find_effects(target, entry, batch, counts, reads, held, compared)
     if effects.gone is not None:
         counts = delete_unread(target, spec, entry, reads, counts, effects.gone)

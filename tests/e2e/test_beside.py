@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.crash import killed
 from support.filled import changed, filled
 from support.log import reads
-from support.pipeline import Pipeline
+from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -23,6 +24,7 @@ from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -111,6 +113,33 @@ def test_changes_pruned_before_their_group_is_published_are_a_gap(new_pipeline: 
         result = pipeline.tick(ask)
     assert result is not None
     assert "are pruned" in result.failed[0].error
+
+
+def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_dies_before_its_merge(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """The second group of a table that is quiet meanwhile: its window is not its batch's range."""
+    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1})
+    pipeline.properties = {**pipeline.properties, "table.include.list": rf"{pipeline.schema}\.T"}
+    table, other = filled(pipeline, 70), filled(pipeline, 1, "O")
+    pipeline.passed()
+    changed(pipeline, f"DELETE FROM {table} WHERE ID = 45")
+    faults.prune(pipeline.writer)
+    offset = pipeline.offsets.get(table)
+    assert offset is not None
+    pipeline.offsets.put(replace(offset, restart=True))
+    spec = pipeline.plan()
+    assert spec is not None
+    with (
+        behind(Staging, "write", lambda number: changed(pipeline, f"INSERT INTO {other} VALUES ({number}, 'x')")),
+        killed(Target, "merge", "before"),
+    ):
+        jobs.run(spec)
+    assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1
+    commit_tick(jobs.run(spec), pipeline.offsets)
+    assert pipeline.tick() is None
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1
 
 
 def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
