@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from support.crash import killed
+from support.filled import changed, filled
 from support.log import rebuilt
 from support.pipeline import Pipeline
+from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
+from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -89,6 +94,36 @@ def test_a_snapshot_begun_anew_behind_a_gap_finds_what_went_meanwhile(
         pipeline.captured()
     assert [initial(pipeline).done for _ in range(2)] == [2, 3]
     assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+@pytest.mark.parametrize("read", ["T", "O"])
+def test_a_column_that_comes_while_a_tick_reads_a_snapshot_loses_no_value(
+    new_pipeline: Callable[..., Pipeline], read: str
+) -> None:
+    """The tick pulls beyond its plan's fence, of which it knows the columns: in its window, or to align the tables."""
+    pipeline = new_pipeline()
+    tables = {name: filled(pipeline, 9, name) for name in ("T", "O")}
+    pipeline.passed()
+    table = tables["T"]
+
+    def add(number: int) -> None:
+        if number == 1:
+            pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER")
+            pipeline.writer.commit()
+            asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
+            changed(pipeline, f"UPDATE {table} SET B = 5 WHERE ID = 1")
+
+    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(tables[read])]}), "airflow")
+    with behind(Staging, "write", add):
+        result = pipeline.tick(ask)
+    assert result is not None
+    [line] = result.failed
+    assert f"{table}: its change table has gained B since the plan" in line.error
+    pipeline.captured()
+    while (again := pipeline.tick()) is not None:
+        assert not again.failed
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert pipeline.rows(tables["O"]) == pipeline.source_rows(tables["O"])
 
 
 def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline: Callable[..., Pipeline]) -> None:
