@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
 from airflow_provider_db2cdc.spark.merge import Compared, State, find_effects, merge_effects
 from airflow_provider_db2cdc.spark.progress import say
-from airflow_provider_db2cdc.spark.pull import pull
+from airflow_provider_db2cdc.spark.pull import pull, rows_behind
 from airflow_provider_db2cdc.spark.slice import Reads, as_read, delete_gone, delete_unread, publish_reads
 from airflow_provider_db2cdc.spark.snapshot import chunk_rows, count_chunks
 from airflow_provider_db2cdc.spark.target import Target
@@ -85,7 +85,7 @@ def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) ->
     gap = find_gap(task.table, entry.after, entry.capture, task.capture.identity, task.capture.floor, fence)
     if gap is None or entry.span.empty:
         return
-    if not target.has_changes() or target.batch(entry.batch).where("op IN ('c', 'u', 'd')").isEmpty():
+    if not target.has_changes() or rows_behind(target.batch(entry.batch), task) < (entry.rows or 1):
         raise gap_error(task.table, gap)
 
 

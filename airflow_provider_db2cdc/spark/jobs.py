@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
@@ -33,15 +32,15 @@ def run(spec: JobSpec) -> JobResult:
     layout = Layout(spec.target)
     ledger = Ledger(spark, layout, spec.pipeline)
     owner = ledger.prepare()
+    history = _history(ledger, spec)
+    _check_newest(spec, history)
+    tick = Tick(spark, spec, Place(layout, owner), ledger, JdbcSource(spec.source), history)
+    # Behind the ledger: of a chunk that is published there the journal knew before.
     journal = Journal(spark, layout, owner, spec.run_id)
-    with ThreadPoolExecutor(1) as beside:
-        recalled = beside.submit(journal.read, spec.told)
-        history = _history(ledger, spec)
-        _check_newest(spec, history)
-        tick = Tick(spark, spec, Place(layout, owner), ledger, JdbcSource(spec.source), history)
+    agenda = journal.read(spec.told)
     tick.redo()
     tick.pull()
-    snapshots = Snapshots(tick, journal, recalled.result())
+    snapshots = Snapshots(tick, journal, agenda)
     snapshots.run()
     tick.publish(unfinished=snapshots.unfinished)
     ledger.tidy(tick.history.batch, tick.batch)
@@ -56,7 +55,7 @@ def _check_newest(spec: JobSpec, history: History) -> None:
     :raises TickLostError: that is so.
     """
     # Of two plans of the same time the later one has the greater name.
-    entries = (parts[-1][0] for parts in history.applied.values())
+    entries = [*(parts[-1][0] for parts in history.applied.values()), *history.pending]
     newest_ms, newest = max(((one.planned_at_ms, one.plan) for one in entries), default=(0, ""))
     is_older = (spec.planned_at_ms, spec.plan) < (newest_ms, newest)
     if is_older and newest_ms < time.time() * 1000 + CLOCKS_DIFFER_MS:

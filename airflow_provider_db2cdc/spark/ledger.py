@@ -192,6 +192,14 @@ def is_applied(spark: SparkSession, layout: Layout, table: TableId, batch: int) 
     return not load(spark, layout.internal("commits")).where(own).isEmpty()
 
 
+def finished_meanwhile(table: TableId, batch: int) -> TickLostError:
+    """Return what a run ends with that finds another one to have finished a table's part of the batch it is at."""
+    return TickLostError(
+        f"another run has finished batch {batch} of {table} meanwhile",
+        "Nothing is lost by it: leave this run, or clear all of its tasks, the plan too.",
+    )
+
+
 def _name() -> Column:
     return F.concat_ws(NUL, "schema", "table")
 

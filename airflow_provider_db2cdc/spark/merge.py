@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.spark.comparison import lacking, unlike
 from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
 from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
+from airflow_provider_db2cdc.spark.ledger import finished_meanwhile, is_applied
 from airflow_provider_db2cdc.spark.slice import Reads, is_own_range
 from airflow_provider_db2cdc.spark.state import effect_rows, extent, key_range, staged_rows
 from airflow_provider_db2cdc.spark.target import Target
@@ -100,7 +101,7 @@ def merge_effects(
     # Of none that the ledger knows of there are some now, if the state is not taken for empty.
     before = None if last is None or not (last.rows or effects.is_first) else last.rows
     if changed is None and read is None:
-        return _state(target, before, None if last is None else last.state_version)
+        return _state(target, entry, before, None if last is None else last.state_version)
     if effects.is_first:
         return _filled(target, _both(changed, read), entry, counts, reads, 0)
     if entry.slice is not None and entry.slice.kind == "initial" and not effects.is_compared:
@@ -116,11 +117,11 @@ def merge_effects(
     of_both = extent(both, target.schema)
     if read is not None and not of_both.rows:
         # Also when a first try has written them already; so the target is asked.
-        return _state(target, None, None)
+        return _state(target, entry, None, None)
     # Else Spark, which does not know how few they are, sorts the keys of the whole state by them.
     few = F.broadcast(both) if of_both.rows <= BROADCAST_KEYS else both
     grown, version = target.merge(few, entry.batch, of_both.bounds, before)
-    return _state(target, None if grown is None or before is None else before + grown, version)
+    return _state(target, entry, None if grown is None or before is None else before + grown, version)
 
 
 def _changed(target: Target, entry: Entry, batch: DataFrame, counts: BatchCounts, reads: Reads) -> DataFrame | None:
@@ -167,8 +168,8 @@ def _filled(
     """Append effects of keys that the state does not have; how many they are is known where they are all reads."""
     version = target.fill(effects.where("__present").drop("__present"), entry.batch)
     if version is None or before is None or counts.events:
-        return _state(target, None, version)
-    return _state(target, before + sum(reads.counts.values()), version)
+        return _state(target, entry, None, version)
+    return _state(target, entry, before + sum(reads.counts.values()), version)
 
 
 def _both(one: DataFrame | None, other: DataFrame | None) -> DataFrame:
@@ -176,6 +177,13 @@ def _both(one: DataFrame | None, other: DataFrame | None) -> DataFrame:
     return reduce(DataFrame.unionByName, some)
 
 
-def _state(target: Target, rows: int | None, version: int | None) -> State:
-    """Return what is there, asked of the target where the step did not tell, as one that was done before does not."""
-    return State(target.count() if rows is None else rows, target.newest_version() if version is None else version)
+def _state(target: Target, entry: Entry, rows: int | None, version: int | None) -> State:
+    """Return what is there, asked of the target where the step did not tell, as one that was done before does not.
+
+    :raises TickLostError: then, another run has done more: what is there now is no longer the batch's.
+    """
+    at = target.newest_version() if version is None else version
+    # In this order: what comes behind the batch is merged once that is applied.
+    if version is None and is_applied(target.spark, target.layout, target.table, entry.batch):
+        raise finished_meanwhile(target.table, entry.batch)
+    return State(target.count(at) if rows is None else rows, at)

@@ -13,10 +13,10 @@ from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset import restart_of
-from airflow_provider_db2cdc.errors import SourceError, TickLostError
+from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, envelopes, lsn_text, paired
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.ledger import is_applied
+from airflow_provider_db2cdc.spark.ledger import finished_meanwhile, is_applied
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.asn import count_changes
@@ -94,34 +94,32 @@ def _check_all_read(target: Target, source: JdbcSource, task: TableTask, entry: 
     """
     with driver_connection(target.spark, source) as connection:
         [[_, count]] = connection.text_rows(count_changes([(task.capture, entry.span)]).text)
-    if int(count or 0) < rows and _rows_behind(target.batch(entry.batch), task) < rows:
+    if int(count or 0) < rows and rows_behind(target.batch(entry.batch), task) < rows:
         if is_applied(target.spark, target.layout, task.table, entry.batch):
-            raise TickLostError(
-                f"another run has finished batch {entry.batch} of {task.table} meanwhile",
-                "Nothing is lost by it: leave this run, or clear all of its tasks, the plan too.",
-            )
-        # Else the next tick would take what is in the log for the whole batch.
-        target.delete_changes(entry.batch)
+            raise finished_meanwhile(task.table, entry.batch)
+        # Else whoever asks the log would find some; where it may be all of them another run may be about to commit it.
+        if rows_behind(target.batch(entry.batch), task, at_most=True) < rows:
+            target.delete_changes(entry.batch)
         raise gap_error(task.table, f"of {rows} change rows up to {entry.upto} some were pruned before they were read")
+
+
+def rows_behind(batch: DataFrame, task: TableTask, at_most: bool = False) -> int:
+    """Return of how many change rows, at least or at most, the events of a batch come.
+
+    Of an update's two halves there is one event; of an update that is one row and changed a key two, of one place.
+    Under a registration of halves with columns for before images an update may be either.
+    """
+    changes = batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
+    halves = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
+    is_unsure = has_before_images(task.schema, task.capture) and not at_most
+    rows = F.count_distinct("__commit_lsn", "__intent_lsn") if is_unsure else halves
+    total = changes.agg(rows.alias("rows")).first()
+    return int(total["rows"] or 0) if total is not None else 0
 
 
 def _is_one_row(task: TableTask) -> bool:
     """Whether each update of the table is one change row with both images."""
     return task.capture.update_as == "U" and has_before_images(task.schema, task.capture)
-
-
-def _rows_behind(batch: DataFrame, task: TableTask) -> int:
-    """Return of how many change rows, at least, the events of a batch come.
-
-    Of an update's two halves there is one event; of an update that is one row and changed a key two, of one place.
-    Under a registration of halves with columns for before images an update may be either: each counts for one then.
-    """
-    changes = batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
-    halves = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
-    is_unsure = has_before_images(task.schema, task.capture)
-    rows = F.count_distinct("__commit_lsn", "__intent_lsn") if is_unsure else halves
-    total = changes.agg(rows.alias("rows")).first()
-    return int(total["rows"] or 0) if total is not None else 0
 
 
 def _spans(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, span: LsnRange) -> list[LsnRange]:

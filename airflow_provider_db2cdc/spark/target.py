@@ -213,9 +213,9 @@ class Target:
         """Whether there is a change log yet."""
         return table_exists(self.spark, self.layout.changes(self.table))
 
-    def count(self) -> int:
-        """Return the state's rows, which Delta knows without reading any."""
-        return load(self.spark, self.layout.state(self.table)).count()
+    def count(self, version: int) -> int:
+        """Return the rows of a version of the state, which Delta knows without reading any."""
+        return load(self.spark, self.layout.state(self.table), version).count()
 
     def _left(self) -> int:
         """Return the newest batch that a later plan has given up, 0 for none."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +14,16 @@ from support.filled import changed, filled, one_update
 from support.log import logged_events
 from support.pipeline import Pipeline
 
+from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.sandbox import faults
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import GapError, TickLostError
+from airflow_provider_db2cdc.sandbox import asn, faults
 from airflow_provider_db2cdc.spark import jobs, pull
+from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
@@ -126,16 +133,18 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
         return real(*arguments)
 
     monkeypatch.setattr(pull, "_check_all_read", beside)
-    jobs.run(spec)
+    with pytest.raises(TickLostError, match="another run has finished batch"):
+        jobs.run(spec)
     assert sum(logged_events(pipeline, table).values()) == 1
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.parametrize("before_img_prefix", [None, "X"], ids=["halves", "halves, or rows with before images"])
 def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, before_img_prefix: str | None
 ) -> None:
     pipeline = new_pipeline()
-    table, spec = one_update(pipeline)
+    table, spec = one_update(pipeline, before_img_prefix=before_img_prefix)
     real_check, real_commit = pull._check_all_read, Ledger.commit
     old: list[Any] = []
 
@@ -150,7 +159,8 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
 
     def wakes(self: Ledger, *arguments: Any) -> Any:
         faults.prune(pipeline.writer)
-        real_check(*old[0])
+        with nullcontext() if before_img_prefix is None else pytest.raises(GapError):
+            real_check(*old[0])
         return real_commit(self, *arguments)
 
     monkeypatch.setattr(pull, "_check_all_read", hangs)
@@ -159,3 +169,140 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
         jobs.run(spec)
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert sum(logged_events(pipeline, table).values()) == 1
+
+
+def to_its_end(pipeline: Pipeline) -> None:
+    pipeline.captured()
+    while (result := pipeline.tick()) is not None:
+        assert not result.failed, result.failed
+        pipeline.captured()
+
+
+def shown(pipeline: Pipeline, manifest: Any, table: TableId) -> dict[int, str]:
+    state = load(pipeline.spark, Layout(pipeline.target).state(table), manifest["tables"][str(table)])
+    return {row["ID"]: row["A"] for row in state.collect()}
+
+
+def manifests(pipeline: Pipeline) -> dict[int, Any]:
+    rows = load(pipeline.spark, Layout(pipeline.target).internal("manifest")).collect()
+    return {row["batch"]: row for row in rows}
+
+
+def test_a_run_that_wakes_behind_another_tells_no_version_of_what_that_has_done(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hangs before its merge; B does A's batch and one of its own, and has no manifest yet when A wakes."""
+    pipeline = new_pipeline()
+    table, a = one_update(pipeline)
+    real, seen = Target.merge, []
+
+    def hangs(*arguments: Any) -> Any:
+        if not seen:
+            seen.append(True)
+            changed(pipeline, f"UPDATE {table} SET A = 'z' WHERE ID = 2")
+            b = pipeline.plan("B")
+            assert b is not None
+            with killed(Ledger, "publish", "before"):
+                jobs.run(b)
+        return real(*arguments)
+
+    monkeypatch.setattr(Target, "merge", hangs)
+    with pytest.raises(TickLostError, match=r"another run has finished batch \d+ of .*\.T meanwhile"):
+        jobs.run(a)
+    to_its_end(pipeline)
+    assert {shown(pipeline, row, table)[2] for row in manifests(pipeline).values() if row["batch"] > 1} == {"z"}
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
+def test_a_cleared_run_of_a_restart_that_is_over_gives_up_no_batch_of_a_later_plan(
+    new_pipeline: Callable[..., Pipeline], key: str
+) -> None:
+    """B restarts the table, and is done; C pulls, and dies before it marks its batch; B, not C, is cleared."""
+    pipeline = new_pipeline()
+    other = filled(pipeline, 3, "O")
+    table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL {key}, A VARCHAR(9))", "T")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, 'a')", [(at,) for at in range(3)])
+    pipeline.captured()
+    pipeline.passed()
+    offset = pipeline.offsets.get(table)
+    assert offset is not None
+    pipeline.offsets.put(replace(offset, restart=True))
+    b = pipeline.plan("B")
+    assert b is not None
+    commit_tick(jobs.run(b), pipeline.offsets)
+    changed(pipeline, f"INSERT INTO {table} VALUES (100, 'x')", f"UPDATE {other} SET A = 'x' WHERE ID = 1")
+    c = pipeline.plan("C")
+    assert c is not None
+    with killed(Ledger, "commit", "before"):
+        jobs.run(c)
+    with pytest.raises(TickLostError):
+        jobs.run(b)
+    to_its_end(pipeline)
+    held = Counter(tuple(row) for row in pipeline.state(table).select("ID", "A").collect())
+    assert held == Counter(pipeline.query(f"SELECT * FROM {table}"))
+    assert pipeline.changes(table).where("op = 'c'").count() == 1
+
+
+def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """A fails at once; a column is added; B plans a batch and dies; A is cleared."""
+    pipeline = new_pipeline()
+    table, a = one_update(pipeline)
+    with killed(Ledger, "history", "before"):
+        jobs.run(a)
+    pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER")
+    pipeline.writer.commit()
+    asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
+    changed(pipeline, f"UPDATE {table} SET B = 5 WHERE ID = 1")
+    b = pipeline.plan("B")
+    assert b is not None
+    with killed(Ledger, "plan", "after"):
+        jobs.run(b)
+    with pytest.raises(TickLostError):
+        jobs.run(a)
+    to_its_end(pipeline)
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+@pytest.mark.parametrize(
+    "hangs_before", [(Ledger, "history"), (Journal, "read"), (Ledger, "plan")], ids=lambda at: at[1]
+)
+def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, hangs_before: tuple[Any, str]
+) -> None:
+    """C hangs; B mends a gap by a snapshot, of which it publishes half, and dies; C wakes."""
+    pipeline = new_pipeline(
+        **{"snapshot.mode": "when_needed", "incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1}
+    )
+    table, other = filled(pipeline, 100), filled(pipeline, 3, "O")
+    to_its_end(pipeline)
+    asn.removetable(pipeline.writer, table.schema, table.name)
+    pipeline.execute(f"DELETE FROM {table} WHERE ID = 95")
+    pipeline.writer.commit()
+    asn.addtable(pipeline.writer, table.schema, table.name)
+    pipeline.captured()
+    b = pipeline.plan("B")
+    changed(pipeline, f"UPDATE {other} SET A = 'x' WHERE ID = 1")
+    c = pipeline.plan("C")
+    assert b is not None
+    assert c is not None
+    owner, step = hangs_before
+    real, seen = getattr(owner, step), []
+
+    def hangs(*arguments: Any) -> Any:
+        if not seen:
+            seen.append(True)
+            with killed(Groups, "_settle_part", "before"):
+                jobs.run(b)
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, step, hangs)
+    before = manifests(pipeline)
+    with suppress(TickLostError):
+        commit_tick(jobs.run(c), pipeline.offsets)
+    to_its_end(pipeline)
+    new = [shown(pipeline, row, table) for batch, row in manifests(pipeline).items() if batch not in before]
+    assert new, "there is one in the end"
+    assert all(95 not in rows for rows in new)

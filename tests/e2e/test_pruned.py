@@ -106,6 +106,24 @@ def test_of_updates_of_which_nobody_knows_how_many_rows_they_were_is_a_gap(
     assert "pruned" in line.error
 
 
+def test_of_a_batch_that_nobody_can_tell_to_be_whole_is_mended_by_a_snapshot(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """An update may be two halves or one row there; its event is in the change log, and the run died behind that."""
+    pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
+    table = filled(pipeline, 9, before_img_prefix="X")
+    pipeline.passed()
+    pruned = changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Target, "append_changes", "after"):
+        jobs.run(spec)
+    prune(pipeline, pruned)
+    changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID = 2")
+    pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
 def test_in_a_window_that_could_not_be_counted_fails_the_table(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:

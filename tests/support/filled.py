@@ -19,9 +19,9 @@ def filled(pipeline: Pipeline, rows: int, name: str = "T", **registration: Any) 
     return table
 
 
-def one_update(pipeline: Pipeline) -> tuple[TableId, JobSpec]:
+def one_update(pipeline: Pipeline, **registration: Any) -> tuple[TableId, JobSpec]:
     """Return a table of nine rows that the target holds, and the plan of an update of one of them."""
-    table = filled(pipeline, 9)
+    table = filled(pipeline, 9, **registration)
     pipeline.passed()
     changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
     spec = pipeline.plan()
