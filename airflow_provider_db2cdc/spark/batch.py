@@ -49,12 +49,10 @@ def apply_entry(
     batch = pull(target, spec, source, task, entry) if has_changes else target.batch(entry.batch)
     if of is not None and delete_gone(target, spec, entry, of, held):
         has_changes, batch = True, target.batch(entry.batch)
-    counts = count_batch(batch) if has_changes else BatchCounts()
+    # A first try, which alone was compared beforehand, may have told of rows that are gone: changes of the batch, too.
+    is_redone = of is not None and of.covers_range and compared is None
+    counts = count_batch(batch) if has_changes or is_redone else BatchCounts()
     reads = Reads(of) if of is None or of.sweep else publish_reads(target, spec, entry, of, counts)
-    if not reads.fresh:
-        # A first try may have told of rows that are gone: they are changes of the batch now, and in its window.
-        batch = target.batch(entry.batch)
-        counts = count_batch(batch)
     effects = find_effects(target, entry, batch, counts, reads, held, compared)
     if effects.gone is not None:
         counts = delete_unread(target, spec, entry, reads, counts, effects.gone)

@@ -142,6 +142,27 @@ def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_d
     assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1
 
 
+def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_dies_before_its_merge(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """Its window is its batch's own range, which held nothing before the first try told of them."""
+    pipeline = new_pipeline()
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    changed(pipeline, f"DELETE FROM {table} WHERE ID = 5")
+    pipeline.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
+    pipeline.writer.commit()
+    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
+    spec = pipeline.plan(signals=[ask])
+    assert spec is not None
+    with killed(Target, "merge", "before"):
+        jobs.run(spec)
+    result = jobs.run(spec)
+    assert not result.failed, result.failed
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert pipeline.changes(table).where("op = 'd'").count() == 1
+
+
 def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
