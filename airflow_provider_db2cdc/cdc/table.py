@@ -46,7 +46,7 @@ class TableSchema:
     `key` is empty for a table without one, whose equal rows are counted (cdc.copies); its columns may be nullable, and
     nulls equal each other. `unique` says that the source sees to it that no two rows have one key; of a key that
     somebody has named nobody does. `missing` names source columns that the change table does not carry (LOBs, BOOLEAN,
-    columns left out of the registration): they are not replicated.
+    columns left out of the registration): they are not replicated. Nor are those `left_out` by the configuration.
     """
 
     table: TableId
@@ -54,6 +54,7 @@ class TableSchema:
     key: tuple[str, ...]
     missing: tuple[str, ...] = ()
     unique: bool = True
+    left_out: tuple[str, ...] = ()
 
     def column(self, name: str) -> Column:
         """Return the column of that exact name.

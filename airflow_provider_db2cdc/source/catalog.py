@@ -174,6 +174,7 @@ def _schema(
         key=() if named and named.lacking(names) else key,
         missing=tuple(column.name for column in columns if column.name in chosen and column not in captured),
         unique=named is None,
+        left_out=tuple(column.name for column in columns if column.name not in chosen),
     )
 
 

@@ -13,12 +13,13 @@ from airflow_provider_db2cdc.cdc.part import Part, Reading, Slice, chunked
 from airflow_provider_db2cdc.cdc.snapshot import Snapshot, next_group, next_to_chunk
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError, SourceError
+from airflow_provider_db2cdc.spark.altered import altered
 from airflow_provider_db2cdc.spark.batch import stage_chunks
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.share import Share
-from airflow_provider_db2cdc.spark.snapshot import check_columns, chunk_ends
+from airflow_provider_db2cdc.spark.snapshot import chunk_ends
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.chunk import Bound
 
@@ -109,7 +110,8 @@ class Reader:
         target = Target(self.sessions.of(task.table, about), self.tick.place, task.schema)
         with _naming_what_was_asked(part, snapshot.id):
             version, counts = stage_chunks(target, self.tick.spec, self.tick.source, part, reading)
-        check_columns(self.connection, task.schema)
+        if (error := altered([task], self.connection).get(task.table)) is not None:
+            raise error
         return Slice(
             snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch, low.batch, part.fingerprint,
             staging_version=version, counts=counts, condition=part.condition,

@@ -14,6 +14,8 @@ NEEDED_CONF = {
 SESSION_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "false",
+    # A value that does not fit its column is an error, not a null.
+    "spark.sql.ansi.enabled": "true",
     # `${x}` in a value that stands in a statement is itself, not a variable.
     "spark.sql.variable.substitute": "false",
     # A text in a statement has its backslashes and quotes escaped.

@@ -19,7 +19,6 @@ from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, h
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.sql.asn import count_moves
-from airflow_provider_db2cdc.sql.catalog import column_of, columns
 from airflow_provider_db2cdc.sql.chunk import (
     Bound,
     Cut,
@@ -30,7 +29,6 @@ from airflow_provider_db2cdc.sql.chunk import (
     surrogate_check,
     table_rows,
 )
-from airflow_provider_db2cdc.sql.query import inline
 
 
 def cut_of(schema: TableSchema, part: Part) -> Cut:
@@ -94,21 +92,6 @@ def surviving(
         doubled = rows.join(_few(unknown, counts), "key", "left_semi").dropDuplicates(["key"])
         rows = rows.join(_few(unknown, counts), "key", "left_anti").unionByName(doubled)
     return rows.select("row", "chunk")
-
-
-def check_columns(connection: DriverConnection, schema: TableSchema) -> None:
-    """Make sure, behind a read, that the columns were those that the tick knows.
-
-    :raises SourceError: one of them was altered or dropped since the plan.
-    """
-    rows = connection.text_rows(inline(columns([schema.table])))
-    found = {column.name: column for column in map(column_of, rows)}
-    changed = [column.name for column in schema.columns if found.get(column.name) != column]
-    if changed:
-        raise SourceError(
-            f"{schema.table}: columns {', '.join(changed)} changed while chunks were being read",
-            "None of these chunks is published: the next tick reads them under the columns as they are then.",
-        )
 
 
 def check_counts(

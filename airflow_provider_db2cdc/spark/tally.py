@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.gap import gap_error
@@ -10,11 +10,10 @@ from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import GapError, SourceError
+from airflow_provider_db2cdc.errors import GapError
+from airflow_provider_db2cdc.spark.altered import altered
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.sql.asn import count_changes, floors
-from airflow_provider_db2cdc.sql.catalog import columns
-from airflow_provider_db2cdc.sql.query import inline
 
 Counts = dict[TableId, int]
 Errors = dict[TableId, Exception]
@@ -49,8 +48,8 @@ def _counts(spec: JobSpec, entries: Sequence[Entry], connection: DriverConnectio
     try:
         # The gaps behind the count, or they would not tell of what was not counted any more.
         counted_rows = _rows([tasks[entry.table] for entry in entries], entries, connection)
-        pulled = [entry for entry in entries if counted_rows.get(entry.table)]
-        return counted_rows, {**_gained(tasks, pulled, connection), **dict(_gaps(spec, entries, connection))}
+        pulled = [tasks[table] for table, rows in counted_rows.items() if rows]
+        return counted_rows, {**altered(pulled, connection), **dict(_gaps(spec, entries, connection))}
     except Exception as error:
         if len(entries) == 1:
             return {}, {entries[0].table: error}
@@ -67,29 +66,6 @@ def _rows(tasks: Sequence[TableTask], entries: Sequence[Entry], connection: Driv
     ranges = [(task.capture, entry.span) for task, entry in zip(tasks, entries, strict=True)]
     counts = connection.text_rows(count_changes(ranges).text)
     return {entries[int(place or 0)].table: int(count or 0) for place, count in counts}
-
-
-def _gained(tasks: Mapping[TableId, TableTask], entries: Sequence[Entry], connection: DriverConnection) -> Errors:
-    """Return the tables whose change tables have columns that the plan did not find: their values would be lost.
-
-    What the plan itself has counted lies up to its fence, behind which it asked for the columns.
-    """
-    if not entries:
-        return {}
-    captures = {TableId(one.cd_owner, one.cd_table): one for one in (tasks[entry.table].capture for entry in entries)}
-    names: dict[TableId, set[str]] = {}
-    for owner, name, column, *_ in connection.text_rows(inline(columns([*captures]))):
-        names.setdefault(TableId((owner or "").rstrip(), (name or "").rstrip()), set()).add(column or "")
-    found = {one.table: names.get(at, set()) - {*one.cd_columns} for at, one in captures.items()}
-    return {table: _gained_error(table, sorted(gained)) for table, gained in found.items() if gained}
-
-
-def _gained_error(table: TableId, gained: Sequence[str]) -> SourceError:
-    return SourceError(
-        f"{table}: its change table has gained {', '.join(gained)} since the plan, and changes of behind the plan are "
-        "about to be pulled without",
-        "None of them was: the next tick pulls them under the columns as they are then.",
-    )
 
 
 def _gaps(spec: JobSpec, entries: Sequence[Entry], connection: DriverConnection) -> Iterator[tuple[TableId, GapError]]:

@@ -1,0 +1,72 @@
+"""Columns that are others than the plan found, told by what the catalog says of a table and its change table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
+from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.spark.altered import altered
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+
+TABLE, CHANGES = TableId("S", "T"), TableId("ASNCDC", "CDC_T")
+ID, A = Column("ID", "INTEGER", 4, 0, False), Column("A", "DECIMAL", 5, 2)
+B, LOB = Column("B", "INTEGER", 4, 0), Column("L", "CLOB", 99, 0)
+
+
+class Catalog(DriverConnection):
+    """A connection that knows the columns of a table and of its change table."""
+
+    def __init__(self, source: list[Column], carried: list[Column]) -> None:
+        super().__init__(jvm=None, connection=None)
+        self.tables = {TABLE: source, CHANGES: carried}
+
+    def text_rows(self, select: str) -> list[list[str | None]]:
+        return [_row(table, column) for table, columns in self.tables.items() for column in columns]
+
+
+def _row(table: TableId, column: Column) -> list[str | None]:
+    sizes = [str(column.length), str(column.scale)]
+    return [f"{table.schema}  ", table.name, column.name, column.type, *sizes, "NY"[column.nullable], "1208"]
+
+
+def planned(*missing: str, left_out: tuple[str, ...] = (), carried: tuple[str, ...] = ("ID", "A")) -> TableTask:
+    identity = CaptureIdentity(str(CHANGES), "", "", "")
+    capture = CaptureInstance(TABLE, CHANGES.schema, CHANGES.name, "A", "", "DI", None, None, None, carried, identity)
+    schema = TableSchema(TABLE, (ID, A), ("ID",), missing=missing, left_out=left_out)
+    return TableTask(schema, capture, None, Lsn(bytes(16)), 0)
+
+
+@pytest.mark.parametrize(
+    ("task", "source", "carried", "names"),
+    [
+        (planned(), [ID, A], [ID, A], ""),
+        (planned(), [ID, A, B], [ID, A], ""),
+        (planned(), [ID, A, B], [ID, A, B], "B"),
+        (planned(carried=("ID", "A", "B")), [ID, A, B], [ID, A, B], "B"),
+        (planned(left_out=("B",)), [ID, A, B], [ID, A, B], ""),
+        (planned("B"), [ID, A, B], [ID, A, B], "B"),
+        (planned("L", carried=("ID", "A", "L")), [ID, A, LOB], [ID, A, LOB], ""),
+        (planned(), [ID, replace(A, length=9, scale=4)], [ID, A], "A"),
+        (planned(), [ID], [ID, A], "A"),
+        (planned(), [], [], "ID, A"),
+    ],
+    ids=[
+        "as it was", "not captured", "came", "the change table had it before", "left out", "captured by now",
+        "of a type that is not read", "widened", "dropped", "the table is gone",
+    ],
+)  # fmt: skip
+def test_columns_that_would_be_lost_or_cut_are_told(
+    task: TableTask, source: list[Column], carried: list[Column], names: str
+) -> None:
+    errors = altered([task], Catalog(source, carried))
+    assert [*errors] == ([TABLE] if names else [])
+    assert all(f"S.T: columns {names} changed, or came, while" in str(error) for error in errors.values())
+
+
+def test_of_no_table_nothing_is_asked() -> None:
+    assert altered([], Catalog([], [])) == {}
