@@ -60,6 +60,11 @@ class CaptureInstance:
     identity: CaptureIdentity
 
     @property
+    def change_table(self) -> TableId:
+        """The table that the agent writes the changes into."""
+        return TableId(self.cd_owner, self.cd_table)
+
+    @property
     def active(self) -> bool:
         """Whether the agent captures the table's changes."""
         return self.state == "A"

@@ -19,6 +19,11 @@ class TableId:
     schema: str
     name: str
 
+    @classmethod
+    def in_catalog(cls, schema: str | None, name: str | None) -> TableId:
+        """Return a table that the catalog or a registration names: Db2 pads short schema names with blanks."""
+        return cls((schema or "").rstrip(), (name or "").rstrip())
+
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
 

@@ -19,6 +19,7 @@ from airflow_provider_db2cdc.sql import asn, catalog
 from airflow_provider_db2cdc.sql.query import Query
 
 TABLES_PER_STATEMENT = 100
+_table = TableId.in_catalog
 
 Row = tuple[Any, ...]
 
@@ -214,12 +215,7 @@ def _instance(
 
 def _change_table(row: Row) -> TableId:
     """Return the change table that a row of the registrations names; an empty name where it names none."""
-    return _table(row[2] or "", row[3] or "")
-
-
-def _table(schema: str, name: str) -> TableId:
-    """Return the name without the blanks that Db2's catalog pads short schema names with."""
-    return TableId(schema.rstrip(), name.rstrip())
+    return _table(row[2], row[3])
 
 
 def _lsn(raw: bytes | None) -> Lsn | None:

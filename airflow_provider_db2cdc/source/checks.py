@@ -132,7 +132,7 @@ def _check_tables(
 ) -> Iterator[Check]:
     schemas = read_schemas(source, captures, config.selection)
     conditions = read_conditions(source, config.asn_schema)
-    indexes = read_indexes(source, [_change_table(capture) for capture in captures])
+    indexes = read_indexes(source, [capture.change_table for capture in captures])
     reads_tables = _reads_tables(config)
     for capture in captures:
         schema, subject = schemas[capture.table], str(capture.table)
@@ -143,8 +143,8 @@ def _check_tables(
         if capture.cd_columns:
             yield _check_missing(schema)
             yield _check_unique(schema)
-            yield _check_index(capture, indexes.get(_change_table(capture), []))
-            yield _tried("change table readable", subject, partial(source.rows, asn.probe(_change_table(capture))))
+            yield _check_index(capture, indexes.get(capture.change_table, []))
+            yield _tried("change table readable", subject, partial(source.rows, asn.probe(capture.change_table)))
         if schema.columns:
             readable = _tried("source table readable", subject, partial(source.rows, asn.probe(capture.table)))
             yield replace(readable, level="error" if reads_tables else "warning")
@@ -223,7 +223,7 @@ def _check_started(capture: CaptureInstance, asn_schema: str) -> Check:
 
 
 def _check_index(capture: CaptureInstance, indexes: Sequence[Index]) -> Check:
-    table = _change_table(capture)
+    table = capture.change_table
     return _judged(
         "change table index",
         str(capture.table),
@@ -250,10 +250,6 @@ def _check_offset(capture: CaptureInstance, offsets: OffsetStore) -> None:
             f"Have it snapshotted anew by {restart_of(capture.table)}; raise RETENTION_LIMIT in IBMSNAP_CAPPARMS, or "
             "run the pipeline oftener.",
         )
-
-
-def _change_table(capture: CaptureInstance) -> TableId:
-    return TableId(capture.cd_owner, capture.cd_table)
 
 
 def _judged(name: str, subject: str, ok: bool, problem: str, remedy: str, level: Level = "error") -> Check:

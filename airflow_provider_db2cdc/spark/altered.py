@@ -11,8 +11,6 @@ from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.sql.catalog import column_of, columns
 from airflow_provider_db2cdc.sql.query import inline
 
-Columns = Mapping[str, Column]
-
 
 def altered(tasks: Sequence[TableTask], connection: DriverConnection) -> dict[TableId, Exception]:
     """Return the error of each table whose columns, or those of its change table, are others by now; one statement.
@@ -22,20 +20,19 @@ def altered(tasks: Sequence[TableTask], connection: DriverConnection) -> dict[Ta
     """
     if not tasks:
         return {}
-    tables = [table for task in tasks for table in (task.table, _change_table(task))]
+    tables = [table for task in tasks for table in (task.table, task.capture.change_table)]
     found: dict[TableId, dict[str, Column]] = {}
     for row in connection.text_rows(inline(columns(tables))):
         column = column_of(row)
-        found.setdefault(TableId((row[0] or "").rstrip(), (row[1] or "").rstrip()), {})[column.name] = column
-    names = {
-        task.table: _altered(task, found.get(task.table, {}), found.get(_change_table(task), {})) for task in tasks
-    }
+        found.setdefault(TableId.in_catalog(row[0], row[1]), {})[column.name] = column
+    names = {task.table: _altered(task, found) for task in tasks}
     return {table: _error(table, others) for table, others in names.items() if others}
 
 
-def _altered(task: TableTask, source: Columns, carried: Columns) -> list[str]:
+def _altered(task: TableTask, found: Mapping[TableId, Mapping[str, Column]]) -> list[str]:
     """Return the columns that are read and have changed, and those that would be read by now."""
     schema = task.schema
+    source, carried = (found.get(table, {}) for table in (task.table, task.capture.change_table))
     known = {*schema.names, *schema.left_out, *({*schema.missing} & {*task.capture.cd_columns})}
     changed = [column.name for column in schema.columns if source.get(column.name) != column]
     return [*changed, *(name for name in source if name in carried and name not in known)]
@@ -47,7 +44,3 @@ def _error(table: TableId, names: Sequence[str]) -> SourceError:
         "Nothing is kept that was read by its plan's columns since then: the next tick reads it by the columns as they "
         "are then.",
     )
-
-
-def _change_table(task: TableTask) -> TableId:
-    return TableId(task.capture.cd_owner, task.capture.cd_table)

@@ -71,7 +71,7 @@ def _rows(tasks: Sequence[TableTask], entries: Sequence[Entry], connection: Driv
 def _gaps(spec: JobSpec, entries: Sequence[Entry], connection: DriverConnection) -> Iterator[tuple[TableId, GapError]]:
     """Return the tables whose floor has moved beyond where their ranges begin; asked for behind the count."""
     rows = connection.text_rows(floors(spec.source.asn_schema).text)
-    known = {TableId((owner or "").rstrip(), (name or "").rstrip()): floor for owner, name, floor in rows}
+    known = {TableId.in_catalog(owner, name): floor for owner, name, floor in rows}
     for entry in entries:
         floor = known.get(entry.table)
         if floor and entry.after < (moved := Lsn.parse(floor)):

@@ -45,7 +45,7 @@ def has_before_images(schema: TableSchema, capture: CaptureInstance) -> bool:
 
 def change_table(capture: CaptureInstance) -> str:
     """Return the change table's quoted name, as registered."""
-    return quote_table(TableId(capture.cd_owner, capture.cd_table))
+    return quote_table(capture.change_table)
 
 
 def within(span: LsnRange) -> str:
