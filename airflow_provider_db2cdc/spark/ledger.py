@@ -186,18 +186,17 @@ class Ledger:
         return f"db2cdc/{self.pipeline}/{step}", batch
 
 
-def is_applied(spark: SparkSession, layout: Layout, table: TableId, batch: int) -> bool:
-    """Whether a table's part of a batch is marked as applied, be it by another run."""
+def check_not_applied(spark: SparkSession, layout: Layout, table: TableId, batch: int) -> None:
+    """Make sure that no run has marked a table's part of a batch as applied, which another one is still at.
+
+    :raises TickLostError: one has.
+    """
     own = (F.col("batch") == batch) & (_name() == _text(table))
-    return not load(spark, layout.internal("commits")).where(own).isEmpty()
-
-
-def finished_meanwhile(table: TableId, batch: int) -> TickLostError:
-    """Return what a run ends with that finds another one to have finished a table's part of the batch it is at."""
-    return TickLostError(
-        f"another run has finished batch {batch} of {table} meanwhile",
-        "Nothing is lost by it: leave this run, or clear all of its tasks, the plan too.",
-    )
+    if not load(spark, layout.internal("commits")).where(own).isEmpty():
+        raise TickLostError(
+            f"another run has finished batch {batch} of {table} meanwhile",
+            "Nothing is lost by it: leave this run, or clear all of its tasks, the plan too.",
+        )
 
 
 def _name() -> Column:

@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.spark.comparison import lacking, unlike
 from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
 from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
-from airflow_provider_db2cdc.spark.ledger import finished_meanwhile, is_applied
+from airflow_provider_db2cdc.spark.ledger import check_not_applied
 from airflow_provider_db2cdc.spark.slice import Reads, is_own_range
 from airflow_provider_db2cdc.spark.state import effect_rows, extent, key_range, staged_rows
 from airflow_provider_db2cdc.spark.target import Target
@@ -184,6 +184,6 @@ def _state(target: Target, entry: Entry, rows: int | None, version: int | None) 
     """
     at = target.newest_version() if version is None else version
     # In this order: what comes behind the batch is merged once that is applied.
-    if version is None and is_applied(target.spark, target.layout, target.table, entry.batch):
-        raise finished_meanwhile(target.table, entry.batch)
+    if version is None:
+        check_not_applied(target.spark, target.layout, target.table, entry.batch)
     return State(target.count(at) if rows is None else rows, at)

@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, envelopes, lsn_text, paired
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.ledger import finished_meanwhile, is_applied
+from airflow_provider_db2cdc.spark.ledger import check_not_applied
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.asn import count_changes
@@ -94,27 +94,30 @@ def _check_all_read(target: Target, source: JdbcSource, task: TableTask, entry: 
     """
     with driver_connection(target.spark, source) as connection:
         [[_, count]] = connection.text_rows(count_changes([(task.capture, entry.span)]).text)
-    if int(count or 0) < rows and rows_behind(target.batch(entry.batch), task) < rows:
-        if is_applied(target.spark, target.layout, task.table, entry.batch):
-            raise finished_meanwhile(task.table, entry.batch)
-        # Else whoever asks the log would find some; where it may be all of them another run may be about to commit it.
-        if rows_behind(target.batch(entry.batch), task, at_most=True) < rows:
+    if int(count or 0) >= rows:
+        return
+    least, most = rows_behind(target.batch(entry.batch), task)
+    if least < rows:
+        check_not_applied(target.spark, target.layout, task.table, entry.batch)
+        # What may be all of them another run may be about to commit.
+        if most < rows:
             target.delete_changes(entry.batch)
         raise gap_error(task.table, f"of {rows} change rows up to {entry.upto} some were pruned before they were read")
 
 
-def rows_behind(batch: DataFrame, task: TableTask, at_most: bool = False) -> int:
-    """Return of how many change rows, at least or at most, the events of a batch come.
+def rows_behind(batch: DataFrame, task: TableTask) -> tuple[int, int]:
+    """Return of how many change rows, at least and at most, the events of a batch come.
 
     Of an update's two halves there is one event; of an update that is one row and changed a key two, of one place.
     Under a registration of halves with columns for before images an update may be either.
     """
     changes = batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
+    places = F.count_distinct("__commit_lsn", "__intent_lsn")
     halves = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
-    is_unsure = has_before_images(task.schema, task.capture) and not at_most
-    rows = F.count_distinct("__commit_lsn", "__intent_lsn") if is_unsure else halves
-    total = changes.agg(rows.alias("rows")).first()
-    return int(total["rows"] or 0) if total is not None else 0
+    least = places if has_before_images(task.schema, task.capture) else halves
+    most = places if _is_one_row(task) else halves
+    [found] = changes.agg(least.alias("least"), most.alias("most")).collect()
+    return int(found["least"] or 0), int(found["most"] or 0)
 
 
 def _is_one_row(task: TableTask) -> bool:
