@@ -44,27 +44,29 @@ class SignalChannel(Protocol):
 
 
 @contextmanager
-def open_channels(config: PipelineConfig) -> Iterator[list[SignalChannel]]:
-    """Open the channels that `signal.enabled.channels` names, but for the signal table and Airflow.
+def open_channels(config: PipelineConfig, *names: str) -> Iterator[list[SignalChannel]]:
+    """Open the channels of these names, or all that `signal.enabled.channels` names; not the signal table, nor Airflow.
 
     :raises ConfigurationError: one of them is unknown, or lacks a setting.
     """
     channels: list[SignalChannel] = []
     with ExitStack() as stack:
-        for name in config.signal_channels:
+        for name in names or config.signal_channels:
             if name not in ELSEWHERE:
                 channels.append(_made(name, config))
                 stack.callback(_close, channels[-1])
         yield channels
 
 
-def read_channels(config: PipelineConfig) -> list[Signal]:
-    """Return what all channels hold; one that cannot be read is told of in the log, and the tick goes on without it.
+def read_channels(config: PipelineConfig, *names: str) -> list[Signal]:
+    """Return what the channels of these names hold, or all of them.
+
+    One that cannot be read is told of in the log, and the tick goes on without it.
 
     :raises ConfigurationError: a channel is unknown, or lacks a setting.
     """
     signals: list[Signal] = []
-    with open_channels(config) as channels:
+    with open_channels(config, *names) as channels:
         for channel in channels:
             try:
                 signals += [_own(signal, channel.name) for signal in channel.read()]
@@ -78,7 +80,7 @@ def check_channel(config: PipelineConfig, name: str) -> None:
 
     :raises Db2CdcError: it is unknown, lacks a setting, or cannot be read.
     """
-    with open_channels(config.model_copy(update={"signal_channels": (name,)})) as [channel]:
+    with open_channels(config, name) as [channel]:
         try:
             channel.read()
             if isinstance(channel, FileChannel):
@@ -98,7 +100,7 @@ def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutc
         return
     for name in config.signal_channels:
         try:
-            with open_channels(config.model_copy(update={"signal_channels": (name,)})) as channels:
+            with open_channels(config, name) as channels:
                 for channel in channels:
                     if own := [outcome for outcome in outcomes if outcome.channel == channel.name]:
                         channel.acknowledge(own)

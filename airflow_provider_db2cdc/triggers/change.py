@@ -66,7 +66,7 @@ class Awaited:
         signals: list[Signal] = []
         for name in self.config.signal_channels:
             try:
-                signals += read_channels(self.config.model_copy(update={"signal_channels": (name,)}))
+                signals += read_channels(self.config, name)
             except ConfigurationError as error:
                 log.warning("signals by channel %s are not waited for here: %s", name, error)
         return signals
