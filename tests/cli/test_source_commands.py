@@ -69,6 +69,10 @@ def test_doctor_passes_and_says_why_a_property_is_ignored(config: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "SALES.T" in done.stdout
     assert "poll.interval.ms is ignored" in done.stderr
+    checks = json.loads(db2cdc("doctor", "--config", config, "--json").stdout)
+    bad = sum(not check["ok"] for check in checks)
+    assert bad, "there is one, which does not keep the pipeline from running"
+    assert f"{len(checks)} checks, 0 failed, {bad} warnings" in done.stderr
 
 
 def test_doctor_looks_at_channels_and_notifiers(tmp_path: Path, sandbox: Sandbox) -> None:

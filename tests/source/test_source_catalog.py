@@ -133,7 +133,7 @@ def test_chosen_columns_keep_the_key(source, control):
     control.add("T", (("ID", "INTEGER", 4, "N"), ("A", "INTEGER", 4, "Y"), ("B", "INTEGER", 4, "Y")))
     schema = schema_of(source, control, selection=Selection(column_include=(r".*\.B",)))
     assert schema.names == ("ID", "B")
-    assert schema.missing == ()
+    assert (schema.missing, schema.left_out) == ((), ("A",))
 
 
 KEYED = (

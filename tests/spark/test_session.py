@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -30,6 +31,17 @@ def test_texts_in_statements_are_read_as_they_are_written_whatever_was_submitted
     session = TableSessions(spark).of(TableId("S", "A"), 0)
     for text in ("a\\b", "it's", "${x}", "\\u0041"):
         assert session.sql(f"SELECT {text_literal(text)}").collect()[0][0] == text
+
+
+def test_a_value_that_does_not_fit_is_an_error_whatever_was_submitted(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = spark.newSession()
+    submitted.conf.set("spark.sql.ansi.enabled", "false")
+    monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
+    session = TableSessions(spark).of(TableId("S", "A"), 0)
+    with pytest.raises(PySparkException, match="CAST_OVERFLOW"):
+        session.sql("SELECT CAST(300 AS TINYINT)").collect()
 
 
 def test_many_rows_bring_back_what_the_application_was_submitted_with(spark: SparkSession) -> None:
