@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,9 +124,7 @@ def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_d
     pipeline.passed()
     changed(pipeline, f"DELETE FROM {table} WHERE ID = 45")
     faults.prune(pipeline.writer)
-    offset = pipeline.offsets.get(table)
-    assert offset is not None
-    pipeline.offsets.put(replace(offset, restart=True))
+    pipeline.restart(table)
     spec = pipeline.plan()
     assert spec is not None
     with (
@@ -149,9 +146,7 @@ def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_di
     pipeline = new_pipeline()
     table = filled(pipeline, 9)
     pipeline.passed()
-    changed(pipeline, f"DELETE FROM {table} WHERE ID = 5")
-    pipeline.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
-    pipeline.writer.commit()
+    pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 5")
     ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
     spec = pipeline.plan(signals=[ask])
     assert spec is not None
@@ -193,9 +188,7 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
     pipeline = new_pipeline()
     table = filled(pipeline, 20)
     pipeline.passed()
-    changed(pipeline, f"DELETE FROM {table} WHERE ID = 1")
-    pipeline.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
-    pipeline.writer.commit()
+    pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 1")
     pipeline.properties = {"incremental.snapshot.chunk.size": 10, "snapshot.group.chunks": 1}
     staged, calls, doubled = threading.Event(), [], []
     real_await, real_merge = Groups._await, Target.merge

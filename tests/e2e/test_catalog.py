@@ -12,7 +12,6 @@ from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.signal import Signal
-from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.spark.delta import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -33,9 +32,7 @@ def test_snapshots_and_changes_reach_a_catalogs_tables(
     pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
-    pipeline.execute(f"ALTER TABLE {name} ADD COLUMN B INTEGER DEFAULT 7")
-    pipeline.writer.commit()
-    asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
+    pipeline.gain(table, "B", "INTEGER DEFAULT 7")
     pipeline.execute(f"UPDATE {name} SET A = 'b' WHERE ID = 1")
     pipeline.writer.commit()
     pipeline.captured()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -44,9 +46,7 @@ def test_columns_that_change_during_a_snapshot(new_pipeline: Callable[..., Pipel
     pipeline.captured()
     assert initial(pipeline).done == 2
 
-    pipeline.execute(f'ALTER TABLE {table} ADD COLUMN "new. col" INTEGER DEFAULT 7')
-    pipeline.writer.commit()
-    asn.addcolumn(pipeline.writer, table.schema, table.name, "new. col")
+    pipeline.gain(table, "new. col", "INTEGER DEFAULT 7")
     pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID = 1")
     pipeline.writer.commit()
     pipeline.captured()
@@ -89,12 +89,21 @@ def test_a_snapshot_begun_anew_behind_a_gap_finds_what_went_meanwhile(
         stopped = pipeline.tick()
         assert stopped is not None
         assert "created anew" in stopped.failed[0].error
-        offset = pipeline.offsets.get(table)
-        assert offset is not None
-        pipeline.offsets.reset(replace(offset, restart=True))
+        pipeline.restart(table)
         pipeline.captured()
     assert [initial(pipeline).done for _ in range(2)] == [2, 3]
     assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+def gaining(pipeline: Pipeline, table: TableId) -> AbstractContextManager[None]:
+    """A block in which the table gets a column with a value, while the first group is read of any table."""
+
+    def gain(number: int) -> None:
+        if number == 1:
+            pipeline.gain(table, "B")
+            changed(pipeline, f"UPDATE {table} SET B = 5 WHERE ID = 1")
+
+    return behind(Staging, "write", gain)
 
 
 @pytest.mark.parametrize("read", ["T", "O"])
@@ -107,15 +116,8 @@ def test_a_column_that_comes_while_a_tick_reads_a_snapshot_loses_no_value(
     pipeline.passed()
     table = tables["T"]
 
-    def add(number: int) -> None:
-        if number == 1:
-            pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER")
-            pipeline.writer.commit()
-            asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
-            changed(pipeline, f"UPDATE {table} SET B = 5 WHERE ID = 1")
-
     ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(tables[read])]}), "airflow")
-    with behind(Staging, "write", add):
+    with gaining(pipeline, table):
         result = pipeline.tick(ask)
     assert result is not None
     [line] = result.failed
@@ -125,6 +127,16 @@ def test_a_column_that_comes_while_a_tick_reads_a_snapshot_loses_no_value(
         assert not again.failed
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert pipeline.rows(tables["O"]) == pipeline.source_rows(tables["O"])
+
+
+def test_a_column_that_is_left_out_is_none_that_came(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"column.exclude.list": r".*\.A"})
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
+    with behind(Staging, "write", lambda _: changed(pipeline, f"UPDATE {table} SET ID = 100 WHERE ID = 1")):
+        pipeline.passed(ask)
+    assert pipeline.rows(table) == {(id_,) for id_, _ in pipeline.source_rows(table)}
 
 
 def test_a_column_that_the_change_table_had_before_its_table_loses_no_value(
@@ -142,14 +154,7 @@ def test_a_column_that_the_change_table_had_before_its_table_loses_no_value(
         columns = (*task.capture.cd_columns, "B")
         return replace(task, capture=replace(task.capture, cd_columns=columns)) if task.table == table else task
 
-    def add(number: int) -> None:
-        if number == 1:
-            pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER")
-            pipeline.writer.commit()
-            asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
-            changed(pipeline, f"UPDATE {table} SET B = 5 WHERE ID = 1")
-
-    with behind(Staging, "write", add):
+    with gaining(pipeline, table):
         commit_tick(jobs.run(replace(spec, tables=tuple(map(early, spec.tables)))), pipeline.offsets)
     pipeline.captured()
     while pipeline.tick() is not None:
@@ -166,10 +171,7 @@ def test_a_snapshot_that_is_asked_for_because_of_a_new_column_has_it(new_pipelin
 
     def add(number: int) -> None:
         if number == 1:
-            pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER")
-            changed(pipeline, f"UPDATE {table} SET B = 7")
-            pipeline.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
-            pipeline.writer.commit()
+            pipeline.unseen(table, f"ALTER TABLE {table} ADD COLUMN B INTEGER", f"UPDATE {table} SET B = 7")
             asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
             data = json.dumps({"data-collections": [str(table)]})
             changed(pipeline, f"INSERT INTO {signals} VALUES ('b', 'execute-snapshot', '{data}')")
@@ -194,9 +196,7 @@ def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline:
     with killed(Ledger, "plan", "after"):
         jobs.run(spec)
 
-    pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER DEFAULT 7")
-    pipeline.writer.commit()
-    asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
+    pipeline.gain(table, "B", "INTEGER DEFAULT 7")
     pipeline.captured()
     assert initial(pipeline).rows == 5
     assert pipeline.rows(table) == {(at, "a", 7) for at in range(5)} == pipeline.source_rows(table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -141,9 +140,7 @@ def test_a_restart_is_gone_on_with_whatever_died_or_failed(
     pipeline.passed()
 
     def restart() -> JobSpec:
-        offset = pipeline.offsets.get(table)
-        assert offset is not None
-        pipeline.offsets.reset(replace(offset, restart=True))
+        pipeline.restart(table)
         spec = pipeline.plan()
         assert spec is not None
         pipeline.execute(f"UPDATE {table} SET A = A || '.' WHERE ID < 2")

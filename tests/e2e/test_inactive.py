@@ -69,12 +69,6 @@ def meet(pipeline: Pipeline, table: TableId, statement: str) -> None:
     faults.set_state(pipeline.writer, table.schema, table.name, "A")
 
 
-def restart_table(pipeline: Pipeline, table: TableId) -> None:
-    offset = pipeline.offsets.get(table)
-    assert offset is not None
-    pipeline.offsets.reset(replace(offset, restart=True))
-
-
 def failure(result: JobResult | None, table: TableId) -> str:
     assert result is not None
     [line] = [line for line in result.failed if line.table == table]
@@ -128,7 +122,7 @@ def test_it_happens_again_before_the_run_that_mended_it_is_committed(
     pipeline.offsets.reset(replace(kept, planned_at_ms=kept.planned_at_ms + ahead_ms))
     lose_a_deletion(pipeline, table)
     if mode == "initial":
-        restart_table(pipeline, table)
+        pipeline.restart(table)
     mending = pipeline.plan()
     assert mending is not None
     result = jobs.run(mending)
@@ -198,7 +192,7 @@ def test_a_restart_that_fails_behind_its_first_group_goes_on(
     lose_a_deletion(pipeline, table)
     if mode == "initial":
         assert "not active for a while" in failure(pipeline.tick(), table)
-        restart_table(pipeline, table)
+        pipeline.restart(table)
     real, calls = reader.stage_chunks, itertools.count(1)
 
     def failing_once(*arguments: Any) -> Any:

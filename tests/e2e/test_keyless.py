@@ -200,13 +200,12 @@ def test_a_snapshot_finds_what_came_and_went_unseen(new_pipeline: Callable[..., 
     table = bare(pipeline, 60)
     pipeline.captured()
     pipeline.tick()
-    pipeline.execute(f"DELETE FROM {table} WHERE V < 'n2'")
-    pipeline.execute(f"INSERT INTO {table} VALUES (1, 'b', NULL, NULL), (1, 'b', NULL, NULL), (9, 'b', NULL, NULL)")
-    pipeline.execute(f"UPDATE {table} SET A = 7 WHERE V > 'n3'")
-    pipeline.writer.commit()
-    pipeline.captured()
-    pipeline.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
-    pipeline.writer.commit()
+    pipeline.unseen(
+        table,
+        f"DELETE FROM {table} WHERE V < 'n2'",
+        f"INSERT INTO {table} VALUES (1, 'b', NULL, NULL), (1, 'b', NULL, NULL), (9, 'b', NULL, NULL)",
+        f"UPDATE {table} SET A = 7 WHERE V > 'n3'",
+    )
     pipeline.tick()
     assert held(pipeline, table) != at_source(pipeline, table)
 
@@ -235,12 +234,11 @@ def test_a_snapshot_survives_a_kill(new_pipeline: Callable[..., Pipeline]) -> No
     pipeline.captured()
     pipeline.tick()
     for number, (owner, step, when, at) in enumerate(DEATHS):
-        pipeline.execute(f"DELETE FROM {table} WHERE V = (SELECT MAX(V) FROM {table})")
-        pipeline.execute(f"INSERT INTO {table} VALUES ({number}, 'lost', NULL, NULL), ({number}, 'lost', NULL, NULL)")
-        pipeline.writer.commit()
-        pipeline.captured()
-        pipeline.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
-        pipeline.writer.commit()
+        pipeline.unseen(
+            table,
+            f"DELETE FROM {table} WHERE V = (SELECT MAX(V) FROM {table})",
+            f"INSERT INTO {table} VALUES ({number}, 'lost', NULL, NULL), ({number}, 'lost', NULL, NULL)",
+        )
         spec = pipeline.plan(signals=[ask("execute-snapshot", table, f"kill{number}")])
         assert spec is not None
         pipeline.execute(f"UPDATE {table} SET X = {number} WHERE A = 1 OR V = 'lost'")

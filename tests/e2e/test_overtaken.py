@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from support.crash import Killed, killed
 from support.filled import changed, filled, one_update
 from support.log import logged_events
 from support.pipeline import Pipeline
+from support.writing import beside
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -101,9 +101,7 @@ def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_
     table, a = one_update(pipeline)
     with killed(Target, "merge", "before"):
         jobs.run(a)
-    offset = pipeline.offsets.get(table)
-    assert offset is not None
-    pipeline.offsets.reset(replace(offset, restart=True))
+    pipeline.restart(table)
     b = pipeline.plan("B")
     assert b is not None
     with killed(Groups, "_await", "before"):
@@ -118,22 +116,18 @@ def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_
 
 
 def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     """What it had read was pruned meanwhile: the change log tells that all of it was read."""
     pipeline = new_pipeline()
     table, spec = one_update(pipeline)
-    real, seen = pull._check_all_read, []
 
-    def beside(*arguments: Any) -> Any:
-        if not seen:
-            seen.append(True)
-            commit_tick(jobs.run(spec), pipeline.offsets)
-            faults.prune(pipeline.writer)
-        return real(*arguments)
+    def another() -> None:
+        commit_tick(jobs.run(spec), pipeline.offsets)
+        faults.prune(pipeline.writer)
 
-    monkeypatch.setattr(pull, "_check_all_read", beside)
-    with pytest.raises(TickLostError, match="another run has finished batch"):
+    finished = pytest.raises(TickLostError, match="another run has finished batch")
+    with beside(pull, "_check_all_read", another), finished:
         jobs.run(spec)
     assert sum(logged_events(pipeline, table).values()) == 1
     assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -189,25 +183,21 @@ def manifests(pipeline: Pipeline) -> dict[int, Any]:
 
 
 def test_a_run_that_wakes_behind_another_tells_no_version_of_what_that_has_done(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     """A hangs before its merge; B does A's batch and one of its own, and has no manifest yet when A wakes."""
     pipeline = new_pipeline()
     table, a = one_update(pipeline)
-    real, seen = Target.merge, []
 
-    def hangs(*arguments: Any) -> Any:
-        if not seen:
-            seen.append(True)
-            changed(pipeline, f"UPDATE {table} SET A = 'z' WHERE ID = 2")
-            b = pipeline.plan("B")
-            assert b is not None
-            with killed(Ledger, "publish", "before"):
-                jobs.run(b)
-        return real(*arguments)
+    def another() -> None:
+        changed(pipeline, f"UPDATE {table} SET A = 'z' WHERE ID = 2")
+        b = pipeline.plan("B")
+        assert b is not None
+        with killed(Ledger, "publish", "before"):
+            jobs.run(b)
 
-    monkeypatch.setattr(Target, "merge", hangs)
-    with pytest.raises(TickLostError, match=r"another run has finished batch \d+ of .*\.T meanwhile"):
+    finished = pytest.raises(TickLostError, match=r"another run has finished batch \d+ of .*\.T meanwhile")
+    with beside(Target, "merge", another), finished:
         jobs.run(a)
     to_its_end(pipeline)
     assert {shown(pipeline, row, table)[2] for row in manifests(pipeline).values() if row["batch"] > 1} == {"z"}
@@ -225,9 +215,7 @@ def test_a_cleared_run_of_a_restart_that_is_over_gives_up_no_batch_of_a_later_pl
     pipeline.many(f"INSERT INTO {table} VALUES (?, 'a')", [(at,) for at in range(3)])
     pipeline.captured()
     pipeline.passed()
-    offset = pipeline.offsets.get(table)
-    assert offset is not None
-    pipeline.offsets.put(replace(offset, restart=True))
+    pipeline.restart(table)
     b = pipeline.plan("B")
     assert b is not None
     commit_tick(jobs.run(b), pipeline.offsets)
@@ -252,9 +240,7 @@ def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
     table, a = one_update(pipeline)
     with killed(Ledger, "history", "before"):
         jobs.run(a)
-    pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER")
-    pipeline.writer.commit()
-    asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
+    pipeline.gain(table, "B")
     changed(pipeline, f"UPDATE {table} SET B = 5 WHERE ID = 1")
     b = pipeline.plan("B")
     assert b is not None
@@ -270,7 +256,7 @@ def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
     "hangs_before", [(Ledger, "history"), (Journal, "read"), (Ledger, "plan")], ids=lambda at: at[1]
 )
 def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, hangs_before: tuple[Any, str]
+    new_pipeline: Callable[..., Pipeline], hangs_before: tuple[Any, str]
 ) -> None:
     """C hangs; B mends a gap by a snapshot, of which it publishes half, and dies; C wakes."""
     pipeline = new_pipeline(
@@ -288,19 +274,13 @@ def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
     c = pipeline.plan("C")
     assert b is not None
     assert c is not None
-    owner, step = hangs_before
-    real, seen = getattr(owner, step), []
 
-    def hangs(*arguments: Any) -> Any:
-        if not seen:
-            seen.append(True)
-            with killed(Groups, "_settle_part", "before"):
-                jobs.run(b)
-        return real(*arguments)
+    def another() -> None:
+        with killed(Groups, "_settle_part", "before"):
+            jobs.run(b)
 
-    monkeypatch.setattr(owner, step, hangs)
     before = manifests(pipeline)
-    with suppress(TickLostError):
+    with beside(*hangs_before, another), suppress(TickLostError):
         commit_tick(jobs.run(c), pipeline.offsets)
     to_its_end(pipeline)
     new = [shown(pipeline, row, table) for batch, row in manifests(pipeline).items() if batch not in before]

@@ -439,15 +439,6 @@ def staged_files(pipeline: Pipeline, table: TableId) -> set[Path]:
     return set(Path(Layout(pipeline.target).staging(table).name).rglob("*.parquet"))
 
 
-def lose(pipeline: Pipeline, table: TableId, statement: str) -> None:
-    """Change the table so that nobody hears of it."""
-    pipeline.execute(statement.format(t=f'"{table.schema}"."{table.name}"'))
-    pipeline.writer.commit()
-    pipeline.captured()
-    pipeline.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
-    pipeline.writer.commit()
-
-
 @pytest.mark.parametrize("key", ["INTEGER", "DOUBLE"], ids=["by chunk", "by a sweep"])
 def test_a_new_snapshot_finds_what_was_deleted_unseen(
     new_pipeline: Callable[..., Pipeline], key: str, monkeypatch: pytest.MonkeyPatch
@@ -455,8 +446,8 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(
     monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
     pipeline, one, _ = fill(new_pipeline(), key)
     pipeline.properties = SMALL
-    lose(pipeline, one, "DELETE FROM {t} WHERE ID < 2 OR ID = 29")
-    lose(pipeline, one, "UPDATE {t} SET A = 'b' WHERE ID = 5")
+    pipeline.unseen(one, f"DELETE FROM {one} WHERE ID < 2 OR ID = 29")
+    pipeline.unseen(one, f"UPDATE {one} SET A = 'b' WHERE ID = 5")
     pipeline.tick()
     assert pipeline.rows(one) != pipeline.source_rows(one)
     newest = max(row["__batch"] for row in pipeline.state(one).collect())
@@ -478,8 +469,8 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(
     assert [row["ID"] for row in written] == [5], "what was right is left alone"
     assert staged_files(pipeline, one) == held, "what was staged of a large group is cleared away once it is applied"
 
-    lose(pipeline, one, "UPDATE {t} SET A = 'c' WHERE ID = 7")
-    lose(pipeline, one, "DELETE FROM {t} WHERE ID = 8")
+    pipeline.unseen(one, f"UPDATE {one} SET A = 'c' WHERE ID = 7")
+    pipeline.unseen(one, f"DELETE FROM {one} WHERE ID = 8")
     spec = pipeline.plan(signals=[execute(str(one))])
     assert spec is not None
     with monkeypatch.context() as patch:
@@ -612,7 +603,7 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline:
     pipeline, one, two = fill(new_pipeline(**SMALL))
     half = {"additional-conditions": [{"data-collection": str(one), "filter": "ID < 15"}]}
     for number, (owner, step, when, at) in enumerate(STEPS):
-        lose(pipeline, one, f"UPDATE {{t}} SET A = '{step[:9]}' WHERE ID < 3")
+        pipeline.unseen(one, f"UPDATE {one} SET A = '{step[:9]}' WHERE ID < 3")
         ask = execute(str(one), str(two), id_=f"killed-{number}", **(half if number % 2 else {}))
         spec = pipeline.plan(signals=[ask])
         assert spec is not None
@@ -659,9 +650,7 @@ def test_rows_are_counted_anew_where_the_tables_were_moved_away(new_pipeline: Ca
     layout = Layout(pipeline.target)
     for name in (layout.changes(one).name, layout.state(one).name):
         Path(name).rename(f"{name}.away")
-    offset = pipeline.offsets.get(one)
-    assert offset is not None
-    pipeline.offsets.reset(replace(offset, restart=True))
+    pipeline.restart(one)
 
     def counted() -> int | None:
         pipeline.captured()

@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,17 +69,6 @@ class Soak:
         self.happened: list[str] = []
         self.starts: dict[TableId, Lsn] = {}
         self.runs: list[tuple[JobSpec, JobResult]] = []
-
-    def begin(self) -> None:
-        """Do ticks that nothing disturbs until every table has begun; from there on each change must be in the log."""
-        for _ in range(LAST_TICKS):
-            result = self.pipeline.tick()
-            for line in result.tables if result is not None else ():
-                if line.after is not None:
-                    self.starts.setdefault(line.table, line.after)
-            if len(self.starts) == len(self.tables):
-                return
-        raise AssertionError(f"not every table has begun: {self.starts}")
 
     def step(self) -> None:
         """Do one tick, with what is asked and what goes wrong in it."""
@@ -157,11 +145,9 @@ class Soak:
         raise AssertionError(f"it does not come to an end: {self.pipeline.offsets.backlog()} {self.happened}")
 
     def restart(self, table: TableId) -> None:
-        """Have a table begin anew, as `db2cdc offset restart` does."""
+        """Have a table begin anew."""
         self.starts.pop(table, None)
-        offset = self.pipeline.offsets.get(table)
-        if offset is not None:
-            self.pipeline.offsets.put(replace(offset, restart=True))
+        self.pipeline.restart(table)
 
     def signal(self) -> Signal:
         """Return a request of any kind, of some tables."""
@@ -227,7 +213,7 @@ def test_whatever_happens_target_and_source_are_equal_in_the_end(
     tables = [TableId(pipeline.schema, shape.name) for shape in history.tables]
     soak = Soak(pipeline, tables, rng)
     with writing(pipeline, seed, options):
-        soak.begin()
+        soak.starts = pipeline.begun(tables)
         with in_turn(pipeline, interruptions(signals, rng), pause_s=1.5):
             for _ in range(STEPS):
                 soak.step()

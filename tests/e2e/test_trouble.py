@@ -98,7 +98,7 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair) -> None:
     offset = pipeline.offsets.get(bad)
     assert offset is not None
     assert offset.lsn < fence
-    pipeline.offsets.reset(replace(offset, restart=True))
+    pipeline.restart(bad)
     insert(pipeline)
     pipeline.passed()
     assert pipeline.rows(bad) == pipeline.source_rows(bad)
@@ -209,9 +209,7 @@ def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, 
         assert all("pruned" in line.error for line in failed.tables), failed.tables
         assert pipeline.rows(bad) == held
     for line in result.tables:
-        offset = pipeline.offsets.get(line.table)
-        assert offset is not None
-        pipeline.offsets.reset(replace(offset, restart=True))
+        pipeline.restart(line.table)
     pipeline.captured()
     pipeline.passed()
     for line in result.tables:
@@ -286,9 +284,7 @@ def test_updates_that_leave_no_old_row_stop_their_table_until_it_is_restarted(
         assert pipeline.rows(good) == pipeline.source_rows(good)
 
     for table in stale:
-        offset = pipeline.offsets.get(table)
-        assert offset is not None
-        pipeline.offsets.reset(replace(offset, restart=True))
+        pipeline.restart(table)
     pipeline.passed()
     for table in stale:
         assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -487,7 +483,7 @@ def test_changes_of_while_a_registration_was_inactive_are_a_gap(
     if mode == "initial":
         [failed] = result.failed
         assert "its registration was not active for a while" in failed.error
-        pipeline.offsets.reset(replace(need_offset(pipeline, bad), restart=True))
+        pipeline.restart(bad)
         result = pipeline.tick()
     assert result is not None
     assert not result.failed
@@ -499,7 +495,7 @@ def test_changes_of_while_a_registration_was_inactive_are_a_gap(
 def test_the_job_of_a_plan_that_others_have_overtaken_is_refused(new_pipeline: Callable[..., Pipeline]) -> None:
     """Done again it would restart the table a second time, and write its changes of since then once more."""
     pipeline, good, _ = paired(new_pipeline())
-    pipeline.offsets.reset(replace(need_offset(pipeline, good), restart=True))
+    pipeline.restart(good)
     first = pipeline.plan()
     assert first is not None
     insert(pipeline)
@@ -525,7 +521,7 @@ def test_a_plan_of_the_time_of_one_whose_commit_died_is_no_retry_of_it(new_pipel
     first = pipeline.plan()
     assert first is not None
     jobs.run(first)
-    pipeline.offsets.reset(replace(need_offset(pipeline, good), restart=True))
+    pipeline.restart(good)
 
     second = pipeline.plan()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import new_mark
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
@@ -33,6 +34,7 @@ from support.history import Commit, History, Rollback
 from support.operation import Row, create_table, statement
 
 numbers = itertools.count(1)
+FIRST_TICKS = 12
 DERBY_FAULT, DERBY_TRIES = "NullPointerException", 3
 """Derby's own fault, which fails a table for one tick (docs/sandbox.md); the next tick takes it up."""
 
@@ -125,6 +127,39 @@ class Pipeline:
         assert result is not None, "there was nothing to do"
         assert not result.failed, result.failed
         return result
+
+    def begun(self, tables: Collection[TableId]) -> dict[TableId, Lsn]:
+        """Do ticks that nothing disturbs until every table has begun; return behind which position each did."""
+        starts: dict[TableId, Lsn] = {}
+        for _ in range(FIRST_TICKS):
+            result = self.tick()
+            for line in result.tables if result is not None else ():
+                if line.after is not None:
+                    starts.setdefault(line.table, line.after)
+            if starts.keys() >= {*tables}:
+                return starts
+        raise AssertionError(f"not every table has begun: {starts}")
+
+    def restart(self, table: TableId) -> None:
+        """Have a table begin anew, as `db2cdc offset restart` does."""
+        offset = self.offsets.get(table)
+        assert offset is not None, f"{table} has no offset"
+        self.offsets.reset(replace(offset, restart=True, mark=new_mark()))
+
+    def unseen(self, table: TableId, *statements: str) -> None:
+        """Change a table so that nobody hears of it: what is captured of it is deleted."""
+        for text in statements:
+            self.execute(text)
+        self.writer.commit()
+        self.captured()
+        self.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
+        self.writer.commit()
+
+    def gain(self, table: TableId, column: str, kind: str = "INTEGER") -> None:
+        """Add a column to a table, and then to its change table."""
+        self.execute(f'ALTER TABLE "{table.schema}"."{table.name}" ADD COLUMN "{column}" {kind}')
+        self.writer.commit()
+        asn.addcolumn(self.writer, table.schema, table.name, column)
 
     def state(self, table: TableId) -> DataFrame:
         """The current state of a table."""

@@ -23,15 +23,13 @@ import pytest
 from support.crash import Killed
 
 RUN = "db2cdc_run"
-Owned = Sequence[tuple[Any, str]]
-"""Steps, each a function of a class or module."""
 
 
 class Run:
     """What one run does, step by step; `error` is what ended it, None where it came to its end or died."""
 
     def __init__(self, name: str, does: Callable[[], None]) -> None:
-        self.name, self.error = name, None
+        self.name = name
         self.state: Literal["moving", "held", "dead", "ended"] = "held"
         self.steps: list[str] = []
         self._stop, self._times, self._dies, self._turn = "", 0, False, threading.Condition()
@@ -80,14 +78,14 @@ class Run:
 
 
 @contextmanager
-def stepping(steps: Owned) -> Iterator[None]:
-    """Have the threads of runs, and those that they start, stop at these steps."""
+def stepping(steps: Sequence[tuple[Any, str]]) -> Iterator[None]:
+    """Have the threads of runs, and those that they start, stop at these steps, functions of a class or module."""
     with pytest.MonkeyPatch.context() as patch:
         real = threading.Thread.start
 
         def start(thread: threading.Thread) -> None:
             if not hasattr(thread, RUN):
-                setattr(thread, RUN, _run())
+                setattr(thread, RUN, _current())
             real(thread)
 
         patch.setattr(threading.Thread, "start", start)
@@ -101,13 +99,13 @@ def step_name(owner: Any, name: str) -> str:
     return f"{owner.__name__.rpartition('.')[2]}.{name}"
 
 
-def _run() -> Run | None:
+def _current() -> Run | None:
     return getattr(threading.current_thread(), RUN, None)
 
 
 def _stepped(real: Callable[..., Any], name: str) -> Callable[..., Any]:
     def call(*arguments: Any, **named: Any) -> Any:
-        run = _run()
+        run = _current()
         if run is None:
             return real(*arguments, **named)
         run.step(f"before {name}")

@@ -73,6 +73,21 @@ def behind(owner: Any, step: str, write: Callable[[int], None]) -> Iterator[None
 
 
 @contextmanager
+def beside(owner: Any, step: str, act: Callable[[], None]) -> Iterator[None]:
+    """Call `act` once, when `owner.step` is first come to: what another run does while this one hangs there."""
+    real, acts = getattr(owner, step), [act]
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        while acts:
+            acts.pop()()
+        return real(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, step, call)
+        yield
+
+
+@contextmanager
 def _child(pipeline: Pipeline, order: dict[str, Any]) -> Iterator[None]:
     command = [sys.executable, "-m", "support.writing", json.dumps({**order, "dsn": pipeline.sandbox.dsn()})]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
