@@ -1,6 +1,7 @@
 """Everything at once, by chance: snapshots of all kinds, stops, pauses, restarts, kills, old runs that are cleared.
 
-Beside a writer, and every third seed with registrations that are inactive for a while.
+Beside a writer, every third seed with registrations that are inactive for a while, and every other odd one with tables
+that get columns.
 
 What is said of each seed is what is always said: the log is linear while it grows and holds no event twice, and in the
 end target and source are equal. `make soak` plays more seeds than the suite does.
@@ -42,7 +43,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.m
 
 STEPS, LAST_TICKS = 5, 12
 INTERRUPTIONS = 400
-EXPECTED = (DERBY_FAULT, "registered in state 'S'")
+EXPECTED = (DERBY_FAULT, "registered in state 'S'", "while this tick was under way")
 BEFORE_ALL = Lsn(bytes(16))
 MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete")
 DEATHS: list[tuple[Any, str]] = [
@@ -212,7 +213,7 @@ def test_whatever_happens_target_and_source_are_equal_in_the_end(
     pipeline.captured()
     tables = [TableId(pipeline.schema, shape.name) for shape in history.tables]
     soak = Soak(pipeline, tables, rng)
-    with writing(pipeline, seed, options):
+    with writing(pipeline, seed, options, gains=seed % 4 == 1):
         soak.starts = pipeline.begun(tables)
         with in_turn(pipeline, interruptions(signals, rng), pause_s=1.5):
             for _ in range(STEPS):

@@ -157,9 +157,7 @@ class Pipeline:
 
     def gain(self, table: TableId, column: str, kind: str = "INTEGER") -> None:
         """Add a column to a table, and then to its change table."""
-        self.execute(f'ALTER TABLE "{table.schema}"."{table.name}" ADD COLUMN "{column}" {kind}')
-        self.writer.commit()
-        asn.addcolumn(self.writer, table.schema, table.name, column)
+        gain_column(self, table, column, kind)
 
     def state(self, table: TableId) -> DataFrame:
         """The current state of a table."""
@@ -210,6 +208,13 @@ class Writes(Protocol):
 
     def execute(self, text: str, *values: Any) -> None:
         """Run a statement without a commit."""
+
+
+def gain_column(writes: Writes, table: TableId, column: str, kind: str = "INTEGER") -> None:
+    """Add a column to a table, and then to its change table."""
+    writes.execute(f'ALTER TABLE "{table.schema}"."{table.name}" ADD COLUMN "{column}" {kind}')
+    writes.writer.commit()
+    asn.addcolumn(writes.writer, table.schema, table.name, column)
 
 
 @dataclass

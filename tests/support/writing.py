@@ -23,10 +23,12 @@ from typing import Any
 import ibm_db_dbi
 import pytest
 
+from airflow_provider_db2cdc.cdc.table import TableId
 from support.history import HistoryOptions, random_history
-from support.pipeline import Pipeline, Play
+from support.pipeline import Pipeline, Play, gain_column
 
 TESTS = Path(__file__).parents[1]
+GAIN_RATE, MOST_GAINED = 0.03, 8
 
 
 @dataclass
@@ -44,9 +46,15 @@ class Writer:
 
 
 @contextmanager
-def writing(pipeline: Pipeline, seed: int, options: HistoryOptions, pause_s: float = 0.2) -> Iterator[None]:
-    """Play the history's steps until the block ends; the writer's error is raised there."""
-    with _child(pipeline, {"schema": pipeline.schema, "seed": seed, "pause_s": pause_s, "options": asdict(options)}):
+def writing(
+    pipeline: Pipeline, seed: int, options: HistoryOptions, pause_s: float = 0.2, gains: bool = False
+) -> Iterator[None]:
+    """Play the history's steps until the block ends; the writer's error is raised there.
+
+    With `gains` its tables get columns now and then, whose values change beside the history's own.
+    """
+    order = {"schema": pipeline.schema, "seed": seed, "pause_s": pause_s, "options": asdict(options), "gains": gains}
+    with _child(pipeline, order):
         yield
 
 
@@ -131,11 +139,31 @@ def _played(writer: Writer, order: dict[str, Any], rng: random.Random) -> Callab
     history = random_history(order["seed"], HistoryOptions(**order["options"]))
     played = Play(writer, history)
 
+    tables = [TableId(writer.schema, shape.name) for shape in history.tables]
+    alter = _gaining(writer, tables, rng) if order["gains"] else lambda: None
+
     def write() -> None:
         if not played.ended:
             played.play(rng.choice((1, 1, 2)))
+        alter()
 
     return write
+
+
+def _gaining(writer: Writer, tables: Sequence[TableId], rng: random.Random) -> Callable[[], None]:
+    gained = [(table, f"N{at}") for at in range(MOST_GAINED) for table in tables]
+    have: list[tuple[TableId, str]] = []
+
+    def alter() -> None:
+        if gained and rng.random() < GAIN_RATE:
+            have.append(gained.pop(0))
+            gain_column(writer, *have[-1])
+        if have and rng.random() < 0.5:
+            table, column = rng.choice(have)
+            writer.execute(f'UPDATE {table} SET "{column}" = {rng.randint(1, 9)} WHERE A = {rng.randint(0, 1)}')
+            writer.writer.commit()
+
+    return alter
 
 
 if __name__ == "__main__":
