@@ -1,8 +1,8 @@
 """Runs of one pipeline beside each other, by chance: they hang at any step and wake, die, are cleared, commit late.
 
-Meanwhile change rows are pruned, tables are restarted and snapshots asked for. What is always said is said of each
-seed: each manifest's versions are the source as of its commit, the log is linear, holds no event twice and misses none
-unless its table began anew, and in the end target and source are equal.
+Meanwhile change rows are pruned, tables are restarted and get columns, and snapshots are asked for. What is always said
+is said of each seed: each manifest's versions are the source as of its commit, the log is linear, holds no event twice
+and misses none unless its table began anew, and in the end target and source are equal.
 `make soak` plays more seeds than the suite does.
 """
 
@@ -20,7 +20,7 @@ import pytest
 from support.history import HistoryOptions, random_history
 from support.log import change_rows, check_log, events_behind, logged_events
 from support.operation import Row, TableShape
-from support.pipeline import DERBY_FAULT, Pipeline, Replay, use_signal_table
+from support.pipeline import DERBY_FAULT, Pipeline, Replay, gain_with_row, use_signal_table
 from support.rivals import Run, step_name, stepping
 from support.seeds import seeds
 
@@ -45,6 +45,7 @@ from airflow_provider_db2cdc.tick import commit_tick, keep_told
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ACTS, MOST_HELD, LAST_TICKS = 14, 3, 14
+EXPECTED = (DERBY_FAULT, "while this tick was under way")
 BEFORE_ALL = Lsn(bytes(16))
 MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete")
 USUAL = [
@@ -75,6 +76,7 @@ class Rivals:
         self.starts: dict[TableId, Lsn] = {}
         self.changes: dict[TableId, set[tuple[Any, ...]]] = {table: set() for table in self.tables}
         self.commits: list[Lsn] = []
+        self.gained: dict[TableId, list[str]] = {table: [] for table in self.tables}
         self.is_pruned = False
         self.numbers = itertools.count(1)
 
@@ -86,15 +88,31 @@ class Rivals:
     def act(self) -> None:
         """Let chance choose what comes next."""
         held = [run for run in self.runs if run.state == "held"]
-        acts: list[Callable[[], None]] = [self.write, self.restart, self.prune, *[self.clear] * 2]
+        acts: list[Callable[[], None]] = [self.write, self.restart, self.prune, self.gain, *[self.clear] * 2]
         acts += [lambda: self.go_on(self.rng.choice(held))] * 2 * len(held)
         self.rng.choice([*acts, *[self.begin] * (4 if len(held) < MOST_HELD else 1)])()
 
     def write(self) -> None:
         """Commit a few transactions at the source."""
         self.replay.play(self.rng.choice((1, 1, 2, 4)))
+        for table, column in ((table, column) for table, columns in self.gained.items() for column in columns):
+            if self.rng.random() < 0.5:
+                value, of = self.rng.randint(1, 9), self.rng.randint(0, 1)
+                self.pipeline.execute(f'UPDATE {table} SET "{column}" = {value} WHERE A = {of}')
+                self.pipeline.writer.commit()
         self.look()
         self.happened.append(f"write up to {self.commits[-1]}")
+
+    def gain(self) -> None:
+        """Have a table get a column; what was captured of it before holds null there."""
+        table = self.rng.choice(self.tables)
+        at = len(self.gained[table])
+        self.look()
+        self.changes[table] = {(*row, None) for row in self.changes[table]}
+        gain_with_row(self.pipeline, self.shapes[table], f"N{at}", at)
+        self.gained[table].append(f"N{at}")
+        self.look()
+        self.happened.append(f"gain {table.name} N{at} up to {self.commits[-1]}")
 
     def look(self) -> None:
         """Wait for capture, and keep its change rows: they may be pruned."""
@@ -181,7 +199,7 @@ class Rivals:
             result = jobs.run(spec)
             self.settle(result)
             for line in result.failed if at % 4 == 3 else ():
-                assert self.is_pruned or DERBY_FAULT in line.error, (line.error, self.happened)
+                assert self.is_pruned or any(text in line.error for text in EXPECTED), (line.error, self.happened)
                 self.restart_of(line.table)
         raise AssertionError(f"it does not come to an end: {self.pipeline.offsets.backlog()} {self.happened}")
 
@@ -201,7 +219,8 @@ class Rivals:
             for table in self.tables:
                 state = load(self.pipeline.spark, Layout(self.pipeline.target).state(table), row["tables"][str(table)])
                 kept = [name for name in state.columns if not name.startswith("__")]
-                rows = {tuple(found) for found in state.select(*(f"`{name}`" for name in kept)).collect()}
+                later = (None,) * (len(self.shapes[table].columns) + len(self.gained[table]) - len(kept))
+                rows = {(*found, *later) for found in state.select(*(f"`{name}`" for name in kept)).collect()}
                 assert rows == self.expected(table, at), (f"manifest of {at}", table, self.happened)
 
     def check_events(self, table: TableId, shape: TableShape) -> None:

@@ -31,7 +31,7 @@ from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.tick import commit_tick, keep_told
 from support.history import Commit, History, Rollback
-from support.operation import Row, create_table, statement
+from support.operation import Row, TableShape, create_table, statement
 
 numbers = itertools.count(1)
 FIRST_TICKS = 12
@@ -215,6 +215,15 @@ def gain_column(writes: Writes, table: TableId, column: str, kind: str = "INTEGE
     writes.execute(f'ALTER TABLE "{table.schema}"."{table.name}" ADD COLUMN "{column}" {kind}')
     writes.writer.commit()
     asn.addcolumn(writes.writer, table.schema, table.name, column)
+
+
+def gain_with_row(writes: Writes, shape: TableShape, column: str, at: int) -> None:
+    """Add a column to a history's table, and a row with a value there that the history does not know of."""
+    gain_column(writes, TableId(writes.schema, shape.name), column)
+    names = ", ".join(f'"{name}"' for name in (*shape.key, column))
+    values = ", ".join([str(1000 + at)] * len(shape.key) + ["1"])
+    writes.execute(f'INSERT INTO "{writes.schema}"."{shape.name}" ({names}) VALUES ({values})')
+    writes.writer.commit()
 
 
 @dataclass

@@ -23,12 +23,12 @@ from typing import Any
 import ibm_db_dbi
 import pytest
 
-from airflow_provider_db2cdc.cdc.table import TableId
 from support.history import HistoryOptions, random_history
-from support.pipeline import Pipeline, Play, gain_column
+from support.operation import TableShape
+from support.pipeline import Pipeline, Play, gain_with_row
 
 TESTS = Path(__file__).parents[1]
-GAIN_RATE, MOST_GAINED = 0.03, 8
+GAIN_RATE, MOST_GAINED = 0.03, 4
 
 
 @dataclass
@@ -139,8 +139,7 @@ def _played(writer: Writer, order: dict[str, Any], rng: random.Random) -> Callab
     history = random_history(order["seed"], HistoryOptions(**order["options"]))
     played = Play(writer, history)
 
-    tables = [TableId(writer.schema, shape.name) for shape in history.tables]
-    alter = _gaining(writer, tables, rng) if order["gains"] else lambda: None
+    alter = _gaining(writer, history.tables, rng) if order["gains"] else lambda: None
 
     def write() -> None:
         if not played.ended:
@@ -150,17 +149,19 @@ def _played(writer: Writer, order: dict[str, Any], rng: random.Random) -> Callab
     return write
 
 
-def _gaining(writer: Writer, tables: Sequence[TableId], rng: random.Random) -> Callable[[], None]:
-    gained = [(table, f"N{at}") for at in range(MOST_GAINED) for table in tables]
-    have: list[tuple[TableId, str]] = []
+def _gaining(writer: Writer, shapes: Sequence[TableShape], rng: random.Random) -> Callable[[], None]:
+    to_come = [(shape, at) for at in range(MOST_GAINED) for shape in shapes]
+    have: list[tuple[TableShape, int]] = []
 
     def alter() -> None:
-        if gained and rng.random() < GAIN_RATE:
-            have.append(gained.pop(0))
-            gain_column(writer, *have[-1])
+        if to_come and rng.random() < GAIN_RATE:
+            shape, at = to_come.pop(0)
+            gain_with_row(writer, shape, f"N{at}", at)
+            have.append((shape, at))
         if have and rng.random() < 0.5:
-            table, column = rng.choice(have)
-            writer.execute(f'UPDATE {table} SET "{column}" = {rng.randint(1, 9)} WHERE A = {rng.randint(0, 1)}')
+            shape, at = rng.choice(have)
+            value, of = rng.randint(1, 9), rng.randint(0, 1)
+            writer.execute(f'UPDATE "{writer.schema}"."{shape.name}" SET "N{at}" = {value} WHERE A = {of}')
             writer.writer.commit()
 
     return alter
