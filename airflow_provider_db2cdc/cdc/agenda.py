@@ -53,7 +53,9 @@ class Agenda:
         """Whether an initial snapshot of the table waits that has published nothing, and is what is asked for."""
         snapshot = find_open(self.snapshots, asked.table)
         part = snapshot.part(asked.table) if snapshot is not None and snapshot.kind == "initial" else None
-        return part is not None and part.done == 0 and (part.sweep, part.select) == (asked.sweep, asked.select)
+        if part is None or part.done or not {*asked.left} <= {*part.left}:
+            return False
+        return (part.sweep, part.select) == (asked.sweep, asked.select)
 
     def next_snapshot(self, besides: Collection[str] = ()) -> Snapshot | None:
         """Return the snapshot to be worked on, of those of other ids: new tables first, then in the order asked."""
@@ -126,16 +128,22 @@ def settle(agenda: Agenda) -> tuple[Agenda, list[SignalOutcome]]:
 
 
 def begin_initial(agenda: Agenda, parts: Sequence[Part], at_ms: int) -> Agenda:
-    """Return the agenda with an initial snapshot of tables; one under way in another snapshot is given up there."""
-    for table in (part.table for part in parts):
-        other = find_open(agenda.snapshots, table)
-        part = other.part(table) if other else None
-        if other is not None and part is not None:
-            agenda = agenda.with_snapshot(other.with_part(stopped(part, "its table is snapshotted anew")))
+    """Return the agenda with an initial snapshot of tables; one under way in another snapshot is given up there.
+
+    What batches had told that were left when that one began is still to be looked for.
+    """
+    begun = []
+    for part in parts:
+        other = find_open(agenda.snapshots, part.table)
+        before = other.part(part.table) if other else None
+        if other is not None and before is not None:
+            agenda = agenda.with_snapshot(other.with_part(stopped(before, "its table is snapshotted anew")))
+            part = replace(part, left=tuple(sorted({*before.left, *part.left})))
+        begun.append(part)
     taken = {snapshot.id for snapshot in agenda.snapshots}
     numbered = (f"initial-{number}" for number in count(len(taken) + 1))
     id_ = next(id_ for id_ in numbered if id_ not in taken)
-    return agenda.with_snapshot(Snapshot(id_, "initial", tuple(parts), started_at_ms=at_ms))
+    return agenda.with_snapshot(Snapshot(id_, "initial", tuple(begun), started_at_ms=at_ms))
 
 
 def _answered(agenda: Agenda, signal: Signal, status: SignalStatus, reason: str) -> tuple[Agenda, SignalOutcome]:

@@ -30,8 +30,9 @@ class Part:
 
     `bounds` are the keys that end its chunks but for the last one's; `done` chunks are published, `rows` rows of the
     `read` ones as `r`. `low_batch` is the first published group's; `fingerprint` that of the columns which it is read
-    with. `sweep` says that rows of the target which the snapshot does not find are to be deleted. `failures` counts the
-    ticks that it failed in.
+    with. `sweep` says that rows of the target which the snapshot does not find are to be deleted; so are rows of which
+    the `left` batches, given up when it began, have told in the change log. `failures` counts the ticks that it failed
+    in.
 
     A table without a key is one chunk, and one more for each further read that it needs (cdc.copies); `windows` are the
     batches, behind one and up to the other, that these reads lay in.
@@ -52,6 +53,7 @@ class Part:
     failures: int = 0
     reason: str = ""
     read: int = 0
+    left: tuple[int, ...] = ()
 
     @property
     def chunks(self) -> int:
@@ -92,8 +94,8 @@ class Slice:
     slice, `read_before` and `rows_before` what the part read and published before it, so that the last slice alone
     tells how far the part is.
     `whole` says that rows of the target which its chunks should have found are deleted with it. Where Spark does not
-    sort keys as the source does, a sweep does so at the end: it publishes none, and deletes the rows that no batch
-    behind its low batch wrote.
+    sort keys as the source does, or batches were `left`, a sweep does so at the end: it publishes none, and deletes the
+    rows that no batch behind its low batch wrote.
 
     Of a table without a key, `windows` are those of all its part's reads so far and of this one; `again` says that
     another read is needed, or that nobody knows yet.
@@ -116,6 +118,7 @@ class Slice:
     whole: bool = False
     again: bool = False
     read_before: int = 0
+    left: tuple[int, ...] = ()
 
     @property
     def covers_range(self) -> bool:
@@ -137,7 +140,8 @@ def chunked(part: Part, bounds: Sequence[Sequence[str]], fingerprint: str) -> Pa
 
 def renewed(part: Part) -> Part:
     """Return the part to be read from its beginning, under columns that have changed; what it has published stays."""
-    return Part(part.table, part.condition, part.surrogate, part.select, part.sweep, reason=part.reason)
+    asked = Part(part.table, part.condition, part.surrogate, part.select, part.sweep, left=part.left)
+    return replace(asked, reason=part.reason)
 
 
 def published(part: Part, of: Slice, rows: int) -> Part:

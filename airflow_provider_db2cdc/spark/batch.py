@@ -83,7 +83,7 @@ def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) ->
     gap = find_gap(task.table, entry.after, entry.capture, task.capture.identity, task.capture.floor, fence)
     if gap is None or entry.span.empty:
         return
-    if not target.has_changes() or rows_behind(target.batch(entry.batch), task)[0] < (entry.rows or 1):
+    if not target.has_changes() or rows_behind(target.batch(entry.batch), task) < (entry.rows or 1):
         raise gap_error(task.table, gap)
 
 

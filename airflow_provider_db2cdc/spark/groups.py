@@ -93,7 +93,7 @@ class Groups:
 
         def get_ready(task: TableTask) -> Slice:
             part, of = self.share.part(task.table), group.slices[task.table]
-            of = replace(of, whole=part.sweep and _tells_gone(task.schema, part))
+            of = replace(of, whole=part.sweep and _tells_gone(task.schema, part), left=part.left)
             self.tick.prepare(task)
             if of.covers_range and task.schema.key:
                 self.tick.compare(task, of)
@@ -111,7 +111,7 @@ class Groups:
                 at = self.tick.standing.of(task).upto
                 of = Slice(
                     snapshot.id, snapshot.kind, 0, part.done - 1, at, part.low_batch, part.low_batch, part.fingerprint,
-                    read_before=part.read, rows_before=part.rows, sweep=True,
+                    read_before=part.read, rows_before=part.rows, sweep=True, left=part.left,
                 )  # fmt: skip
                 entries[part.table] = self.tick.entry(task, at, at, of)
         self.tick.plan_and_apply(list(entries.values()))
@@ -169,5 +169,10 @@ class Groups:
 
 
 def _tells_gone(schema: TableSchema, part: Part) -> bool:
-    """Return whether a group's rows tell by themselves which rows are gone, so that no sweep has to."""
-    return not part.surrogate and sorts_alike(map(schema.column, schema.key))
+    """Return whether a group's rows tell by themselves which rows are gone, so that no sweep has to.
+
+    What batches that were left have told is no part of the state, with which a group is compared.
+    """
+    if not schema.key:
+        return True
+    return not part.surrogate and not part.left and sorts_alike(map(schema.column, schema.key))

@@ -96,17 +96,13 @@ def _check_all_read(target: Target, source: JdbcSource, task: TableTask, entry: 
         [[_, count]] = connection.text_rows(count_changes([(task.capture, entry.span)]).text)
     if int(count or 0) >= rows:
         return
-    least, most = rows_behind(target.batch(entry.batch), task)
-    if least < rows:
+    if rows_behind(target.batch(entry.batch), task) < rows:
         check_not_applied(target.spark, target.layout, task.table, entry.batch)
-        # What may be all of them another run may be about to commit.
-        if most < rows:
-            target.delete_changes(entry.batch)
         raise gap_error(task.table, f"of {rows} change rows up to {entry.upto} some were pruned before they were read")
 
 
-def rows_behind(batch: DataFrame, task: TableTask) -> tuple[int, int]:
-    """Return of how many change rows, at least and at most, the events of a batch come.
+def rows_behind(batch: DataFrame, task: TableTask) -> int:
+    """Return of how many change rows, at least, the events of a batch come.
 
     Of an update's two halves there is one event; of an update that is one row and changed a key two, of one place.
     Under a registration of halves with columns for before images an update may be either.
@@ -114,10 +110,8 @@ def rows_behind(batch: DataFrame, task: TableTask) -> tuple[int, int]:
     changes = batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
     places = F.count_distinct("__commit_lsn", "__intent_lsn")
     halves = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
-    least = places if has_before_images(task.schema, task.capture) else halves
-    most = places if _is_one_row(task) else halves
-    [found] = changes.agg(least.alias("least"), most.alias("most")).collect()
-    return int(found["least"] or 0), int(found["most"] or 0)
+    [found] = changes.agg(places if has_before_images(task.schema, task.capture) else halves).collect()
+    return int(found[0] or 0)
 
 
 def _is_one_row(task: TableTask) -> bool:

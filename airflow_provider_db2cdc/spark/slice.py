@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.spark.delta import quoted
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads, net_effects
 from airflow_provider_db2cdc.spark.snapshot import surviving
 from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.spark.told import told_copies, told_rows
 
 SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "true", "incremental": "incremental"}
 """What source.snapshot says of a snapshot's rows, as Debezium has it."""
@@ -56,14 +57,17 @@ def delete_gone(target: Target, spec: JobSpec, entry: Entry, of: Slice, last: Co
     """Append `d` events for the rows that the slice says are gone; return whether there may be any.
 
     A sweep says so of what no batch of its snapshot wrote; a read of a table without a key, of what the state (of
-    which `last` tells) has too many of. Doing it again, after the state was written, appends nothing.
+    which `last` tells) has too many of; both of what nobody but left batches has told of. Doing it again, after the
+    state was written, appends nothing.
     """
     if of.sweep:
         rows = target.swept(of.low_batch)
-    elif of.windows and not target.is_empty(last):
+        rows = rows.unionByName(told_rows(target, of.left, entry.batch)) if of.left else rows
+    elif of.windows and (of.left or not target.is_empty(last)):
         moved, unknown = _touched(target, of.windows[-1]), _unknown(target, of.windows[:-1])
-        read = settled(target.staging.rows(of.staging_version), moved, unknown)
-        rows = surplus(target.rows(), read, moved, unknown, of.whole)
+        staged, held = target.staging.rows(of.staging_version), target.rows()
+        held = held.unionByName(told_copies(target, of.left, staged)) if of.left and of.whole else held
+        rows = surplus(held, settled(staged, moved, unknown), moved, unknown, of.whole)
     else:
         return False
     _append_deletes(target, spec, entry, of, rows)

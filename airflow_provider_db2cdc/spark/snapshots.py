@@ -171,7 +171,8 @@ class Snapshots:
 
     def _initial(self, task: TableTask) -> Part:
         """Return a table's part of an initial snapshot, which sweeps wherever the state may hold rows already."""
-        return Part(task.table, select=task.select, sweep=self.tick.is_held(task.table) and not task.select)
+        sweep, left = self.tick.is_held(task.table) and not task.select, self.tick.left.get(task.table, ())
+        return Part(task.table, select=task.select, sweep=sweep, left=left)
 
     def _hear(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
         """Act on signals that are not known yet, and remember the outcomes of all."""

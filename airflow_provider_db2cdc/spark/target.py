@@ -125,10 +125,6 @@ class Target:
             self._check_not_left(batch)
         return is_new
 
-    def delete_changes(self, batch: int) -> None:
-        """Take what was appended of a batch out of the change log again."""
-        delta_table(self.spark, self.layout.changes(self.table)).delete(F.col("__batch") == batch)
-
     def batch(self, number: int) -> DataFrame:
         """Return the change log's rows of one batch."""
         return load(self.spark, self.layout.changes(self.table)).where(F.col("__batch") == number)

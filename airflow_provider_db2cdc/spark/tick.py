@@ -44,7 +44,7 @@ class Tick:
     source: JdbcSource
     history: History
     prepared: set[TableId] = field(default_factory=set)
-    left: dict[TableId, int] = field(default_factory=dict)
+    left: dict[TableId, tuple[int, ...]] = field(default_factory=dict)
     compared: dict[TableId, Compared] = field(default_factory=dict)
     slices: list[tuple[Slice, Commit]] = field(default_factory=list)
     starts: dict[TableId, Lsn] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Tick:
 
     def _leave(self, entry: Entry) -> None:
         """Never finish a batch; whoever is still about to do it, be it a run that hangs, is not to write it either."""
-        self.left[entry.table] = max(entry.batch, self.left.get(entry.table, 0))
+        self.left[entry.table] = (*self.left.get(entry.table, ()), entry.batch)
 
     def _redo(self, entries: Mapping[TableId, Entry]) -> None:
         def check(task: TableTask) -> bool:
@@ -183,8 +183,8 @@ class Tick:
         if task.table not in self.prepared:
             target = Target(self.sessions.of(task.table, 0), self.place, task.schema)
             target.prepare(self.standing.is_new(task))
-            if (batch := self.left.get(task.table)) is not None:
-                target.fence(batch)
+            if (left := self.left.get(task.table)) is not None:
+                target.fence(max(left))
             self.prepared.add(task.table)
 
     def compare(self, task: TableTask, of: Slice) -> None:

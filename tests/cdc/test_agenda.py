@@ -313,6 +313,16 @@ def test_initial_snapshots_of_a_table_are_those_of_any_plan_or_of_one():
     assert not begun.is_waiting(Part(A)), "it has published something"
 
 
+def test_what_batches_have_told_that_were_left_is_looked_for_by_whichever_snapshot_comes_to_its_end():
+    agenda = begin_initial(Agenda(), [Part(A, sweep=True, left=(7,)), Part(B)], 5)
+    assert agenda.is_waiting(Part(A, sweep=True))
+    assert agenda.is_waiting(Part(A, sweep=True, left=(7,)))
+    assert not agenda.is_waiting(Part(A, sweep=True, left=(7, 9))), "it does not know of one of them"
+    agenda = begin_initial(agenda, [Part(A, sweep=True, left=(9,)), Part(B)], 6)
+    assert agenda.snapshots[1].parts == (Part(A, sweep=True, left=(7, 9)), Part(B))
+    assert renewed(agenda.snapshots[1].parts[0]) == Part(A, sweep=True, left=(7, 9))
+
+
 def test_a_table_that_is_begun_anew_elsewhere_is_not_being_filled_here():
     agenda = begin_initial(Agenda(), [Part(A), Part(B)], 1)
     agenda = begin_initial(agenda, [Part(A)], 2)

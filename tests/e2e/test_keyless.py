@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.crash import killed
+from support.filled import changed
 from support.pipeline import Pipeline
 from support.writing import behind
 
@@ -304,3 +305,25 @@ def test_what_a_first_batch_left_that_nobody_finished_goes(new_pipeline: Callabl
     pipeline.captured()
     pipeline.passed()
     assert left != held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
+
+
+def test_copies_that_a_batch_has_told_of_which_a_restart_left(new_pipeline: Callable[..., Pipeline]) -> None:
+    """One comes twice and goes, one comes and stays, and of one that is there a copy comes and both go."""
+    pipeline = new_pipeline()
+    table = bare(pipeline, 5)
+    insert, delete = f"INSERT INTO {table} (A, V) VALUES", f"DELETE FROM {table} WHERE V IN"
+    changed(pipeline, f"{insert} (1, 'was')")
+    pipeline.passed()
+    changed(pipeline, f"{insert} (1, 'goes'), (1, 'goes'), (1, 'stays'), (1, 'was')")
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Target, "append_changes", "after"):
+        jobs.run(spec)
+    changed(pipeline, f"{delete} ('goes', 'was')")
+    pipeline.restart(table)
+    while pipeline.tick() is not None:
+        pipeline.captured()
+    assert added_up(pipeline, table) == at_source(pipeline, table)
+    assert held(pipeline, table) == at_source(pipeline, table)
+    gone = Counter(row["before"]["V"] for row in pipeline.changes(table).where("op = 'd'").collect())
+    assert gone == {"goes": 2, "was": 2}

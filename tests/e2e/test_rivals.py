@@ -57,7 +57,7 @@ USUAL = [
 
 STEPS = [
     *USUAL, (plan, "read_capture"), (plan, "counted"), (Ledger, "prepare"), (jobs, "_check_newest"), (Journal, "write"),
-    (tick, "check_readable"), (Target, "fence"), (Target, "delete_changes"), (tick, "counted"), (groups, "counted"),
+    (tick, "check_readable"), (Target, "fence"), (tick, "counted"), (groups, "counted"),
     (Reader, "next"), (Staging, "write"), (Groups, "_await"), (groups, "check_counts"), (Target, "fill"),
     (Staging, "delete"), (batch, "delete_gone"),
 ]  # fmt: skip

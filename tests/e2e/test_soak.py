@@ -75,9 +75,7 @@ class Soak:
         """Do one tick, with what is asked and what goes wrong in it."""
         signals = [self.signal() for _ in range(self.rng.choice((0, 1, 1, 2)))]
         if self.rng.random() < 0.15:
-            table = self.rng.choice(self.tables)
-            self.happened.append(f"restart {table.name}")
-            self.restart(table)
+            self.restart(self.rng.choice(self.tables))
         spec = self.pipeline.plan(signals=signals)
         if spec is None:
             return
@@ -87,6 +85,8 @@ class Soak:
         if dies and self.rng.random() < 0.5:
             self.happened.append("retry")
             self.do(spec)
+        elif dies and self.rng.random() < 0.5:
+            self.restart(self.rng.choice(self.tables))
 
     def clear(self) -> None:
         """Do one of the runs before again, from its job on or its commit alone, as who clears its tasks in Airflow."""
@@ -147,6 +147,7 @@ class Soak:
 
     def restart(self, table: TableId) -> None:
         """Have a table begin anew."""
+        self.happened.append(f"restart {table.name}")
         self.starts.pop(table, None)
         self.pipeline.restart(table)
 

@@ -34,7 +34,7 @@ from support.history import Commit, History, Rollback
 from support.operation import Row, TableShape, create_table, statement
 
 numbers = itertools.count(1)
-FIRST_TICKS = 12
+FIRST_TICKS = 24
 DERBY_FAULT, DERBY_TRIES = "NullPointerException", 3
 """Derby's own fault, which fails a table for one tick (docs/sandbox.md); the next tick takes it up."""
 
