@@ -103,8 +103,8 @@ class TableTask:
 
     `believed` is the offset store's LSN, None when it has none, and `batch` the offset's: what the ledger has of the
     table from before is nothing to this tick. Changes go up to `upto`, of which `rows` were counted.
-    A table that neither the store nor Delta knows is new: `upto` then is the low mark of its initial snapshot,
-    or, with `snapshot` False (snapshot.mode no_data), simply where it begins. `restart` treats a known table as new.
+    A table that neither the store nor Delta knows is new: its initial snapshot begins at `upto` at the earliest; with
+    `snapshot` False (snapshot.mode no_data), it begins there without one. `restart` treats a known table as new.
     `again` has a known table snapshotted once its changes are pulled. `select` is what a snapshot reads instead of the
     whole table. `suspended` says that its registration was found inactive since the offset: changes are missing; `mark`
     is the offset's.

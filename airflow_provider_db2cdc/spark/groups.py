@@ -53,6 +53,9 @@ class Groups:
         """Read and publish one group after the other as far as it goes in this tick; call `between` after each."""
         self._sweep()
         with ThreadPoolExecutor(1) as pool:
+            cut = pool.submit(self.reader.cut)
+            self._catch_up()
+            cut.result()
             ahead = pool.submit(self.reader.next)
             # Behind the last group there may be more to read by now: again, what a table without a key left open.
             while (group := ahead.result() or self.reader.next()) is not None:
@@ -60,6 +63,34 @@ class Groups:
                 ahead = pool.submit(self.reader.next)
                 self._publish(group)
                 between()
+
+    def _catch_up(self) -> None:
+        """Bring the tables that nothing is read of yet to where capture is, so that no window begins before that.
+
+        What was captured by now the read has seen. Of a row it may know more than its events there: the value of a
+        column that is captured since then, or a change that nobody has captured, because of which it was asked for.
+        """
+        tasks = self._unread()
+        if not tasks:
+            return
+        low, standing = self._await_low(), self.tick.standing
+        known = [task for task in tasks if not standing.is_new(task)]
+        for task in tasks:
+            standing.begin_behind(task.table, low)
+        entries = [self.tick.entry(task, at, low) for task in known if (at := standing.of(task).upto) < low]
+        self.tick.plan_and_apply(counted(self.tick.spec, entries, self.connection, self.tick.fail))
+        for task in known:
+            if task.table in self.tick.errors:
+                self.share.fail(task.table)
+
+    def _unread(self) -> list[TableTask]:
+        """Return the tables that nothing is read of yet, but for those of which changes are lost."""
+        snapshot = self.share.running()
+        parts = snapshot.open_parts if snapshot is not None else ()
+        tasks = [self.tick.tasks[part.table] for part in parts if not part.done]
+        known = [task for task in tasks if not self.tick.standing.is_new(task)]
+        self.share.each(known, self.tick.standing.check_window)
+        return [task for task in tasks if task.table not in self.tick.errors]
 
     def _publish(self, group: Group) -> None:
         """Publish a group once capture has passed its read, then sweep the tables that it ended."""
@@ -145,16 +176,22 @@ class Groups:
         return self.tick.entry(task, after, upto, of)
 
     def _await(self, closed: str) -> Lsn:
+        return self._passed(closed, "the snapshot's read")
+
+    def _await_low(self) -> Lsn:
+        return self._passed(self.marks.close(self.marks.open()), "the moment at which the snapshot begins with a table")
+
+    def _passed(self, mark: str, what: str) -> Lsn:
         timeout_s = self.tick.spec.settings.high_mark_timeout_s
         deadline = time.monotonic() + timeout_s
-        while (high := self.marks.reached(closed)) is None:
+        while (lsn := self.marks.reached(mark)) is None:
             if time.monotonic() > deadline:
                 raise CaptureStoppedError(
-                    f"capture did not pass the snapshot's read within {timeout_s:.0f} s",
+                    f"capture did not pass {what} within {timeout_s:.0f} s",
                     "Is the capture agent running? A longer wait is high.mark.timeout.s.",
                 )
             time.sleep(POLL_S)
-        return high
+        return lsn
 
     def _clear(self, task: TableTask, of: Slice) -> None:
         """Free the storage of what was staged for a slice that is applied; of few rows it is not worth the time."""

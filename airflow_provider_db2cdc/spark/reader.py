@@ -55,11 +55,7 @@ class Reader:
         limit, started = self._limit, time.monotonic()
         if self._begun and time.monotonic() > self.deadline:
             return None
-        while (snapshot := self.share.running()) is not None:
-            table = next_to_chunk(snapshot, self._begun, limit)
-            if table is None:
-                break
-            self._chunk(table)
+        snapshot = self.cut()
         readings = next_group(snapshot, self._begun, limit) if snapshot is not None else []
         by_table = {reading.table: reading for reading in readings}
         if snapshot is None or not readings or not self.share.is_together(by_table):
@@ -71,6 +67,15 @@ class Reader:
         self._limit = self.tick.spec.settings.next_group_chunks(limit, time.monotonic() - started)
         self._begun |= {table: reading.last + 1 for table, reading in by_table.items()}
         return Group(slices, closed)
+
+    def cut(self) -> Snapshot | None:
+        """Find where the chunks end of the tables that come next, and return the snapshot; None if it was stopped."""
+        while (snapshot := self.share.running()) is not None:
+            table = next_to_chunk(snapshot, self._begun, self._limit)
+            if table is None:
+                break
+            self._chunk(table)
+        return snapshot
 
     def going_on(self, group: Group) -> Group:
         """Return the group with those slices that go on where their tables' published chunks end.

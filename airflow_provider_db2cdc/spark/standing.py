@@ -33,14 +33,19 @@ class Standing:
         self.done: dict[TableId, list[Commit]] = {}
         self._captured = captured
         self._anew: set[TableId] = set()
+        self._starts: dict[TableId, Lsn] = {}
         self._moved: set[TableId] = set()
 
     def of(self, task: TableTask) -> Stand:
-        """Return how far the target holds a table; a new table's snapshot begins at the plan's fence."""
+        """Return how far the target holds a table, and behind what the snapshot of a new one begins."""
         if self.is_new(task):
-            return Stand(self.spec.fence.lsn, self.history.batch)
+            return Stand(self._starts.get(task.table, self.spec.fence.lsn), self.history.batch)
         last = self.last[task.table]
         return Stand(last.upto, last.batch)
+
+    def begin_behind(self, table: TableId, low: Lsn) -> None:
+        """Have a table, if it is new, begin behind that position instead of the plan's fence."""
+        self._starts[table] = max(low, self.spec.fence.lsn)
 
     def is_new(self, task: TableTask) -> bool:
         """Whether the table begins with a snapshot: nothing is known of it, or a person asked for a restart.

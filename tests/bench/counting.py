@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -65,10 +66,11 @@ def counted() -> Iterator[Counts]:
     counts = Counts()
     text_rows, bounds = DriverConnection.text_rows, DriverConnection.chunk_bounds
     frame, parts = JdbcSource.frame, JdbcSource.parts
-    wait, publish = Groups._await, Groups._publish
+    wait, publish = Groups._passed, Groups._publish
+    own = threading.local()
 
     def asking(*arguments: Any, **named: Any) -> Any:
-        counts.statements += 1
+        counts.statements += not getattr(own, "waits", False)
         return text_rows(*arguments, **named)
 
     def reading(*arguments: Any, **named: Any) -> Any:
@@ -81,11 +83,11 @@ def counted() -> Iterator[Counts]:
         return parts(*arguments, **named)
 
     def waiting(*arguments: Any) -> Any:
-        started, before = time.monotonic(), counts.statements
+        started, own.waits = time.monotonic(), True
         try:
             return wait(*arguments)
         finally:
-            counts.statements = before
+            own.waits = False
             counts.waited_s.append(time.monotonic() - started)
 
     def cutting(*arguments: Any) -> Any:
@@ -100,7 +102,7 @@ def counted() -> Iterator[Counts]:
     with pytest.MonkeyPatch.context() as patch:
         steps: list[tuple[Any, str, Callable[..., Any]]] = [
             (DriverConnection, "text_rows", asking), (JdbcSource, "frame", reading),
-            (JdbcSource, "parts", reading_parts), (Groups, "_await", waiting),
+            (JdbcSource, "parts", reading_parts), (Groups, "_passed", waiting),
             (DriverConnection, "chunk_bounds", cutting), (Groups, "_publish", publishing),
         ]  # fmt: skip
         for owner, name, step in steps:

@@ -72,7 +72,7 @@ def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
 def test_nothing_is_published_before_capture_has_passed_its_read(
     new_pipeline: Callable[..., Pipeline], marks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Capture stands still from before the read on, which sees what is not captured yet."""
+    """Capture stands still while a chunk is read, which sees what is not captured yet."""
     pipeline = new_pipeline(**{"incremental.snapshot.watermarking.strategy": marks})
     use_signal_table(pipeline)
     table = filled(pipeline, 9)
@@ -84,12 +84,16 @@ def test_nothing_is_published_before_capture_has_passed_its_read(
         faults.resume(pipeline.writer)
         return real(self, closed)
 
+    def lag(_: int) -> None:
+        faults.pause(pipeline.writer)
+        pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+        pipeline.writer.commit()
+
     monkeypatch.setattr(Groups, "_await", await_)
-    faults.pause(pipeline.writer)
-    pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID = 1")
-    pipeline.writer.commit()
+    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
     try:
-        pipeline.passed(Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow"))
+        with behind(Groups, "_catch_up", lag):
+            pipeline.passed(ask)
     finally:
         faults.resume(pipeline.writer)
     log = pipeline.changes(table).where("key.ID = 1").collect()

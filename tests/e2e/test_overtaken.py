@@ -80,9 +80,9 @@ def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_has_given_up(
     table, other = filled(pipeline, 50), filled(pipeline, 1, "O")
     a = pipeline.plan("A")
     assert a is not None
-    floor = changed(pipeline, f"INSERT INTO {other} VALUES (100, 'x')")
     with killed(Ledger, "plan", "after"):
         jobs.run(a)
+    floor = changed(pipeline, f"INSERT INTO {other} VALUES (100, 'x')")
     faults.prune(pipeline.writer, upto=floor.raw)
     b = pipeline.plan("B")
     assert b is not None

@@ -8,6 +8,7 @@ MISTAKES = (
     "window on the new key only",
     "staged rows are read again after the mark",
     "low mark after the read began",
+    "low mark before the snapshot was asked for",
     "strict bound on a surrogate key with duplicates",
     "uncommitted read",
     "last operation per key wins",

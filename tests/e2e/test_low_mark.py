@@ -1,0 +1,140 @@
+"""What was captured before a snapshot was asked for does not override what it reads, which may know more of a row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from support.filled import changed, filled
+from support.log import check_log
+from support.pipeline import Pipeline, use_signal_table
+from support.writing import behind
+
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sandbox import asn, faults
+from airflow_provider_db2cdc.sandbox.journal import find_journal
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.staging import Staging
+from airflow_provider_db2cdc.tick import commit_tick
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+
+def ask(table: TableId) -> Signal:
+    return Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
+
+
+def has_values_first(pipeline: Pipeline, table: TableId) -> None:
+    """Add a column, give each row a value by a transaction of its own, and only then have the column captured."""
+    pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER")
+    pipeline.writer.commit()
+    for (id_,) in pipeline.query(f"SELECT ID FROM {table}"):
+        pipeline.execute(f"UPDATE {table} SET B = 5 WHERE ID = {id_}")
+        pipeline.writer.commit()
+    asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
+
+
+@contextmanager
+def lagging(pipeline: Pipeline) -> Iterator[None]:
+    """Capture writes no change rows until the block ends."""
+    faults.pause(pipeline.writer)
+    try:
+        yield
+    finally:
+        faults.resume(pipeline.writer)
+
+
+def is_right(pipeline: Pipeline, table: TableId) -> None:
+    pipeline.captured()
+    while (result := pipeline.tick()) is not None:
+        assert not result.failed, result.failed
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
+
+
+@pytest.mark.parametrize(
+    "properties", [{"max.rows.per.batch": 2}, {"snapshot.mode": "initial_only"}], ids=["a row limit", "no streaming"]
+)
+def test_a_column_that_had_values_before_it_was_captured(
+    new_pipeline: Callable[..., Pipeline], properties: dict[str, object]
+) -> None:
+    """The changes of before lie in what is not pulled yet, and hold null there."""
+    pipeline = new_pipeline(**properties)
+    table = filled(pipeline, 5)
+    pipeline.passed()
+    has_values_first(pipeline, table)
+    pipeline.captured()
+    result = pipeline.passed(ask(table))
+    assert {row[2] for row in pipeline.rows(table)} == {5}
+    assert (result.snapshots[-1].status, result.snapshots[-1].rows) == ("completed", 5)
+    is_right(pipeline, table)
+
+
+def test_a_column_that_had_values_while_capture_lags(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = filled(pipeline, 5)
+    pipeline.passed()
+    with lagging(pipeline):
+        has_values_first(pipeline, table)
+        spec = pipeline.plan(signals=[ask(table)])
+    assert spec is not None
+    result = jobs.run(spec)
+    assert not result.failed, result.failed
+    commit_tick(result, pipeline.offsets)
+    assert {row[2] for row in pipeline.rows(table)} == {5}
+    is_right(pipeline, table)
+
+
+def test_a_change_that_nobody_captured_behind_one_that_a_running_tick_has_not_pulled(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """As LOAD REPLACE does it; the signal is heard by a tick whose plan is older than both changes."""
+    pipeline = new_pipeline()
+    signals = use_signal_table(pipeline)
+    table, other = filled(pipeline, 5, "T1"), filled(pipeline, 5, "T2")
+    pipeline.passed()
+
+    def load(number: int) -> None:
+        if number > 1:
+            return
+        seen = changed(
+            pipeline, f"UPDATE {table} SET A = 'seen' WHERE ID = 1", f"INSERT INTO {table} VALUES (50, 'seen')"
+        )
+        changed(pipeline, f"UPDATE {table} SET A = 'loaded' WHERE ID = 1", f"DELETE FROM {table} WHERE ID = 50")
+        cd = f'ASNCDC."CDC_{table.schema}_{table.name}"'
+        pipeline.execute(f"DELETE FROM {cd} WHERE IBMSNAP_COMMITSEQ > X'{seen.raw.hex()}'")
+        data = json.dumps({"data-collections": [str(table)]})
+        changed(pipeline, f"INSERT INTO {signals} VALUES ('mend', 'execute-snapshot', '{data}')")
+
+    with behind(Staging, "write", load):
+        result = pipeline.passed(ask(other))
+    assert ("mend", "done") in [(one.id, one.status) for one in result.signals]
+    assert (1, "loaded") in pipeline.rows(table)
+    is_right(pipeline, table)
+
+
+def test_a_change_that_nobody_captured_while_capture_lags_is_mended_by_a_restart(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    pipeline = new_pipeline()
+    table = filled(pipeline, 5)
+    pipeline.passed()
+    with lagging(pipeline):
+        pipeline.execute(f"UPDATE {table} SET A = 'seen' WHERE ID = 1")
+        pipeline.writer.commit()
+        journal = find_journal(pipeline.writer, table.schema, table.name)
+        [(seen,)] = pipeline.query(f"SELECT MAX(IBMSNAP_SEQ) FROM {journal.name}")
+        pipeline.execute(f"UPDATE {table} SET A = 'loaded' WHERE ID = 1")
+        pipeline.execute(f"DELETE FROM {journal.name} WHERE IBMSNAP_SEQ > {seen}")
+        pipeline.writer.commit()
+        pipeline.restart(table)
+        spec = pipeline.plan()
+    assert spec is not None
+    result = jobs.run(spec)
+    assert not result.failed, result.failed
+    commit_tick(result, pipeline.offsets)
+    assert (1, "loaded") in pipeline.rows(table)
+    is_right(pipeline, table)
