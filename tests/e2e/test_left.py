@@ -108,3 +108,18 @@ def test_what_was_read_of_a_range_with_a_gap_stays_and_is_told_to_be_gone(
     assert pipeline.rows(table) == pipeline.source_rows(table)
     check_log(pipeline, table)
     assert deleted(pipeline, table) == [101]
+
+
+def test_what_was_told_before_a_column_came(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    changed(pipeline, f"INSERT INTO {table} VALUES (100, 'new'), (101, 'new')")
+    dies_behind_its_append(pipeline)
+    pipeline.gain(table, "B")
+    changed(pipeline, f"DELETE FROM {table} WHERE ID = 100", f"UPDATE {table} SET B = 5 WHERE ID = 101")
+    pipeline.restart(table)
+    to_its_end(pipeline)
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
+    assert deleted(pipeline, table) == [100]
