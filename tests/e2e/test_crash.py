@@ -11,6 +11,7 @@ from support.crash import killed
 from support.history import HistoryOptions, random_history
 from support.log import captured_events, logged_events, reads, tombstones
 from support.pipeline import DERBY_FAULT, Pipeline, Replay
+from support.writing import in_window
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -101,12 +102,9 @@ def test_a_snapshot_survives_a_kill_at_each_step(
         pipeline.captured()
         spec = pipeline.plan()
         assert spec is not None
-        # The high mark is to lie beyond the plan's fence, and a window between them.
-        pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET A = \'c\' WHERE ID IN (4, 40)')
-        pipeline.writer.commit()
-        pipeline.captured()
         # The ledger's first step in a tick is of the tables that are there already.
-        with killed(owner, step, when, at=2 if owner is Ledger else 1):
+        dies = killed(owner, step, when, at=2 if owner is Ledger else 1)
+        with in_window(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID IN (4, 40)"), dies:
             commit_tick(jobs.run(spec), pipeline.offsets)
         pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET ID = ID + 1, A = \'b\' WHERE ID < 20')
         pipeline.execute(f'DELETE FROM "{pipeline.schema}"."{name}" WHERE ID = 30')
@@ -143,21 +141,20 @@ def test_a_restart_is_gone_on_with_whatever_died_or_failed(
         pipeline.restart(table)
         spec = pipeline.plan()
         assert spec is not None
-        pipeline.execute(f"UPDATE {table} SET A = A || '.' WHERE ID < 2")
-        pipeline.writer.commit()
-        pipeline.captured()
         return spec
+
+    update = f"UPDATE {table} SET A = A || '.' WHERE ID < 2"
 
     for owner, step, number in ((Target, "append_changes", 1), (Ledger, "commit", 1), (Ledger, "commit", 2)):
         spec = restart()
-        with killed(owner, step, "after", number):
+        with in_window(pipeline, update), killed(owner, step, "after", number):
             jobs.run(spec)
         commit_tick(result := jobs.run(spec), pipeline.offsets)
         assert result.snapshots[-1].status == "completed", (owner, step)
         assert result.tables[0].commit_ts_ms is not None, "its last batch, which had no change, tells the newest one"
 
     spec = restart()
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, in_window(pipeline, update):
         patch.setattr(Staging, "write", twice(Staging.write))
         commit_tick(result := jobs.run(spec), pipeline.offsets)
     assert result.failed[0].error.startswith("OSError")

@@ -13,7 +13,7 @@ import pytest
 from support.crash import killed
 from support.filled import changed
 from support.pipeline import Pipeline
-from support.writing import behind
+from support.writing import behind, in_window
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.signal import Signal
@@ -242,11 +242,11 @@ def test_a_snapshot_survives_a_kill(new_pipeline: Callable[..., Pipeline]) -> No
         )
         spec = pipeline.plan(signals=[ask("execute-snapshot", table, f"kill{number}")])
         assert spec is not None
-        pipeline.execute(f"UPDATE {table} SET X = {number} WHERE A = 1 OR V = 'lost'")
-        pipeline.execute(f"INSERT INTO {table} VALUES (NULL, 'seen', NULL, NULL)")
-        pipeline.writer.commit()
-        pipeline.captured()
-        with killed(owner, step, when, at):
+        seen = (
+            f"UPDATE {table} SET X = {number} WHERE A = 1 OR V = 'lost'",
+            f"INSERT INTO {table} VALUES (NULL, 'seen', NULL, NULL)",
+        )
+        with in_window(pipeline, *seen), killed(owner, step, when, at):
             jobs.run(spec)
         if number % 2:
             commit_tick(jobs.run(spec), pipeline.offsets)

@@ -135,15 +135,15 @@ def test_in_a_window_that_could_not_be_counted_fails_the_table(
     def fails(*_: Any) -> Any:
         raise OSError("deadlock or timeout")
 
-    with (
-        monkeypatch.context() as patch,
-        behind(
-            Staging, "write", lambda _: commits.append(changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1"))
-        ),
-        behind(groups, "counted", lambda _: prune(pipeline, commits[0])),
-    ):
-        patch.setattr("airflow_provider_db2cdc.spark.tally.count_changes", fails)
-        result = pipeline.tick(ask(table))
+    with monkeypatch.context() as patch:
+
+        def change(_: int) -> None:
+            commits.append(changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1"))
+            patch.setattr("airflow_provider_db2cdc.spark.tally.count_changes", fails)
+
+        gone = behind(groups, "counted", lambda _: prune(pipeline, commits[0]) if commits else None)
+        with behind(Staging, "write", change), gone:
+            result = pipeline.tick(ask(table))
     assert result is not None
     assert "OSError" in result.failed[0].error
     after = pipeline.tick()

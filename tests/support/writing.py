@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from typing import Any
 import ibm_db_dbi
 import pytest
 
+from airflow_provider_db2cdc.spark.groups import Groups
+from support.filled import changed
 from support.history import HistoryOptions, random_history
 from support.operation import TableShape
 from support.pipeline import Pipeline, Play, gain_with_row
@@ -78,6 +80,11 @@ def behind(owner: Any, step: str, write: Callable[[int], None]) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, step, call)
         yield
+
+
+def in_window(pipeline: Pipeline, *statements: str) -> AbstractContextManager[None]:
+    """A block in whose first window of a snapshot statements are captured: behind its low mark, before its read."""
+    return behind(Groups, "_catch_up", lambda number: changed(pipeline, *statements) if number == 1 else None)
 
 
 @contextmanager
