@@ -23,39 +23,7 @@ from support.history import History
 from support.mistakes import Wrong
 from support.operation import Shift, Swap
 from support.scan import torn_scan
-
-
-@dataclass(frozen=True)
-class Stand:
-    """What the state shows of a row: the commit, and the batch that wrote it."""
-
-    commit: Lsn
-    batch: int
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of the change log, in the order of appending."""
-
-    batch: int
-    commit: Lsn
-    kind: str
-    event: Event | None
-    key: Hashable
-    image: Hashable | None
-
-
-@dataclass(frozen=True)
-class Group:
-    """A group that is staged and waits for capture: positions are indexes of the history's commits."""
-
-    chunk: int
-    low: int
-    low_batch: int
-    begin: int
-    token: int
-    fence: int
-    rows: tuple[tuple[Hashable, Hashable], ...]
+from support.staged import Entry, Group, Stand
 
 
 @dataclass
