@@ -25,7 +25,7 @@ def told_rows(target: Target, left: Sequence[int], batch: int) -> DataFrame:
     def told_by(number: int) -> DataFrame:
         own = target.batch(number)
         effects = net_effects(own, target.schema, count_batch(own)).where("row IS NOT NULL").select("row")
-        rows = _as_captured(effects.unionByName(target.reads(number)), target.schema)
+        rows = effects.unionByName(target.reads(number))
         later = target.window(number, batch).where("op IS NOT NULL").select("key")
         return _keyed(rows, target.schema).join(later, "key", "left_anti")
 
@@ -42,16 +42,10 @@ def told_copies(target: Target, left: Sequence[int], read: DataFrame) -> DataFra
     def told_by(number: int) -> DataFrame:
         own = target.batch(number)
         grown = count_deltas(own).where("delta > 0").withColumn("copy", F.explode(F.sequence(F.lit(1), "delta")))
-        rows = grown.select(F.col("image").alias("row")).unionByName(target.reads(number))
-        return _as_captured(rows, target.schema)
+        return grown.select(F.col("image").alias("row")).unionByName(target.reads(number))
 
     told = reduce(DataFrame.unionByName, map(told_by, left))
     return told.join(read.select("row"), "row", "left_anti")
-
-
-def _as_captured(rows: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the rows by the columns that the state is asked for: the change log may have them in another order."""
-    return rows.select(F.struct(*(F.col("row").getField(name).alias(name) for name in schema.names)).alias("row"))
 
 
 def _keyed(rows: DataFrame, schema: TableSchema) -> DataFrame:
