@@ -142,9 +142,7 @@ USED = (
     ),
     used("parallel.tables", "parallel_tables", "Tables that are applied beside each other.", "4"),
     used("rows.per.read", "rows_per_read", "Change rows that one JDBC reader takes before another opens.", "50000"),
-    used(
-        "high.mark.timeout.s", "high_mark_timeout_s", "How long a snapshot waits for capture to pass its read.", "600"
-    ),
+    used("high.mark.timeout.s", "high_mark_timeout_s", "How long a snapshot waits for capture, each time.", "600"),
     used(
         "max.rows.per.batch", "max_rows_per_batch", "Change rows of one table in a tick, rounded to commits.", "1000000"
     ),

@@ -52,7 +52,7 @@ class ApplySettings:
     """What a pipeline's configuration says about applying.
 
     `rows_per_read` is how many change rows one JDBC reader takes before another is opened beside it (at most
-    `parallel_reads` a table); `high_mark_timeout_s` bounds the wait for capture after a snapshot's read. A snapshot is
+    `parallel_reads` a table); `high_mark_timeout_s` bounds each wait of a snapshot for capture. A snapshot is
     cut into chunks of `snapshot_chunk_rows`, or of about `snapshot_chunk_bytes` where these are given, of which
     `group_chunks` are read at once; no group is begun when `snapshot_budget_s` of the tick's time for snapshots is
     over, the next tick goes on. Fetch sizes are the driver's (0: its own choice). `snapshot_on_gap` mends

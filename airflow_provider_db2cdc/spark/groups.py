@@ -74,23 +74,22 @@ class Groups:
         if not tasks:
             return
         low, standing = self._await_low(), self.tick.standing
-        known = [task for task in tasks if not standing.is_new(task)]
         for task in tasks:
             standing.begin_behind(task.table, low)
-        entries = [self.tick.entry(task, at, low) for task in known if (at := standing.of(task).upto) < low]
-        self.tick.plan_and_apply(counted(self.tick.spec, entries, self.connection, self.tick.fail))
-        for task in known:
-            if task.table in self.tick.errors:
-                self.share.fail(task.table)
+        entries = [self.tick.entry(task, at, low) for task in tasks if (at := standing.of(task).upto) < low]
+        entries = counted(self.tick.spec, entries, self.connection, self.tick.fail)
+        # A window that reaches back over no change of its table is as good.
+        self.tick.plan_and_apply([entry for entry in entries if entry.rows])
+        for table in self.tick.errors.keys() & {task.table for task in tasks}:
+            self.share.fail(table)
 
     def _unread(self) -> list[TableTask]:
         """Return the tables that nothing is read of yet, but for those of which changes are lost."""
         snapshot = self.share.running()
         parts = snapshot.open_parts if snapshot is not None else ()
         tasks = [self.tick.tasks[part.table] for part in parts if not part.done]
-        known = [task for task in tasks if not self.tick.standing.is_new(task)]
-        self.share.each(known, self.tick.standing.check_window)
-        return [task for task in tasks if task.table not in self.tick.errors]
+        whole = self.share.each(tasks, self.tick.standing.check_window)
+        return [task for task in tasks if task.table in whole]
 
     def _publish(self, group: Group) -> None:
         """Publish a group once capture has passed its read, then sweep the tables that it ended."""

@@ -7,24 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from support.filled import changed, filled
+from support.filled import ask, changed, filled
 from support.log import check_log
 from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind
 
-from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import asn, faults
 from airflow_provider_db2cdc.sandbox.journal import find_journal
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
-
-
-def ask(table: TableId) -> Signal:
-    return Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
 
 
 def has_values_first(pipeline: Pipeline, table: TableId) -> None:
@@ -48,9 +44,7 @@ def lagging(pipeline: Pipeline) -> Iterator[None]:
 
 
 def is_right(pipeline: Pipeline, table: TableId) -> None:
-    pipeline.captured()
-    while (result := pipeline.tick()) is not None:
-        assert not result.failed, result.failed
+    pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
     check_log(pipeline, table)
 
@@ -138,3 +132,16 @@ def test_a_change_that_nobody_captured_while_capture_lags_is_mended_by_a_restart
     commit_tick(result, pipeline.offsets)
     assert (1, "loaded") in pipeline.rows(table)
     is_right(pipeline, table)
+
+
+def test_a_table_at_rest_has_no_batch_of_its_own_before_the_read(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = filled(pipeline, 5)
+    pipeline.passed()
+    spec = pipeline.plan(signals=[ask(table)])
+    assert spec is not None
+    planned: list[int] = []
+    with behind(Ledger, "plan", planned.append):
+        result = jobs.run(spec)
+    assert result.snapshots[-1].status == "completed"
+    assert len(planned) == 2, "one up to the plan's fence, one of the snapshot"
