@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from support.crash import killed
-from support.filled import changed, filled
+from support.filled import ask, changed, filled
 from support.log import reads
 from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.groups import Groups
@@ -90,10 +88,9 @@ def test_nothing_is_published_before_capture_has_passed_its_read(
         pipeline.writer.commit()
 
     monkeypatch.setattr(Groups, "_await", await_)
-    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
     try:
         with behind(Groups, "_catch_up", lag):
-            pipeline.passed(ask)
+            pipeline.passed(ask(table))
     finally:
         faults.resume(pipeline.writer)
     log = pipeline.changes(table).where("key.ID = 1").collect()
@@ -111,9 +108,8 @@ def test_changes_pruned_before_their_group_is_published_are_a_gap(new_pipeline: 
             changed(pipeline, f"UPDATE {table} SET A = 'new' WHERE ID = 1")
             faults.prune(pipeline.writer)
 
-    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
     with behind(Staging, "write", change):
-        result = pipeline.tick(ask)
+        result = pipeline.tick(ask(table))
     assert result is not None
     assert "are pruned" in result.failed[0].error
 
@@ -151,8 +147,7 @@ def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_di
     table = filled(pipeline, 9)
     pipeline.passed()
     pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 5")
-    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
-    spec = pipeline.plan(signals=[ask])
+    spec = pipeline.plan(signals=[ask(table)])
     assert spec is not None
     with killed(Target, "merge", "before"):
         jobs.run(spec)
@@ -180,7 +175,7 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     with behind(
         Staging, "write", lambda _: changed(pipeline, f"UPDATE {table} SET ID = ID + 1 WHERE ID BETWEEN 4 AND 6")
     ):
-        pipeline.passed(Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow"))
+        pipeline.passed(ask(table))
     found = [row["ID"] for row in pipeline.state(table).collect()]
     assert sorted(found) == [0, 1, 2, 3, 5, 6, 7, 8]
     assert reads(pipeline, table)[(5,)] == 2, "one a snapshot"
@@ -212,7 +207,7 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
     monkeypatch.setattr(Groups, "_await", await_)
     monkeypatch.setattr(Target, "merge", merge)
     with behind(Staging, "write", lambda number: staged.set() if number == 2 else None):
-        pipeline.passed(Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow"))
+        pipeline.passed(ask(table))
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert len(calls) == 2
     assert doubled == [[], []], doubled

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from support.crash import killed
-from support.filled import changed, filled
+from support.filled import ask, changed, filled
 from support.log import rebuilt
 from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind
@@ -17,7 +17,6 @@ from support.writing import behind
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.spark import jobs
@@ -116,15 +115,12 @@ def test_a_column_that_comes_while_a_tick_reads_a_snapshot_loses_no_value(
     pipeline.passed()
     table = tables["T"]
 
-    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(tables[read])]}), "airflow")
     with gaining(pipeline, table):
-        result = pipeline.tick(ask)
+        result = pipeline.tick(ask(tables[read]))
     assert result is not None
     [line] = result.failed
     assert f"{table}: columns B changed, or came, while this tick was under way" in line.error
-    pipeline.captured()
-    while (again := pipeline.tick()) is not None:
-        assert not again.failed
+    pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert pipeline.rows(tables["O"]) == pipeline.source_rows(tables["O"])
 
@@ -133,9 +129,8 @@ def test_a_column_that_is_left_out_is_none_that_came(new_pipeline: Callable[...,
     pipeline = new_pipeline(**{"column.exclude.list": r".*\.A"})
     table = filled(pipeline, 9)
     pipeline.passed()
-    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
     with behind(Staging, "write", lambda _: changed(pipeline, f"UPDATE {table} SET ID = 100 WHERE ID = 1")):
-        pipeline.passed(ask)
+        pipeline.passed(ask(table))
     assert pipeline.rows(table) == {(id_,) for id_, _ in pipeline.source_rows(table)}
 
 
@@ -145,8 +140,7 @@ def test_a_column_that_the_change_table_had_before_its_table_loses_no_value(
     pipeline = new_pipeline()
     table, other = filled(pipeline, 9), filled(pipeline, 9, "O")
     pipeline.passed()
-    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(other)]}), "airflow")
-    spec = pipeline.plan(signals=[ask])
+    spec = pipeline.plan(signals=[ask(other)])
     assert spec is not None
 
     def early(task: TableTask) -> TableTask:
@@ -176,9 +170,8 @@ def test_a_snapshot_that_is_asked_for_because_of_a_new_column_has_it(new_pipelin
             data = json.dumps({"data-collections": [str(table)]})
             changed(pipeline, f"INSERT INTO {signals} VALUES ('b', 'execute-snapshot', '{data}')")
 
-    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(other)]}), "airflow")
     with behind(Staging, "write", add):
-        pipeline.tick(ask)
+        pipeline.tick(ask(other))
     pipeline.captured()
     while pipeline.tick() is not None:
         pipeline.captured()

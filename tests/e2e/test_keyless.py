@@ -321,8 +321,7 @@ def test_copies_that_a_batch_has_told_of_which_a_restart_left(new_pipeline: Call
         jobs.run(spec)
     changed(pipeline, f"{delete} ('goes', 'was')")
     pipeline.restart(table)
-    while pipeline.tick() is not None:
-        pipeline.captured()
+    pipeline.to_its_end()
     assert added_up(pipeline, table) == at_source(pipeline, table)
     assert held(pipeline, table) == at_source(pipeline, table)
     gone = Counter(row["before"]["V"] for row in pipeline.changes(table).where("op = 'd'").collect())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -11,11 +10,11 @@ from datetime import date, datetime
 from decimal import Decimal
 
 import pytest
+from support.filled import ask
 from support.log import check_log, events_beside, reads, rebuilt
 from support.pipeline import Pipeline
 from support.writing import behind, in_turn
 
-from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.staging import Staging
 
@@ -181,7 +180,7 @@ def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., P
     pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?)", [("v", *key) for key in POOL[::2]])
     pipeline.captured()
     pipeline.passed()
-    ask = Signal("again", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
+    asked = ask(table, "again")
 
     def write(read: int) -> None:
         # Of a key beyond the pool: the driver, which is this process, must not wait for the writer's lock.
@@ -189,9 +188,9 @@ def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., P
 
     # However short a read is, and whatever the writer beside it comes to, something is written before its mark.
     with in_turn(pipeline, moves(table, random.Random(3), 800), pause_s=0.1), behind(Staging, "write", write):
-        result = pipeline.passed(ask)
+        result = pipeline.passed(asked)
     assert [(one.status, (one.chunks or 0) > 1) for one in result.snapshots] == [("completed", True)]
-    assert events_beside(pipeline, table, ask.id) > 0, "what was written behind a read did not come with the snapshot"
+    assert events_beside(pipeline, table, asked.id) > 0, "what was written behind a read did not come with the snapshot"
     write(0)
     pipeline.captured()
     pipeline.passed()

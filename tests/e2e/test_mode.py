@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.crash import killed
+from support.filled import ask
 from support.log import captured_events, logged_events, reads
 from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind
@@ -98,8 +99,7 @@ def test_modes_without_streaming_pull_nothing_after_the_snapshot(
     faults.prune(pipeline.writer)
     if not custom:
         table_of(pipeline, "NEW")
-    ask = Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
-    result = pipeline.tick() if not custom else pipeline.tick(ask)
+    result = pipeline.tick() if not custom else pipeline.tick(ask(table))
     assert result is not None
     errors = [line.error for line in result.failed]
     assert ["pruned" in error for error in errors] == ([True] if custom else []), "nobody pulls them but a snapshot"

@@ -168,13 +168,6 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
     assert sum(logged_events(pipeline, table).values()) == 1
 
 
-def to_its_end(pipeline: Pipeline) -> None:
-    pipeline.captured()
-    while (result := pipeline.tick()) is not None:
-        assert not result.failed, result.failed
-        pipeline.captured()
-
-
 def shown(pipeline: Pipeline, manifest: Any, table: TableId) -> dict[int, str]:
     state = load(pipeline.spark, Layout(pipeline.target).state(table), manifest["tables"][str(table)])
     return {row["ID"]: row["A"] for row in state.collect()}
@@ -202,7 +195,7 @@ def test_a_run_that_wakes_behind_another_tells_no_version_of_what_that_has_done(
     finished = pytest.raises(TickLostError, match=r"another run has finished batch \d+ of .*\.T meanwhile")
     with beside(Target, "merge", another), finished:
         jobs.run(a)
-    to_its_end(pipeline)
+    pipeline.to_its_end()
     assert {shown(pipeline, row, table)[2] for row in manifests(pipeline).values() if row["batch"] > 1} == {"z"}
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
@@ -229,7 +222,7 @@ def test_a_cleared_run_of_a_restart_that_is_over_gives_up_no_batch_of_a_later_pl
         jobs.run(c)
     with pytest.raises(TickLostError):
         jobs.run(b)
-    to_its_end(pipeline)
+    pipeline.to_its_end()
     held = Counter(tuple(row) for row in pipeline.state(table).select("ID", "A").collect())
     assert held == Counter(pipeline.query(f"SELECT * FROM {table}"))
     assert pipeline.changes(table).where("op = 'c'").count() == 1
@@ -251,7 +244,7 @@ def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
         jobs.run(b)
     with pytest.raises(TickLostError):
         jobs.run(a)
-    to_its_end(pipeline)
+    pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
@@ -266,7 +259,7 @@ def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
         **{"snapshot.mode": "when_needed", "incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1}
     )
     table, other = filled(pipeline, 100), filled(pipeline, 3, "O")
-    to_its_end(pipeline)
+    pipeline.to_its_end()
     asn.removetable(pipeline.writer, table.schema, table.name)
     pipeline.execute(f"DELETE FROM {table} WHERE ID = 95")
     pipeline.writer.commit()
@@ -285,7 +278,7 @@ def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
     before = manifests(pipeline)
     with beside(*hangs_before, another), suppress(TickLostError):
         commit_tick(jobs.run(c), pipeline.offsets)
-    to_its_end(pipeline)
+    pipeline.to_its_end()
     new = [shown(pipeline, row, table) for batch, row in manifests(pipeline).items() if batch not in before]
     assert new, "there is one in the end"
     assert all(95 not in rows for rows in new)

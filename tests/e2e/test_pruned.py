@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from support.crash import killed
-from support.filled import changed, filled, one_update
+from support.filled import ask, changed, filled, one_update
 from support.pipeline import Pipeline
 from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.signal import Signal
-from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.source import plan
 from airflow_provider_db2cdc.spark import groups, jobs
@@ -23,10 +20,6 @@ from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
-
-
-def ask(table: TableId) -> Signal:
-    return Signal("ask", "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
 
 
 def prune(pipeline: Pipeline, upto: Lsn | None = None) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from support.pipeline import Pipeline
 
@@ -27,6 +29,11 @@ def one_update(pipeline: Pipeline, **registration: Any) -> tuple[TableId, JobSpe
     spec = pipeline.plan()
     assert spec is not None
     return table, spec
+
+
+def ask(table: TableId, id_: str = "ask", **data: Any) -> Signal:
+    """Return a request for an incremental snapshot of a table, unless `data` says otherwise."""
+    return Signal(id_, "execute-snapshot", json.dumps({"data-collections": [str(table)], **data}), "airflow")
 
 
 def changed(pipeline: Pipeline, *statements: str) -> Lsn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ from support.history import Commit, History, Rollback
 from support.operation import Row, TableShape, create_table, statement
 
 numbers = itertools.count(1)
-FIRST_TICKS = 24
+FIRST_TICKS = 12
 DERBY_FAULT, DERBY_TRIES = "NullPointerException", 3
 """Derby's own fault, which fails a table for one tick (docs/sandbox.md); the next tick takes it up."""
 
@@ -128,10 +129,17 @@ class Pipeline:
         assert not result.failed, result.failed
         return result
 
-    def begun(self, tables: Collection[TableId]) -> dict[TableId, Lsn]:
-        """Do ticks that nothing disturbs until every table has begun; return behind which position each did."""
+    def to_its_end(self) -> None:
+        """Do ticks in which no table fails, each of all that is captured, until nothing is left to do."""
+        self.captured()
+        while (result := self.tick()) is not None:
+            assert not result.failed, result.failed
+            self.captured()
+
+    def begun(self, tables: Collection[TableId], ticks: int = FIRST_TICKS) -> dict[TableId, Lsn]:
+        """Do so many ticks at most until every table has begun; return behind which position each did."""
         starts: dict[TableId, Lsn] = {}
-        for _ in range(FIRST_TICKS):
+        for _ in range(ticks):
             result = self.tick()
             for line in result.tables if result is not None else ():
                 if line.after is not None:
@@ -223,6 +231,13 @@ def gain_with_row(writes: Writes, shape: TableShape, column: str, at: int) -> No
     names = ", ".join(f'"{name}"' for name in (*shape.key, column))
     values = ", ".join([str(1000 + at)] * len(shape.key) + ["1"])
     writes.execute(f'INSERT INTO "{writes.schema}"."{shape.name}" ({names}) VALUES ({values})')
+    writes.writer.commit()
+
+
+def change_gained(writes: Writes, table: TableId, column: str, rng: random.Random) -> None:
+    """Give some rows another value in a column that a table has gained."""
+    value, of = rng.randint(1, 9), rng.randint(0, 1)
+    writes.execute(f'UPDATE "{table.schema}"."{table.name}" SET "{column}" = {value} WHERE A = {of}')
     writes.writer.commit()
 
 

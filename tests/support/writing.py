@@ -23,11 +23,12 @@ from typing import Any
 import ibm_db_dbi
 import pytest
 
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.groups import Groups
 from support.filled import changed
 from support.history import HistoryOptions, random_history
 from support.operation import TableShape
-from support.pipeline import Pipeline, Play, gain_with_row
+from support.pipeline import Pipeline, Play, change_gained, gain_with_row
 
 TESTS = Path(__file__).parents[1]
 GAIN_RATE, MOST_GAINED = 0.03, 4
@@ -167,9 +168,7 @@ def _gaining(writer: Writer, shapes: Sequence[TableShape], rng: random.Random) -
             have.append((shape, at))
         if have and rng.random() < 0.5:
             shape, at = rng.choice(have)
-            value, of = rng.randint(1, 9), rng.randint(0, 1)
-            writer.execute(f'UPDATE "{writer.schema}"."{shape.name}" SET "N{at}" = {value} WHERE A = {of}')
-            writer.writer.commit()
+            change_gained(writer, TableId(writer.schema, shape.name), f"N{at}", rng)
 
     return alter
 
