@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 def told(pipeline: Pipeline, *statements: str) -> TableId:
     """Return a table of nine rows, of whose next changes the change log was told by a tick that died behind that."""
     table = filled(pipeline, 9)
-    pipeline.passed()
+    pipeline.to_its_end()
     changed(pipeline, *(statement.format(table) for statement in statements))
     dies_behind_its_append(pipeline)
     return table
@@ -89,6 +89,22 @@ def test_what_a_snapshot_has_told_that_was_left_itself(new_pipeline: Callable[..
     pipeline.restart(table)
     is_right(pipeline, table)
     assert deleted(pipeline, table) == [100, 200]
+
+
+def test_what_is_looked_for_by_the_next_snapshot_where_one_was_given_up_behind_a_group(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    pipeline = new_pipeline(
+        **{"incremental.snapshot.chunk.size": 4, "snapshot.group.chunks": 1, "snapshot.budget.s": 0}
+    )
+    table = told(pipeline, "INSERT INTO {} VALUES (100, 'new')")
+    changed(pipeline, f"DELETE FROM {table} WHERE ID = 100")
+    for _ in range(2):
+        pipeline.restart(table)
+        result = pipeline.passed()
+        assert (result.snapshots[-1].status, result.snapshots[-1].done) == ("running", 1)
+    is_right(pipeline, table)
+    assert deleted(pipeline, table) == [100]
 
 
 def test_what_was_read_of_a_range_with_a_gap_stays_and_is_told_to_be_gone(
