@@ -25,7 +25,7 @@ from airflow_provider_db2cdc.errors import (
     OffsetError,
 )
 from airflow_provider_db2cdc.source.admission import admit, unregistered
-from airflow_provider_db2cdc.source.catalog import Captured, read_capture, read_schemas
+from airflow_provider_db2cdc.source.catalog import Captured, read_capture, read_fence, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.failure import UnreachableError
 from airflow_provider_db2cdc.source.reach import bounded, counted
@@ -46,7 +46,8 @@ def plan_tick(
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
     on becomes a refusal in the spec. Without any work, offsets that stood still for `offsets_max_age_s` are moved up to
     the fence: retention pruning would overtake them and look like lost changes. An idle plan costs nine statements
-    (some more a further hundred tables, two more with a signal table). `signals` came by other channels than that.
+    (some more a further hundred tables, two more with a signal table); one with work, one more for the clock at its
+    end. `signals` came by other channels than that table.
 
     :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
     :raises TickFailedError: there is nothing else to do, but tables are refused: it lists them.
@@ -76,6 +77,11 @@ def plan_tick(
     # Also where a clock was set back: the time tells a plan from an older one.
     later_ms = max(spec.planned_at_ms, backlog.planned_at_ms + 1)
     return replace(spec, planned_at_ms=later_ms, signals=tuple(asked), signal_table=table, told=backlog.told)
+
+
+def _low_mark(now: Fence) -> str:
+    """Return the source's clock as SQL has it; empty where it was set back, and capture seems to have passed it."""
+    return "" if now.age_s < 0 else now.source_time.replace("T", " ")
 
 
 def _begin(
@@ -216,6 +222,7 @@ def _spec(
         tables=tuple(map(_task, steps)),
         settings=config.settings,
         refused=tuple(refused),
+        low_mark=_low_mark(read_fence(source, config.asn_schema)),
     )
 
 

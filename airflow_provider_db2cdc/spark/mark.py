@@ -1,7 +1,7 @@
-"""High marks: how a snapshot learns that capture has passed the moment of its read.
+"""Marks: how a snapshot learns that capture has passed the moment that it begins behind, and that of its read.
 
-`open` before the read, `close` after it, then `reached` until it says an LSN: every commit that the read can have seen
-is at or below it, and all of them are captured.
+High: `open` before the read, `close` after it, then `reached` until it says an LSN: every commit that the read can have
+seen is at or below it, and all of them are captured. Low: `low`, then `reached` likewise.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from airflow_provider_db2cdc.sql.signal import WINDOW_CLOSE, WINDOW_OPEN, captur
 
 class HighMark(Protocol):
     """One way to mark the end of a read; a mark is a text that lasts until it is reached."""
+
+    def low(self, planned: str) -> str:
+        """Return the mark of a snapshot's beginning: the source's clock as it was `planned`, else (or if empty) now."""
 
     def open(self) -> str:
         """Mark the beginning of a read."""
@@ -59,6 +62,10 @@ class ReadOnlyMark:
         self._connection = connection
         self._asn_schema = asn_schema
 
+    def low(self, planned: str) -> str:
+        """Return the planned clock, else the source's by now."""
+        return planned or self.close(self.open())
+
     def open(self) -> str:
         """Mark nothing."""
         return ""
@@ -81,8 +88,8 @@ class ReadOnlyMark:
 
     def reached(self, mark: str) -> Lsn | None:
         """Return the SYNCHPOINT once capture has passed that time."""
-        synchpoint, synchtime = self._connection.text_rows(asn.global_row(self._asn_schema).text)[0]
-        return Lsn.parse(synchpoint) if synchpoint and synchtime and synchtime > mark else None
+        rows = self._connection.text_rows(asn.passed(self._asn_schema, mark).text)
+        return Lsn.parse(rows[0][0]) if rows and rows[0][0] else None
 
 
 class InsertedMark:
@@ -93,6 +100,10 @@ class InsertedMark:
         self._asn_schema = asn_schema
         self._signals = signals
         self._delete = delete
+
+    def low(self, planned: str) -> str:
+        """Write a mark of its own: whoever has chosen this way may have a source whose clock is not the agent's."""
+        return self.close(self.open())
 
     def open(self) -> str:
         """Insert the row that opens the window.

@@ -21,11 +21,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Share:
-    """What the thread that reads and the one that publishes have in common."""
+    """What the thread that reads and the one that publishes have in common.
+
+    A snapshot that `is_planned` was to be worked on when the tick was planned; any other was asked for meanwhile.
+    """
 
     tick: Tick
     book: Book
     id: str
+    is_planned: bool
 
     def running(self) -> Snapshot | None:
         """Return the snapshot with the tables that this tick can work on, None while it is not running."""

@@ -57,6 +57,7 @@ class Snapshots:
         self.deadline = time.monotonic() + tick.spec.settings.snapshot_budget_s
         self._begun: dict[str, tuple[int, float]] = {}
         self._left_s: dict[str, int | None] = {}
+        self._planned: set[str] = set()
 
     @property
     def unfinished(self) -> set[TableId]:
@@ -77,7 +78,9 @@ class Snapshots:
             connection, reader = (
                 stack.enter_context(driver_connection(self.tick.spark, self.tick.source)) for _ in range(2)
             )
-            self._hear([*self.tick.spec.signals, *self._in_table(connection)], connection)
+            self._hear(self.tick.spec.signals, connection)
+            self._planned = {snapshot.id for snapshot in self.book.agenda.open if snapshot.status == "running"}
+            self._hear(self._in_table(connection), connection)
             worked: set[str] = set()
             while (snapshot := self._next(worked)) is not None:
                 worked.add(snapshot.id)
@@ -90,7 +93,7 @@ class Snapshots:
             if part.table in self.tick.errors:
                 self.book.fail(snapshot.id, part.table, self.tick.errors[part.table])
         try:
-            share = Share(self.tick, self.book, snapshot.id)
+            share = Share(self.tick, self.book, snapshot.id, snapshot.id in self._planned)
             groups = Groups(share, Reader(share, reader, self.deadline), connection, self._write_down)
             groups.run(partial(self._after_group, snapshot.id, connection))
         except TickLostError:

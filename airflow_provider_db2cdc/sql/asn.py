@@ -9,7 +9,7 @@ from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sql.changes import COMMIT, OPERATION, change_table, within
 from airflow_provider_db2cdc.sql.query import Query, count_of
-from airflow_provider_db2cdc.sql.quoting import lsn_literal, quote_table
+from airflow_provider_db2cdc.sql.quoting import lsn_literal, quote_table, text_literal
 
 
 def registrations(asn_schema: str) -> Query:
@@ -63,6 +63,14 @@ def global_row(asn_schema: str) -> Query:
     """Return the select of the agent's own row: SYNCHPOINT and SYNCHTIME, the source's local time it has reached."""
     return Query(
         f"SELECT SYNCHPOINT, SYNCHTIME FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} WHERE GLOBAL_RECORD = 'Y'"
+    )
+
+
+def passed(asn_schema: str, clock: str) -> Query:
+    """Return the select of the agent's SYNCHPOINT once it has passed a moment of the source's clock, no row before."""
+    return Query(
+        f"SELECT SYNCHPOINT FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} "
+        f"WHERE GLOBAL_RECORD = 'Y' AND SYNCHTIME > TIMESTAMP({text_literal(clock)})"
     )
 
 

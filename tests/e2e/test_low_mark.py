@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -31,6 +32,17 @@ def has_values_first(pipeline: Pipeline, table: TableId) -> None:
         pipeline.execute(f"UPDATE {table} SET B = 5 WHERE ID = {id_}")
         pipeline.writer.commit()
     asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
+
+
+def loads_behind_a_captured_change(pipeline: Pipeline, table: TableId) -> None:
+    """Change a row while capture lags, and then once more so that nobody will ever capture it."""
+    pipeline.execute(f"UPDATE {table} SET A = 'seen' WHERE ID = 1")
+    pipeline.writer.commit()
+    journal = find_journal(pipeline.writer, table.schema, table.name)
+    [(seen,)] = pipeline.query(f"SELECT MAX(IBMSNAP_SEQ) FROM {journal.name}")
+    pipeline.execute(f"UPDATE {table} SET A = 'loaded' WHERE ID = 1")
+    pipeline.execute(f"DELETE FROM {journal.name} WHERE IBMSNAP_SEQ > {seen}")
+    pipeline.writer.commit()
 
 
 @contextmanager
@@ -111,6 +123,51 @@ def test_a_change_that_nobody_captured_behind_one_that_a_running_tick_has_not_pu
     is_right(pipeline, table)
 
 
+def test_a_snapshot_that_the_plan_knew_of_waits_for_nothing_that_came_behind_it(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    pipeline = new_pipeline(**{"high.mark.timeout.s": 5})
+    table = filled(pipeline, 5)
+    pipeline.passed()
+    spec = pipeline.plan(signals=[ask(table)])
+    assert spec is not None
+    pipeline.captured()
+    faults.pause(pipeline.writer)
+    with behind(Groups, "_catch_up", lambda _: faults.resume(pipeline.writer)):
+        assert jobs.run(spec).snapshots[-1].status == "completed"
+
+
+def test_a_snapshot_that_is_heard_meanwhile_begins_behind_its_own_moment(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """Capture has passed the plan by then, but not what was loaded since."""
+    signals = "S1.HEARD"
+    pipeline = new_pipeline(**{"signal.data.collection": signals, "signal.enabled.channels": "source"})
+    pipeline.execute(
+        f"CREATE TABLE {signals} (ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32), DATA VARCHAR(999))"
+    )
+    table, other = filled(pipeline, 5, "T1"), filled(pipeline, 5, "T2")
+    pipeline.passed()
+    resumed = threading.Timer(2.0, faults.resume, [pipeline.writer])
+
+    def load(number: int) -> None:
+        if number > 1:
+            return
+        faults.pause(pipeline.writer)
+        loads_behind_a_captured_change(pipeline, table)
+        data = json.dumps({"data-collections": [str(table)]})
+        pipeline.execute(f"INSERT INTO {signals} VALUES ('mend', 'execute-snapshot', '{data}')")
+        pipeline.writer.commit()
+        resumed.start()
+
+    with behind(Groups, "_settle_part", load):
+        result = pipeline.passed(ask(other))
+    resumed.join()
+    assert ("mend", "done") in [(one.id, one.status) for one in result.signals]
+    assert (1, "loaded") in pipeline.rows(table)
+    is_right(pipeline, table)
+
+
 def test_a_change_that_nobody_captured_while_capture_lags_is_mended_by_a_restart(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -118,13 +175,7 @@ def test_a_change_that_nobody_captured_while_capture_lags_is_mended_by_a_restart
     table = filled(pipeline, 5)
     pipeline.passed()
     with lagging(pipeline):
-        pipeline.execute(f"UPDATE {table} SET A = 'seen' WHERE ID = 1")
-        pipeline.writer.commit()
-        journal = find_journal(pipeline.writer, table.schema, table.name)
-        [(seen,)] = pipeline.query(f"SELECT MAX(IBMSNAP_SEQ) FROM {journal.name}")
-        pipeline.execute(f"UPDATE {table} SET A = 'loaded' WHERE ID = 1")
-        pipeline.execute(f"DELETE FROM {journal.name} WHERE IBMSNAP_SEQ > {seen}")
-        pipeline.writer.commit()
+        loads_behind_a_captured_change(pipeline, table)
         pipeline.restart(table)
         pipeline.passed()
     assert not logged_events(pipeline, table), "it begins anew behind what was captured by then"

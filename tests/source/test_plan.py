@@ -12,6 +12,7 @@ from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
+from airflow_provider_db2cdc.source.catalog import read_fence
 from airflow_provider_db2cdc.source.plan import plan_tick
 
 pytestmark = pytest.mark.sandbox
@@ -225,6 +226,16 @@ def test_the_offsets_mark_goes_with_the_plan(plan, control):
     control.add("A")
     control.capture("A", 70)
     assert [task.mark for task in plan(A=Offset(control.table("A"), lsn(60), 1, mark="m")).tables] == ["m"]
+
+
+def test_a_plan_tells_the_sources_clock_unless_capture_seems_to_be_ahead_of_it(plan, source, control):
+    control.add("A")
+    control.capture("A", 70)
+    before = read_fence(source, control.asn).source_time.replace("T", " ")
+    spec = plan(A=60)
+    assert before < spec.low_mark < read_fence(source, control.asn).source_time.replace("T", " ")
+    control.synch(100, age_s=-5)
+    assert plan(A=60).low_mark == ""
 
 
 def test_tables_that_stand_at_the_fence_are_not_even_counted(plan, source, control):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
@@ -23,6 +25,8 @@ class Clocks(DriverConnection):
         self.now, self.captured = now, captured
 
     def text_rows(self, select: str) -> list[list[str | None]]:
+        if (passed := re.search(r"SYNCHTIME > TIMESTAMP\('(.+)'\)", select)) is not None:
+            return [[SYNCHPOINT]] if self.captured > passed[1] else []
         return [[SYNCHPOINT, self.captured]] if "IBMSNAP_REGISTER" in select else [[self.now]]
 
 
@@ -41,6 +45,14 @@ def test_a_clock_that_was_set_back_marks_nothing() -> None:
     marks = ReadOnlyMark(clocks, "ASNCDC")
     with pytest.raises(SourceError, match="it was set back"):
         marks.close(marks.open())
+
+
+@pytest.mark.parametrize(
+    ("planned", "passed"), [("2026-10-25 01:00:01.000001", True), ("", False)], ids=["planned", "taken now"]
+)
+def test_a_beginning_is_passed_once_capture_is_behind_the_plan_if_that_knew_of_it(planned: str, passed: bool) -> None:
+    marks = ReadOnlyMark(Clocks("2026-10-25 01:00:05.000001", "2026-10-25 01:00:02.000000"), "ASNCDC")
+    assert (marks.reached(marks.low(planned)) is not None) == passed
 
 
 class Signals(DriverConnection):
@@ -93,6 +105,13 @@ def test_a_written_mark_is_reached_once_its_end_is_captured_and_capture_stands_t
     assert marks.reached(mark) == Lsn.parse(lsn(8))
     signals.synchpoint = lsn(9)
     assert marks.reached(mark) == Lsn.parse(lsn(8))
+
+
+def test_where_marks_are_written_a_beginning_has_one_too_for_the_planned_clock_may_be_another() -> None:
+    signals = Signals()
+    mark = inserted(signals, delete=True).low("2026-10-25 01:00:01.000001")
+    assert [statement.split()[0] for statement in signals.written] == ["INSERT", "DELETE"]
+    assert mark in signals.written[0]
 
 
 def test_a_mark_that_cannot_be_written_says_into_which_table_and_what_to_do() -> None:
