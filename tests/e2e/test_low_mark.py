@@ -15,7 +15,6 @@ from support.writing import behind, beside
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import asn, faults
-from airflow_provider_db2cdc.sandbox.journal import find_journal
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -38,11 +37,7 @@ def loads_behind_a_captured_change(pipeline: Pipeline, table: TableId) -> None:
     """Change a row while capture lags, and then once more so that nobody will ever capture it."""
     pipeline.execute(f"UPDATE {table} SET A = 'seen' WHERE ID = 1")
     pipeline.writer.commit()
-    journal = find_journal(pipeline.writer, table.schema, table.name)
-    [(seen,)] = pipeline.query(f"SELECT MAX(IBMSNAP_SEQ) FROM {journal.name}")
-    pipeline.execute(f"UPDATE {table} SET A = 'loaded' WHERE ID = 1")
-    pipeline.execute(f"DELETE FROM {journal.name} WHERE IBMSNAP_SEQ > {seen}")
-    pipeline.writer.commit()
+    pipeline.unseen(table, f"UPDATE {table} SET A = 'loaded' WHERE ID = 1")
 
 
 @contextmanager
@@ -107,12 +102,8 @@ def test_a_change_that_nobody_captured_behind_one_that_a_running_tick_has_not_pu
     def load(number: int) -> None:
         if number > 1:
             return
-        seen = changed(
-            pipeline, f"UPDATE {table} SET A = 'seen' WHERE ID = 1", f"INSERT INTO {table} VALUES (50, 'seen')"
-        )
-        changed(pipeline, f"UPDATE {table} SET A = 'loaded' WHERE ID = 1", f"DELETE FROM {table} WHERE ID = 50")
-        cd = f'ASNCDC."CDC_{table.schema}_{table.name}"'
-        pipeline.execute(f"DELETE FROM {cd} WHERE IBMSNAP_COMMITSEQ > X'{seen.raw.hex()}'")
+        changed(pipeline, f"UPDATE {table} SET A = 'seen' WHERE ID = 1", f"INSERT INTO {table} VALUES (50, 'seen')")
+        pipeline.unseen(table, f"UPDATE {table} SET A = 'loaded' WHERE ID = 1", f"DELETE FROM {table} WHERE ID = 50")
         data = json.dumps({"data-collections": [str(table)]})
         changed(pipeline, f"INSERT INTO {signals} VALUES ('mend', 'execute-snapshot', '{data}')")
 

@@ -1,7 +1,7 @@
 """Everything at once, by chance: snapshots of all kinds, stops, pauses, restarts, kills, old runs that are cleared.
 
-Beside a writer, every third seed with registrations that are inactive for a while, and every other odd one with tables
-that get columns.
+Beside a writer, every third seed with registrations that are inactive for a while, every third one with tables that are
+loaded, of which nobody captures anything, and every other odd one with tables that get columns.
 
 What is said of each seed is what is always said: the log is linear while it grows and holds no event twice, and in the
 end target and source are equal. `make soak` plays more seeds than the suite does.
@@ -27,7 +27,7 @@ from support.writing import in_turn, writing
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, Watermarking
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickFailedError, TickLostError
 from airflow_provider_db2cdc.sandbox import faults
@@ -65,9 +65,12 @@ DEATHS: list[tuple[Any, str]] = [
 class Soak:
     """One pipeline under way, and what chance makes of it."""
 
-    def __init__(self, pipeline: Pipeline, tables: list[TableId], rng: random.Random, gains: bool) -> None:
-        self.pipeline, self.tables, self.rng = pipeline, tables, rng
+    def __init__(
+        self, pipeline: Pipeline, keys: dict[TableId, tuple[str, ...]], rng: random.Random, gains: bool, loads: bool
+    ) -> None:
+        self.pipeline, self.tables, self.keys, self.rng = pipeline, [*keys], keys, rng
         self.expected = (*EXPECTED, ALTERED) if gains else EXPECTED
+        self.loads, self.mends = loads, dict[TableId, str]()
         self.ids = itertools.count(1)
         self.happened: list[str] = []
         self.starts: dict[TableId, Lsn] = {}
@@ -78,6 +81,8 @@ class Soak:
         signals = [self.signal() for _ in range(self.rng.choice((0, 1, 1, 2)))]
         if self.rng.random() < 0.15:
             self.restart(self.rng.choice(self.tables))
+        if self.loads and self.rng.random() < 0.5:
+            signals.append(self.load(self.rng.choice(self.tables)))
         spec = self.pipeline.plan(signals=signals)
         if spec is None:
             return
@@ -89,6 +94,24 @@ class Soak:
             self.do(spec)
         elif dies and self.rng.random() < 0.5:
             self.restart(self.rng.choice(self.tables))
+
+    def load(self, table: TableId) -> Signal:
+        """Change a table behind capture's back, and return the request that is to mend it."""
+        at, key = next(self.ids), self.keys[table]
+        values = ", ".join([str(2000 + at)] * len(key))
+        self.pipeline.unseen(
+            table,
+            f"DELETE FROM {table} WHERE {key[-1]} BETWEEN {at} AND {at + 3}",
+            f"UPDATE {table} SET A = {at} WHERE {key[-1]} > {self.rng.randint(0, 30)}",
+            f"INSERT INTO {table} ({', '.join(key)}, A) VALUES ({values}, {at})",
+        )
+        self.happened.append(f"load {at} {table.name}")
+        return self.mend(table, f"mend{at}")
+
+    def mend(self, table: TableId, id_: str) -> Signal:
+        """Return a request for a whole table."""
+        self.mends[table] = id_
+        return Signal(id_, "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
 
     def clear(self) -> None:
         """Do one of the runs before again, from its job on or its commit alone, as who clears its tasks in Airflow."""
@@ -135,17 +158,27 @@ class Soak:
         keep_told(result, self.pipeline.offsets)
 
     def finish(self) -> None:
-        """Let what is open come to its end; what nobody can end any more is a fault."""
+        """Let what is open come to its end, and what is loaded be mended where that was stopped or refused."""
         # Twice, for the first tick may still hear pauses of the signal table.
-        resumes = [Signal(f"resume{at}", "resume-snapshot", "{}", "airflow") for at in range(2)]
+        self.settle_all([Signal(f"resume{at}", "resume-snapshot", "{}", "airflow") for at in range(2)])
+        done = {one.id for one in self.outcomes() if one.status == "done"}
+        left = [table for table, id_ in self.mends.items() if id_ not in done]
+        self.happened.append(f"not mended {left}")
+        self.settle_all([self.mend(table, f"again {table}") for table in left])
+
+    def settle_all(self, signals: list[Signal]) -> None:
+        """Do ticks, each with one of the signals, until nothing is left; what nobody can end any more is a fault."""
         for at in range(LAST_TICKS):
-            spec = self.pipeline.plan(signals=resumes[at : at + 1])
+            spec = self.pipeline.plan(signals=signals[at : at + 1])
             if spec is None:
-                outcomes = self.pipeline.offsets.backlog().outcomes
-                assert [one for one in outcomes if one.status == "accepted"] == [], self.happened
+                assert [one for one in self.outcomes() if one.status == "accepted"] == [], self.happened
                 return
             self.do(spec)
         raise AssertionError(f"it does not come to an end: {self.pipeline.offsets.backlog()} {self.happened}")
+
+    def outcomes(self) -> list[SignalOutcome]:
+        """Return what became of the newest signals."""
+        return [*self.pipeline.offsets.backlog().outcomes]
 
     def restart(self, table: TableId) -> None:
         """Have a table begin anew."""
@@ -214,9 +247,10 @@ def test_whatever_happens_target_and_source_are_equal_in_the_end(
     registration = {"update_as": "U", "before_img_prefix": "X"} if images else {}
     Replay(pipeline, history, registration=registration).prepare()
     pipeline.captured()
-    tables = [TableId(pipeline.schema, shape.name) for shape in history.tables]
+    keys = {TableId(pipeline.schema, shape.name): shape.key for shape in history.tables}
+    tables = [*keys]
     gains = seed % 4 == 1
-    soak = Soak(pipeline, tables, rng, gains)
+    soak = Soak(pipeline, keys, rng, gains, loads=seed % 3 == 1)
     with writing(pipeline, seed, options, gains=gains):
         soak.starts = pipeline.begun(tables, TICKS_BESIDE_COLUMNS) if gains else pipeline.begun(tables)
         with in_turn(pipeline, interruptions(signals, rng), pause_s=1.5):
@@ -230,8 +264,7 @@ def test_whatever_happens_target_and_source_are_equal_in_the_end(
     for table in tables:
         assert pipeline.rows(table) == pipeline.source_rows(table), soak.happened
         check_log(pipeline, table)
-        [key] = [shape.key for shape in history.tables if shape.name == table.name]
         logged = logged_events(pipeline, table)
-        assert logged <= captured_events(pipeline, table, key, BEFORE_ALL, images), soak.happened
+        assert logged <= captured_events(pipeline, table, keys[table], BEFORE_ALL, images), soak.happened
         if table in soak.starts:
-            assert logged == captured_events(pipeline, table, key, soak.starts[table], images), soak.happened
+            assert logged == captured_events(pipeline, table, keys[table], soak.starts[table], images), soak.happened

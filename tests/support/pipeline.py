@@ -22,6 +22,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.sandbox.agent import await_captured
+from airflow_provider_db2cdc.sandbox.journal import find_journal
 from airflow_provider_db2cdc.sandbox.service import Sandbox
 from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.source.address import Db2Address
@@ -155,12 +156,12 @@ class Pipeline:
         self.offsets.reset(replace(offset, restart=True, mark=new_mark()))
 
     def unseen(self, table: TableId, *statements: str) -> None:
-        """Change a table so that nobody hears of it: what is captured of it is deleted."""
+        """Change a table by a transaction of which nothing is captured, as LOAD does it."""
+        journal = find_journal(self.writer, table.schema, table.name)
+        assert journal is not None, f"{table} is not captured"
         for text in statements:
             self.execute(text)
-        self.writer.commit()
-        self.captured()
-        self.execute(f'DELETE FROM ASNCDC."CDC_{table.schema}_{table.name}"')
+        self.execute(f"DELETE FROM {journal.name} WHERE IBMSNAP_TXN = SANDBOX.TXN()")
         self.writer.commit()
 
     def gain(self, table: TableId, column: str, kind: str = "INTEGER") -> None:
