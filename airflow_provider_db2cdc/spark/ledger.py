@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
+from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History, history_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -166,8 +167,8 @@ class Ledger:
     def publish(self, batch: int, frontier: Lsn, commits: Sequence[Commit], at_ms: int) -> None:
         """Write the manifest of one frontier: Delta versions that show the source as of one commit."""
         times = [commit.commit_ts_ms for commit in commits if commit.commit_ts_ms is not None]
-        versions = {str(commit.table): commit.state_version for commit in commits}
-        counts = {str(commit.table): commit.rows for commit in commits}
+        versions = {_shown(commit.table): commit.state_version for commit in commits}
+        counts = {_shown(commit.table): commit.rows for commit in commits}
         row = (batch, str(frontier), max(times, default=None), versions, counts, at_ms)
         append(literal_frame(self.spark, [row], MANIFEST), self._manifest, self._pair("manifest", batch))
 
@@ -197,6 +198,11 @@ def check_not_applied(spark: SparkSession, layout: Layout, table: TableId, batch
             f"another run has finished batch {batch} of {table} meanwhile",
             "Nothing is lost by it: leave this run, or clear all of its tasks, the plan too.",
         )
+
+
+def _shown(table: TableId) -> str:
+    """Return a name that no other table has: `SCHEMA.TABLE`, quoted where one of the two has a dot in it."""
+    return name_of(table) if str(table).count(".") > 1 else str(table)
 
 
 def _name() -> Column:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from airflow_provider_db2cdc.cdc.gap import gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
-from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import GapError
 from airflow_provider_db2cdc.spark.altered import altered
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.sql.asn import count_changes, floors
+from airflow_provider_db2cdc.spark.registered import lost
+from airflow_provider_db2cdc.sql.asn import count_changes
 
 Counts = dict[TableId, int]
 Errors = dict[TableId, Exception]
@@ -24,11 +22,12 @@ def counted(
 ) -> list[Entry]:
     """Return entries, those whose ranges are not the plan's with what the source counts there.
 
-    Something may have been pruned by then, and so not be counted: such a table is left out, and fails; so does each
-    that cannot be counted, for nobody would miss what is pruned before it is read.
+    Something may have been pruned by then, or never captured, and so not be counted: such a table is left out, and
+    fails; so does each that cannot be counted, for nobody would miss what is pruned before it is read.
     """
     tasks = {task.table: task for task in spec.tables}
-    unknown = [entry for entry in entries if is_uncounted(entry, tasks[entry.table])]
+    # Also of a window without a position, whose changes may be missing because nobody captures any more.
+    unknown = [entry for entry in entries if entry.slice is not None or is_uncounted(entry, tasks[entry.table])]
     rows, errors = _counts(spec, unknown, connection)
     for table, error in errors.items():
         fail(table, error)
@@ -46,10 +45,12 @@ def _counts(spec: JobSpec, entries: Sequence[Entry], connection: DriverConnectio
         return {}, {}
     tasks = {task.table: task for task in spec.tables}
     try:
-        # The gaps behind the count, or they would not tell of what was not counted any more.
+        # What is lost behind the count, or it would not tell of what was not counted any more.
         counted_rows = _rows([tasks[entry.table] for entry in entries], entries, connection)
         pulled = [tasks[table] for table, rows in counted_rows.items() if rows]
-        return counted_rows, {**altered(pulled, connection), **dict(_gaps(spec, entries, connection))}
+        captures = [tasks[entry.table].capture for entry in entries]
+        missed = lost(spec.source.asn_schema, captures, entries, connection)
+        return counted_rows, {**altered(pulled, connection), **missed}
     except Exception as error:
         if len(entries) == 1:
             return {}, {entries[0].table: error}
@@ -66,14 +67,3 @@ def _rows(tasks: Sequence[TableTask], entries: Sequence[Entry], connection: Driv
     ranges = [(task.capture, entry.span) for task, entry in zip(tasks, entries, strict=True)]
     counts = connection.text_rows(count_changes(ranges).text)
     return {entries[int(place or 0)].table: int(count or 0) for place, count in counts}
-
-
-def _gaps(spec: JobSpec, entries: Sequence[Entry], connection: DriverConnection) -> Iterator[tuple[TableId, GapError]]:
-    """Return the tables whose floor has moved beyond where their ranges begin; asked for behind the count."""
-    rows = connection.text_rows(floors(spec.source.asn_schema).text)
-    known = {TableId.in_catalog(owner, name): floor for owner, name, floor in rows}
-    for entry in entries:
-        floor = known.get(entry.table)
-        if floor and entry.after < (moved := Lsn.parse(floor)):
-            gap = f"changes up to {moved} are pruned, and only those up to {entry.after} were read"
-            yield entry.table, gap_error(entry.table, gap)

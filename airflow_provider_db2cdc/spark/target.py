@@ -78,6 +78,19 @@ class Target:
         """The columns of the state by which a row is found."""
         return self.schema.row_key if self.schema.key else (*self.schema.row_key, COPY)
 
+    def check_there(self) -> None:
+        """Refuse to go on with tables of which one is gone: made anew it would hold what comes from now on alone.
+
+        :raises TargetError: one is gone.
+        """
+        names = (self.layout.state(self.table), self.layout.changes(self.table))
+        gone = [name.name for name in names if not table_exists(self.spark, name)]
+        if gone:
+            raise TargetError(
+                f"{self.table}: {' and '.join(gone)} is not there any more, but the pipeline has written it",
+                f"Put it back, or have it made of a new snapshot: {restart_of(self.table)}.",
+            )
+
     def prepare(self, anew: bool = False) -> None:
         """Create change log and state where they are missing; add to those that are there what the source has gained.
 

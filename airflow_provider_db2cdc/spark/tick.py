@@ -182,7 +182,10 @@ class Tick:
         """Make a table's own tables ready, once a tick."""
         if task.table not in self.prepared:
             target = Target(self.sessions.of(task.table, 0), self.place, task.schema)
-            target.prepare(self.standing.is_new(task))
+            is_new = self.standing.is_new(task)
+            if not is_new and task.table in self.standing.last:
+                target.check_there()
+            target.prepare(is_new)
             if (left := self.left.get(task.table)) is not None:
                 target.fence(max(left))
             self.prepared.add(task.table)

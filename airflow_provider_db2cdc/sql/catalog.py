@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId
@@ -17,6 +17,13 @@ def tables(tables: Sequence[TableId]) -> Query:
         f"WHERE {_any_of(tables, 'TABSCHEMA', 'TABNAME')}",
         _names(tables),
     )
+
+
+def created_then(created: Mapping[TableId, str]) -> Query:
+    """Return the select of those of the tables that were created at these times (ISO): TABSCHEMA, TABNAME."""
+    each = " OR ".join(["(TABSCHEMA = ? AND TABNAME = ? AND CREATE_TIME = TIMESTAMP(?))"] * len(created))
+    values = [text for table, at in created.items() for text in (table.schema, table.name, at.replace("T", " "))]
+    return Query(f"SELECT TABSCHEMA, TABNAME FROM SYSCAT.TABLES WHERE {each}", tuple(values))
 
 
 def columns(tables: Sequence[TableId]) -> Query:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.crash import killed
 from support.pipeline import Pipeline
+from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -19,6 +20,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError, TickFailedError
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs, reader
+from airflow_provider_db2cdc.spark.delta import load, table_exists
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
@@ -236,3 +238,48 @@ def test_a_first_batch_that_is_redone_counts_what_its_state_holds(new_pipeline: 
         jobs.run(spec)
     last = pipeline.passed()
     assert last.tables[0].rows == pipeline.state(table).count() == 4
+
+
+def stop(pipeline: Pipeline, table: TableId) -> None:
+    faults.set_state(pipeline.writer, table.schema, table.name, "S")
+
+
+def start_cold(pipeline: Pipeline, table: TableId) -> None:
+    faults.cold_start(pipeline.writer)
+
+
+def register_anew(pipeline: Pipeline, table: TableId) -> None:
+    faults.reregister(pipeline.writer, table.schema, table.name)
+
+
+@pytest.mark.parametrize("end", [stop, start_cold, register_anew])
+@pytest.mark.parametrize("mode", ["initial", "initial_only"])
+def test_a_capture_that_ends_behind_a_snapshots_read_makes_no_window_look_whole(
+    new_pipeline: Callable[..., Pipeline], mode: str, end: Callable[[Pipeline, TableId], None]
+) -> None:
+    """A row moves from a chunk that is not read yet into one that is, and nobody captures that."""
+    small = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 1}
+    pipeline = new_pipeline(**{"snapshot.mode": mode}, **small)
+    table = three_rows(pipeline, "T")
+
+    def lose(number: int) -> None:
+        if number == 1:
+            if end is stop:
+                stop(pipeline, table)
+            pipeline.unseen(table, f"UPDATE {table} SET ID = -1 WHERE ID = 3")
+            if end is not stop:
+                end(pipeline, table)
+
+    with behind(reader, "stage_chunks", lose):
+        result = pipeline.tick()
+    assert result is not None
+    [failed] = result.failed
+    assert {stop: "registered in state 'S'", start_cold: "was started cold", register_anew: "anew at a later time"}[
+        end
+    ] in failed.error
+    assert not pipeline.offsets.get(table)
+    manifest = Layout(pipeline.target).internal("manifest")
+    assert not table_exists(pipeline.spark, manifest) or load(pipeline.spark, manifest).isEmpty()
+    faults.set_state(pipeline.writer, table.schema, table.name, "A")
+    pipeline.to_its_end()
+    assert pipeline.rows(table) == pipeline.source_rows(table)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 from support.crash import killed
+from support.filled import changed
 from support.history import HistoryOptions, random_history
 from support.log import captured_events, check_log, events_beside, logged_events, reads
 from support.pipeline import Pipeline, Replay, use_signal_table
@@ -643,6 +644,26 @@ def test_a_state_that_was_restored_behind_the_ledgers_back_takes_no_key_twice(
     assert pipeline.rows(table) == {(1, "new"), (2, "old")}
     assert pipeline.passed(execute(str(table))).tables[0].rows == 1
     assert pipeline.rows(table) == {(1, "new")}
+
+
+@pytest.mark.parametrize("moved", ["state", "changes"])
+def test_a_table_whose_target_was_moved_away_stops_until_it_is_back_or_restarted(
+    new_pipeline: Callable[..., Pipeline], moved: str
+) -> None:
+    """Made anew it would hold what changes from then on, and nothing would tell that the rest is missing."""
+    pipeline, one, other = fill(new_pipeline())
+    place = Path(getattr(Layout(pipeline.target), moved)(one).name)
+    place.rename(f"{place}.away")
+    changed(pipeline, f"UPDATE {one} SET A = 'b' WHERE ID = 1", f"UPDATE {other} SET A = 'b' WHERE ID = 1")
+    result = pipeline.tick()
+    assert result is not None
+    [failed] = result.failed
+    assert (failed.table, place.exists()) == (one, False)
+    assert "is not there any more" in failed.error
+    Path(f"{place}.away").rename(place)
+    pipeline.to_its_end()
+    assert pipeline.rows(one) == pipeline.source_rows(one)
+    check_log(pipeline, one)
 
 
 def test_rows_are_counted_anew_where_the_tables_were_moved_away(new_pipeline: Callable[..., Pipeline]) -> None:

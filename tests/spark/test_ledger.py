@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.ledger import Ledger
 
 pytestmark = pytest.mark.spark
@@ -157,3 +158,13 @@ def test_a_pipelines_name_may_look_like_what_spark_shows_to_nobody(
     owners = [Ledger(spark, Layout(str(tmp_path / "lake")), pipeline).prepare() for _ in range(2)]
     assert owners[0] == owners[1]
     assert owners[0].pipeline == pipeline
+
+
+def test_two_tables_whose_names_read_alike_have_each_its_place_in_a_manifest(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    one, layout = ledger(spark, tmp_path), Layout(str(tmp_path / "lake"))
+    alike = [replace(commit(entry(1, table)), rows=at) for at, table in enumerate([ODD, TableId("S", 'T.O"dd'), FAST])]
+    one.publish(1, lsn(1), alike, 7)
+    [row] = load(spark, layout.internal("manifest")).collect()
+    assert row["rows"] == {'"S.T"."O""dd"': 0, '"S"."T.O""dd"': 1, "S.FAST": 2}

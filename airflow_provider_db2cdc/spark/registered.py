@@ -1,0 +1,76 @@
+"""Tables whose capture is no longer the plan's: stopped, started cold, registered anew, or pruned beyond an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, check_state
+from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error
+from airflow_provider_db2cdc.cdc.ledger import Entry
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import RegistrationError
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.sql import asn
+from airflow_provider_db2cdc.sql.catalog import created_then
+from airflow_provider_db2cdc.sql.query import inline
+
+ANEW = "a later time"
+
+Texts = Sequence[str | None]
+
+
+def lost(
+    asn_schema: str, captures: Sequence[CaptureInstance], entries: Sequence[Entry], connection: DriverConnection
+) -> dict[TableId, Exception]:
+    """Return the error of each table of whose range changes may be lost since the plan; three statements.
+
+    Asked behind a count of what lies beyond the plan's fence: what was not captured, or pruned, was not counted.
+    """
+    found: dict[TableId, Texts] = {}
+    for row in connection.text_rows(asn.registrations(asn_schema).text):
+        found.setdefault(TableId.in_catalog(row[0], row[1]), row)
+    [first] = [row[0] for row in connection.text_rows(asn.restart(asn_schema).text)] or [None]
+    known = {table: created for capture in captures for table, created in _created(capture).items() if created}
+    rows = connection.text_rows(inline(created_then(known))) if known else []
+    anew = known.keys() - {TableId.in_catalog(schema, name) for schema, name in rows}
+    errors: dict[TableId, Exception] = {}
+    for capture, entry in zip(captures, entries, strict=True):
+        error = _lost(asn_schema, capture, entry, found.get(capture.table), _identity(capture, anew, first))
+        if error is not None:
+            errors[capture.table] = error
+    return errors
+
+
+def _lost(
+    asn_schema: str, capture: CaptureInstance, entry: Entry, row: Texts | None, now: CaptureIdentity
+) -> Exception | None:
+    if row is None:
+        return gap_error(capture.table, "it is not registered any more")
+    change_table, floor = TableId.in_catalog(row[2], row[3]), Lsn.parse(row[8]) if row[8] else None
+    gap = find_gap(
+        capture.table, entry.after, capture.identity, replace(now, change_table=str(change_table)), floor, entry.upto
+    )
+    if gap:
+        return gap_error(capture.table, gap)
+    try:
+        check_state(replace(capture, state=(row[4] or "").strip(), state_info=(row[5] or "").strip()), asn_schema)
+    except RegistrationError as error:
+        return error
+    return None
+
+
+def _created(capture: CaptureInstance) -> dict[TableId, str]:
+    return {capture.change_table: capture.identity.created, capture.table: capture.identity.source_created}
+
+
+def _identity(capture: CaptureInstance, anew: set[TableId], first: str | None) -> CaptureIdentity:
+    """Return the capture's identity by now; whether a table is the same one was asked of the database."""
+    then = capture.identity
+    return replace(
+        then,
+        created=ANEW if capture.change_table in anew else then.created,
+        source_created=ANEW if capture.table in anew else then.source_created,
+        cold_start=str(Lsn.parse(first)) if first else "",
+    )
