@@ -31,7 +31,7 @@ def lost(
     found: dict[TableId, Texts] = {}
     for row in connection.text_rows(asn.registrations(asn_schema).text):
         found.setdefault(TableId.in_catalog(row[0], row[1]), row)
-    [first] = [row[0] for row in connection.text_rows(asn.restart(asn_schema).text)] or [None]
+    first = next((row[0] for row in connection.text_rows(asn.restart(asn_schema).text) if row[0]), None)
     known = {table: created for capture in captures for table, created in _created(capture).items() if created}
     rows = connection.text_rows(inline(created_then(known))) if known else []
     anew = known.keys() - {TableId.in_catalog(schema, name) for schema, name in rows}
