@@ -132,11 +132,10 @@ def test_a_snapshot_that_is_heard_meanwhile_begins_behind_its_own_moment(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     """Capture has passed the plan by then, but not what was loaded since."""
-    signals = "S1.HEARD"
-    pipeline = new_pipeline(**{"signal.data.collection": signals, "signal.enabled.channels": "source"})
-    pipeline.execute(
-        f"CREATE TABLE {signals} (ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32), DATA VARCHAR(999))"
-    )
+    pipeline = new_pipeline()
+    signals = f"{pipeline.schema}.SIGNALS"
+    pipeline.properties = {"signal.data.collection": signals, "signal.enabled.channels": "source"}
+    pipeline.execute(f"CREATE TABLE {signals} (ID VARCHAR(9) NOT NULL PRIMARY KEY, TYPE VARCHAR(32), DATA VARCHAR(99))")
     table, other = filled(pipeline, 5, "T1"), filled(pipeline, 5, "T2")
     pipeline.passed()
     resumed = threading.Timer(2.0, faults.resume, [pipeline.writer])
