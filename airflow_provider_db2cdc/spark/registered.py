@@ -17,6 +17,7 @@ from airflow_provider_db2cdc.sql.catalog import created_then
 from airflow_provider_db2cdc.sql.query import inline
 
 ANEW = "a later time"
+"""Whether a table is the one that it was is asked of the database, which alone compares times exactly."""
 
 Texts = Sequence[str | None]
 
@@ -35,24 +36,27 @@ def lost(
     known = {table: created for capture in captures for table, created in _created(capture).items() if created}
     rows = connection.text_rows(inline(created_then(known))) if known else []
     anew = known.keys() - {TableId.in_catalog(schema, name) for schema, name in rows}
-    errors: dict[TableId, Exception] = {}
-    for capture, entry in zip(captures, entries, strict=True):
-        error = _lost(asn_schema, capture, entry, found.get(capture.table), _identity(capture, anew, first))
-        if error is not None:
-            errors[capture.table] = error
-    return errors
+    cold_start = str(Lsn.parse(first)) if first else ""
+    errors = {
+        capture.table: _lost(asn_schema, capture, entry, found.get(capture.table), anew, cold_start)
+        for capture, entry in zip(captures, entries, strict=True)
+    }
+    return {table: error for table, error in errors.items() if error is not None}
 
 
 def _lost(
-    asn_schema: str, capture: CaptureInstance, entry: Entry, row: Texts | None, now: CaptureIdentity
+    asn_schema: str, capture: CaptureInstance, entry: Entry, row: Texts | None, anew: set[TableId], cold_start: str
 ) -> Exception | None:
     if row is None:
         return gap_error(capture.table, "it is not registered any more")
-    change_table, floor = TableId.in_catalog(row[2], row[3]), Lsn.parse(row[8]) if row[8] else None
-    gap = find_gap(
-        capture.table, entry.after, capture.identity, replace(now, change_table=str(change_table)), floor, entry.upto
+    then, floor = capture.identity, Lsn.parse(row[8]) if row[8] else None
+    now = CaptureIdentity(
+        change_table=str(TableId.in_catalog(row[2], row[3])),
+        created=ANEW if capture.change_table in anew else then.created,
+        source_created=ANEW if capture.table in anew else then.source_created,
+        cold_start=cold_start,
     )
-    if gap:
+    if gap := find_gap(capture.table, entry.after, then, now, floor, entry.upto):
         return gap_error(capture.table, gap)
     try:
         check_state(replace(capture, state=(row[4] or "").strip(), state_info=(row[5] or "").strip()), asn_schema)
@@ -63,14 +67,3 @@ def _lost(
 
 def _created(capture: CaptureInstance) -> dict[TableId, str]:
     return {capture.change_table: capture.identity.created, capture.table: capture.identity.source_created}
-
-
-def _identity(capture: CaptureInstance, anew: set[TableId], first: str | None) -> CaptureIdentity:
-    """Return the capture's identity by now; whether a table is the same one was asked of the database."""
-    then = capture.identity
-    return replace(
-        then,
-        created=ANEW if capture.change_table in anew else then.created,
-        source_created=ANEW if capture.table in anew else then.source_created,
-        cold_start=str(Lsn.parse(first)) if first else "",
-    )

@@ -26,8 +26,7 @@ def counted(
     fails; so does each that cannot be counted, for nobody would miss what is pruned before it is read.
     """
     tasks = {task.table: task for task in spec.tables}
-    # Also of a window without a position, whose changes may be missing because nobody captures any more.
-    unknown = [entry for entry in entries if entry.slice is not None or is_uncounted(entry, tasks[entry.table])]
+    unknown = [entry for entry in entries if is_uncounted(entry, tasks[entry.table])]
     rows, errors = _counts(spec, unknown, connection)
     for table, error in errors.items():
         fail(table, error)
@@ -35,8 +34,12 @@ def counted(
 
 
 def is_uncounted(entry: Entry, task: TableTask) -> bool:
-    """Whether nobody has counted an entry's changes: it begins elsewhere than the plan's, or ends behind it."""
-    return not entry.span.empty and (entry.rows is None or entry.upto > task.upto)
+    """Whether nobody has counted an entry's changes: it begins elsewhere than the plan's, or ends behind it.
+
+    So is each window of a snapshot: one that holds nothing may do so because nobody captures any more.
+    """
+    is_beyond = not entry.span.empty and (entry.rows is None or entry.upto > task.upto)
+    return is_beyond or entry.slice is not None
 
 
 def _counts(spec: JobSpec, entries: Sequence[Entry], connection: DriverConnection) -> tuple[Counts, Errors]:

@@ -1,0 +1,71 @@
+"""What the job asks of registrations behind a count: each way in which changes may be lost since the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
+from airflow_provider_db2cdc.cdc.ledger import Entry
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.spark.registered import lost
+
+TABLE = TableId("S", "T")
+CREATED, SOURCE_CREATED = "2026-01-02T00:00:00.000000", "2026-01-01T00:00:00.000000"
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn(number.to_bytes(16, "big"))
+
+
+IDENTITY = CaptureIdentity("ASNCDC.CDC_T", CREATED, SOURCE_CREATED, str(lsn(1)))
+CAPTURE = CaptureInstance(TABLE, "ASNCDC", "CDC_T", "A", "", "DI", None, None, None, (), IDENTITY)
+ENTRY = Entry(3, "run", "0a", TABLE, lsn(5), lsn(9), 7, IDENTITY)
+
+
+@dataclass
+class Registered(DriverConnection):
+    """A source's control tables and catalog: one registration, when its tables were created, the last cold start."""
+
+    owner: str = "S"
+    change_table: str = "CDC_T"
+    state: str = "A"
+    floor: Lsn | None = None
+    created: dict[str, str] = field(default_factory=lambda: {"CDC_T": CREATED, "T": SOURCE_CREATED})
+    cold_start: int = 1
+
+    def text_rows(self, select: str) -> list[list[str | None]]:
+        if "CAPTURE_FIRST_SEQ" in select:
+            return [[str(lsn(self.cold_start))]]
+        if "SYSCAT.TABLES" in select:
+            times = {name: at.replace("T", " ") for name, at in self.created.items()}
+            schemas = {"CDC_T": "ASNCDC", "T": "S"}
+            named = {name: f"TABNAME = '{name}' AND CREATE_TIME = TIMESTAMP('{at}')" for name, at in times.items()}
+            return [[f"{schemas[name]}  ", name] for name, text in named.items() if text in select]
+        floor = str(self.floor) if self.floor else None
+        return [[self.owner, "T", "ASNCDC", self.change_table, self.state, None, "Y", None, floor, None]]
+
+
+def test_a_registration_as_it_was_has_lost_nothing() -> None:
+    assert lost("ASNCDC", [CAPTURE], [ENTRY], Registered(floor=lsn(5))) == {}
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        (Registered(owner="OTHER"), "not registered any more"),
+        (Registered(change_table="CDC_T2"), "registered anew"),
+        (Registered(created={"T": SOURCE_CREATED}), "change table ASNCDC.CDC_T was created anew at a later time"),
+        (Registered(created={"CDC_T": CREATED}), "source table was created anew at a later time"),
+        (Registered(cold_start=2), "started cold"),
+        (Registered(floor=lsn(6)), "are pruned, and only those up to"),
+        (Registered(state="S "), "registered in state 'S'"),
+    ],
+)
+def test_one_of_which_changes_may_be_lost_since_the_plan_tells_how(now: Registered, told: str) -> None:
+    errors = lost("ASNCDC", [CAPTURE], [ENTRY], now)
+    assert [*errors] == [TABLE]
+    assert told in str(errors[TABLE])
