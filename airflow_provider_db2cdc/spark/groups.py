@@ -178,8 +178,7 @@ class Groups:
         return self._passed(closed, "the snapshot's read")
 
     def _await_low(self) -> Lsn:
-        mark = self.marks.low(self.tick.spec.low_mark if self.share.is_planned else "")
-        return self._passed(mark, "the moment that the snapshot begins behind")
+        return self._passed(self.marks.low(self.share.low_mark), "the moment that the snapshot begins behind")
 
     def _passed(self, mark: str, what: str) -> Lsn:
         timeout_s = self.tick.spec.settings.high_mark_timeout_s

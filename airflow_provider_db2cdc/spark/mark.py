@@ -19,8 +19,8 @@ from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.signal import WINDOW_CLOSE, WINDOW_OPEN, captured_mark, delete_mark, insert_mark
 
 
-class HighMark(Protocol):
-    """One way to mark the end of a read; a mark is a text that lasts until it is reached."""
+class Watermark(Protocol):
+    """One way to mark a moment of the source, that of a read's end above all; a mark is a text until it is reached."""
 
     def low(self, planned: str) -> str:
         """Return the mark of a snapshot's beginning: the source's clock as it was `planned`, else (or if empty) now."""
@@ -35,9 +35,9 @@ class HighMark(Protocol):
         """Return the high mark, None while capture has not passed it."""
 
 
-def high_mark(
+def watermark(
     kind: Watermarking, connection: DriverConnection, asn_schema: str, signals: SignalTable | None
-) -> HighMark:
+) -> Watermark:
     """Return the way that the configuration names.
 
     :raises ConfigurationError: it writes into the signal table, and there is none that is captured.

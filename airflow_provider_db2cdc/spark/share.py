@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.cdc.snapshot import Snapshot, is_together
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.book import Book
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.mark import HighMark, high_mark
+from airflow_provider_db2cdc.spark.mark import Watermark, watermark
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.tick import Tick
 
@@ -23,13 +23,13 @@ T = TypeVar("T")
 class Share:
     """What the thread that reads and the one that publishes have in common.
 
-    A snapshot that `is_planned` was to be worked on when the tick was planned; any other was asked for meanwhile.
+    `low_mark` is the source's clock when the tick was planned; empty for a snapshot that was not to be worked on then.
     """
 
     tick: Tick
     book: Book
     id: str
-    is_planned: bool
+    low_mark: str
 
     def running(self) -> Snapshot | None:
         """Return the snapshot with the tables that this tick can work on, None while it is not running."""
@@ -43,10 +43,10 @@ class Share:
         """Replace a table's part by what the step makes of it, unless it has come to its end meanwhile."""
         self.book.turn(self.id, table, step)
 
-    def marks(self, connection: DriverConnection) -> HighMark:
+    def marks(self, connection: DriverConnection) -> Watermark:
         """Return how high marks are taken, by one thread's connection."""
         spec = self.tick.spec
-        return high_mark(spec.settings.watermarking, connection, spec.source.asn_schema, spec.signal_table)
+        return watermark(spec.settings.watermarking, connection, spec.source.asn_schema, spec.signal_table)
 
     def wants(self, table: TableId) -> bool:
         """Whether the snapshot still goes on with the table."""

@@ -93,7 +93,8 @@ class Snapshots:
             if part.table in self.tick.errors:
                 self.book.fail(snapshot.id, part.table, self.tick.errors[part.table])
         try:
-            share = Share(self.tick, self.book, snapshot.id, snapshot.id in self._planned)
+            low_mark = self.tick.spec.low_mark if snapshot.id in self._planned else ""
+            share = Share(self.tick, self.book, snapshot.id, low_mark)
             groups = Groups(share, Reader(share, reader, self.deadline), connection, self._write_down)
             groups.run(partial(self._after_group, snapshot.id, connection))
         except TickLostError:
