@@ -18,9 +18,8 @@ settings.register_profile("same", derandomize=True)
 settings.load_profile("same")
 
 ROOT = Path(__file__).parents[1]
-JAVA_OPTIONS = (
-    "-Duser.timezone=UTC", "-XX:+UseSerialGC", "-Xmn900m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"
-)  # fmt: skip
+# One JVM does hundreds of ticks: what compiles them well is paid for after some ten, unlike in a job that is submitted.
+JAVA_OPTIONS = ("-Duser.timezone=UTC", "-XX:+UseSerialGC", "-Xmn900m", "-XX:ReservedCodeCacheSize=256m")
 CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
