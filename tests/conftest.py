@@ -95,6 +95,7 @@ def captured_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def new_pipeline(captured_sandbox: Any, spark: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Make pipelines, each with a schema and a target of its own."""
+    from support.ended import end_capture
     from support.pipeline import Pipeline
 
     made: list[Pipeline] = []
@@ -107,4 +108,5 @@ def new_pipeline(captured_sandbox: Any, spark: Any, tmp_path: Path) -> Iterator[
 
     yield make
     for pipeline in made:
+        end_capture(pipeline.writer, pipeline.schema)
         pipeline.writer.close()

@@ -1,0 +1,16 @@
+"""What a test leaves behind in a sandbox that others share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_db2cdc.sandbox import asn
+from airflow_provider_db2cdc.sandbox.journal import load_journals
+
+
+def end_capture(writer: Any, schema: str) -> None:
+    """End the capture of a schema's tables: each would make all later tests a little slower."""
+    writer.rollback()
+    for journal in load_journals(writer):
+        if journal.source[0] == schema:
+            asn.removetable(writer, *journal.source)
