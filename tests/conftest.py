@@ -40,19 +40,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A local session with Delta and IBM's driver."""
-    from pyspark.sql import SparkSession
+    """A local session with Delta and IBM's driver, on one JVM for all workers."""
+    from support.shared_spark import shared_spark
 
     jars = sorted((ROOT / "build" / "jars" / "spark").glob("*.jar"))
     assert jars, "no jars in build/jars/spark: run `make setup`"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    folder = tmp_path_factory.mktemp("spark")
+    base = tmp_path_factory.getbasetemp()
+    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     conf = {
+        "spark.master": "local[2]",
+        "spark.app.name": "tests",
         "spark.jars": ",".join(map(str, jars)),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
-        "spark.driver.memory": "2g",
+        "spark.driver.memory": "3g",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
@@ -73,13 +76,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
-    builder = SparkSession.builder.master("local[2]").appName("tests")
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    with shared_spark(folder, conf) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,68 @@
+"""One JVM with Spark for all workers of a run: what it compiles, and Delta's first steps, serve each of them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+"""By these PySpark finds a JVM that runs already."""
+
+
+@contextmanager
+def shared_spark(folder: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Give a session of its own on the JVM of whichever worker came first; that one stays until the others are done."""
+    address = folder / "spark.json"
+    with (folder / "spark.users").open("w") as users, (folder / "spark.door").open("w") as door:
+        with _locked(door):
+            is_first = not address.exists()
+            session = _started(conf, address) if is_first else _joined(conf, address)
+            fcntl.flock(users, fcntl.LOCK_SH)
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        if is_first:
+            with _locked(door):
+                address.unlink()
+            fcntl.flock(users, fcntl.LOCK_EX)
+            session.stop()
+
+
+@contextmanager
+def _locked(file: IO[str]) -> Iterator[None]:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    yield
+    fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _started(conf: Mapping[str, str], address: Path) -> SparkSession:
+    session = SparkSession.builder.config(map=dict(conf)).getOrCreate()
+    gateway: Any = session.sparkContext._gateway
+    at = gateway.gateway_parameters
+    address.write_text(json.dumps({PORT: str(at.port), SECRET: at.auth_token}))
+    return session
+
+
+def _joined(conf: Mapping[str, str], address: Path) -> SparkSession:
+    found = json.loads(address.read_text())
+    os.environ.update(found)
+    try:
+        gateway: Any = launch_gateway()
+    finally:
+        # Or jobs that are submitted would look for their JVM there.
+        for name in found:
+            del os.environ[name]
+    java = gateway.jvm.org.apache.spark
+    context = java.api.java.JavaSparkContext(java.SparkContext.getOrCreate())
+    spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    started = SparkContext(gateway=gateway, jsc=context, conf=spark_conf)
+    session = java.sql.classic.SparkSession.builder().getOrCreate().newSession()
+    return SparkSession(started, session)
