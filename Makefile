@@ -38,12 +38,12 @@ ui: setup ## Start Airflow's own UI with the sandbox behind it
 sandbox: setup ## Start the stand-in source in the foreground
 	$(PY) -m airflow_provider_db2cdc.cli.main sandbox up --foreground
 
-test: setup ## Run the whole suite
-	$(PY) -m pytest -n 2 --dist worksteal
+test: setup ## Run the suite
+	$(PY) -m pytest -n 2 --dist worksteal -m "not long"
 
 SOAK ?= 20
-soak: setup ## Play more histories than the suite does: SOAK=40 the first forty, SOAK=41-80 others
-	DB2CDC_SOAK=$(SOAK) $(PY) -m pytest -n 2 --dist worksteal tests/e2e/test_soak.py tests/e2e/test_rivals.py
+soak: setup ## Run what takes minutes each, and play histories: SOAK=40 the first forty, SOAK=41-80 others
+	DB2CDC_SOAK=$(SOAK) $(PY) -m pytest -n 2 --dist worksteal -m long
 	$(PY) -m pytest -n 2 --hypothesis-profile default tests/cdc tests/sql
 
 check: setup lint ## Lint, types and the fast tests

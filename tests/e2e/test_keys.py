@@ -173,6 +173,7 @@ def test_null_keys_and_key_changes_reach_the_target(new_pipeline: Callable[..., 
         assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)
 
 
+@pytest.mark.long
 def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 7, "snapshot.group.chunks": 1})
     table = pipeline.create(f"CREATE TABLE {pipeline.schema}.U (V VARCHAR(9) NOT NULL, A INTEGER, B VARCHAR(9))", "U")

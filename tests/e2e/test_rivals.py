@@ -42,7 +42,7 @@ from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick, keep_told
 
-pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
 
 ACTS, MOST_HELD, LAST_TICKS = 14, 3, 14
 ALTERED = "while this tick was under way"
@@ -234,7 +234,7 @@ def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else value for value in row)
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", seeds())
 def test_whoever_hangs_or_is_cleared_target_and_source_are_equal_in_the_end(
     new_pipeline: Callable[..., Pipeline], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,8 +73,8 @@ def certificates(pipeline: Pipeline, snapshot: str) -> list[Any]:
 
 
 BESIDE = [
-    (11, "read_only", "incremental"),
-    (12, "insert_insert", "incremental"),
+    pytest.param(11, "read_only", "incremental", marks=pytest.mark.long),
+    pytest.param(12, "insert_insert", "incremental", marks=pytest.mark.long),
     (13, "insert_delete", "incremental"),
     (14, "read_only", "blocking"),
 ]
@@ -99,7 +99,7 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     [shape] = history.tables
     table = TableId(pipeline.schema, shape.name)
     # Beyond the history's keys: however many rows the writer leaves, there are several chunks.
-    resting = [(*(at for _ in shape.key), at, None) for at in range(1000, 1060)]
+    resting = [(*(at for _ in shape.key), at, None) for at in range(1000, 1040)]
     insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(resting[0]))})"
     pipeline.many(insert, resting)
 
@@ -600,6 +600,7 @@ STEPS = [
 UNTOLD = (Journal, FileOffsetStore)
 
 
+@pytest.mark.long
 def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline, one, two = fill(new_pipeline(**SMALL))
     half = {"additional-conditions": [{"data-collection": str(one), "filter": "ID < 15"}]}

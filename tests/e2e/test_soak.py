@@ -4,7 +4,7 @@ Beside a writer, every third seed with registrations that are inactive for a whi
 loaded, of which nobody captures anything, and every other odd one with tables that get columns.
 
 What is said of each seed is what is always said: the log is linear while it grows and holds no event twice, and in the
-end target and source are equal. `make soak` plays more seeds than the suite does.
+end target and source are equal. `make soak` plays them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick, keep_told
 
-pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
 
 STEPS, LAST_TICKS = 5, 12
 INTERRUPTIONS = 400
@@ -219,7 +219,7 @@ def interruptions(signals: str, rng: random.Random) -> list[list[str]]:
     return [[insert.format(signals, at, kind)] if kind else [] for at, kind in enumerate(told)]
 
 
-@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.parametrize("seed", seeds())
 def test_whatever_happens_target_and_source_are_equal_in_the_end(
     new_pipeline: Callable[..., Pipeline], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
