@@ -39,15 +39,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the workers of a run find each other's JVM."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def spark(spark_folder: Path) -> Iterator[Any]:
     """A local session with Delta and IBM's driver, on one JVM for all workers."""
     from support.shared_spark import shared_spark
 
     jars = sorted((ROOT / "build" / "jars" / "spark").glob("*.jar"))
     assert jars, "no jars in build/jars/spark: run `make setup`"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    base = tmp_path_factory.getbasetemp()
-    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     conf = {
         "spark.master": "local[2]",
         "spark.app.name": "tests",
@@ -57,7 +62,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
         "spark.driver.memory": "3g",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.warehouse.dir": str(spark_folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
         # Every tenth tick would take twice as long.
@@ -76,7 +81,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
-    with shared_spark(folder, conf) as session:
+    with shared_spark(spark_folder, conf) as session:
         yield session
 
 

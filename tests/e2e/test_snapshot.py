@@ -99,7 +99,7 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     [shape] = history.tables
     table = TableId(pipeline.schema, shape.name)
     # Beyond the history's keys: however many rows the writer leaves, there are several chunks.
-    resting = [(*(at for _ in shape.key), at, None) for at in range(1000, 1040)]
+    resting = [(*(at for _ in shape.key), at, None) for at in range(1000, 1060)]
     insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(resting[0]))})"
     pipeline.many(insert, resting)
 

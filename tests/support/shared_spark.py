@@ -20,20 +20,22 @@ PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 @contextmanager
 def shared_spark(folder: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Give a session of its own on the JVM of whichever worker came first; that one stays until the others are done."""
+    """Give a session of its own on the JVM of whichever worker came first; that one stays until the others are done.
+
+    With it ends the JVM, however it ends: behind one that crashed, the next worker to come is a first one again.
+    """
     address = folder / "spark.json"
-    with (folder / "spark.users").open("w") as users, (folder / "spark.door").open("w") as door:
+    with (folder / "spark.door").open("w") as door, (folder / "spark.users").open("w") as users:
         with _locked(door):
-            is_first = not address.exists()
+            is_first = _is_free(users)
             session = _started(conf, address) if is_first else _joined(conf, address)
             fcntl.flock(users, fcntl.LOCK_SH)
         session.sparkContext.setLogLevel("ERROR")
         yield session
         if is_first:
             with _locked(door):
-                address.unlink()
-            fcntl.flock(users, fcntl.LOCK_EX)
-            session.stop()
+                fcntl.flock(users, fcntl.LOCK_EX)
+                session.stop()
 
 
 @contextmanager
@@ -41,6 +43,15 @@ def _locked(file: IO[str]) -> Iterator[None]:
     fcntl.flock(file, fcntl.LOCK_EX)
     yield
     fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _is_free(users: IO[str]) -> bool:
+    """Whether nobody has the file locked."""
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _started(conf: Mapping[str, str], address: Path) -> SparkSession:
@@ -61,8 +72,6 @@ def _joined(conf: Mapping[str, str], address: Path) -> SparkSession:
         for name in found:
             del os.environ[name]
     java = gateway.jvm.org.apache.spark
-    context = java.api.java.JavaSparkContext(java.SparkContext.getOrCreate())
-    spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-    started = SparkContext(gateway=gateway, jsc=context, conf=spark_conf)
-    session = java.sql.classic.SparkSession.builder().getOrCreate().newSession()
-    return SparkSession(started, session)
+    running = java.api.java.JavaSparkContext(java.SparkContext.getOrCreate())
+    context = SparkContext(gateway=gateway, jsc=running, conf=SparkConf(loadDefaults=False).setAll([*conf.items()]))
+    return SparkSession(context, java.sql.classic.SparkSession.builder().getOrCreate().newSession())
