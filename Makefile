@@ -42,7 +42,7 @@ test: setup ## Run the suite
 	$(PY) -m pytest -n 2 --dist worksteal -m "not long"
 
 SOAK ?= 20
-soak: setup ## Run what takes minutes each, and play histories: SOAK=40 the first forty, SOAK=41-80 others
+soak: setup ## Run what `make test` leaves out, and play histories: SOAK=40 the first forty, SOAK=41-80 others
 	DB2CDC_SOAK=$(SOAK) $(PY) -m pytest -n 2 --dist worksteal -m long
 	$(PY) -m pytest -n 2 --hypothesis-profile default tests/cdc tests/sql
 

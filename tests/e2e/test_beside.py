@@ -48,7 +48,7 @@ def test_a_table_cut_anew_under_its_first_columns_is_read_from_its_beginning(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.parametrize("prefix", ["", "X"], ids=["bare", "with before images"])
+@pytest.mark.parametrize("prefix", [pytest.param("", marks=pytest.mark.long), "X"], ids=["bare", "with before images"])
 def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
     new_pipeline: Callable[..., Pipeline], prefix: str
 ) -> None:

@@ -67,7 +67,7 @@ def test_columns_that_change_during_a_snapshot(new_pipeline: Callable[..., Pipel
     assert {row[2] for row in pipeline.rows(table)} == {7}
 
 
-@pytest.mark.parametrize("mode", ["when_needed", "initial"])
+@pytest.mark.parametrize("mode", [pytest.param("when_needed", marks=pytest.mark.long), "initial"])
 def test_a_snapshot_begun_anew_behind_a_gap_finds_what_went_meanwhile(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:
@@ -105,7 +105,7 @@ def gaining(pipeline: Pipeline, table: TableId) -> AbstractContextManager[None]:
     return behind(Staging, "write", gain)
 
 
-@pytest.mark.parametrize("read", ["T", "O"])
+@pytest.mark.parametrize("read", [pytest.param("T", marks=pytest.mark.long), "O"])
 def test_a_column_that_comes_while_a_tick_reads_a_snapshot_loses_no_value(
     new_pipeline: Callable[..., Pipeline], read: str
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_snapshot_survives_a_kill_at_each_step(
         assert set(logged) <= set(everything)
 
 
+@pytest.mark.long
 def test_a_restart_is_gone_on_with_whatever_died_or_failed(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +181,7 @@ def twice(step: Callable[..., Any]) -> Callable[..., Any]:
     return fails
 
 
-@pytest.mark.parametrize("dies_again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("dies_again", [pytest.param(False, marks=pytest.mark.long), True], ids=["once", "twice"])
 def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
     new_pipeline: Callable[..., Pipeline], dies_again: bool
 ) -> None:

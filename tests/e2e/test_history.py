@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
 IMAGES = {"update_as": "U", "before_img_prefix": "X"}
 
 
-@pytest.mark.parametrize(("seed", "registration"), [(1, {}), (2, {}), (3, IMAGES)])
+@pytest.mark.parametrize(("seed", "registration"), [(1, {}), pytest.param(2, {}, marks=pytest.mark.long), (3, IMAGES)])
 def test_target_equals_source_after_each_tick(
     new_pipeline: Callable[..., Pipeline], seed: int, registration: dict[str, Any]
 ) -> None:

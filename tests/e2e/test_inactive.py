@@ -82,7 +82,7 @@ def is_suspended(pipeline: Pipeline, table: TableId) -> bool:
     return offset is not None and offset.suspended
 
 
-@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+@pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
 def test_a_batch_of_before_that_is_redone_does_not_hide_it(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": mode})
     table, _ = three_rows(pipeline, "BAD"), three_rows(pipeline, "GOOD")
@@ -110,7 +110,13 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
 
 
 @pytest.mark.parametrize(
-    ("mode", "ahead_ms"), [("initial", 0), ("when_needed", 0), ("when_needed", HALF_HOUR_MS)], ids=str
+    ("mode", "ahead_ms"),
+    [
+        pytest.param("initial", 0, marks=pytest.mark.long),
+        pytest.param("when_needed", 0, marks=pytest.mark.long),
+        ("when_needed", HALF_HOUR_MS),
+    ],
+    ids=str,
 )
 def test_it_happens_again_before_the_run_that_mended_it_is_committed(
     new_pipeline: Callable[..., Pipeline], mode: str, ahead_ms: int
@@ -165,7 +171,7 @@ def test_a_table_that_was_never_begun_begins_as_any_other(new_pipeline: Callable
     assert pipeline.tick() is None
 
 
-@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+@pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
 def test_a_source_table_that_was_dropped_and_created_again_is_a_gap(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:
@@ -184,6 +190,7 @@ def test_a_source_table_that_was_dropped_and_created_again_is_a_gap(
         assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "d")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])
 def test_a_restart_that_fails_behind_its_first_group_goes_on(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, mode: str
@@ -222,6 +229,7 @@ def test_a_clock_that_was_ahead_and_a_commit_that_died_stop_nothing(new_pipeline
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 def test_a_first_batch_that_is_redone_counts_what_its_state_holds(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
     table = three_rows(pipeline, "T")
@@ -260,7 +268,7 @@ def register_anew(pipeline: Pipeline, table: TableId) -> None:
         (register_anew, "was created anew at a later time"),
     ],
 )
-@pytest.mark.parametrize("mode", ["initial", "initial_only"])
+@pytest.mark.parametrize("mode", ["initial", pytest.param("initial_only", marks=pytest.mark.long)])
 def test_a_capture_that_ends_behind_a_snapshots_read_makes_no_window_look_whole(
     new_pipeline: Callable[..., Pipeline], mode: str, end: Callable[[Pipeline, TableId], None], told: str
 ) -> None:

@@ -229,6 +229,7 @@ DEATHS = [
 """Steps of two reads: behind what is gone, and behind the state, of the first; behind what was read by the second."""
 
 
+@pytest.mark.long
 def test_a_snapshot_survives_a_kill(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = bare(pipeline, 60)
@@ -286,6 +287,7 @@ def test_what_does_not_fit_a_table_without_a_key_is_refused(new_pipeline: Callab
     assert "move the target's tables of it away" in line.error
 
 
+@pytest.mark.long
 def test_what_a_first_batch_left_that_nobody_finished_goes(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
     table = bare(pipeline, 20)
@@ -307,6 +309,7 @@ def test_what_a_first_batch_left_that_nobody_finished_goes(new_pipeline: Callabl
     assert left != held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [5, 0], ids=["some rows", "no row"])
 def test_copies_that_a_batch_has_told_of_which_a_restart_left(new_pipeline: Callable[..., Pipeline], rows: int) -> None:
     """One comes twice and goes, one comes and stays, and of one that may be there a copy comes and all go.

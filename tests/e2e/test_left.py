@@ -46,7 +46,9 @@ def deleted(pipeline: Pipeline, table: TableId) -> list[int]:
     return sorted(row["key"]["ID"] for row in rows)
 
 
-@pytest.mark.parametrize("is_sorted_alike", [True, False], ids=["chunk by chunk", "at the table's end"])
+@pytest.mark.parametrize(
+    "is_sorted_alike", [True, pytest.param(False, marks=pytest.mark.long)], ids=["chunk by chunk", "at the table's end"]
+)
 def test_a_row_that_is_gone_by_the_snapshot_is_deleted_in_the_change_log(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, is_sorted_alike: bool
 ) -> None:
@@ -77,6 +79,7 @@ def test_a_row_that_is_gone_by_the_snapshot_is_deleted_in_the_change_log(
     assert deleted(pipeline, table) == [1, 2, 3, 100, 103, 104], "2 and 3 by the batch that was left"
 
 
+@pytest.mark.long
 def test_what_a_snapshot_has_told_that_was_left_itself(new_pipeline: Callable[..., Pipeline]) -> None:
     """A restart dies behind the `r` rows of its snapshot, and one more restart leaves that, too."""
     pipeline = new_pipeline()
@@ -91,6 +94,7 @@ def test_what_a_snapshot_has_told_that_was_left_itself(new_pipeline: Callable[..
     assert deleted(pipeline, table) == [100, 200]
 
 
+@pytest.mark.long
 def test_what_is_looked_for_by_the_next_snapshot_where_one_was_given_up_behind_a_group(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -107,6 +111,7 @@ def test_what_is_looked_for_by_the_next_snapshot_where_one_was_given_up_behind_a
     assert deleted(pipeline, table) == [100]
 
 
+@pytest.mark.long
 def test_what_was_read_of_a_range_with_a_gap_stays_and_is_told_to_be_gone(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:

@@ -62,7 +62,9 @@ def is_right(pipeline: Pipeline, table: TableId) -> None:
 
 
 @pytest.mark.parametrize(
-    "properties", [{"max.rows.per.batch": 2}, {"snapshot.mode": "initial_only"}], ids=["a row limit", "no streaming"]
+    "properties",
+    [{"max.rows.per.batch": 2}, pytest.param({"snapshot.mode": "initial_only"}, marks=pytest.mark.long)],
+    ids=["a row limit", "no streaming"],
 )
 def test_a_column_that_had_values_before_it_was_captured(
     new_pipeline: Callable[..., Pipeline], properties: dict[str, object]

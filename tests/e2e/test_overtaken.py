@@ -66,7 +66,9 @@ def test_an_old_run_that_fills_the_state_beside_a_restart_doubles_no_row(
     assert "a later plan has given up batch" in error
 
 
-@pytest.mark.parametrize("is_fenced", [True, False], ids=["fenced", "without the fence"])
+@pytest.mark.parametrize(
+    "is_fenced", [True, pytest.param(False, marks=pytest.mark.long)], ids=["fenced", "without the fence"]
+)
 def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_has_given_up(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, is_fenced: bool
 ) -> None:
@@ -117,7 +119,7 @@ def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.parametrize("before_img_prefix", [None, "X"], ids=HALVES_OR_ROWS)
+@pytest.mark.parametrize("before_img_prefix", [pytest.param(None, marks=pytest.mark.long), "X"], ids=HALVES_OR_ROWS)
 def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
     new_pipeline: Callable[..., Pipeline], before_img_prefix: str | None
 ) -> None:
@@ -136,7 +138,7 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.parametrize("before_img_prefix", [None, "X"], ids=HALVES_OR_ROWS)
+@pytest.mark.parametrize("before_img_prefix", [pytest.param(None, marks=pytest.mark.long), "X"], ids=HALVES_OR_ROWS)
 def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, before_img_prefix: str | None
 ) -> None:
@@ -200,6 +202,7 @@ def test_a_run_that_wakes_behind_another_tells_no_version_of_what_that_has_done(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
 def test_a_cleared_run_of_a_restart_that_is_over_gives_up_no_batch_of_a_later_plan(
     new_pipeline: Callable[..., Pipeline], key: str
@@ -249,7 +252,13 @@ def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
 
 
 @pytest.mark.parametrize(
-    "hangs_before", [(Ledger, "history"), (Journal, "read"), (Ledger, "plan")], ids=lambda at: at[1]
+    "hangs_before",
+    [
+        pytest.param((Ledger, "history"), marks=pytest.mark.long),
+        pytest.param((Journal, "read"), marks=pytest.mark.long),
+        (Ledger, "plan"),
+    ],
+    ids=lambda at: at[1],
 )
 def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
     new_pipeline: Callable[..., Pipeline], hangs_before: tuple[Any, str]

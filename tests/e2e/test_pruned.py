@@ -144,7 +144,7 @@ def test_in_a_window_that_could_not_be_counted_fails_the_table(
     assert "are pruned" in after.failed[0].error
 
 
-@pytest.mark.parametrize("left", [0, 1], ids=["all of them", "some"])
+@pytest.mark.parametrize("left", [pytest.param(0, marks=pytest.mark.long), 1], ids=["all of them", "some"])
 def test_while_the_plan_is_made_is_a_gap(new_pipeline: Callable[..., Pipeline], left: int) -> None:
     """The plan looks at the registrations first, and counts behind that."""
     pipeline = new_pipeline()

@@ -76,7 +76,7 @@ BESIDE = [
     pytest.param(11, "read_only", "incremental", marks=pytest.mark.long),
     pytest.param(12, "insert_insert", "incremental", marks=pytest.mark.long),
     (13, "insert_delete", "incremental"),
-    (14, "read_only", "blocking"),
+    pytest.param(14, "read_only", "blocking", marks=pytest.mark.long),
 ]
 
 
@@ -389,6 +389,7 @@ def test_a_group_that_is_read_ahead_leaves_alone_what_the_group_before_it_has_pu
     check_log(pipeline, one)
 
 
+@pytest.mark.long
 def test_a_state_that_changed_since_it_was_compared_is_compared_again(
     filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
@@ -624,6 +625,7 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline:
         assert len(found) == len(set(found)) == shown(result, ask.id).chunks
 
 
+@pytest.mark.long
 def test_a_state_that_was_restored_behind_the_ledgers_back_takes_no_key_twice(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -647,7 +649,7 @@ def test_a_state_that_was_restored_behind_the_ledgers_back_takes_no_key_twice(
     assert pipeline.rows(table) == {(1, "new")}
 
 
-@pytest.mark.parametrize("moved", ["state", "changes"])
+@pytest.mark.parametrize("moved", ["state", pytest.param("changes", marks=pytest.mark.long)])
 def test_a_table_whose_target_was_moved_away_stops_until_it_is_back_or_restarted(
     new_pipeline: Callable[..., Pipeline], moved: str
 ) -> None:
@@ -667,6 +669,7 @@ def test_a_table_whose_target_was_moved_away_stops_until_it_is_back_or_restarted
     check_log(pipeline, one)
 
 
+@pytest.mark.long
 def test_rows_are_counted_anew_where_the_tables_were_moved_away(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline, one, _ = fill(new_pipeline())
     layout = Layout(pipeline.target)

@@ -133,7 +133,13 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("prefix", "change", "says"), [("", "A = 2", "N"), ("", "A = 2", "Y"), ("X", "A = 2", "N"), ("X", "ID = -ID", "N")]
+    ("prefix", "change", "says"),
+    [
+        ("", "A = 2", "N"),
+        ("", "A = 2", "Y"),
+        pytest.param("X", "A = 2", "N", marks=pytest.mark.long),
+        ("X", "ID = -ID", "N"),
+    ],
 )
 def test_a_pruned_update_row_is_missed_in_what_a_death_left(
     new_pipeline: Callable[..., Pipeline], prefix: str, change: str, says: str
@@ -163,7 +169,9 @@ def test_a_pruned_update_row_is_missed_in_what_a_death_left(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("update_as", "prefix"), [("DI", ""), ("U", ""), ("U", "X")])
+@pytest.mark.parametrize(
+    ("update_as", "prefix"), [("DI", ""), pytest.param("U", "", marks=pytest.mark.long), ("U", "X")]
+)
 def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
     new_pipeline: Callable[..., Pipeline], update_as: Any, prefix: str
 ) -> None:
@@ -185,7 +193,14 @@ def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.parametrize("after", ["", "a death", "a death and another plan"])
+@pytest.mark.parametrize(
+    "after",
+    [
+        "",
+        pytest.param("a death", marks=pytest.mark.long),
+        pytest.param("a death and another plan", marks=pytest.mark.long),
+    ],
+)
 def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, after: str) -> None:
     pipeline, _, bad = pair
     insert(pipeline)
@@ -217,6 +232,7 @@ def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, 
         assert set(logged_events(pipeline, line.table).values()) <= {1}
 
 
+@pytest.mark.long
 def test_a_table_whose_first_batch_died_and_can_not_be_redone_is_restarted(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -247,7 +263,7 @@ def test_a_table_whose_first_batch_died_and_can_not_be_redone_is_restarted(
     assert not offset.restart
 
 
-@pytest.mark.parametrize("small_rows", [SMALL_ROWS, 0])
+@pytest.mark.parametrize("small_rows", [pytest.param(SMALL_ROWS, marks=pytest.mark.long), 0])
 def test_updates_that_leave_no_old_row_stop_their_table_until_it_is_restarted(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, small_rows: int
 ) -> None:
@@ -459,7 +475,7 @@ def test_a_target_that_outlived_its_ledger_is_refused(new_pipeline: Callable[...
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+@pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
 def test_changes_of_while_a_registration_was_inactive_are_a_gap(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:
@@ -510,6 +526,7 @@ def test_the_job_of_a_plan_that_others_have_overtaken_is_refused(new_pipeline: C
     assert logged_events(pipeline, good) == before
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_plan_of_the_time_of_one_whose_commit_died_is_no_retry_of_it(new_pipeline: Callable[..., Pipeline]) -> None:
     """With offsets ahead of the planner's clock both are of the same millisecond; a restart of between is not over."""
@@ -536,6 +553,7 @@ def test_a_plan_of_the_time_of_one_whose_commit_died_is_no_retry_of_it(new_pipel
         jobs.run(first)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_restart_wished_for_while_one_is_under_way_is_the_next_ticks(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline, good, _ = paired(new_pipeline())
