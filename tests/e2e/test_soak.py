@@ -71,6 +71,7 @@ class Soak:
         self.pipeline, self.tables, self.keys, self.rng = pipeline, [*keys], keys, rng
         self.expected = (*EXPECTED, ALTERED) if gains else EXPECTED
         self.loads, self.mends = loads, dict[TableId, str]()
+        self.loaded: dict[str, tuple[TableId, int]] = {}
         self.ids = itertools.count(1)
         self.happened: list[str] = []
         self.starts: dict[TableId, Lsn] = {}
@@ -96,17 +97,34 @@ class Soak:
             self.restart(self.rng.choice(self.tables))
 
     def load(self, table: TableId) -> Signal:
-        """Change a table behind capture's back, and return the request that is to mend it."""
+        """Change a table behind capture's back, and return the request that is to mend it.
+
+        One row was captured right before with an A of 0, and is left alone from then on. It is the first one by its
+        key: what is read behind the first group is read when what was captured by then is pulled.
+        """
         at, key = next(self.ids), self.keys[table]
-        values = ", ".join([str(2000 + at)] * len(key))
+        insert = f"INSERT INTO {table} ({', '.join(key)}, A) VALUES"
+        loaded, captured = (", ".join([str(value)] * len(key)) for value in (2000 + at, -at))
+        self.pipeline.execute(f"{insert} ({captured}, 0)")
+        self.pipeline.writer.commit()
         self.pipeline.unseen(
             table,
             f"DELETE FROM {table} WHERE {key[-1]} BETWEEN {at} AND {at + 3}",
-            f"UPDATE {table} SET A = {at} WHERE {key[-1]} > {self.rng.randint(0, 30)}",
-            f"INSERT INTO {table} ({', '.join(key)}, A) VALUES ({values}, {at})",
+            f"UPDATE {table} SET A = {at} WHERE {key[-1]} BETWEEN {self.rng.randint(0, 30)} AND 999",
+            f"{insert} ({loaded}, {at})",
+            f"UPDATE {table} SET A = {at} WHERE {key[-1]} = {-at}",
         )
         self.happened.append(f"load {at} {table.name}")
+        self.loaded[f"mend{at}"] = (table, -at)
         return self.mend(table, f"mend{at}")
+
+    def check_loaded(self) -> None:
+        """Nothing of before a load is left of its row where its snapshot is done; later ones would hide that."""
+        for one in self.outcomes():
+            if one.status == "done" and one.id in self.loaded:
+                table, at = self.loaded.pop(one.id)
+                stale = self.pipeline.state(table).where(f"A = 0 AND {self.keys[table][-1]} = {at}")
+                assert stale.isEmpty(), (one.id, self.happened)
 
     def mend(self, table: TableId, id_: str) -> Signal:
         """Return a request for a whole table."""
@@ -156,6 +174,7 @@ class Soak:
         assert not failed, (failed, self.happened)
         commit_tick(result, self.pipeline.offsets)
         keep_told(result, self.pipeline.offsets)
+        self.check_loaded()
 
     def finish(self) -> None:
         """Let what is open come to its end, and what is loaded be mended where that was stopped or refused."""
