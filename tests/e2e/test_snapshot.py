@@ -73,9 +73,9 @@ def certificates(pipeline: Pipeline, snapshot: str) -> list[Any]:
 
 
 BESIDE = [
-    pytest.param(11, "read_only", "incremental", marks=pytest.mark.long),
+    (11, "read_only", "incremental"),
     pytest.param(12, "insert_insert", "incremental", marks=pytest.mark.long),
-    (13, "insert_delete", "incremental"),
+    pytest.param(13, "insert_delete", "incremental", marks=pytest.mark.long),
     pytest.param(14, "read_only", "blocking", marks=pytest.mark.long),
 ]
 
