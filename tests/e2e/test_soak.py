@@ -110,7 +110,7 @@ class Soak:
         self.pipeline.unseen(
             table,
             f"DELETE FROM {table} WHERE {key[-1]} BETWEEN {at} AND {at + 3}",
-            f"UPDATE {table} SET A = {at} WHERE {key[-1]} BETWEEN {self.rng.randint(0, 30)} AND 999",
+            f"UPDATE {table} SET A = {at} WHERE {key[-1]} > {self.rng.randint(0, 30)}",
             f"{insert} ({loaded}, {at})",
             f"UPDATE {table} SET A = {at} WHERE {key[-1]} = {-at}",
         )
