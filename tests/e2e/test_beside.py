@@ -11,14 +11,15 @@ from support.crash import killed
 from support.filled import ask, changed, filled
 from support.log import reads
 from support.pipeline import Pipeline, use_signal_table
-from support.writing import behind
+from support.writing import behind, beside
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark import jobs, reader
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
+from airflow_provider_db2cdc.spark.mark import ReadOnlyMark
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import commit_tick
@@ -95,6 +96,39 @@ def test_nothing_is_published_before_capture_has_passed_its_read(
         faults.resume(pipeline.writer)
     log = pipeline.changes(table).where("key.ID = 1").collect()
     assert [row["op"] for row in log] == ["r", "u"], "the staged row would be older than its event"
+
+
+def test_a_window_that_holds_nothing_does_not_tell_that_somebody_captures(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """An agent that captures for nobody may move its clock alone; meanwhile a row moves into a chunk that was read."""
+    pipeline = new_pipeline()
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    pipeline.properties = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 1}
+
+    def move_clock(_: int = 0) -> None:
+        pipeline.execute("UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHTIME = CURRENT_TIMESTAMP WHERE GLOBAL_RECORD = 'Y'")
+        pipeline.writer.commit()
+
+    def lose(number: int) -> None:
+        if number == 1:
+            pipeline.unseen(table, f"UPDATE {table} SET ID = -1 WHERE ID = 8")
+            faults.set_state(pipeline.writer, table.schema, table.name, "S")
+
+    faults.pause(pipeline.writer)
+    try:
+        with (
+            beside(Groups, "_await_low", move_clock),
+            behind(reader, "stage_chunks", lose),
+            behind(ReadOnlyMark, "close", move_clock),
+        ):
+            result = pipeline.tick(ask(table))
+    finally:
+        faults.resume(pipeline.writer)
+    assert result is not None
+    [failed] = result.failed
+    assert "registered in state 'S'" in failed.error
 
 
 def test_changes_pruned_before_their_group_is_published_are_a_gap(new_pipeline: Callable[..., Pipeline]) -> None:
