@@ -40,6 +40,10 @@ SnapshotMode = Annotated[
 ]
 
 
+Unshown = Annotated[Mapping[str, PlainText], Field(repr=False)]
+"""Properties among which secrets may be: Airflow keeps a configuration's text where a task's arguments are shown."""
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -54,8 +58,8 @@ class DatabaseConfig(_Frozen):
     port: Annotated[Count, Field(lt=65536)] = 50000
     ssl: bool = False
     ssl_certificate: Path | None = None
-    options: Mapping[str, PlainText] = Field(default_factory=dict)
-    jdbc_options: Mapping[str, PlainText] = Field(default_factory=dict)
+    options: Unshown = Field(default_factory=dict)
+    jdbc_options: Unshown = Field(default_factory=dict)
 
 
 class SparkConfig(_Frozen):
@@ -64,7 +68,7 @@ class SparkConfig(_Frozen):
     master: str = "local[*]"
     jars: Path | None = None
     packages: tuple[str, ...] = ()
-    conf: Mapping[str, PlainText] = Field(default_factory=dict)
+    conf: Unshown = Field(default_factory=dict)
     binary: str = ""
 
 
@@ -112,7 +116,7 @@ class PipelineConfig(_Frozen):
     kafka_bootstrap_servers: str = ""
     kafka_topic: str = ""
     kafka_group_id: str = ""
-    kafka_consumer: Mapping[str, PlainText] = Field(default_factory=dict)
+    kafka_consumer: Unshown = Field(default_factory=dict)
     high_mark_timeout_s: Seconds = 600.0
     offsets_file: Path | None = None
     database: DatabaseConfig | None = None

@@ -88,6 +88,8 @@ def _given_twice(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, yaml.
 def _substitute(name: str, value: Any, environ: Mapping[str, str]) -> Any:
     if isinstance(value, Mapping):
         return {key: _substitute(f"{name}.{key}", inner, environ) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_substitute(name, inner, environ) for inner in value]
     if not isinstance(value, str):
         return value
 

@@ -321,6 +321,24 @@ class TestFile:
         with pytest.raises(ConfigurationError, match=r"topic\.prefix needs the environment variable STAGE"):
             load_config(path, {})
 
+    def test_placeholder_in_a_list_takes_the_variable(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "pipeline: p\ntarget: /x\ncolumn.exclude.list: ['${env:APP}\\.T\\.SSN']\n")
+        assert load_config(path, {"APP": "S"}).selection.column_exclude == (r"S\.T\.SSN",)
+        with pytest.raises(ConfigurationError, match=r"column\.exclude\.list needs the environment variable APP"):
+            load_config(path, {})
+
+    def test_text_of_a_configuration_has_no_values_that_may_be_secret(self) -> None:
+        made = PipelineConfig.from_properties(
+            {
+                "pipeline": "p",
+                "target": "/t",
+                "signal.consumer.sasl.password": "s3cret",
+                "spark.conf": {"spark.hadoop.fs.s3a.secret.key": "s3cret"},
+            }
+        )
+        assert made.kafka_consumer == {"sasl.password": "s3cret"}
+        assert "s3cret" not in f"{made} {made!r}"
+
     def test_variables_do_not_override_the_file(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, json.dumps({**CONNECTOR, "target": "/x"}), "connector.json")
         made = load_config(path, {"DB2CDC_PASSWORD": "other", "DB2CDC_USER": "other"})
