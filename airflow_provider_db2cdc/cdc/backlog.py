@@ -74,7 +74,7 @@ class Backlog:
             outcomes=_newest(self._outcomes(result)),
             # A tick that did not look into the table tells of no row but those that nobody was told of so far.
             heard=self.heard if {*heard} <= {*self.heard} else heard,
-            tables=tuple(sorted(line.table for line in result.tables)),
+            tables=tuple(sorted(line.table for line in result.tables if line.chosen)),
         )
         return self if after == self else replace(after, planned_at_ms=result.planned_at_ms)
 

@@ -192,7 +192,8 @@ class TableResult:
     `set_back` says that the tick has begun anew with the table, before its offset: its source was restored.
     `commit_ts_ms` is the newest applied commit's time; `capture` the digest of the capture identity it stands under;
     `error` says why a failed table failed and what to do; `restart` that the plan knew of a person's wish to begin
-    anew, `anew` that it has done so, for whatever reason; `mark` is the offset's, as the plan found it.
+    anew, `anew` that it has done so, for whatever reason; `mark` is the offset's, as the plan found it;
+    `chosen` is False of a refused table of signals.
     """
 
     table: TableId
@@ -211,6 +212,7 @@ class TableResult:
     set_back: bool = False
     restart: bool = False
     anew: bool = False
+    chosen: bool = True
     mark: str = ""
     duration_s: float = 0.0
     error: str = ""

@@ -59,7 +59,7 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
         missing = ELSEWHERE if not airflow and kept_elsewhere(pipeline) else NEW
         offsets, backlog = store.all(), store.backlog()
         standings = _standings(source, instances, captured.fence, offsets, missing)
-        gone = gone_tables(captured, pipeline, store, backlog)
+        gone = gone_tables(captured, pipeline, backlog)
         standings += [_unregistered(table, offsets.get(table)) for table in gone]
     if as_json:
         found = {"fence": captured.fence, "tables": standings, "snapshots": backlog.snapshots}

@@ -61,7 +61,7 @@ def plan_tick(
     selects = selects_of(config.snapshot_overrides, [capture.table for capture in chosen])
     schemas = read_schemas(source, chosen, config.selection)
     backlog = offsets.backlog()
-    refused = _unregistered(captured, config, offsets, backlog)
+    refused = _unregistered(captured, config, backlog)
     times = (at_ms - int(config.offsets_max_age_s * 1000), at_ms + CLOCKS_DIFFER_MS)
     beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, *times)
     begin = partial(_begin, config, beginning, schemas, offsets)
@@ -147,19 +147,14 @@ def _keep_inactive(captured: Captured, chosen: Collection[CaptureInstance], offs
             log.warning("not kept that the registration of %s is not active: %s", capture.table, error)
 
 
-def gone_tables(captured: Captured, config: PipelineConfig, offsets: OffsetStore, backlog: Backlog) -> list[TableId]:
-    """Return the tables of the last tick that the lists still choose and nobody captures any more.
-
-    The table of signals need not be captured: a tick before may have refused it for something else.
-    """
-    gone = [table for table in backlog.tables if table not in captured.instances and config.selection.chooses(table)]
-    of_signals = parse_table(config.signal_table, "signal.data.collection") if config.signal_table else None
-    return [table for table in gone if table != of_signals or offsets.get(table) is not None]
+def gone_tables(captured: Captured, config: PipelineConfig, backlog: Backlog) -> list[TableId]:
+    """Return the tables of the last tick that the lists still choose and nobody captures any more."""
+    return [table for table in backlog.tables if table not in captured.instances and config.selection.chooses(table)]
 
 
-def _unregistered(captured: Captured, config: PipelineConfig, offsets: OffsetStore, backlog: Backlog) -> list[Refusal]:
+def _unregistered(captured: Captured, config: PipelineConfig, backlog: Backlog) -> list[Refusal]:
     """Return, as refused, the tables that nobody captures any more."""
-    gone = gone_tables(captured, config, offsets, backlog)
+    gone = gone_tables(captured, config, backlog)
     refused = [Refusal(table, str(unregistered(table, config.asn_schema))) for table in gone]
     for refusal in refused:
         log.warning("refused: table=%s error=%s", refusal.table, refusal.error)

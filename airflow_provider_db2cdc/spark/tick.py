@@ -250,6 +250,7 @@ class Tick:
             reads=sum(commit.reads for commit in commits),
             duration_s=round(self.seconds.get(table, 0.0), 3),
             restart=task is not None and task.restart,
+            chosen=all(refusal.chosen for refusal in self.spec.refused if refusal.table == table),
             mark=task.mark if task is not None else "",
             error=error,
         )

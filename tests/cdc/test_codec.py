@@ -92,6 +92,7 @@ RESULT = JobResult(
             set_back=True,
             restart=True,
             anew=True,
+            chosen=False,
             mark="m",
             duration_s=9.25,
             error="noted",

@@ -554,20 +554,25 @@ def test_select_of_ones_own_goes_with_its_table(plan, control):
         plan({"snapshot_overrides": {"S.TYPO": "SELECT 1"}})
 
 
-def test_signal_table_that_was_refused_and_is_mended_is_no_table_that_was_lost(plan, control):
+def test_signal_table_that_was_refused_and_is_mended_or_named_otherwise_is_no_table_that_was_lost(plan, control):
     table = control.table("SIGNALS")
     settings = {"signal_table": str(table)}
     control.add("A")
     control.capture("A", 60)
     first = plan(settings, A=50)
     assert [(one.table, one.chosen) for one in first.refused] == [(table, False)], "it does not exist yet"
-    names = [control.table("A"), *(one.table for one in first.refused)]
-    backlog = Backlog().after(JobResult("p", "r", tuple(TableResult(name, "failed", error="why") for name in names)))
+    lines = [TableResult(one.table, "failed", chosen=one.chosen) for one in first.refused]
+    backlog = Backlog().after(JobResult("p", "r", (TableResult(control.table("A"), "applied"), *lines)))
     control.add("SIGNALS", SIGNALS)
     control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'SIGNALS'")
     control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('77', 'log', '{{}}')")
     again = plan(settings, backlog=backlog, A=100)
     assert [one.id for one in again.signals] == ["77"]
     assert again.refused == ()
-    lost = plan(settings, backlog=backlog, A=100, SIGNALS=100)
+    control.run(f"DROP TABLE {control.schema}.SIGNALS")
+    control.add("OTHERS", SIGNALS)
+    for named in ({"signal_table": str(control.table("OTHERS"))}, {}):
+        assert table not in [one.table for one in plan(named, backlog=backlog, A=50).refused]
+    carried = Backlog().after(JobResult("p", "r", (TableResult(table, "applied"),)))
+    lost = plan({}, backlog=carried, A=50)
     assert [one.table for one in lost.refused] == [table], "one that was captured, and is not any more"
