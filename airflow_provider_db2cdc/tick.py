@@ -38,9 +38,12 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
 
 
 def keep_told(result: JobResult, offsets: OffsetStore) -> None:
-    """Keep how far the journal has been told, once it has been: what comes after this is told by the next tick."""
+    """Keep how far the journal has been told, once it has been: what comes after this is told by the next tick.
+
+    So is what an older plan's result tells, of which the backlog took nothing.
+    """
     backlog = offsets.backlog()
-    if backlog.told != result.told:
+    if backlog.told != result.told and result.planned_at_ms >= backlog.planned_at_ms:
         offsets.put_backlog(replace(backlog, told=result.told))
 
 
