@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 from airflow.sdk import TaskGroup
 
+from airflow_provider_db2cdc.cdc.override import PROPERTY as OVERRIDES
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
@@ -91,8 +92,16 @@ def _complete(
 
 def _literal(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties that can be checked now: a template has no value yet."""
-    literal = {name: value for name, value in properties.items() if "{{" not in str(value) and "{%" not in str(value)}
+    templated = {name for name, value in properties.items() if "{{" in str(value) or "{%" in str(value)}
+    if any(map(_is_override, templated)):
+        # A list of tables and their selects are checked against each other.
+        templated |= {name for name in properties if _is_override(name)}
+    literal = {name: value for name, value in properties.items() if name not in templated}
     return {"target": "/templated", **literal} if "target" in properties else literal
+
+
+def _is_override(name: str) -> bool:
+    return name.replace("_", ".").startswith(OVERRIDES)
 
 
 def _spark_arguments(config: PipelineConfig) -> dict[str, Any]:

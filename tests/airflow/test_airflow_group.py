@@ -57,6 +57,13 @@ def test_template_is_checked_when_it_has_a_value():
     assert tasks["sales.plan"].config["max_rows_per_batch"] == "{{ params.rows }}"
 
 
+def test_selects_are_checked_with_their_list_when_all_of_them_have_values():
+    selects = {"snapshot.select.statement.overrides": "S.T", "snapshot.select.statement.overrides.S.T": "{{ ds }}"}
+    assert group(**selects)["sales.plan"].config["snapshot.select.statement.overrides.S.T"] == "{{ ds }}"
+    with pytest.raises(ConfigurationError, match="is missing"):
+        group(**{"snapshot.select.statement.overrides": "S.T"})
+
+
 def test_address_and_password_of_a_pasted_connector_are_left_to_the_connection():
     tasks = group(**{"database.hostname": "h", "database.password": "s3cret", "database.server.name": "srv"})
     assert tasks["sales.plan"].config == {"target": "/lake/sales", "database.server.name": "srv", "pipeline": "sales"}
