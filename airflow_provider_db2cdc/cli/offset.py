@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset, new_mark
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -35,7 +36,7 @@ def show(config: Path, as_json: bool, airflow: bool = False) -> None:
 def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: bool = False) -> None:
     """Store an offset, backwards too."""
     store = _open(config, airflow)
-    name = parse_table(table)
+    name = parse_table(table, "the table's name")
     old = _kept(store, name)
     number = batch if batch is not None else (old.batch if old else 0)
     now_ms = time.time_ns() // 1_000_000
@@ -47,7 +48,7 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
 def restart(config: Path, table: str, airflow: bool = False) -> None:
     """Mark a table to be snapshotted anew by the next tick."""
     store = _open(config, airflow)
-    name = parse_table(table)
+    name = parse_table(table, "the table's name")
     store.reset(_marked(name, store))
     note(f"{name}: the next tick snapshots it anew and replaces its state")
 
@@ -55,22 +56,9 @@ def restart(config: Path, table: str, airflow: bool = False) -> None:
 def remove(config: Path, table: str, airflow: bool = False) -> None:
     """Remove a table's offset."""
     store = _open(config, airflow)
-    name = parse_table(table)
+    name = parse_table(table, "the table's name")
     old = store.remove(name)
     note(f"{name}: its offset {old.lsn} is removed" if old else f"{name} has no offset in {store.where}")
-
-
-def parse_table(text: str) -> TableId:
-    """Return the table that SCHEMA.TABLE or "SCHEMA"."TABLE" names, exactly as spelt.
-
-    :raises ConfigurationError: it is not two names.
-    """
-    parts = text.strip('"').split('"."') if text.startswith('"') else text.split(".")
-    if len(parts) != 2 or not all(parts):
-        raise ConfigurationError(
-            f"{text!r} does not name a table", 'Write SCHEMA.TABLE, or "SCHEMA"."TABLE" where a name has a dot.'
-        )
-    return TableId(parts[0], parts[1])
 
 
 def _marked(table: TableId, store: KeptOffsets) -> Offset:

@@ -65,6 +65,8 @@ def test_offsets_are_set_shown_and_removed(config: str) -> None:
     assert "no offsets yet" in db2cdc("offset", "show", "--config", config).stderr
     assert db2cdc("offset", "set", "-c", config, "S.T", lsn, "--batch", "4").returncode == 0
     assert db2cdc("offset", "set", "-c", config, '"A.B"."c d"', lsn).returncode == 0
+    wrong = db2cdc("offset", "set", "-c", config, "DB.S.T", lsn)
+    assert (wrong.returncode, "'DB.S.T' is not schema.table" in wrong.stderr) == (1, True)
     shown = json.loads(db2cdc("offset", "show", "-c", config, "--json").stdout)
     assert [(entry["table"], entry["lsn"], entry["batch"]) for entry in shown] == [
         ({"schema": "A.B", "name": "c d"}, lsn, 0),
