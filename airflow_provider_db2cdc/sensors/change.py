@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_once
-from airflow_provider_db2cdc.operators.plan import read_config
+from airflow_provider_db2cdc.operators.plan import read_config, signals_of
 from airflow_provider_db2cdc.triggers.change import Awaited, Db2CdcChangeTrigger, SeenOffsets
 
 
@@ -55,6 +55,8 @@ class Db2CdcChangeSensor(BaseSensorOperator):
 
     def execute(self, context: Context) -> None:
         """Look once, then wait in the triggerer, or here."""
+        if self._is_asked(context):
+            return
         if not self.deferrable:
             super().execute(context)
             return
@@ -116,6 +118,17 @@ class Db2CdcChangeSensor(BaseSensorOperator):
         if found:
             self.log.info("%s", found)
         return found is not None
+
+    def _is_asked(self, context: Context) -> bool:
+        """Whether the run itself was triggered with signals, which are work whatever the source does."""
+        run: Any = context.get("dag_run")
+        if self.upto_time is not None or run is None:
+            return False
+        with fail_at_once():
+            asked = signals_of(run.conf, run.run_id)
+        if asked:
+            self.log.info("the run was triggered with %d signals", len(asked))
+        return bool(asked)
 
     def _upto(self) -> datetime | None:
         if self.upto_time is None or isinstance(self.upto_time, datetime):

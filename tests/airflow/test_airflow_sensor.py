@@ -75,6 +75,16 @@ def test_event_ends_the_wait_as_it_says(event, error):
     assert type(raised.value) is error
 
 
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_run_that_was_triggered_with_signals_waits_for_nothing(deferrable):
+    """There is no such connection: a look at the source would fail."""
+    run = SimpleNamespace(run_id="r", conf={"signals": [{"type": "log", "data": {"message": "m"}}]})
+    assert sensor(deferrable=deferrable).execute({"dag_run": run}) is None
+    for waits in (sensor(upto_time="2026-03-01T12:00:00"), sensor()):
+        with pytest.raises(AirflowFailException, match="no connection 'db2_test'"):
+            waits.execute({"dag_run": run if waits.upto_time else SimpleNamespace(run_id="r", conf={})})
+
+
 def test_change_that_has_come_lets_the_task_go_on():
     assert sensor().resume({}, {"status": "come", "message": "3 changes"}) is None
 
