@@ -72,8 +72,8 @@ if path := os.environ.get("DB2CDC_CONFIG"):
                 type=["null", "object"],
                 additionalProperties={"type": "string"},
                 title="Only some rows",
-                description='By table, an SQL condition: `{"SALES.ORDERS": "STATUS = 1"}`. '
-                "What was deleted is then not looked for.",
+                description='By table, an SQL condition: `{"SALES.ORDERS": "STATUS = 1"}`, or for a blocking snapshot '
+                "a whole select. What was deleted is then not looked for.",
             ),
             "surrogate_key": Param(
                 "",

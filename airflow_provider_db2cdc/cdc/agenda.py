@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from airflow_provider_db2cdc.cdc.collection import condition_of, is_named, match_tables
+from airflow_provider_db2cdc.cdc.override import is_select
 from airflow_provider_db2cdc.cdc.part import Part, stopped
 from airflow_provider_db2cdc.cdc.request import (
     ExecuteSnapshot,
@@ -85,9 +86,9 @@ def act(
 ) -> tuple[Agenda, SignalOutcome]:
     """Return the agenda after a signal, and what became of the signal; one that is known already changes nothing.
 
-    `check` looks at each part's condition and surrogate key at the source and raises SignalError; `tables` are the
-    pipeline's, each with why it cannot be read now, empty where it can. A request for a snapshot is `accepted`, and has
-    its end when its snapshot has; the others are `done`.
+    `check` looks at each part's condition or select and surrogate key at the source and raises SignalError; `tables`
+    are the pipeline's, each with why it cannot be read now, empty where it can. A request for a snapshot is `accepted`,
+    and has its end when its snapshot has; the others are `done`.
     """
     known = agenda.known(signal)
     if known is not None:
@@ -183,7 +184,7 @@ def _asked(
 ) -> Snapshot:
     found = _unique(table for pattern in request.collections for table in match_tables(pattern, tables))
     for named in request.conditions:
-        if named.pattern != "*":
+        if named.filter and named.pattern != "*":
             match_tables(named.pattern, found)
     if any(snapshot.id == signal.id for snapshot in agenda.snapshots):
         raise SignalError(f"a snapshot {signal.id!r} was asked for before", "Give each signal an id of its own.")
@@ -192,8 +193,7 @@ def _asked(
         if (other := find_open(agenda.snapshots, table)) is not None:
             way_out = "Wait for its end." if other.kind == "initial" else "Wait for its end, or stop it."
             raise SignalError(f"{table} is in snapshot {other.id!r} already", way_out)
-        condition = condition_of(table, request.conditions)
-        part = Part(table, condition, request.surrogate_key, sweep=not condition)
+        part = _part(table, request)
         if tables[table]:
             part = replace(part, status="failed", reason=tables[table])
         else:
@@ -205,6 +205,13 @@ def _asked(
     # Of two of one moment the journal would not know which was asked for first.
     later_ms = max((one.started_at_ms + 1 for one in agenda.snapshots if one.open and one.kind != "initial"), default=0)
     return Snapshot(signal.id, request.kind, tuple(parts), signal.channel, started_at_ms=max(at_ms, later_ms))
+
+
+def _part(table: TableId, request: ExecuteSnapshot) -> Part:
+    filter_ = condition_of(table, request.conditions)
+    if is_select(filter_):
+        return Part(table, surrogate=request.surrogate_key, select=filter_)
+    return Part(table, filter_, request.surrogate_key, sweep=not filter_)
 
 
 def _stop(agenda: Agenda, request: StopSnapshot) -> tuple[Agenda, str]:

@@ -18,7 +18,10 @@ NO_EXPRESSION = (re.error, OverflowError, RecursionError)
 
 @dataclass(frozen=True)
 class Condition:
-    """A filter for the tables that `pattern` names: only their rows that meet it are read."""
+    """A filter for the tables that `pattern` names: only their rows that meet it are read.
+
+    That of a blocking snapshot may be a select, which is read in place of the table.
+    """
 
     pattern: str
     filter: str

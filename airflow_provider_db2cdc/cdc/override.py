@@ -1,4 +1,7 @@
-"""Selects that snapshots read in place of whole tables: Debezium's snapshot.select.statement.overrides."""
+"""Selects that snapshots read in place of whole tables.
+
+They are Debezium's snapshot.select.statement.overrides, and what its blocking snapshots take for a filter.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,19 @@ UNCOMMITTED = re.compile(r"\bWITH\s+UR\b(?!\s*(?:\(|AS\b))", re.IGNORECASE)
 """An isolation clause, which a subselect may have too; `WITH UR AS (...)` is a table expression of that name."""
 
 
+SELECT = re.compile(r"SELECT\b", re.IGNORECASE)
+
+
+def is_select(filter_: str) -> bool:
+    """Whether a filter is a select, as Debezium's blocking snapshots have it, rather than a condition."""
+    return SELECT.match(filter_) is not None
+
+
+def reads_uncommitted(select: str) -> bool:
+    """Whether a select asks for rows that are not committed."""
+    return UNCOMMITTED.search(NO_CODE.sub(" ", select)) is not None
+
+
 def check_overrides(listed: Iterable[str], selects: Mapping[str, str]) -> None:
     """Refuse a list of tables and selects of theirs that do not belong together, and selects of uncommitted rows.
 
@@ -33,7 +49,7 @@ def check_overrides(listed: Iterable[str], selects: Mapping[str, str]) -> None:
             f"{PROPERTY}.{name} is given, though {PROPERTY} does not name the table",
             "Add it to that list, or leave out its select.",
         )
-    for name in (name for name, select in selects.items() if UNCOMMITTED.search(NO_CODE.sub(" ", select))):
+    for name in (name for name, select in selects.items() if reads_uncommitted(select)):
         raise ConfigurationError(
             f"{PROPERTY}.{name} reads uncommitted rows (WITH UR): a row of a transaction that is rolled back later "
             "would come into the target, and no change would take it out",

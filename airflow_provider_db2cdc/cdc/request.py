@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from airflow_provider_db2cdc.cdc.collection import Condition, check_condition, check_pattern
+from airflow_provider_db2cdc.cdc.override import is_select, reads_uncommitted
 from airflow_provider_db2cdc.cdc.signal import Signal, SnapshotKind
 from airflow_provider_db2cdc.errors import SignalError
 
@@ -99,7 +100,11 @@ def _execute(data: Mapping[str, Any]) -> ExecuteSnapshot:
     for pattern in collections:
         _check_pattern(pattern)
     surrogate = _given(data, "surrogate-key", "", "Name one column.")
-    return ExecuteSnapshot(collections, _kind(data) or "incremental", _conditions(data), surrogate)
+    kind, conditions = _kind(data) or "incremental", _conditions(data)
+    for one in conditions:
+        if is_select(one.filter):
+            _check_select(one, kind)
+    return ExecuteSnapshot(collections, kind, conditions, surrogate)
 
 
 def _conditions(data: Mapping[str, Any]) -> tuple[Condition, ...]:
@@ -111,7 +116,7 @@ def _conditions(data: Mapping[str, Any]) -> tuple[Condition, ...]:
             raise SignalError(f"{pattern!r} has two conditions", "Give one, joined by AND or OR.")
     if old := _given(data, "additional-condition", "", "Write one SQL condition."):
         conditions.append(_condition({"data-collection": "*", "filter": old}))
-    return tuple(condition for condition in conditions if condition.filter)
+    return tuple(conditions)
 
 
 def _condition(item: Any) -> Condition:
@@ -128,6 +133,16 @@ def _condition(item: Any) -> Condition:
         _check_pattern(pattern)
         check_condition(text, f" for {pattern}")
     return Condition(pattern, text)
+
+
+def _check_select(given: Condition, kind: SnapshotKind) -> None:
+    if kind != "blocking":
+        raise SignalError(
+            f"the filter for {given.pattern} is a select, which {kind} snapshots do not take",
+            'Give its condition alone, or ask for {"type": "blocking"}.',
+        )
+    if reads_uncommitted(given.filter):
+        raise SignalError(f"the select for {given.pattern} reads uncommitted rows (WITH UR)", "Leave WITH UR out.")
 
 
 def _check_pattern(pattern: str) -> None:

@@ -119,7 +119,7 @@ class Reader:
             raise error
         return Slice(
             snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch, low.batch, part.fingerprint,
-            staging_version=version, counts=counts, condition=part.condition,
+            staging_version=version, counts=counts, condition=part.condition or part.select,
         )  # fmt: skip
 
 
@@ -134,7 +134,8 @@ def _naming_what_was_asked(part: Part, snapshot: str) -> Iterator[None]:
         if part.select:
             raise SourceError(
                 f"{part.table}: what is selected in its place cannot be read: {describe(error)}",
-                f"Correct snapshot.select.statement.overrides.{part.table}.",
+                f"Correct snapshot.select.statement.overrides.{part.table}. If a signal gave the select, stop snapshot "
+                f"{snapshot} and ask again with another one.",
             ) from error
         if part.condition:
             raise SourceError(

@@ -26,6 +26,7 @@ from airflow_provider_db2cdc.sql.chunk import (
     condition_check,
     count_rows,
     row_bytes,
+    select_check,
     surrogate_check,
     table_rows,
 )
@@ -126,13 +127,15 @@ def check_counts(
 
 
 def check_part(connection: DriverConnection, schema: TableSchema, part: Part) -> None:
-    """Ask the source whether a condition and a surrogate key can be meant.
+    """Ask the source whether a condition, or a select, and a surrogate key can be meant.
 
-    :raises SignalError: the source refuses the condition, or the surrogate key is not a captured column with unique
-        values and no nulls.
+    :raises SignalError: the source refuses the condition or the select, the table of a select has no key, or the
+        surrogate key is not a captured column with unique values and no nulls.
     """
     if part.condition:
         _check_condition(connection, schema, part)
+    if part.select:
+        _check_select(connection, schema, part)
     if part.surrogate:
         _check_surrogate(connection, schema, part)
 
@@ -163,6 +166,21 @@ def _check_condition(connection: DriverConnection, schema: TableSchema, part: Pa
         raise SignalError(
             f"the source refuses the condition for {part.table}: {describe(error)}",
             f"Correct it: its columns and its syntax are the source's.{only}",
+        ) from error
+
+
+def _check_select(connection: DriverConnection, schema: TableSchema, part: Part) -> None:
+    if not schema.key:
+        raise SignalError(
+            f"{part.table} has no key, so of equal rows a select may read some only",
+            "Give a condition on its captured columns instead.",
+        )
+    try:
+        connection.text_rows(select_check(schema, part.select))
+    except Exception as error:
+        raise SignalError(
+            f"the source refuses the select for {part.table}: {describe(error)}",
+            f"Correct it; it must yield the captured columns: {', '.join(schema.names)}.",
         ) from error
 
 

@@ -220,7 +220,8 @@ class Snapshots:
             raise
         except Exception as error:
             raise SignalError(
-                f"{part.table} could not be checked at the source: {describe(error)}", "Give the signal again."
+                f"{part.table} could not be checked at the source: {describe(error)}",
+                "Give the signal again, under another id.",
             ) from error
 
     def _in_table(self, connection: DriverConnection) -> list[Signal]:

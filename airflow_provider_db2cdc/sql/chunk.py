@@ -131,6 +131,12 @@ def condition_check(schema: TableSchema, condition: str) -> str:
     return f"SELECT 1 AS ONE FROM {rows} WHERE ({condition}) AND 1 = 0"
 
 
+def select_check(schema: TableSchema, select: str) -> str:
+    """Return a select that reads no row, and that the database refuses where a select lacks captured columns."""
+    rows = f"(SELECT {', '.join(map(quote, schema.names))} FROM ({select}) AS O)"
+    return f"SELECT 1 AS ONE FROM {rows} AS {quote(schema.table.name)} WHERE 1 = 0"
+
+
 def key_literal(column: Column, text: str | None) -> str:
     """Return a key column's value, given as the driver's text (hex for bit data), as a literal of its type."""
     if text is None:

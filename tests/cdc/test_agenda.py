@@ -205,6 +205,14 @@ def test_execute_makes_a_snapshot_with_conditions_and_without_a_sweep_for_them()
     )
 
 
+def test_a_filter_that_is_a_select_stands_in_the_tables_place_of_a_blocking_snapshot():
+    conditions = [{"data-collection": "S.B", "filter": "SELECT * FROM S.B WHERE X = 1"}]
+    asked = execute("S.A", "S.B", type="blocking", **{"additional-conditions": conditions})
+    agenda, _ = acting(Agenda(), asked)
+    parts = (Part(A, sweep=True), Part(B, select="SELECT * FROM S.B WHERE X = 1"))
+    assert agenda.next_snapshot() == Snapshot("1", "blocking", parts, "source", "running", 5)
+
+
 def test_signal_is_acted_on_once():
     agenda, _ = acting(Agenda(), execute("S.A"))
     again, outcomes = acting(agenda, execute("S.A"))

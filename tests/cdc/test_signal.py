@@ -38,9 +38,26 @@ def test_execute_snapshot_in_debeziums_form():
     )
 
 
+def test_a_blocking_snapshot_takes_a_select_for_a_filter():
+    select = "select ID, A from SALES.ORDERS where A < 500 order by ID"
+    data = {
+        "data-collections": ["SALES.ORDERS"],
+        "type": "blocking",
+        "additional-conditions": [{"data-collection": "SALES.ORDERS", "filter": select}],
+    }
+    conditions = (Condition("SALES.ORDERS", select),)
+    assert parse(signal("execute-snapshot", data)) == ExecuteSnapshot(("SALES.ORDERS",), "blocking", conditions)
+
+
 def test_defaults_and_empty_conditions_of_execute_snapshot():
     data = {"data-collections": ["A.B"], "additional-conditions": [{"data-collection": "A.B", "filter": " "}]}
-    assert parse(signal("execute-snapshot", data)) == ExecuteSnapshot(("A.B",))
+    assert parse(signal("execute-snapshot", data)) == ExecuteSnapshot(("A.B",), conditions=(Condition("A.B", ""),))
+
+
+def test_an_empty_condition_keeps_later_ones_from_its_table():
+    conditions = [{"data-collection": r"S\.A", "filter": ""}, {"data-collection": r"S\..*", "filter": "X = 1"}]
+    request = parse(signal("execute-snapshot", {"data-collections": [r"S\..*"], "additional-conditions": conditions}))
+    assert [condition_of(TableId("S", name), request.conditions) for name in ("A", "B")] == ["", "X = 1"]
 
 
 def test_old_single_condition_is_for_all_tables():
@@ -93,6 +110,16 @@ def test_other_types(kind, data, request_):
             "execute-snapshot",
             {"data-collections": ["A"], "additional-conditions": [{"data-collection": "A", "filter": "1=1;"}]},
             "the condition for A holds ';'",
+        ),
+        (
+            "execute-snapshot",
+            {"data-collections": ["A"], "additional-conditions": [{"data-collection": "A", "filter": "SELECT 1"}]},
+            "the filter for A is a select, which incremental snapshots do not take",
+        ),
+        (
+            "execute-snapshot",
+            {"data-collections": ["A"], "type": "blocking", "additional-condition": "SELECT * FROM A WITH UR"},
+            "reads uncommitted rows",
         ),
         ("stop-snapshot", {"data-collections": ["("]}, "not a regular expression"),
         ("stop-snapshot", {"data-collections": ""}, "data-collections is not a list"),

@@ -511,6 +511,18 @@ def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, 
     assert outcomes(pipeline.tick(part))[part.id] == ("done", "")
     assert reads(pipeline, two) == {(at,): 3 if at < 5 else 2 for at in range(30)}
 
+    columns = f'ID, A, S FROM "{two.schema}"."{two.name}"'
+    for select, outcome in (
+        (f"SELECT {columns} WHERE ID >= 25 ORDER BY ID", ("done", "")),
+        (f"SELECT {columns.replace(', A', '')}", ("refused", f"the source refuses the select for {two}: ")),
+    ):
+        some = [{"data-collection": str(two), "filter": select}]
+        part = execute(str(two), type="blocking", **{"additional-conditions": some})
+        status, reason = outcomes(pipeline.tick(part))[part.id]
+        assert (status, reason[: len(outcome[1])]) == outcome
+        assert reason.endswith("it must yield the captured columns: ID, A, S.") == (status == "refused")
+    assert reads(pipeline, two) == {(at,): 3 if at < 5 or at >= 25 else 2 for at in range(30)}
+
     pipeline.properties = {**pipeline.properties, "snapshot.budget.s": 0}
     first, second = execute(str(two), type="blocking", id_="zz"), execute(str(one), type="blocking", id_="aa")
     begun = outcomes(pipeline.tick(first, second))

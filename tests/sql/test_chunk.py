@@ -19,6 +19,7 @@ from airflow_provider_db2cdc.sql.chunk import (
     count_rows,
     key_literal,
     row_bytes,
+    select_check,
     surrogate_check,
     table_rows,
 )
@@ -306,6 +307,8 @@ def test_a_select_stands_in_the_tables_place():
     place = "(SELECT * FROM X WHERE A = 1) AS O"
     assert table_rows(schema, cut) == f'SELECT "K0" AS C0, "V" AS C1, "K0" AS K0 FROM {place}'
     assert count_rows(cut, "1 = 1") == f"SELECT {count_of()} AS ROWS_COUNTED FROM {place} WHERE 1 = 1"
+    rows = '(SELECT "K0", "V" FROM (SELECT * FROM X WHERE A = 1) AS O)'
+    assert select_check(schema, cut.select) == f'SELECT 1 AS ONE FROM {rows} AS "T" WHERE 1 = 0'
 
 
 ODD = ["select", "a b", 'quo"te', '""', "it's", "ä€", "{c}", "{0}", "%s", "a.b", "semi;colon", "--", "?", "lower", "\\"]
