@@ -1,0 +1,92 @@
+"""A snapshot that stands still: some of its tables were stopped, or capture does not come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import pytest
+from support.filled import ask, changed, filled
+from support.log import check_log, reads
+from support.pipeline import Pipeline
+from support.writing import behind
+
+from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sandbox import faults
+from airflow_provider_db2cdc.spark.groups import Groups
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+
+def stop(*tables: TableId) -> Signal:
+    data = {"data-collections": [str(table) for table in tables]}
+    return Signal(f"stop {tables[0].name}", "stop-snapshot", json.dumps(data), "airflow")
+
+
+def test_tables_that_are_stopped_by_name_end_alone_be_they_begun_or_waiting(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    pipeline = new_pipeline()
+    begun, waiting, other = (filled(pipeline, 9, name) for name in ("T1", "T2", "T3"))
+    pipeline.passed()
+    pipeline.properties = {
+        "incremental.snapshot.chunk.size": 3, "snapshot.group.chunks": 1, "snapshot.budget.s": 0,
+    }  # fmt: skip
+    whole = rf"{begun.schema}\.T\d"
+    first = pipeline.passed(Signal("ask", "execute-snapshot", json.dumps({"data-collections": [whole]}), "airflow"))
+    assert [(part.table, part.done) for part in first.snapshots[-1].parts] == [(begun, 1), (waiting, 0), (other, 0)]
+    second = pipeline.passed(stop(begun))
+    assert {part.table: part.status for part in second.snapshots[-1].parts}[begun] == "stopped"
+    pipeline.passed(stop(waiting))
+    while (result := pipeline.passed()).snapshots[-1].status == "running":
+        pass
+    why = "stopped by a signal"
+    ended = {one.id: (one.status, one.reason) for one in result.signals}
+    assert ended["ask"] == ("done", f"stopped: {begun} ({why}); stopped: {waiting} ({why})")
+    assert {part.table: part.status for part in result.snapshots[-1].parts} == {
+        begun: "stopped", waiting: "stopped", other: "completed",
+    }  # fmt: skip
+    assert set(reads(pipeline, other).values()) == {2}
+    assert sorted(reads(pipeline, begun).values()) == [1] * 6 + [2] * 3, "what was published stays"
+    assert pipeline.tick(ask(begun, "again")) is not None, "it may be asked for again"
+
+
+@pytest.mark.parametrize(
+    ("is_planned", "what"),
+    [
+        (True, "capture did not pass the snapshot's read within 1 s"),
+        (False, "capture did not pass the moment that the snapshot begins behind within 1 s"),
+    ],
+    ids=["high mark", "low mark"],
+)
+def test_a_snapshot_does_not_wait_for_ever_for_a_capture_that_stands_still(
+    new_pipeline: Callable[..., Pipeline], is_planned: bool, what: str
+) -> None:
+    pipeline = new_pipeline(**{"high.mark.timeout.s": 1})
+    table = filled(pipeline, 5)
+    pipeline.passed()
+    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+
+    def stand_still(_: int = 0) -> None:
+        faults.pause(pipeline.writer)
+        pipeline.execute(f"UPDATE {table} SET A = 'c' WHERE ID = 2")
+        pipeline.writer.commit()
+
+    try:
+        if not is_planned:
+            stand_still()
+        with behind(Groups, "_catch_up", stand_still) if is_planned else nullcontext():
+            result = pipeline.tick(ask(table))
+        assert result is not None
+        [line] = result.failed
+        assert what in line.error
+        assert (2, "c") not in pipeline.rows(table)
+        assert [one.status for one in result.signals] == ["accepted"], "the next tick goes on with it"
+    finally:
+        faults.resume(pipeline.writer)
+    pipeline.captured()
+    assert pipeline.passed().signals[-1].status == "done"
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
