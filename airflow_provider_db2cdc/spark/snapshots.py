@@ -58,6 +58,7 @@ class Snapshots:
         self._begun: dict[str, tuple[int, float]] = {}
         self._left_s: dict[str, int | None] = {}
         self._planned: set[str] = set()
+        self._applied = 0
 
     @property
     def unfinished(self) -> set[TableId]:
@@ -81,7 +82,7 @@ class Snapshots:
             self._hear(self.tick.spec.signals, connection)
             self._planned = {snapshot.id for snapshot in self.book.agenda.open if snapshot.status == "running"}
             self._hear(self._in_table(connection), connection)
-            worked: set[str] = set()
+            worked, self._applied = set[str](), len(self.tick.slices)
             while (snapshot := self._next(worked)) is not None:
                 worked.add(snapshot.id)
                 self._say_progress(snapshot.id)
@@ -236,7 +237,8 @@ class Snapshots:
         return [Signal(row[0] or "", row[1] or "", row[2] or "", SOURCE_CHANNEL) for row in rows]
 
     def _next(self, worked: set[str]) -> Snapshot | None:
-        if time.monotonic() > self.deadline and worked:
+        """Return what is to be worked on next; behind the deadline only while nothing has come of any so far."""
+        if time.monotonic() > self.deadline and len(self.tick.slices) > self._applied:
             return None
         return self.book.agenda.next_snapshot(besides=worked)
 

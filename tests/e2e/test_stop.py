@@ -1,10 +1,11 @@
-"""A snapshot that stands still: some of its tables were stopped, or capture does not come."""
+"""A snapshot that stands still: some of its tables were stopped, capture does not come, a table cannot be read."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from support.filled import ask, changed, filled
@@ -15,7 +16,9 @@ from support.writing import behind
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
+from airflow_provider_db2cdc.spark import reader
 from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -90,3 +93,51 @@ def test_a_snapshot_does_not_wait_for_ever_for_a_capture_that_stands_still(
     assert pipeline.passed().signals[-1].status == "done"
     assert pipeline.rows(table) == pipeline.source_rows(table)
     check_log(pipeline, table)
+
+
+SLOW = {"incremental.snapshot.chunk.size": 4, "snapshot.group.chunks": 1, "snapshot.budget.s": 0}
+"""A tick does one group."""
+
+
+def test_a_table_that_is_taken_out_within_its_initial_snapshot_keeps_nobody_else_waiting(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    pipeline = new_pipeline(**SLOW)
+    first, later = filled(pipeline, 9, "T1"), filled(pipeline, 9, "T2")
+    pipeline.properties = {**SLOW, "table.include.list": str(first)}
+    assert pipeline.passed().snapshots[-1].done == 1
+    pipeline.properties = {**SLOW, "table.include.list": str(later)}
+    for _ in range(3):
+        pipeline.passed()
+    assert pipeline.rows(later) == pipeline.source_rows(later)
+    pipeline.passed(ask(later))
+    for _ in range(2):
+        result = pipeline.passed()
+    assert [(one.id, one.status) for one in result.signals] == [("ask", "done")]
+    pipeline.properties = SLOW
+    pipeline.to_its_end()
+    assert pipeline.rows(first) == pipeline.source_rows(first)
+
+
+def test_a_table_that_cannot_be_read_keeps_no_other_of_its_initial_snapshot_waiting(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = new_pipeline(**SLOW)
+    broken, other = filled(pipeline, 9, "T1"), filled(pipeline, 9, "T2")
+    real = reader.stage_chunks
+
+    def stage(target: Target, *arguments: Any) -> Any:
+        if target.table == broken:
+            raise OSError("the statement was killed")
+        return real(target, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reader, "stage_chunks", stage)
+        for _ in range(3):
+            result = pipeline.tick()
+            assert result is not None
+            assert [line.table for line in result.failed] == [broken]
+            pipeline.captured()
+    assert pipeline.rows(other) == pipeline.source_rows(other)
+    pipeline.to_its_end()
+    assert pipeline.rows(broken) == pipeline.source_rows(broken)
