@@ -24,6 +24,8 @@ SESSION_CONF = {
     "spark.sql.readSideCharPadding": "false",
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    # What was staged is read by its version also a week after a death, as long as its files are there.
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
 }
 SMALL_CONF = {
     "spark.sql.adaptive.enabled": "false",

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 import pytest
 from support.crash import killed
+from support.filled import ask, filled
 from support.history import HistoryOptions, random_history
-from support.log import captured_events, logged_events, reads, tombstones
+from support.log import captured_events, check_log, logged_events, reads, tombstones
 from support.pipeline import DERBY_FAULT, Pipeline, Replay
 from support.writing import in_window
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.delta import newest_version, set_properties
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.staging import Staging
@@ -206,3 +210,22 @@ def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
     assert pipeline.rows(table) == pipeline.source_rows(table)
     found = reads(pipeline, table)
     assert (len(found), set(found.values())) == (50, {1})
+
+
+def test_what_was_staged_is_found_again_however_long_its_run_is_dead(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Delta gives out no version that is older than its deleted files are kept, though the files are there."""
+    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 4, "snapshot.group.chunks": 1})
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 1")
+    spec = pipeline.plan(signals=[ask(table)])
+    assert spec is not None
+    with killed(Target, "append_changes", "before"):
+        jobs.run(spec)
+    staging = Layout(pipeline.target).staging(table)
+    assert newest_version(pipeline.spark, staging) > 1, "the next group was read meanwhile"
+    set_properties(pipeline.spark, staging, {"delta.deletedFileRetentionDuration": "interval 1 second"})
+    time.sleep(1.5)
+    pipeline.passed(ask(table))
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
