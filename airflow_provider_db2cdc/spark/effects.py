@@ -99,7 +99,9 @@ def _counted(events: DataFrame, schema: TableSchema) -> DataFrame:
     signed = events.select("key", "commit", "intent", bare, signed_images().alias("i")).select(
         "key", "commit", "intent", "bare", "i.*"
     )
-    by_image = signed.groupBy("key", "commit", "image", _exact("image", schema).alias("exact")).agg(
+    by_image = signed.groupBy("key", "commit", _exact("image", schema).alias("exact")).agg(
+        # What is grouped by loses the sign of its zeros.
+        F.max_by("image", "intent").alias("image"),
         F.sum("sign").alias("left"),
         F.min(F.struct("intent", "sign")).alias("first"),
         F.max(F.struct("intent", "sign")).alias("last"),

@@ -14,6 +14,7 @@ from support.history import HistoryOptions, random_history
 
 from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection, RowChange, events_of
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, paired
 from airflow_provider_db2cdc.spark.effects import count_batch, net_effects
 
@@ -118,3 +119,17 @@ def test_net_effects_are_the_plain_rule(spark: SparkSession, update_as: str) -> 
     ops = Counter(event.op for event in events_of(changes))
     assert (counts.creates, counts.updates, counts.deletes) == (ops["c"], ops["u"], ops["d"])
     assert counts.hot_keys > HISTORIES
+
+
+def test_the_sign_of_a_zero_is_kept_of_a_key_with_several_events(spark: SparkSession) -> None:
+    schema = TableSchema(TableId("S", "T"), (Column("ID", "INTEGER", 4, 0, False), Column("X", "DOUBLE", 8)), ("ID",))
+    rows = [
+        (bytearray([commit] * 16), bytearray([intent] * 16), op, 1, value)
+        for commit, intent, op, value in ((1, 1, "I", 0.0), (2, 2, "D", 0.0), (2, 3, "I", -0.0))
+    ]
+    frame = spark.createDataFrame(rows, "CC binary, CI binary, CO string, C0 int, C1 double").coalesce(1)
+    batch = log_frame(paired(frame, schema, "adjacent", before_images=False, bare_updates=False))
+
+    [row] = net_effects(batch, schema, count_batch(batch)).collect()
+
+    assert str(row["row"]["X"]) == "-0.0"
