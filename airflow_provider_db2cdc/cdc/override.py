@@ -70,17 +70,26 @@ def selects_of(selects: Mapping[str, str], tables: Collection[TableId]) -> dict[
     return found
 
 
+def is_overridden(table: TableId, selects: Iterable[str]) -> bool:
+    """Whether one of the selects' names may mean the table."""
+    return any(parse_table(name, PROPERTY) == table or _is_alike(name, table) for name in selects)
+
+
 def _table(name: str, tables: Collection[TableId]) -> TableId:
     exact = parse_table(name, PROPERTY)
     if exact in tables:
         return exact
-    alike = [table for table in sorted(tables) if '"' not in name and str(table).upper() == name.upper()]
+    alike = [table for table in sorted(tables) if _is_alike(name, table)]
     if len(alike) == 1:
         return alike[0]
     raise ConfigurationError(
         f"{PROPERTY}: {name!r} {'may be several tables' if alike else 'is no table'} of this pipeline",
         f"Name one of {', '.join(map(str, alike or sorted(tables)))}, with double quotes where case matters.",
     )
+
+
+def _is_alike(name: str, table: TableId) -> bool:
+    return '"' not in name and str(table).upper() == name.upper()
 
 
 def _meant(name: str) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, check_state
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.offset import restart_of
+from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECTS
+from airflow_provider_db2cdc.cdc.override import is_overridden
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema, check_names
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.config import PipelineConfig
@@ -93,6 +95,16 @@ def _check_key(instance: CaptureInstance, schema: TableSchema, config: PipelineC
         )
 
 
+def _check_select(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    if not schema.key and is_overridden(schema.table, config.snapshot_overrides):
+        raise ConfigurationError(
+            f"{instance.table} has no key, so of equal rows its select may read some only, and the others would be "
+            "taken for gone",
+            f"Take the table out of {SELECTS}, or name columns whose values are unique with {PROPERTY} "
+            f"('{schema.table}:<column>,<column>').",
+        )
+
+
 def _check_updates(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
     if instance.update_as == "U" and not config.accept_update_rows and not has_before_images(schema, instance):
         raise RegistrationError(
@@ -141,6 +153,7 @@ EXISTENCE: dict[str, Condition] = {"source table": _check_source_table, "change 
 CONDITIONS: dict[str, Condition] = {
     "state": _check_state,
     "key": _check_key,
+    "select": _check_select,
     "update rows": _check_updates,
     "before images": _check_before_images,
     "types": _check_types,

@@ -240,6 +240,18 @@ def test_table_without_a_key_is_carried_whose_updates_name_both_rows(source, con
     assert (schema.key, schema.row_key) == ((), schema.names)
 
 
+def test_table_without_a_key_whose_select_may_read_some_of_equal_rows_is_refused(source, control, config):
+    table = control.add("T", KEYED, key=())
+    [instance] = read_instances(source, control.asn).values()
+    overridden = config.model_copy(update={"snapshot_overrides": {str(table).lower(): "SELECT 1"}})
+    with pytest.raises(ConfigurationError, match=rf"^{table} has no key, so of equal rows its select"):
+        admit(instance, schema_of(source, control), overridden)
+    named = keyed_by(control, "A")
+    admit(instance, schema_of(source, control, selection=named), overridden.model_copy(update={"selection": named}))
+    others = config.model_copy(update={"snapshot_overrides": {f'"{table.schema}"."t"': "SELECT 1"}})
+    admit(instance, schema_of(source, control), others)
+
+
 def test_update_rows_are_carried_that_have_a_before_image_of_each_column(source, control, config):
     control.add("T", CHG_UPD_TO_DEL_INS="N", BEFORE_IMG_PREFIX="X")
     [instance] = read_instances(source, control.asn).values()
