@@ -59,6 +59,17 @@ class Backlog:
         known = {*self.heard}
         return [signal for signal in signals if signal.id_again not in known]
 
+    def troubles(self, result: JobResult) -> list[SignalOutcome]:
+        """Return the signals that a tick refused or that failed in it; a signal table brings those of before again."""
+        known = {(one.channel, one.id): one for one in self.outcomes}
+        return [
+            one
+            for one in result.signals
+            if one.status in ("refused", "failed")
+            and known.get(name := (one.channel, one.id)) != one
+            and not (one.channel == SOURCE_CHANNEL and name not in known and heard_as(one) in self.heard)
+        ]
+
     def after(self, result: JobResult) -> Backlog:
         """Return the backlog after a tick, `told` as it was; an older plan's result, committed again, changes nothing.
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog, heard_as
+from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL
 from airflow_provider_db2cdc.channels import notifier
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
 from airflow_provider_db2cdc.cli.pipeline import need_database, open_source, open_store
@@ -107,13 +106,8 @@ def _tell_idle(as_json: bool) -> None:
 
 
 def _tell_signals(before: Backlog, result: JobResult) -> None:
-    """Name the signals that this tick refused or that failed in it; a signal table brings those of before again."""
-    known = {(one.channel, one.id): one for one in before.outcomes}
-    for one in result.signals:
-        name = (one.channel, one.id)
-        is_old = one.channel == SOURCE_CHANNEL and name not in known and heard_as(one) in before.heard
-        if one.status in ("refused", "failed") and known.get(name) != one and not is_old:
-            note(f"signal {one.id} of channel {one.channel} {one.status}: {one.reason}")
+    for one in before.troubles(result):
+        note(f"signal {one.id} of channel {one.channel} {one.status}: {one.reason}")
 
 
 def _show(result: JobResult, moved: Sequence[Offset], taken_s: float) -> None:

@@ -62,7 +62,11 @@ class Db2CdcCommitOperator(BaseOperator):
             now_ms = time.time_ns() // 1_000_000
             for table in result.tables:
                 self.log.info("%s", describe_table(table, now_ms))
-            commit_tick(result, VariableOffsetStore(result.pipeline))
+            offsets = VariableOffsetStore(result.pipeline)
+            troubles = offsets.backlog().troubles(result)
+            commit_tick(result, offsets)
+            for one in troubles:
+                self.log.error("signal %s of channel %s %s: %s", one.id, one.channel, one.status, one.reason)
             for snapshot in result.snapshots:
                 self.log.info("%s", describe_snapshot(snapshot))
             config, is_told = None if self.config is None else read_config(self.config), True
@@ -73,7 +77,7 @@ class Db2CdcCommitOperator(BaseOperator):
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)
             if is_told:
-                keep_told(result, VariableOffsetStore(result.pipeline))
+                keep_told(result, offsets)
             if self.fail_for_tables:
                 raise_for_failures(result)
 

@@ -136,6 +136,14 @@ def test_unreadable_file_of_signals_costs_neither_offset_nor_event(commit, tmp_p
     assert "db2cdc://commit_unreadable/SALES/ORDERS" in seen
 
 
+def test_refused_signals_are_told_once_in_the_tasks_log(commit, capfd):
+    signals = [SignalOutcome("1", "source", "refused", "no such table"), SignalOutcome("2", "kafka", "accepted")]
+    line = "signal 1 of channel source refused: no such table"
+    for count in (1, 0):
+        assert commit("commit_refused", table_result("ORDERS"), signals=signals)[0] == "success"
+        assert capfd.readouterr().out.count(line) == count, "a table brings it again"
+
+
 @pytest.mark.parametrize(("channels", "count"), [("delta,airflow", 1), ("delta,log", 0)])
 def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(commit, channels, count):
     dag_id = f"commit_notifies_{count}"
