@@ -75,7 +75,7 @@ class Soak:
         self.ids = itertools.count(1)
         self.happened: list[str] = []
         self.starts: dict[TableId, Lsn] = {}
-        self.runs: list[tuple[JobSpec, JobResult]] = []
+        self.runs: dict[str, tuple[JobSpec, JobResult]] = {}
 
     def step(self) -> None:
         """Do one tick, with what is asked and what goes wrong in it."""
@@ -132,10 +132,13 @@ class Soak:
         return Signal(id_, "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
 
     def clear(self) -> None:
-        """Do one of the runs before again, from its job on or its commit alone, as who clears its tasks in Airflow."""
+        """Do one of the runs before again, from its job on or its commit alone, as who clears its tasks in Airflow.
+
+        A commit has what the newest try of its run's job gave.
+        """
         if not self.runs or self.rng.random() < 0.5:
             return
-        spec, result = self.rng.choice(self.runs)
+        spec, result = self.rng.choice([*self.runs.values()])
         if self.rng.random() < 0.5:
             self.happened.append(f"commit of {spec.run_id} again")
             self.settle(result)
@@ -165,7 +168,7 @@ class Soak:
     def do(self, spec: JobSpec) -> None:
         """Do a planned tick, and commit it."""
         result = jobs.run(spec)
-        self.runs.append((spec, result))
+        self.runs[spec.run_id] = (spec, result)
         self.settle(result)
 
     def settle(self, result: JobResult) -> None:
