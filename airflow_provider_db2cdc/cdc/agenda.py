@@ -186,6 +186,9 @@ def _asked(
     for named in request.conditions:
         if named.filter and named.pattern != "*":
             match_tables(named.pattern, found)
+    for select in {one.filter for one in request.conditions if is_select(one.filter)}:
+        if len(of := [str(table) for table in found if condition_of(table, request.conditions) == select]) > 1:
+            raise SignalError(f"one select is given for {', '.join(of[:LISTED])}", "Give each table its own.")
     if any(snapshot.id == signal.id for snapshot in agenda.snapshots):
         raise SignalError(f"a snapshot {signal.id!r} was asked for before", "Give each signal an id of its own.")
     parts = []

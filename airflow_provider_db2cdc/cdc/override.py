@@ -70,9 +70,10 @@ def selects_of(selects: Mapping[str, str], tables: Collection[TableId]) -> dict[
     return found
 
 
-def is_overridden(table: TableId, selects: Iterable[str]) -> bool:
+def is_overridden(table: TableId, selects: Mapping[str, str]) -> bool:
     """Whether one of the selects' names may mean the table."""
-    return any(parse_table(name, PROPERTY) == table or _is_alike(name, table) for name in selects)
+    names = [name for name, select in selects.items() if select.strip()]
+    return any(parse_table(name, PROPERTY) == table or _is_alike(name, table) for name in names)
 
 
 def _table(name: str, tables: Collection[TableId]) -> TableId:

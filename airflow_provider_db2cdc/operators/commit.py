@@ -63,10 +63,9 @@ class Db2CdcCommitOperator(BaseOperator):
             for table in result.tables:
                 self.log.info("%s", describe_table(table, now_ms))
             offsets = VariableOffsetStore(result.pipeline)
-            troubles = offsets.backlog().troubles(result)
-            commit_tick(result, offsets)
-            for one in troubles:
+            for one in offsets.backlog().troubles(result):
                 self.log.error("signal %s of channel %s %s: %s", one.id, one.channel, one.status, one.reason)
+            commit_tick(result, offsets)
             for snapshot in result.snapshots:
                 self.log.info("%s", describe_snapshot(snapshot))
             config, is_told = None if self.config is None else read_config(self.config), True

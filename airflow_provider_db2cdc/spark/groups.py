@@ -60,8 +60,10 @@ class Groups:
             # Behind the last group there may be more to read by now: again, what a table without a key left open.
             while (group := ahead.result() or self.reader.next()) is not None:
                 group = self.reader.going_on(group)
-                ahead = pool.submit(self.reader.next)
+                ahead, applied = pool.submit(self.reader.next), len(self.tick.slices)
                 self._publish(group)
+                if len(self.tick.slices) == applied:
+                    self.reader.has_read = False
                 between()
 
     def _catch_up(self) -> None:
@@ -185,6 +187,7 @@ class Groups:
         deadline = time.monotonic() + timeout_s
         while (lsn := self.marks.reached(mark)) is None:
             if time.monotonic() > deadline:
+                self.tick.stands_still = True
                 raise CaptureStoppedError(
                     f"capture did not pass {what} within {timeout_s:.0f} s",
                     "Is the capture agent running? A longer wait is high.mark.timeout.s.",

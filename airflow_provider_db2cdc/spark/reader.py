@@ -36,7 +36,7 @@ class Group:
 class Reader:
     """Reads one group after the other, by a thread of its own; none is begun behind the `deadline`, but for the first.
 
-    `connection` is that thread's.
+    `connection` is that thread's. Who can publish nothing of the first takes `has_read` back.
     """
 
     share: Share
@@ -49,12 +49,12 @@ class Reader:
         self.sessions = TableSessions(self.tick.spark)
         self._begun: dict[TableId, int] = {}
         self._limit = self.tick.spec.settings.group_chunks
-        self._has_read = False
+        self.has_read = False
 
     def next(self) -> Group | None:
         """Read the snapshot's next group; None when there is none, it was stopped, or the time is over."""
         limit, started = self._limit, time.monotonic()
-        if self._has_read and time.monotonic() > self.deadline:
+        if self.has_read and time.monotonic() > self.deadline:
             return None
         snapshot = self.cut()
         readings = next_group(snapshot, self._begun, limit) if snapshot is not None else []
@@ -66,7 +66,7 @@ class Reader:
         slices = self.share.each(tasks, lambda task: self._stage(snapshot, task, by_table[task.table]))
         closed = self.marks.close(opened)
         # A table whose read fails, however long that takes, is not to keep the others from theirs.
-        self._has_read = self._has_read or bool(slices)
+        self.has_read = self.has_read or bool(slices)
         self._limit = self.tick.spec.settings.next_group_chunks(limit, time.monotonic() - started)
         self._begun |= {table: reading.last + 1 for table, reading in by_table.items()}
         return Group(slices, closed)

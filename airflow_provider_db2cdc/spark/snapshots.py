@@ -237,8 +237,12 @@ class Snapshots:
         return [Signal(row[0] or "", row[1] or "", row[2] or "", SOURCE_CHANNEL) for row in rows]
 
     def _next(self, worked: set[str]) -> Snapshot | None:
-        """Return what is to be worked on next; behind the deadline only while nothing has come of any so far."""
-        if time.monotonic() > self.deadline and len(self.tick.slices) > self._applied:
+        """Return what is to be worked on next; behind the deadline only while nothing has come of any so far.
+
+        Nor is capture waited for once more there.
+        """
+        has_come = len(self.tick.slices) > self._applied
+        if time.monotonic() > self.deadline and (has_come or self.tick.stands_still):
             return None
         return self.book.agenda.next_snapshot(besides=worked)
 

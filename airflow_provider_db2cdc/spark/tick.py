@@ -50,6 +50,7 @@ class Tick:
     starts: dict[TableId, Lsn] = field(default_factory=dict)
     errors: dict[TableId, str] = field(default_factory=dict)
     seconds: dict[TableId, float] = field(default_factory=dict)
+    stands_still: bool = False
 
     def __post_init__(self) -> None:
         self.tasks: Mapping[TableId, TableTask] = {task.table: task for task in self.spec.tables}
@@ -250,7 +251,7 @@ class Tick:
             reads=sum(commit.reads for commit in commits),
             duration_s=round(self.seconds.get(table, 0.0), 3),
             restart=task is not None and task.restart,
-            chosen=all(refusal.chosen for refusal in self.spec.refused if refusal.table == table),
+            chosen=task is not None or all(one.chosen for one in self.spec.refused if one.table == table),
             mark=task.mark if task is not None else "",
             error=error,
         )

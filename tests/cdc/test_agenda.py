@@ -243,6 +243,7 @@ def test_signal_under_an_id_that_was_given_before_is_refused_once_and_the_first_
         ([execute("S.X")], "matches no table"),
         ([execute("S.A", "S.X")], "'S.X' matches no table"),
         ([execute("S.A", **{"additional-conditions": [{"data-collection": "S.B", "filter": "X=1"}]})], "matches no"),
+        ([execute("S.*", type="blocking", **{"additional-condition": "SELECT 1"})], "one select is given for S.A, S.B"),
         ([execute("S.A", "S.B"), execute("S.B", id="2")], "S.B is in snapshot '1' already"),
         ([sent("stop-snapshot")], "no snapshot.*running"),
         ([execute("S.A"), sent("stop-snapshot", {"data-collections": ["S.B"]}, "2")], r"'S.B': no table .* are S\.A\."),

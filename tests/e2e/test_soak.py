@@ -42,6 +42,9 @@ from airflow_provider_db2cdc.tick import commit_tick, keep_told
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
 
 STEPS, LAST_TICKS = 5, 12
+BEFORE_KEYS = -100
+"""Before all keys of the histories."""
+
 INTERRUPTIONS = 400
 EXPECTED = (DERBY_FAULT, "registered in state 'S'")
 ALTERED, TICKS_BESIDE_COLUMNS = "while this tick was under way", 24
@@ -103,8 +106,9 @@ class Soak:
         key: what is read behind the first group is read when what was captured by then is pulled.
         """
         at, key = next(self.ids), self.keys[table]
+        first = BEFORE_KEYS - at
         insert = f"INSERT INTO {table} ({', '.join(key)}, A) VALUES"
-        loaded, captured = (", ".join([str(value)] * len(key)) for value in (2000 + at, -at))
+        loaded, captured = (", ".join([str(value)] * len(key)) for value in (2000 + at, first))
         self.pipeline.execute(f"{insert} ({captured}, 0)")
         self.pipeline.writer.commit()
         self.pipeline.unseen(
@@ -112,10 +116,10 @@ class Soak:
             f"DELETE FROM {table} WHERE {key[-1]} BETWEEN {at} AND {at + 3}",
             f"UPDATE {table} SET A = {at} WHERE {key[-1]} > {self.rng.randint(0, 30)}",
             f"{insert} ({loaded}, {at})",
-            f"UPDATE {table} SET A = {at} WHERE {key[-1]} = {-at}",
+            f"UPDATE {table} SET A = {at} WHERE {key[-1]} = {first}",
         )
         self.happened.append(f"load {at} {table.name}")
-        self.loaded[f"mend{at}"] = (table, -at)
+        self.loaded[f"mend{at}"] = (table, first)
         return self.mend(table, f"mend{at}")
 
     def check_loaded(self) -> None:

@@ -67,9 +67,10 @@ def test_tables_that_are_stopped_by_name_end_alone_be_they_begun_or_waiting(
 def test_a_snapshot_does_not_wait_for_ever_for_a_capture_that_stands_still(
     new_pipeline: Callable[..., Pipeline], is_planned: bool, what: str
 ) -> None:
-    pipeline = new_pipeline(**{"high.mark.timeout.s": 1})
+    pipeline = new_pipeline()
     table = filled(pipeline, 5)
     pipeline.passed()
+    pipeline.properties = {"high.mark.timeout.s": 1}
     changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
 
     def stand_still(_: int = 0) -> None:
@@ -90,6 +91,7 @@ def test_a_snapshot_does_not_wait_for_ever_for_a_capture_that_stands_still(
     finally:
         faults.resume(pipeline.writer)
     pipeline.captured()
+    pipeline.properties = {}
     assert pipeline.passed().signals[-1].status == "done"
     assert pipeline.rows(table) == pipeline.source_rows(table)
     check_log(pipeline, table)

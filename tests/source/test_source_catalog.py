@@ -248,7 +248,8 @@ def test_table_without_a_key_whose_select_may_read_some_of_equal_rows_is_refused
         admit(instance, schema_of(source, control), overridden)
     named = keyed_by(control, "A")
     admit(instance, schema_of(source, control, selection=named), overridden.model_copy(update={"selection": named}))
-    others = config.model_copy(update={"snapshot_overrides": {f'"{table.schema}"."t"': "SELECT 1"}})
+    none = {f'"{table.schema}"."t"': "SELECT 1", str(table): " "}
+    others = config.model_copy(update={"snapshot_overrides": none})
     admit(instance, schema_of(source, control), others)
 
 
