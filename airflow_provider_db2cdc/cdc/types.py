@@ -17,8 +17,11 @@ MICROSECOND_DIGITS = 6
 CHARACTER_TYPES = {"CHARACTER", "CHAR", "VARCHAR", "LONG VARCHAR"}
 GRAPHIC_TYPES = {"GRAPHIC", "VARGRAPHIC", "LONG VARGRAPHIC", "DBCLOB"}
 BINARY_TYPES = {"BINARY", "VARBINARY", "BLOB", "ROWID"}
-UNCAPTURED_TYPES = {"BLOB", "CLOB", "DBCLOB", "XML", "BOOLEAN"}
-"""Types whose values SQL Replication does not put into change tables (LOBs by indicator only, BOOLEAN not at all)."""
+UNCAPTURED_TYPES = {"BLOB", "CLOB", "DBCLOB", "XML", "BOOLEAN", "BINARY", "VARBINARY"}
+"""Types whose values SQL Replication does not put into change tables (LOBs by indicator only, BOOLEAN not at all).
+
+BINARY and VARBINARY it replicates between z/OS systems alone (IBM's "General data restrictions for replication").
+"""
 
 FIXED = {
     "SMALLINT": "smallint",

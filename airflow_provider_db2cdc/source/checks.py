@@ -194,7 +194,7 @@ def _check_missing(schema: TableSchema) -> Check:
         str(schema.table),
         not schema.missing,
         f"{schema.table}: not replicated are {', '.join(schema.missing)}: the change table does not carry their values",
-        "LOB, XML and BOOLEAN columns never are. For others: register the table again after ALTER TABLE.",
+        "LOB, XML, BOOLEAN and BINARY columns never are. For others: register the table again after ALTER TABLE.",
         "warning",
     )
 

@@ -41,10 +41,10 @@ def test_healthy_source_passes_every_check(source, config, captured):
     checks = preflight(source, config, OneOffset(50))
     assert [check.name for check in checks if not check.ok] == []
     assert {check.name for check in checks} == {
-        "connection", "control tables", "capture agent", "source table", "change table", "state", "key", "update rows",
-        "before images", "types", "column names", "prune control", "option flags", "data capture", "columns",
-        "unique rows", "capture started", "change table index", "change table readable", "source table readable",
-        "offset",
+        "connection", "control tables", "capture agent", "source table", "change table", "state", "key", "select",
+        "update rows", "before images", "types", "column names", "prune control", "option flags", "data capture",
+        "columns", "unique rows", "capture started", "change table index", "change table readable",
+        "source table readable", "offset",
     }  # fmt: skip
     assert all(not check.problem and not check.remedy for check in checks)
 
