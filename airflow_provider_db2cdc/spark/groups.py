@@ -62,7 +62,7 @@ class Groups:
                 group = self.reader.going_on(group)
                 ahead, applied = pool.submit(self.reader.next), len(self.tick.slices)
                 self._publish(group)
-                if len(self.tick.slices) == applied:
+                if len(self.tick.slices) == applied and not self.tick.stands_still:
                     self.reader.has_read = False
                 between()
 

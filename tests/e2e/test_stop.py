@@ -13,12 +13,12 @@ from support.log import check_log, reads
 from support.pipeline import Pipeline
 from support.writing import behind
 
+from airflow_provider_db2cdc.cdc.part import Part
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import reader
+from airflow_provider_db2cdc.spark import groups, reader
 from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -121,20 +121,25 @@ def test_a_table_that_is_taken_out_within_its_initial_snapshot_keeps_nobody_else
     assert pipeline.rows(first) == pipeline.source_rows(first)
 
 
-def test_a_table_that_cannot_be_read_keeps_no_other_of_its_initial_snapshot_waiting(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [(reader, "stage_chunks"), pytest.param(groups, "check_counts", marks=pytest.mark.long)],
+    ids=["read", "published"],
+)
+def test_a_table_that_fails_keeps_no_other_of_its_initial_snapshot_waiting(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, owner: Any, step: str
 ) -> None:
     pipeline = new_pipeline(**SLOW)
     broken, other = filled(pipeline, 9, "T1"), filled(pipeline, 9, "T2")
-    real = reader.stage_chunks
+    real = getattr(owner, step)
 
-    def stage(target: Target, *arguments: Any) -> Any:
-        if target.table == broken:
+    def do(*arguments: Any) -> Any:
+        if any(isinstance(one, Part) and one.table == broken for one in arguments):
             raise OSError("the statement was killed")
-        return real(target, *arguments)
+        return real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(reader, "stage_chunks", stage)
+        patch.setattr(owner, step, do)
         for _ in range(3):
             result = pipeline.tick()
             assert result is not None
@@ -143,3 +148,26 @@ def test_a_table_that_cannot_be_read_keeps_no_other_of_its_initial_snapshot_wait
     assert pipeline.rows(other) == pipeline.source_rows(other)
     pipeline.to_its_end()
     assert pipeline.rows(broken) == pipeline.source_rows(broken)
+
+
+def test_behind_the_ticks_time_a_capture_that_stands_still_is_not_waited_for_once_more(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    pipeline = new_pipeline()
+    tables = [filled(pipeline, 5, name) for name in ("T1", "T2")]
+    pipeline.passed()
+    pipeline.properties = {**SLOW, "high.mark.timeout.s": 1}
+    faults.pause(pipeline.writer)
+    try:
+        pipeline.execute(f"UPDATE {tables[0]} SET A = 'b' WHERE ID = 1")
+        pipeline.writer.commit()
+        result = pipeline.tick(*(ask(table, table.name) for table in tables))
+        assert result is not None
+        assert [line.table for line in result.failed] == tables[:1]
+    finally:
+        faults.resume(pipeline.writer)
+    pipeline.captured()
+    pipeline.properties = SLOW
+    pipeline.to_its_end()
+    kept = pipeline.offsets.backlog().outcomes
+    assert {one.id: one.status for one in kept} == {"T1": "done", "T2": "done"}
