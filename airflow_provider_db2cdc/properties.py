@@ -99,12 +99,13 @@ USED = (
         "snapshot.group.chunks",
         "snapshot_group_chunks",
         "Chunks that are read and published together; if it is not given, the first group has as many as make 3200000 "
-        "rows (8 to 160), and each next one twice as many while they are read within a minute.",
+        "rows (8 to 160; 8 with snapshot.chunk.bytes), and each next one twice as many while they are read within a "
+        "minute.",
     ),
     used(
         "snapshot.budget.s",
         "snapshot_budget_s",
-        "A tick's time for snapshots: no group of chunks is begun later, the next tick goes on.",
+        "A tick's time for snapshots: no group of chunks is begun later but the first, the next tick goes on.",
         "900",
     ),
     used(

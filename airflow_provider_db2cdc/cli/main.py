@@ -60,7 +60,7 @@ def status(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = Fal
 
 @app.command()
 def doctor(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
-    """Check everything that a tick depends on and name all that fails, each with its remedy."""
+    """Check what a tick needs of the source and of this machine, and name all that fails, each with its remedy."""
     _call("doctor", config, as_json=as_json, airflow=airflow)
 
 

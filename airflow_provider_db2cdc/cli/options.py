@@ -14,7 +14,8 @@ INTRODUCTION = """\
 # Options
 
 Written by `db2cdc options` from what the code knows. A configuration file (YAML or JSON) has these names dotted or
-nested; `Db2CdcTaskGroup` takes them in snake_case (`table_include_list`) or dotted (`**{"table.include.list": ...}`).
+nested; `Db2CdcTaskGroup` takes them in snake_case (`table_include_list`) or dotted (`**{"table.include.list": ...}`),
+those that end with `*` dotted alone.
 
 - A *list* is a YAML or JSON list, or a text with commas. Regular expressions are matched with the whole name, without
   regard to case. In JSON a backslash is written twice: `"SALES\\\\..*"` is YAML's `SALES\\..*`.
