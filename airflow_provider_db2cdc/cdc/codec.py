@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -65,7 +66,7 @@ def _read_lsn(data: Any, path: str) -> Lsn:
 
 def _read_object(kind: Any, data: Any, path: str) -> Any:
     given = _expect(data, dict, path)
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     known = {field.name for field in fields(kind)}
     if unknown := sorted(set(given) - known):
         raise ConfigurationError(f"{path} has no field {unknown[0]!r}", "Is it written by another version?")
@@ -73,6 +74,11 @@ def _read_object(kind: Any, data: Any, path: str) -> Any:
         return kind(**{name: _read(hints[name], item, f"{path}.{name}") for name, item in given.items()})
     except TypeError as error:
         raise ConfigurationError(f"{path}: {error}") from error
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _expect(data: Any, kind: Any, path: str) -> Any:

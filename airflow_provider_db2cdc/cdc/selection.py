@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from airflow_provider_db2cdc.cdc import key
 from airflow_provider_db2cdc.cdc.collection import NO_EXPRESSION
@@ -140,4 +140,10 @@ def _passes(name: str, include: Patterns, exclude: Patterns) -> bool:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    return re.fullmatch(pattern, name, re.IGNORECASE) is not None
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile once: Python itself keeps 512 expressions, and compiles all of more than that for each name."""
+    return re.compile(pattern, re.IGNORECASE)
