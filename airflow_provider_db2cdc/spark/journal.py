@@ -7,8 +7,10 @@ began without a snapshot, a notification. Of all but the last the newest row of 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from pyspark.sql import Row, SparkSession
@@ -34,7 +36,8 @@ from airflow_provider_db2cdc.spark.delta import (
 from airflow_provider_db2cdc.spark.place import Owner
 
 JOURNAL = "seq bigint, run_id string, kind string, id string, document string, at_ms bigint"
-KEPT = ("signal", "snapshot", "bounds", "skipped")
+KEPT = ("signal", "snapshot", "skipped")
+"""Kinds of which the newest row of each id is read at every tick; bounds, which may be many, of few snapshots alone."""
 
 
 @dataclass(frozen=True)
@@ -65,24 +68,21 @@ class Journal:
         if not table_exists(self.spark, name):
             return Agenda()
         kind = F.col("kind")
-        one = F.when(kind.isin(*KEPT), F.col("id")).when(F.col("seq") > told, F.col("seq").cast("string"))
+        is_news = (F.col("seq") > told) & (kind != "bounds")
+        one = F.when(kind.isin(*KEPT), F.col("id")).when(is_news, F.col("seq").cast("string"))
         newest = load(self.spark, name).groupBy("kind", one.alias("one"))
         found = newest.agg(F.max("seq").alias("seq"), F.max_by("document", "seq").alias("document")).collect()
         found.sort(key=lambda row: int(row["seq"]))
         self.seq = max((int(row["seq"]) for row in found), default=0)
         self.news = _news([row for row in found if row["seq"] > told])
         documents = {(row["kind"], row["one"]): json.loads(row["document"]) for row in found if row["kind"] in KEPT}
-        bounds = {id_: _bounds(document) for (kind, id_), document in documents.items() if kind == "bounds"}
-        self.bounded = dict(bounds)
         self.skipped = {from_data(TableId, document) for (kind, _), document in documents.items() if kind == "skipped"}
         signals = [from_data(SignalOutcome, document) for (kind, _), document in documents.items() if kind == "signal"]
-        snapshots = [
-            _with_bounds(from_data(Snapshot, document), bounds)
-            for (kind, _), document in documents.items()
-            if kind == "snapshot"
-        ]
+        snapshots = [from_data(Snapshot, document) for (kind, _), document in documents.items() if kind == "snapshot"]
+        self.bounded = self._read_bounds([one.id for one in snapshots if one.open or one.id in self.news.snapshots])
+        bounded = [_with_bounds(snapshot, self.bounded) for snapshot in snapshots]
         return Agenda(
-            tuple(sorted(snapshots, key=lambda snapshot: (snapshot.started_at_ms, snapshot.id))),
+            tuple(sorted(bounded, key=lambda snapshot: (snapshot.started_at_ms, snapshot.id))),
             {(outcome.channel, outcome.id): outcome for outcome in signals},
         )
 
@@ -109,6 +109,16 @@ class Journal:
             self._append(documents, at_ms)
             self.bounded |= {id_: _bounds(document) for kind, id_, document in documents if kind == "bounds"}
             self.skipped |= {*skipped}
+
+    def _read_bounds(self, snapshots: Sequence[str]) -> dict[str, tuple[Bound, ...]]:
+        """Return the bounds of some snapshots' tables; those that are over and told of have no use for theirs."""
+        if not snapshots:
+            return {}
+        # The ids of their bounds are arrays, in JSON, that begin with the snapshot's.
+        of_snapshots = [F.col("id").startswith(f"{json.dumps([id_])[:-1]}, ") for id_ in snapshots]
+        rows = load(self.spark, self.layout.internal("journal")).where(F.col("kind") == "bounds")
+        newest = rows.where(reduce(or_, of_snapshots)).groupBy("id").agg(F.max_by("document", "seq").alias("document"))
+        return {row["id"]: _bounds(json.loads(row["document"])) for row in newest.collect()}
 
     def _new_bounds(self, snapshot: Snapshot) -> list[tuple[str, str, Any]]:
         """Return the bounds that were not written yet: they seldom change, and may be many."""
@@ -161,7 +171,7 @@ def _without_bounds(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, parts=tuple(replace(part, bounds=()) for part in snapshot.parts))
 
 
-def _with_bounds(snapshot: Snapshot, bounds: dict[str | None, tuple[Bound, ...]]) -> Snapshot:
+def _with_bounds(snapshot: Snapshot, bounds: Mapping[str, tuple[Bound, ...]]) -> Snapshot:
     return replace(
         snapshot,
         parts=tuple(replace(part, bounds=bounds.get(_bounds_id(snapshot, part), ())) for part in snapshot.parts),

@@ -96,3 +96,16 @@ def test_a_run_that_was_overtaken_writes_nothing(spark: SparkSession, tmp_path: 
         slow.write([snapshot("three")], [], [], [], 2)
     assert slow.seq == seq
     assert journal(spark, tmp_path).read(0).snapshots == (snapshot("two"),)
+
+
+def test_bounds_are_read_of_what_is_open_or_still_to_be_told_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """They may be many, and every snapshot that ever was has some."""
+    writer, goes_on = journal(spark, tmp_path), snapshot("one", ("4",))
+    ended = replace(snapshot("one", ("8",)), id='ad "hoc"', status="completed")
+    writer.write([goes_on, ended], [], [], [], 1)
+    late, later = journal(spark, tmp_path), journal(spark, tmp_path)
+    assert {*late.read(0).snapshots} == {goes_on, ended}
+    [part] = ended.parts
+    assert {*later.read(writer.seq).snapshots} == {goes_on, replace(ended, parts=(replace(part, bounds=()),))}
+    assert later.seq == writer.seq
+    assert [*later.bounded.values()] == [(("4",),)]
