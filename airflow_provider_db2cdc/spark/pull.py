@@ -55,7 +55,7 @@ def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: Table
         part = paired(rows, task.schema, *how)
         events = part if events is None else events.unionAll(part)
     assert events is not None
-    times = source.frame(spark, commit_times(spec.source.asn_schema, entry.span))
+    times = source.frame(spark, commit_times(spec.source.asn_schema, task.capture, entry.span))
     at_us = F.unix_micros(F.col("LOGMARKER").cast("timestamp"))
     first = times.groupBy(lsn_text("CC").alias("commit")).agg(F.min(at_us).alias("ts_us"))
     return envelopes(events, task.schema, spec, entry.batch, F.broadcast(first), entry.planned_at_ms)

@@ -23,10 +23,15 @@ def change_rows(schema: TableSchema, capture: CaptureInstance, span: LsnRange) -
     return f"SELECT {columns} FROM {change_table(capture)} WHERE {within(span)}"
 
 
-def commit_times(asn_schema: str, span: LsnRange) -> str:
-    """Return the select of commit times: CC and LOGMARKER, the source's local time of each captured commit."""
+def commit_times(asn_schema: str, capture: CaptureInstance, span: LsnRange) -> str:
+    """Return the select of commit times: CC and LOGMARKER, the source's local time of each commit that has change rows.
+
+    The unit-of-work table has the commits of all captured tables.
+    """
     uow = quote_table(TableId(asn_schema, "IBMSNAP_UOW"))
-    return f"SELECT {COMMIT} AS CC, IBMSNAP_LOGMARKER AS LOGMARKER FROM {uow} WHERE {within(span)}"
+    own = f"SELECT {COMMIT} FROM {change_table(capture)} WHERE {within(span)}"
+    times = f"SELECT {COMMIT} AS CC, IBMSNAP_LOGMARKER AS LOGMARKER FROM {uow}"
+    return f"{times} WHERE {within(span)} AND {COMMIT} IN ({own})"
 
 
 def commit_at_row(capture: CaptureInstance, span: LsnRange, row: int) -> str:

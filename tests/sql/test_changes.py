@@ -171,8 +171,10 @@ def test_before_images_are_left_out_where_a_column_has_none(capture):
     assert "AS B0" not in change_rows(SCHEMA, capture, LsnRange(A, B))
 
 
-def test_commit_times_come_from_the_control_schemas_units_of_work():
-    assert commit_times('my "asn"', LsnRange(A, B)) == (
+def test_commit_times_are_those_of_the_tables_own_commits_in_the_control_schemas_units_of_work():
+    span = within(LsnRange(A, B))
+    assert commit_times('my "asn"', CAPTURE, LsnRange(A, B)) == (
         "SELECT IBMSNAP_COMMITSEQ AS CC, IBMSNAP_LOGMARKER AS LOGMARKER "
-        'FROM "my ""asn"""."IBMSNAP_UOW" WHERE ' + within(LsnRange(A, B))
+        f'FROM "my ""asn"""."IBMSNAP_UOW" WHERE {span} '
+        f"AND IBMSNAP_COMMITSEQ IN (SELECT IBMSNAP_COMMITSEQ FROM {change_table(CAPTURE)} WHERE {span})"
     )
