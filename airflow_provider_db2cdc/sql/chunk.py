@@ -19,7 +19,6 @@ NULL = "NULL"
 CALL_LITERALS = {"DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "DECFLOAT": "DECFLOAT"}
 NUMBERS = {"SMALLINT", "INTEGER", "BIGINT", "DECIMAL", "NUMERIC"}
 FLOATS = {"REAL", "DOUBLE", "FLOAT"}
-BINARIES = {"BINARY", "VARBINARY"}
 VARYING = {"VARCHAR", "LONG VARCHAR", "VARGRAPHIC", "LONG VARGRAPHIC", "VARBINARY"}
 SAMPLE_ROWS = 1000
 
@@ -155,9 +154,6 @@ def key_literal(column: Column, text: str | None) -> str:
         return f"CAST({text_literal(text)} AS TIMESTAMP({column.scale}))"
     if kind in CALL_LITERALS:
         return f"{CALL_LITERALS[kind]}({text_literal(text)})"
-    if kind in BINARIES:
-        # X'..' is a character string, and those do not compare with binary ones everywhere.
-        return f"BX'{text}'"
     return f"X'{text}'" if column.bit_data else text_literal(text)
 
 

@@ -348,8 +348,6 @@ LITERALS = [
     (Column("K", "integer"), "7", "7"),
 ]
 NOT_RUN_ON_DB2 = [
-    (Column("K", "BINARY"), "00FF", "BX'00FF'"),
-    (Column("K", "VARBINARY"), "00FF", "BX'00FF'"),
     (Column("K", "GRAPHIC"), "é", "'é'"),
     (Column("K", "VARGRAPHIC"), "é", "'é'"),
     (Column("K", "DECFLOAT"), "1E+40", "DECFLOAT('1E+40')"),
