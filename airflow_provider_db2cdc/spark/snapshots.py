@@ -58,7 +58,7 @@ class Snapshots:
         self._begun: dict[str, tuple[int, float]] = {}
         self._left_s: dict[str, int | None] = {}
         self._planned: set[str] = set()
-        self._applied = 0
+        self._applied = len(tick.slices)
 
     @property
     def unfinished(self) -> set[TableId]:
@@ -82,7 +82,7 @@ class Snapshots:
             self._hear(self.tick.spec.signals, connection)
             self._planned = {snapshot.id for snapshot in self.book.agenda.open if snapshot.status == "running"}
             self._hear(self._in_table(connection), connection)
-            worked, self._applied = set[str](), len(self.tick.slices)
+            worked: set[str] = set()
             while (snapshot := self._next(worked)) is not None:
                 worked.add(snapshot.id)
                 self._say_progress(snapshot.id)
