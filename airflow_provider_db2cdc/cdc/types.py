@@ -35,6 +35,7 @@ FIXED = {
     "CLOB": "string",
 }
 
+TIME_AS_NUMBER = "HOUR({c}) * 10000 + MINUTE({c}) * 100 + SECOND({c})"
 
 SORTED_ALIKE = {"SMALLINT", "INTEGER", "BIGINT", "DECIMAL", "NUMERIC"}
 """Types whose values Spark sorts as every source does: no code page, collation or calendar bears on them."""
@@ -53,7 +54,8 @@ def map_type(table: TableId, column: Column) -> TypeMapping:
     """Return the lossless mapping of a column.
 
     TIMESTAMP has no zone in Db2 and becomes `timestamp_ntz`; beyond six digits it becomes text, as DECFLOAT does
-    (no Delta type holds either). TIME becomes text `HH:MM:SS`, because Db2 allows 24:00:00.
+    (no Delta type holds either). TIME becomes text `HH:MM:SS`, because Db2 allows 24:00:00; it travels as a number, for
+    its text is as the packages were bound (DATETIME), and lacks the seconds where that was USA.
     DECFLOAT, GRAPHIC, XML and TIMESTAMP beyond six digits have not been run against a real Db2.
 
     :raises ConfigurationError: a type without a mapping (DISTINCT, ARRAY, ROW), with the column's name.
@@ -72,7 +74,7 @@ def map_type(table: TableId, column: Column) -> TypeMapping:
     if kind == "DECFLOAT":
         return TypeMapping("CAST({c} AS VARCHAR(42))", "string")
     if kind == "TIME":
-        return TypeMapping("CAST({c} AS CHAR(8))", "string", "time")
+        return TypeMapping(TIME_AS_NUMBER, "string", "time")
     if kind == "TIMESTAMP":
         return _timestamp(column)
     if kind == "XML":

@@ -200,7 +200,7 @@ def _key_type(schema: TableSchema) -> str:
 def _value(name: str, mapping: TypeMapping) -> Column:
     value = F.col(name)
     if mapping.clean == "time":
-        value = F.translate(value, ".", ":")
+        value = F.regexp_replace(F.lpad(value.cast("string"), 6, "0"), "(..)(..)(..)", "$1:$2:$3")
     return value.cast(mapping.delta)
 
 

@@ -16,7 +16,7 @@ Bound = Sequence[str]
 
 NULL = "NULL"
 
-CALL_LITERALS = {"DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "DECFLOAT": "DECFLOAT"}
+CALL_LITERALS = {"DATE", "TIMESTAMP", "DECFLOAT"}
 NUMBERS = {"SMALLINT", "INTEGER", "BIGINT", "DECIMAL", "NUMERIC"}
 FLOATS = {"REAL", "DOUBLE", "FLOAT"}
 VARYING = {"VARCHAR", "LONG VARCHAR", "VARGRAPHIC", "LONG VARGRAPHIC", "VARBINARY"}
@@ -137,7 +137,7 @@ def select_check(schema: TableSchema, select: str) -> str:
 
 
 def key_literal(column: Column, text: str | None) -> str:
-    """Return a key column's value, given as the driver's text (hex for bit data), as a literal of its type."""
+    """Return a key column's value, given as the text of how it travels (hex for bit data), as a literal of its type."""
     if text is None:
         return NULL
     kind = column.type.upper()
@@ -152,8 +152,11 @@ def key_literal(column: Column, text: str | None) -> str:
         return f"CAST({number} AS REAL)" if kind == "REAL" else number
     if kind == "TIMESTAMP" and column.scale > MICROSECOND_DIGITS:
         return f"CAST({text_literal(text)} AS TIMESTAMP({column.scale}))"
+    if kind == "TIME":
+        text = f"{text:0>6}"
+        return f"TIME('{text[:2]}:{text[2:4]}:{text[4:]}')"
     if kind in CALL_LITERALS:
-        return f"{CALL_LITERALS[kind]}({text_literal(text)})"
+        return f"{kind}({text_literal(text)})"
     return f"X'{text}'" if column.bit_data else text_literal(text)
 
 

@@ -28,16 +28,23 @@ class Clock(DriverConnection):
     """A source with a table of times, some of which come back as others: pairs of one and its other."""
 
     def __init__(self, *turned: tuple[str, str]) -> None:
-        self._turned = dict(turned)
+        self._turned = {number(one): number(other) for one, other in turned}
         self._database = sqlite3.connect(":memory:")
         self._database.create_function("TIME", 1, lambda text: text, deterministic=True)
+        for at, name in enumerate(("HOUR", "MINUTE", "SECOND")):
+            self._database.create_function(name, 1, lambda text, at=at: int(text.split(":")[at]), deterministic=True)
         self._database.execute("ATTACH ':memory:' AS S")
         self._database.execute("CREATE TABLE S.T (K)")
         self._database.executemany("INSERT INTO S.T VALUES (?)", [(time,) for time in TIMES])
 
     def text_rows(self, select: str) -> list[list[str | None]]:
         select = re.sub(r"OFFSET (\d+) ROWS FETCH FIRST 1 ROW ONLY$", r"LIMIT 1 OFFSET \1", select)
-        return [[self._turned.get(text, text)] for (text,) in self._database.execute(select)]
+        return [[self._turned.get(str(key), str(key))] for (key,) in self._database.execute(select)]
+
+
+def number(time: str) -> str:
+    """Return the number as which a time travels."""
+    return str(int(time.replace(":", "")))
 
 
 def test_each_key_ends_a_chunk_of_one_row() -> None:

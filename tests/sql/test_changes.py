@@ -145,7 +145,8 @@ def test_columns_are_selected_by_name_in_the_schemas_order_each_as_its_type_trav
     select = change_rows(schema, CAPTURE, LsnRange(A, B))
     assert select == (
         "SELECT IBMSNAP_COMMITSEQ AS CC, IBMSNAP_INTENTSEQ AS CI, IBMSNAP_OPERATION AS CO, "
-        'CAST("T""" AS CHAR(8)) AS C0, "ID" AS C1 FROM "ASN odd"."CD""T" WHERE ' + within(LsnRange(A, B))
+        'HOUR("T""") * 10000 + MINUTE("T""") * 100 + SECOND("T""") AS C0, "ID" AS C1 FROM "ASN odd"."CD""T" '
+        "WHERE " + within(LsnRange(A, B))
     )
 
 
