@@ -24,9 +24,8 @@ from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.source.catalog import read_capture
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.plan import gone_tables
-from airflow_provider_db2cdc.sql.asn import count_changes
+from airflow_provider_db2cdc.sql.asn import COUNTED_AT_ONCE, count_changes
 
-TABLES_PER_STATEMENT = 50
 REPLACED = (
     "capture is another one than at its offset (registered anew, change table or source table created anew, or a cold "
     "start); the next tick says which"
@@ -100,8 +99,8 @@ def _unregistered(table: TableId, offset: Offset | None) -> Standing:
 
 def _counts(source: Source, steps: Sequence[tuple[CaptureInstance, LsnRange]]) -> list[int]:
     counts: list[int] = []
-    for start in range(0, len(steps), TABLES_PER_STATEMENT):
-        group = steps[start : start + TABLES_PER_STATEMENT]
+    for start in range(0, len(steps), COUNTED_AT_ONCE):
+        group = steps[start : start + COUNTED_AT_ONCE]
         found = dict(source.rows(count_changes(group)))
         counts += [int(found.get(place, 0)) for place in range(len(group))]
     return counts

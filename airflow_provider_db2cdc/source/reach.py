@@ -21,8 +21,6 @@ from airflow_provider_db2cdc.sql.query import Query
 
 log = logging.getLogger(__name__)
 
-COUNTS_PER_STATEMENT = 50
-
 
 def counted(source: Source, steps: Sequence[Step], refused: list[Refusal], asn_schema: str) -> list[Step]:
     """Return the steps with their rows, from one statement; where that fails, from one a table.
@@ -37,8 +35,8 @@ def _counted(source: Source, steps: Sequence[Step], refused: list[Refusal]) -> l
     try:
         counts: dict[TableId, int] = {}
         unknown = [step for step in steps if step.rows is None]
-        for start in range(0, len(unknown), COUNTS_PER_STATEMENT):
-            counts |= _counts(source, unknown[start : start + COUNTS_PER_STATEMENT])
+        for start in range(0, len(unknown), asn.COUNTED_AT_ONCE):
+            counts |= _counts(source, unknown[start : start + asn.COUNTED_AT_ONCE])
     except UnreachableError:
         raise
     except SourceError:

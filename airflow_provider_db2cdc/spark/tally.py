@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.altered import altered
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.registered import lost
-from airflow_provider_db2cdc.sql.asn import count_changes
+from airflow_provider_db2cdc.sql.asn import COUNTED_AT_ONCE, count_changes
 
 Counts = dict[TableId, int]
 Errors = dict[TableId, Exception]
@@ -27,7 +27,12 @@ def counted(
     """
     tasks = {task.table: task for task in spec.tables}
     unknown = [entry for entry in entries if is_uncounted(entry, tasks[entry.table])]
-    rows, errors = _counts(spec, unknown, connection)
+    rows: Counts = {}
+    errors: Errors = {}
+    for start in range(0, len(unknown), COUNTED_AT_ONCE):
+        rows_of_some, errors_of_some = _counts(spec, unknown[start : start + COUNTED_AT_ONCE], connection)
+        rows |= rows_of_some
+        errors |= errors_of_some
     for table, error in errors.items():
         fail(table, error)
     return [replace(entry, rows=rows.get(entry.table, entry.rows)) for entry in entries if entry.table not in errors]
@@ -44,8 +49,6 @@ def is_uncounted(entry: Entry, task: TableTask) -> bool:
 
 def _counts(spec: JobSpec, entries: Sequence[Entry], connection: DriverConnection) -> tuple[Counts, Errors]:
     """Return the change rows of each entry's range, by one statement; where that fails, by one a table."""
-    if not entries:
-        return {}, {}
     tasks = {task.table: task for task in spec.tables}
     try:
         # What is lost behind the count, or it would not tell of what was not counted any more.

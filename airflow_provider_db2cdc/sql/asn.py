@@ -11,6 +11,9 @@ from airflow_provider_db2cdc.sql.changes import COMMIT, OPERATION, change_table,
 from airflow_provider_db2cdc.sql.query import Query, count_of
 from airflow_provider_db2cdc.sql.quoting import lsn_literal, quote_table, text_literal
 
+COUNTED_AT_ONCE = 50
+"""Ranges whose changes one statement counts; a database limits how long and how deep a statement may be."""
+
 
 def registrations(asn_schema: str) -> Query:
     """Return the select of every registered source, the base one (SOURCE_VIEW_QUAL 0) before its views.
