@@ -29,15 +29,25 @@ _USED = SignalError("its id was given before, to another signal", "Give each sig
 
 @dataclass(frozen=True)
 class Agenda:
-    """Snapshots in the order in which they were asked for, and the outcomes of signals that are known."""
+    """Snapshots in the order in which they were asked for, and the outcomes of signals that are known.
+
+    Of those that are over and told of only the ids are kept, as `past`, and of which tables an initial one was `begun`.
+    """
 
     snapshots: tuple[Snapshot, ...] = ()
     outcomes: Mapping[tuple[str, str], SignalOutcome] = field(default_factory=dict)
+    past: frozenset[str] = frozenset()
+    begun: frozenset[TableId] = frozenset()
 
     @property
     def open(self) -> tuple[Snapshot, ...]:
         """The snapshots that are not over, the next one first."""
         return tuple(snapshot for snapshot in self.snapshots if snapshot.open)
+
+    @property
+    def taken(self) -> set[str]:
+        """The ids that snapshots have or had."""
+        return {*self.past, *(snapshot.id for snapshot in self.snapshots)}
 
     @property
     def filling(self) -> set[TableId]:
@@ -46,7 +56,9 @@ class Agenda:
         return {part.table for snapshot in initial for part in snapshot.open_parts}
 
     def has_begun(self, table: TableId, at_ms: int | None = None) -> bool:
-        """Whether an initial snapshot of the table was ever begun, or by the plan of a time."""
+        """Whether an initial snapshot of the table was ever begun; or by the plan of a time, not told of yet."""
+        if at_ms is None and table in self.begun:
+            return True
         begun = (one for one in self.snapshots if one.kind == "initial" and at_ms in (None, one.started_at_ms))
         return any(one.part(table) is not None for one in begun)
 
@@ -141,9 +153,8 @@ def begin_initial(agenda: Agenda, parts: Sequence[Part], at_ms: int) -> Agenda:
             agenda = agenda.with_snapshot(other.with_part(stopped(before, "its table is snapshotted anew")))
             part = replace(part, left=tuple(sorted({*before.left, *part.left})))
         begun.append(part)
-    taken = {snapshot.id for snapshot in agenda.snapshots}
-    numbered = (f"initial-{number}" for number in count(len(taken) + 1))
-    id_ = next(id_ for id_ in numbered if id_ not in taken)
+    numbered = (f"initial-{number}" for number in count(len(agenda.taken) + 1))
+    id_ = next(id_ for id_ in numbered if id_ not in agenda.taken)
     return agenda.with_snapshot(Snapshot(id_, "initial", tuple(begun), started_at_ms=at_ms))
 
 
@@ -189,7 +200,7 @@ def _asked(
     for select in {one.filter for one in request.conditions if is_select(one.filter)}:
         if len(of := [str(table) for table in found if condition_of(table, request.conditions) == select]) > 1:
             raise SignalError(f"one select is given for {', '.join(of[:LISTED])}", "Give each table its own.")
-    if any(snapshot.id == signal.id for snapshot in agenda.snapshots):
+    if signal.id in agenda.taken:
         raise SignalError(f"a snapshot {signal.id!r} was asked for before", "Give each signal an id of its own.")
     parts = []
     for table in found:

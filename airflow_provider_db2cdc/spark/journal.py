@@ -1,7 +1,7 @@
 """The journal of snapshots: what was asked for, how far it is, what was told. It outlives every tick.
 
 Each row is a document of a kind: a signal's outcome, a snapshot, the chunk bounds of one of its tables, a table that
-began without a snapshot, a notification. Of all but the last the newest row of an id counts.
+began with a snapshot or without one, a notification. Of all but the last the newest row of an id counts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
@@ -22,7 +22,7 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.notification import Notification
 from airflow_provider_db2cdc.cdc.part import Bound, Part
 from airflow_provider_db2cdc.cdc.signal import SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.snapshot import OPEN, Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickLostError
 from airflow_provider_db2cdc.spark.delta import (
@@ -35,23 +35,29 @@ from airflow_provider_db2cdc.spark.delta import (
 )
 from airflow_provider_db2cdc.spark.place import Owner
 
+T = TypeVar("T")
+
 JOURNAL = "seq bigint, run_id string, kind string, id string, document string, at_ms bigint"
-KEPT = ("signal", "snapshot", "skipped")
+KEPT = ("signal", "snapshot", "begun", "skipped")
 """Kinds of which the newest row of each id is read at every tick; bounds, which may be many, of few snapshots alone."""
+STATUS = "$.status"
+"""Where a snapshot's document says whether it is over."""
 
 
 @dataclass(frozen=True)
 class News:
-    """What the journal holds that no commit has told of: ids of snapshots, outcomes of signals, notifications."""
+    """What the journal holds that no commit has told of: outcomes of signals, notifications."""
 
-    snapshots: frozenset[str] = frozenset()
     outcomes: tuple[SignalOutcome, ...] = ()
     notifications: tuple[Notification, ...] = ()
 
 
 @dataclass
 class Journal:
-    """The journal of one pipeline; `seq` is the number of its newest row, of `skipped` tables SKIPPED was told."""
+    """The journal of one pipeline; `seq` is the number of its newest row.
+
+    Of the tables that began, those `begun` did with a snapshot; of the `skipped` ones SKIPPED was told.
+    """
 
     spark: SparkSession
     layout: Layout
@@ -60,31 +66,42 @@ class Journal:
     seq: int = 0
     news: News = field(default_factory=News)
     bounded: dict[str, tuple[Bound, ...]] = field(default_factory=dict)
+    begun: set[TableId] = field(default_factory=set)
     skipped: set[TableId] = field(default_factory=set)
 
     def read(self, told: int) -> Agenda:
         """Return the agenda as it stands; rows behind `told` become the news."""
-        name = self.layout.internal("journal")
-        if not table_exists(self.spark, name):
-            return Agenda()
-        kind = F.col("kind")
-        is_news = (F.col("seq") > told) & (kind != "bounds")
-        one = F.when(kind.isin(*KEPT), F.col("id")).when(is_news, F.col("seq").cast("string"))
-        newest = load(self.spark, name).groupBy("kind", one.alias("one"))
-        found = newest.agg(F.max("seq").alias("seq"), F.max_by("document", "seq").alias("document")).collect()
-        found.sort(key=lambda row: int(row["seq"]))
+        found = self._newest(told)
         self.seq = max((int(row["seq"]) for row in found), default=0)
         self.news = _news([row for row in found if row["seq"] > told])
-        documents = {(row["kind"], row["one"]): json.loads(row["document"]) for row in found if row["kind"] in KEPT}
-        self.skipped = {from_data(TableId, document) for (kind, _), document in documents.items() if kind == "skipped"}
-        signals = [from_data(SignalOutcome, document) for (kind, _), document in documents.items() if kind == "signal"]
-        snapshots = [from_data(Snapshot, document) for (kind, _), document in documents.items() if kind == "snapshot"]
-        self.bounded = self._read_bounds([one.id for one in snapshots if one.open or one.id in self.news.snapshots])
+        self.begun, self.skipped = ({*_documents(found, kind, TableId)} for kind in ("begun", "skipped"))
+        snapshots = _documents(found, "snapshot", Snapshot)
+        self.bounded = self._read_bounds([one.id for one in snapshots])
         bounded = [_with_bounds(snapshot, self.bounded) for snapshot in snapshots]
         return Agenda(
             tuple(sorted(bounded, key=lambda snapshot: (snapshot.started_at_ms, snapshot.id))),
-            {(outcome.channel, outcome.id): outcome for outcome in signals},
+            {(outcome.channel, outcome.id): outcome for outcome in _documents(found, "signal", SignalOutcome)},
+            frozenset(row["one"] for row in found if row["kind"] == "snapshot" and row["document"] is None),
+            frozenset(self.begun),
         )
+
+    def _newest(self, told: int) -> list[Row]:
+        """Return the newest row of each id, and all news, in their order; without what is over and told of, but its id.
+
+        That may be much after a year in which each tick took a snapshot.
+        """
+        name = self.layout.internal("journal")
+        if not table_exists(self.spark, name):
+            return []
+        kind = F.col("kind")
+        is_news = (F.col("seq") > told) & (kind != "bounds")
+        one = F.when(kind.isin(*KEPT), F.col("id")).when(is_news, F.col("seq").cast("string"))
+        grouped = load(self.spark, name).groupBy("kind", one.alias("one"))
+        newest = grouped.agg(F.max("seq").alias("seq"), F.max_by("document", "seq").alias("document"))
+        is_open = F.get_json_object("document", STATUS).isin(*OPEN)
+        is_kept = (kind != "snapshot") | (F.col("seq") > told) | is_open
+        found = newest.select("kind", "one", "seq", F.when(is_kept, F.col("document")).alias("document")).collect()
+        return sorted(found, key=lambda row: int(row["seq"]))
 
     def write(
         self,
@@ -102,16 +119,17 @@ class Journal:
         for snapshot in snapshots:
             documents += self._new_bounds(snapshot)
             documents.append(("snapshot", snapshot.id, to_data(_without_bounds(snapshot))))
+            documents += [("begun", _id(table), to_data(table)) for table in self._new_begun(snapshot)]
         documents += [("signal", json.dumps([one.channel, one.id]), to_data(one)) for one in outcomes]
         documents += [("notification", one.id, to_data(one)) for one in notifications]
-        documents += [("skipped", json.dumps([one.schema, one.name]), to_data(one)) for one in skipped]
+        documents += [("skipped", _id(table), to_data(table)) for table in skipped]
         if documents:
             self._append(documents, at_ms)
             self.bounded |= {id_: _bounds(document) for kind, id_, document in documents if kind == "bounds"}
             self.skipped |= {*skipped}
 
     def _read_bounds(self, snapshots: Sequence[str]) -> dict[str, tuple[Bound, ...]]:
-        """Return the bounds of some snapshots' tables; those that are over and told of have no use for theirs."""
+        """Return the bounds of some snapshots' tables."""
         if not snapshots:
             return {}
         # The ids of their bounds are arrays, in JSON, that begin with the snapshot's.
@@ -129,6 +147,12 @@ class Journal:
             if self.bounded.get(name, ()) != part.bounds:
                 new.append(("bounds", name, to_data(part.bounds)))
         return new
+
+    def _new_begun(self, snapshot: Snapshot) -> list[TableId]:
+        """Return the tables that begin with a snapshot, of which that was not written yet."""
+        begun = [part.table for part in snapshot.parts if snapshot.kind == "initial" and part.table not in self.begun]
+        self.begun |= {*begun}
+        return begun
 
     def _append(self, documents: Sequence[tuple[str, str, Any]], at_ms: int) -> None:
         name = self.layout.internal("journal")
@@ -149,14 +173,20 @@ class Journal:
 
 
 def _news(rows: Sequence[Row]) -> News:
-    def documents(kind: str) -> list[Any]:
-        return [json.loads(row["document"]) for row in rows if row["kind"] == kind]
-
     return News(
-        frozenset(document["id"] for document in documents("snapshot")),
-        tuple(from_data(SignalOutcome, document) for document in documents("signal")),
-        tuple(from_data(Notification, document) for document in documents("notification")),
+        tuple(_documents(rows, "signal", SignalOutcome)),
+        tuple(_documents(rows, "notification", Notification)),
     )
+
+
+def _documents(rows: Sequence[Row], kind: str, type_: type[T]) -> list[T]:
+    """Return the documents of a kind, of the rows that have theirs."""
+    there = (row["document"] for row in rows if row["kind"] == kind and row["document"] is not None)
+    return [from_data(type_, json.loads(document)) for document in there]
+
+
+def _id(table: TableId) -> str:
+    return json.dumps([table.schema, table.name])
 
 
 def _bounds_id(snapshot: Snapshot, part: Part) -> str:

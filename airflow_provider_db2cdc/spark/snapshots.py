@@ -48,8 +48,6 @@ class Snapshots:
         self.known = known
         self.is_first = not journal.seq
         self.book = Book(known)
-        ended = {snapshot.id for snapshot in self.known.snapshots if not snapshot.open}
-        self.ended_before = ended - journal.news.snapshots
         self.outcomes = {(outcome.channel, outcome.id): outcome for outcome in journal.news.outcomes}
         self.told = [*journal.news.notifications]
         self.skipped: list[TableId] = []
@@ -108,7 +106,7 @@ class Snapshots:
 
     def tell(self, result: JobResult) -> JobResult:
         """Return the tick's result with what there is to tell of signals and snapshots."""
-        now = [progress(one) for one in self.book.agenda.snapshots if one.id not in self.ended_before]
+        now = [progress(one) for one in self.book.agenda.snapshots]
         shown = [replace(one, left_s=self._left_s.get(one.id) if one.status in OPEN else None) for one in now]
         return replace(
             result,

@@ -341,6 +341,16 @@ def test_a_table_that_is_begun_anew_elsewhere_is_not_being_filled_here():
     assert agenda.filling == {B}, "the first one's part of it was stopped, and is no one's any more"
 
 
+def test_what_is_over_and_told_of_keeps_its_name_and_its_tables():
+    past = Agenda(past=frozenset({"initial-1", "initial-2", "once"}), begun=frozenset({A}))
+    agenda = begin_initial(past, [Part(B)], 9)
+    assert [snapshot.id for snapshot in agenda.snapshots] == ["initial-4"], "a name never comes again"
+    assert [agenda.has_begun(table) for table in (A, B, C)] == [True, True, False]
+    assert not agenda.has_begun(A, 9), "it was told of, so it was no try of this plan"
+    _, [(status, reason)] = acting(past, execute("S.A", id="once"))
+    assert (status, reason[:32]) == ("refused", "a snapshot 'once' was asked for ")
+
+
 def test_an_initial_snapshot_takes_no_name_that_a_signal_has():
     agenda, _ = acting(Agenda(), execute("S.A", id="initial-2"))
     agenda = begin_initial(agenda, [Part(B)], 9)

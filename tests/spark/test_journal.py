@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_provider_db2cdc.cdc.agenda import Agenda, begin_initial
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.notification import Notification
 from airflow_provider_db2cdc.cdc.part import Bound, Part
@@ -19,7 +20,7 @@ from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.place import Owner
 
 pytestmark = pytest.mark.spark
-TABLE = TableId("S", "T")
+TABLE, OTHER = TableId("S", "T"), TableId("S", "O")
 
 
 def journal(spark: SparkSession, folder: Path, run_id: str = "run") -> Journal:
@@ -71,7 +72,6 @@ def test_what_was_written_behind_the_last_commit_is_news(spark: SparkSession, tm
 
     late = journal(spark, tmp_path)
     agenda = late.read(seq)
-    assert late.news.snapshots == {"ad-hoc"}
     assert (late.news.outcomes, late.news.notifications) == ((stopped,), (aborted,))
     assert agenda.outcomes == {("file", "a"): refused, ("file", "ad-hoc"): stopped}
     assert agenda.snapshots[0].status == "stopped"
@@ -82,7 +82,6 @@ def test_what_was_written_behind_the_last_commit_is_news(spark: SparkSession, tm
     nothing = journal(spark, tmp_path)
     nothing.read(writer.seq)
     assert nothing.news.notifications == nothing.news.outcomes == ()
-    assert not nothing.news.snapshots
 
 
 def test_a_run_that_was_overtaken_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -105,7 +104,24 @@ def test_bounds_are_read_of_what_is_open_or_still_to_be_told_alone(spark: SparkS
     writer.write([goes_on, ended], [], [], [], 1)
     late, later = journal(spark, tmp_path), journal(spark, tmp_path)
     assert {*late.read(0).snapshots} == {goes_on, ended}
-    [part] = ended.parts
-    assert {*later.read(writer.seq).snapshots} == {goes_on, replace(ended, parts=(replace(part, bounds=()),))}
+    assert later.read(writer.seq).snapshots == (goes_on,)
     assert later.seq == writer.seq
     assert [*later.bounded.values()] == [(("4",),)]
+
+
+def test_of_what_is_over_and_told_of_the_names_are_known_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """Else each tick would read all snapshots that ever were, of which `always` makes one a tick."""
+    writer = journal(spark, tmp_path)
+    begun = [begin_initial(Agenda(), [Part(TABLE), Part(OTHER)], 1).snapshots[0]]
+    begun.append(replace(begun[0], id="initial-2", parts=(Part(TABLE),)))
+    writer.write(begun, [], [], [], 1)
+    paused = replace(snapshot("one"), status="paused")
+    ended = [replace(one, status="completed") for one in begun]
+    writer.write([*ended, paused], [], [], [], 2)
+    assert writer.seq == 2 + 2 + 3, "that a table has begun is written once"
+
+    agenda = journal(spark, tmp_path).read(writer.seq)
+    assert agenda.snapshots == (paused,)
+    assert agenda.past == {"initial-1", "initial-2"}
+    assert [agenda.has_begun(table) for table in (TABLE, OTHER, TableId("S", "NONE"))] == [True, True, False]
+    assert {*journal(spark, tmp_path).read(4).snapshots} == {*ended, paused}, "nobody has told of their end"
