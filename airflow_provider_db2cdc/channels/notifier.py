@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.notification import Notification
@@ -14,6 +14,9 @@ log = logging.getLogger(__name__)
 
 LOG, AIRFLOW, DELTA = "log", "airflow", "delta"
 
+GIVEN_UP_AFTER_MS = 86_400_000
+"""So long a channel that fails is told again, all there is: each tick has more to tell."""
+
 
 class Notifier(Protocol):
     """A place of one's own; made with the pipeline's configuration alone, as `module:Class` in the list names it."""
@@ -22,13 +25,24 @@ class Notifier(Protocol):
         """Tell of a tick's notifications, in their order; a retried commit tells of them again."""
 
 
-def notify(config: PipelineConfig, notifications: Sequence[Notification]) -> bool:
-    """Send a tick's notifications to the channels that `notification.enabled.channels` names; False if one fails.
+def notify(config: PipelineConfig, notifications: Sequence[Notification], planned_at_ms: int) -> bool:
+    """Send a tick's notifications to the channels that `notification.enabled.channels` names; False to tell them again.
 
     The target's journal has them already; Airflow's events are the commit operator's. A channel that fails, or is not
-    there on this machine, is named in the log, and keeps no other from being told: the tick is committed.
+    there on this machine, is named in the log, and keeps no other from being told: the tick is committed. What a
+    channel was not told for a day, when the tick was planned, is given up.
     """
-    is_told = True
+    is_told = all([*_sent(config, notifications)])
+    oldest_ms = min((one.timestamp for one in notifications), default=planned_at_ms)
+    if not is_told and planned_at_ms - oldest_ms > GIVEN_UP_AFTER_MS:
+        count = len(notifications)
+        log.error("notifications: some could not be told for a day; these %d are given up, the journal has them", count)
+        return True
+    return is_told
+
+
+def _sent(config: PipelineConfig, notifications: Sequence[Notification]) -> Iterator[bool]:
+    """Send to each channel, and say of each of one's own whether that went well."""
     for name in config.notification_channels:
         if name in (AIRFLOW, DELTA):
             continue
@@ -37,8 +51,7 @@ def notify(config: PipelineConfig, notifications: Sequence[Notification]) -> boo
                 details = " ".join(f"{key}={value}" for key, value in one.additional_data.items())
                 log.info("notification: %s %s id=%s %s", one.aggregate_type, one.type, one.id, details)
         elif notifications:
-            is_told = _send(name, config, notifications) and is_told
-    return is_told
+            yield _send(name, config, notifications)
 
 
 def check_notifiers(config: PipelineConfig) -> None:
@@ -56,7 +69,9 @@ def _send(name: str, config: PipelineConfig, notifications: Sequence[Notificatio
         _open(name)(config).send(notifications)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-        log.exception("notifications: %s cannot be told (%s); the next tick tells all of them again", name, problem)
+        log.exception(
+            "notifications: %s cannot be told (%s); until it can, each tick tells all of them again", name, problem
+        )
         return False
     return True
 

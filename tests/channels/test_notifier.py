@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,8 @@ from airflow_provider_db2cdc.channels.notifier import check_notifiers, notify
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 
-STARTED = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
+NOW, DAY_MS = 1_800_000_000_000, 86_400_000
+STARTED = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, NOW - DAY_MS)
 
 
 class Pager:
@@ -42,7 +44,7 @@ def config(*channels: str) -> PipelineConfig:
 
 def test_each_channel_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    notify(config("delta", "airflow", "log", PAGER), [STARTED])
+    notify(config("delta", "airflow", "log", PAGER), [STARTED], NOW)
     assert Pager.sent == [("p", STARTED)]
     assert "notification: Incremental Snapshot STARTED id=77 connector_name=db2" in caplog.text
 
@@ -55,10 +57,22 @@ class Unreachable(Pager):
 
 
 def test_a_channel_that_fails_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
-    assert not notify(config(f"{__name__}:Unreachable", PAGER), [STARTED])
+    assert not notify(config(f"{__name__}:Unreachable", PAGER), [STARTED], NOW)
     assert Pager.sent == [("p", STARTED)]
     assert "no route to the pager" in caplog.text
-    assert notify(config(PAGER), [STARTED])
+    assert notify(config(PAGER), [STARTED], NOW)
+
+
+def test_what_a_channel_was_not_told_for_a_day_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Else each tick would tell, by every channel, all that there was since that one failed."""
+    fresh = replace(STARTED, timestamp=NOW)
+    assert notify(config(f"{__name__}:Unreachable", PAGER), [STARTED, fresh], NOW + 1)
+    assert len(Pager.sent) == 2
+    assert "these 2 are given up" in caplog.text
+    caplog.clear()
+    assert notify(config(PAGER), [STARTED, fresh], NOW + 1)
+    assert "given up" not in caplog.text
+    assert notify(config(f"{__name__}:Unreachable"), [], NOW)
 
 
 def test_known_channels_and_a_class_may_be_named() -> None:
@@ -76,6 +90,6 @@ def test_unknown_channel_is_refused_by_its_name_before_there_is_anything_to_tell
 
 def test_channel_that_is_not_there_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
     """Its module may be on the worker that planned, and not on the one that commits."""
-    assert not notify(config("no.such.module:Class", PAGER), [STARTED])
+    assert not notify(config("no.such.module:Class", PAGER), [STARTED], NOW)
     assert Pager.sent == [("p", STARTED)]
     assert "no.such.module:Class cannot be told" in caplog.text
