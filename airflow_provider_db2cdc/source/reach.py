@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
@@ -99,4 +99,21 @@ def _aligned(steps: Sequence[Step]) -> list[Step]:
     """Return the steps with the ends that cut no transaction between tables."""
     spans = [(step.table, step.span) for step in steps]
     ends = common_frontier(Reach(table, span.after, span.upto) for table, span in spans if span is not None)
+    _tell_held(steps, ends)
     return [step.ending(ends.get(step.table, step.upto)) for step in steps]
+
+
+def _tell_held(steps: Sequence[Step], ends: Mapping[TableId, Lsn]) -> None:
+    """Say which tables keep others back: those fall behind with them, at last beyond what pruning leaves."""
+    held = [step.table for step in steps if ends.get(step.table, step.upto) < step.upto]
+    if not held:
+        return
+    frontier = ends[held[0]]
+    holding = ", ".join(str(step.table) for step in steps if step.table in ends and step.upto == frontier)
+    log.warning(
+        "limited: %s reached max.rows.per.batch, so this tick takes all tables to %s only (%d could go further). If "
+        "that is so each time, let ticks run more often, raise the limit, or give the table a pipeline of its own",
+        holding,
+        frontier,
+        len(held),
+    )

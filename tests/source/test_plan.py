@@ -308,22 +308,25 @@ def test_limit_of_rows_cuts_between_commits(plan, control, commits, end, rows):
     assert ends(plan(A=5)) == {"A": (lsn(end), rows)}
 
 
-def test_tables_stop_at_one_frontier_and_rows_are_counted_up_to_it(plan, control):
+def test_tables_stop_at_one_frontier_and_rows_are_counted_up_to_it(plan, control, caplog):
     for name in ("A", "B"):
         control.add(name)
     for commit in range(10, 30):
         control.capture("A", commit)
         control.capture("B", commit + 4)
     assert ends(plan(A=9, B=12)) == {"A": (lsn(19), 10), "B": (lsn(19), 6)}
+    held = f"limited: {control.table('A')} reached max.rows.per.batch, so this tick takes all tables to {lsn(19)} only"
+    assert f"{held} (1 could go further)" in caplog.text
 
 
-def test_table_far_behind_does_not_hold_the_others_back(plan, control):
+def test_table_far_behind_does_not_hold_the_others_back(plan, control, caplog):
     for name in ("A", "B"):
         control.add(name)
     for commit in range(10, 40):
         control.capture("A", commit)
     control.capture("B", 60)
     assert ends(plan(A=9, B=50)) == {"A": (lsn(19), 10), "B": (lsn(100), 1)}
+    assert "max.rows.per.batch" not in caplog.text
 
 
 def test_pruned_past_the_offset_is_never_idle(plan, control):
