@@ -36,6 +36,8 @@ from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT
 Level = Literal["error", "warning"]
 
 OPTION_FLAGS = "NNNN"
+LONG_TYPES = ("LONG VARCHAR", "LONG VARGRAPHIC")
+"""Types of which Db2's log holds the values only where DATA CAPTURE says so (SYSCAT.TABLES.DATACAPTURE 'L')."""
 _MARKS = "there is no captured signal table, which is needed by incremental.snapshot.watermarking.strategy"
 _CAPTURED = "Name one with signal.data.collection and register it for capture, or use read_only."
 
@@ -138,7 +140,7 @@ def _check_tables(
         schema, subject = schemas[capture.table], str(capture.table)
         found = problems(capture, schema, config)
         yield from (_result(name, subject, error) for name, error in found)
-        yield from _check_conditions(subject, conditions.get(capture.table), config.asn_schema)
+        yield from _check_conditions(schema, conditions.get(capture.table), config.asn_schema)
         yield _check_started(capture, config.asn_schema)
         if capture.cd_columns:
             yield _check_missing(schema)
@@ -160,9 +162,11 @@ def _reads_tables(config: PipelineConfig) -> bool:
     return mode.snapshot_data(known=False, in_progress=False) or mode.snapshot_on_gap()
 
 
-def _check_conditions(subject: str, conditions: Conditions | None, asn_schema: str) -> Iterator[Check]:
+def _check_conditions(schema: TableSchema, conditions: Conditions | None, asn_schema: str) -> Iterator[Check]:
     if conditions is None:
         return
+    subject, is_long = str(schema.table), any(column.type.upper() in LONG_TYPES for column in schema.columns)
+    capture = "DATA CAPTURE CHANGES" + (" INCLUDE LONGVAR COLUMNS" if is_long else "")
     again = f"Register the table again ({asn_schema}.REMOVETABLE, ADDTABLE), then reinit the capture agent."
     yield _judged(
         "prune control",
@@ -182,9 +186,9 @@ def _check_conditions(subject: str, conditions: Conditions | None, asn_schema: s
     yield _judged(
         "data capture",
         subject,
-        conditions.data_capture in ("Y", "L"),
-        f"{subject} lacks DATA CAPTURE CHANGES, on which the capture agent stops",
-        f"ALTER TABLE {subject} DATA CAPTURE CHANGES, then have it snapshotted anew (`db2cdc offset restart`).",
+        conditions.data_capture in (("L",) if is_long else ("Y", "L")),
+        f"{subject} lacks {capture}, on which the capture agent stops, or knows nothing of its long columns",
+        f"ALTER TABLE {subject} {capture}, then have it snapshotted anew (`db2cdc offset restart`).",
     )
 
 

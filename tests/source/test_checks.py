@@ -94,6 +94,16 @@ def test_columns_that_are_not_replicated_are_a_warning(source, config, control):
     assert "DOC" in check.problem
 
 
+def test_long_columns_must_be_in_the_log(source, config, control):
+    control.add("T", (("ID", "INTEGER", 4, "N"), ("MEMO", "LONG VARCHAR", 32700, "Y")))
+    control.capture("T", 50)
+    [check] = failed(source, config)
+    assert (check.name, check.level) == ("data capture", "error")
+    assert "INCLUDE LONGVAR COLUMNS" in check.remedy
+    control.run(f"UPDATE SANDBOX_SYSCAT.TABLES SET DATACAPTURE = 'L' WHERE TABSCHEMA = '{control.schema}'")
+    assert failed(source, config) == []
+
+
 def test_all_failures_of_all_tables_are_told_together(source, config, captured):
     captured.add("BAD", STATE="S", CHG_UPD_TO_DEL_INS="N", OPTION_FLAGS="YNNN", key=())
     captured.synch(100, age_s=5000)
