@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName
 
@@ -142,7 +144,11 @@ def text_literal(value: str) -> str:
 
 def literal_frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:
     """Return few rows as a frame of literals: unlike createDataFrame it starts no Python worker."""
-    structs = [F.struct(*(_literal(value) for value in row)).cast(f"struct<{ddl}>") for row in rows]
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    kinds = [field.dataType for field in schema]
+    literals = [[_literal(*pair) for pair in zip(row, kinds, strict=True)] for row in rows]
+    structs = [F.struct(*values).cast(f"struct<{ddl}>") for values in literals]
     return spark.range(1, numPartitions=1).select(F.explode(F.array(*structs)).alias("r")).select("r.*")
 
 
@@ -163,9 +169,13 @@ def _watched(spark: SparkSession, step: Callable[[], T]) -> tuple[T, int | None]
     return done, None if version is None else int(version)
 
 
-def _literal(value: object) -> Column:
+def _literal(value: object, kind: DataType) -> Column:
     if isinstance(value, list):
-        return F.array(*(F.struct(*(_literal(part) for part in item)) for item in value))
+        # As one text: a group may have thousands of chunks, and each literal is a call to the JVM.
+        assert isinstance(kind, ArrayType)
+        assert isinstance(kind.elementType, StructType)
+        items = [dict(zip(kind.elementType.names, item, strict=True)) for item in value]
+        return F.from_json(F.lit(json.dumps(items)), kind, {"mode": "FAILFAST"})
     if isinstance(value, Mapping):
         return F.create_map(*(F.lit(part) for item in value.items() for part in item))
     return F.lit(value)

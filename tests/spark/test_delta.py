@@ -20,6 +20,7 @@ from airflow_provider_db2cdc.spark.delta import (
     append,
     committed,
     delta_table,
+    literal_frame,
     load,
     newest_version,
     overwrite,
@@ -121,3 +122,16 @@ def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, tmp_pat
     assert ids(spark, name) == [1, 2]
     assert len(errors) == 1
     assert "another run wrote this batch" in errors[0]
+
+
+CHUNKS = [[], [(1, "'ä \U0001f600'", None, 2**53 + 1)], [(at, "'\"\\\0\n'", "${x}", -at) for at in range(3000)]]
+
+
+@pytest.mark.parametrize("chunks", CHUNKS, ids=["none", "one", "thousands"])
+def test_rows_of_literals_are_what_they_were(spark: SparkSession, chunks: list[Any]) -> None:
+    chunk = "n: int, s: string, t: string, c: bigint"
+    ddl = f"n bigint, s string, b boolean, m map<string, bigint>, chunks array<struct<{chunk}>>"
+    rows = [(2**53 + 1, "it's \\ ${x}", True, {"a": 1}, chunks), (None, None, None, None, None)]
+    first, second = (row.asDict() for row in literal_frame(spark, rows, ddl).collect())
+    assert [*first.values()] == [*rows[0]]
+    assert [*second.values()] == [None] * 5
