@@ -63,19 +63,21 @@ def chunk_rows(
 def count_chunks(
     spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading, readers: int
 ) -> dict[int, int]:
-    """Return what the source counts of each chunk; a statement a chunk, as many beside each other as there are readers.
+    """Return what the source counts of each chunk; a statement a chunk, and a connection a reader.
 
     They are the driver's: for a frame Spark would also ask for its columns.
     """
     cut = cut_of(schema, part)
 
-    def count(chunk: int) -> int:
+    def count(chunks: range) -> list[tuple[int, int]]:
         with driver_connection(spark, source) as connection:
-            [[counted]] = connection.text_rows(count_rows(cut, chunk_predicate(cut, part.bounds, chunk)))
-        return int(counted or 0)
+            selects = (count_rows(cut, chunk_predicate(cut, part.bounds, chunk)) for chunk in chunks)
+            counts = [connection.text_rows(select) for select in selects]
+        return [(chunk, int(counted or 0)) for chunk, [[counted]] in zip(chunks, counts, strict=True)]
 
+    shares = [_chunks(reading)[at::readers] for at in range(readers)]
     with ThreadPoolExecutor(readers) as pool:
-        return dict(zip(_chunks(reading), pool.map(count, _chunks(reading)), strict=True))
+        return dict(pair for counts in pool.map(count, filter(None, shares)) for pair in counts)
 
 
 def surviving(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from support.writing import behind
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark import snapshot
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection, driver_connection
 from airflow_provider_db2cdc.spark.staging import Staging
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -58,6 +61,28 @@ def test_each_chunk_is_certified_with_its_bounds_its_marks_and_what_was_counted(
     assert marks[-1][1] == ended.lsn
     assert all(low < upto for low, upto in marks)
     assert sorted(marks) == marks
+
+
+def test_as_many_connections_count_chunks_as_read_them(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection a chunk would cost more than its count where chunks are small."""
+    sizes = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 99, "snapshot.max.threads": 3}
+    pipeline, opened = new_pipeline(**sizes), 0
+
+    @contextmanager
+    def opening(*where: Any) -> Iterator[DriverConnection]:
+        nonlocal opened
+        opened += 1
+        with driver_connection(*where) as connection:
+            yield connection
+
+    monkeypatch.setattr(snapshot, "driver_connection", opening)
+    table = filled(pipeline, 21)
+    pipeline.passed()
+    assert opened == 3
+    assert [row["rows_counted"] for row in certified(pipeline, "initial-1")] == [*[2] * 10, 1]
+    assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
 def test_what_the_source_counts_otherwise_is_not_published(new_pipeline: Callable[..., Pipeline]) -> None:
