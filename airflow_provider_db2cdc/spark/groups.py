@@ -58,13 +58,17 @@ class Groups:
             cut.result()
             ahead = pool.submit(self.reader.next)
             # Behind the last group there may be more to read by now: again, what a table without a key left open.
-            while (group := ahead.result() or self.reader.next()) is not None:
+            while not self._is_over() and (group := ahead.result() or self.reader.next()) is not None:
                 group = self.reader.going_on(group)
                 ahead, applied = pool.submit(self.reader.next), len(self.tick.slices)
                 self._publish(group)
                 if len(self.tick.slices) == applied and not self.tick.stands_still:
                     self.reader.has_read = False
                 between()
+
+    def _is_over(self) -> bool:
+        """Whether capture stands still: behind the tick's time it is not waited for once more."""
+        return self.tick.stands_still and self.reader.is_late
 
     def _catch_up(self) -> None:
         """Bring the tables that nothing is read of yet to where capture is, so that no window begins before that.

@@ -51,10 +51,15 @@ class Reader:
         self._limit = self.tick.spec.settings.group_chunks
         self.has_read = False
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline is over."""
+        return time.monotonic() > self.deadline
+
     def next(self) -> Group | None:
         """Read the snapshot's next group; None when there is none, it was stopped, or the time is over."""
         limit, started = self._limit, time.monotonic()
-        if self.has_read and time.monotonic() > self.deadline:
+        if self.has_read and self.is_late:
             return None
         snapshot = self.cut()
         readings = next_group(snapshot, self._begun, limit) if snapshot is not None else []
