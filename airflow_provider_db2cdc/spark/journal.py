@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import or_
 from typing import Any, TypeVar
 
 from pyspark.sql import Row, SparkSession
@@ -99,7 +97,7 @@ class Journal:
         grouped = load(self.spark, name).groupBy("kind", one.alias("one"))
         newest = grouped.agg(F.max("seq").alias("seq"), F.max_by("document", "seq").alias("document"))
         is_open = F.get_json_object("document", STATUS).isin(*OPEN)
-        is_kept = (kind != "snapshot") | (F.col("seq") > told) | is_open
+        is_kept = F.col("one").isNotNull() & ((kind != "snapshot") | (F.col("seq") > told) | is_open)
         found = newest.select("kind", "one", "seq", F.when(is_kept, F.col("document")).alias("document")).collect()
         return sorted(found, key=lambda row: int(row["seq"]))
 
@@ -126,6 +124,7 @@ class Journal:
         if documents:
             self._append(documents, at_ms)
             self.bounded |= {id_: _bounds(document) for kind, id_, document in documents if kind == "bounds"}
+            self.begun |= {from_data(TableId, document) for kind, _, document in documents if kind == "begun"}
             self.skipped |= {*skipped}
 
     def _read_bounds(self, snapshots: Sequence[str]) -> dict[str, tuple[Bound, ...]]:
@@ -133,9 +132,9 @@ class Journal:
         if not snapshots:
             return {}
         # The ids of their bounds are arrays, in JSON, that begin with the snapshot's.
-        of_snapshots = [F.col("id").startswith(f"{json.dumps([id_])[:-1]}, ") for id_ in snapshots]
-        rows = load(self.spark, self.layout.internal("journal")).where(F.col("kind") == "bounds")
-        newest = rows.where(reduce(or_, of_snapshots)).groupBy("id").agg(F.max_by("document", "seq").alias("document"))
+        is_of_them = (F.col("kind") == "bounds") & F.get_json_object("id", "$[0]").isin(*snapshots)
+        rows = load(self.spark, self.layout.internal("journal")).where(is_of_them)
+        newest = rows.groupBy("id").agg(F.max_by("document", "seq").alias("document"))
         return {row["id"]: _bounds(json.loads(row["document"])) for row in newest.collect()}
 
     def _new_bounds(self, snapshot: Snapshot) -> list[tuple[str, str, Any]]:
@@ -150,9 +149,8 @@ class Journal:
 
     def _new_begun(self, snapshot: Snapshot) -> list[TableId]:
         """Return the tables that begin with a snapshot, of which that was not written yet."""
-        begun = [part.table for part in snapshot.parts if snapshot.kind == "initial" and part.table not in self.begun]
-        self.begun |= {*begun}
-        return begun
+        tables = [part.table for part in snapshot.parts if snapshot.kind == "initial"]
+        return [table for table in tables if table not in self.begun]
 
     def _append(self, documents: Sequence[tuple[str, str, Any]], at_ms: int) -> None:
         name = self.layout.internal("journal")

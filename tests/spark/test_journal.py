@@ -114,7 +114,8 @@ def test_of_what_is_over_and_told_of_the_names_are_known_alone(spark: SparkSessi
     writer = journal(spark, tmp_path)
     begun = [begin_initial(Agenda(), [Part(TABLE), Part(OTHER)], 1).snapshots[0]]
     begun.append(replace(begun[0], id="initial-2", parts=(Part(TABLE),)))
-    writer.write(begun, [], [], [], 1)
+    for one in begun:
+        writer.write([one], [], [], [], 1)
     paused = replace(snapshot("one"), status="paused")
     ended = [replace(one, status="completed") for one in begun]
     writer.write([*ended, paused], [], [], [], 2)
