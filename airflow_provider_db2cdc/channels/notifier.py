@@ -25,18 +25,18 @@ class Notifier(Protocol):
         """Tell of a tick's notifications, in their order; a retried commit tells of them again."""
 
 
-def notify(config: PipelineConfig, notifications: Sequence[Notification], planned_at_ms: int) -> bool:
+def notify(config: PipelineConfig, notifications: Sequence[Notification], now_ms: int) -> bool:
     """Send a tick's notifications to the channels that `notification.enabled.channels` names; False to tell them again.
 
     The target's journal has them already; Airflow's events are the commit operator's. A channel that fails, or is not
-    there on this machine, is named in the log, and keeps no other from being told: the tick is committed. What a
-    channel was not told for a day, when the tick was planned, is given up.
+    there on this machine, is named in the log, and keeps no other from being told: the tick is committed. Once the
+    oldest of them is a day old, all of them are given up.
     """
     is_told = all([*_sent(config, notifications)])
-    oldest_ms = min((one.timestamp for one in notifications), default=planned_at_ms)
-    if not is_told and planned_at_ms - oldest_ms > GIVEN_UP_AFTER_MS:
+    oldest_ms = min((one.timestamp for one in notifications), default=now_ms)
+    if not is_told and now_ms - oldest_ms > GIVEN_UP_AFTER_MS:
         count = len(notifications)
-        log.error("notifications: some could not be told for a day; these %d are given up, the journal has them", count)
+        log.error("notifications: the oldest is a day old: all %d are given up, the target's journal has them", count)
         return True
     return is_told
 

@@ -49,7 +49,7 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     moved = commit_tick(result, open_store(pipeline))
     acknowledge_channels(pipeline, result.signals)
     with noted(notifier.__name__):
-        is_told = notifier.notify(pipeline, result.notifications, result.planned_at_ms)
+        is_told = notifier.notify(pipeline, result.notifications, time.time_ns() // 1_000_000)
     _tell_signals(before, result)
     if is_told:
         keep_told(result, open_store(pipeline))

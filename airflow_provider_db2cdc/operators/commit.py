@@ -71,7 +71,7 @@ class Db2CdcCommitOperator(BaseOperator):
             config, is_told = None if self.config is None else read_config(self.config), True
             if config is not None:
                 acknowledge_channels(config, result.signals)
-                is_told = notify(config, result.notifications, result.planned_at_ms)
+                is_told = notify(config, result.notifications, now_ms)
             self._announce_tables(result, context)
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)

@@ -187,7 +187,7 @@ def _check_conditions(schema: TableSchema, conditions: Conditions | None, asn_sc
         "data capture",
         subject,
         conditions.data_capture in (("L",) if is_long else ("Y", "L")),
-        f"{subject} lacks {capture}, on which the capture agent stops, or knows nothing of its long columns",
+        f"{subject} lacks {capture}: the agent {'misses its long columns, or ' if is_long else ''}stops",
         f"ALTER TABLE {subject} {capture}, then have it snapshotted anew (`db2cdc offset restart`).",
     )
 

@@ -104,16 +104,15 @@ def _aligned(steps: Sequence[Step]) -> list[Step]:
 
 
 def _tell_held(steps: Sequence[Step], ends: Mapping[TableId, Lsn]) -> None:
-    """Say which tables keep others back: those fall behind with them, at last beyond what pruning leaves."""
+    """Say which limited tables keep others back: those fall behind with them, at last beyond what pruning leaves."""
     held = [step.table for step in steps if ends.get(step.table, step.upto) < step.upto]
-    if not held:
-        return
-    frontier = ends[held[0]]
-    holding = ", ".join(str(step.table) for step in steps if step.table in ends and step.upto == frontier)
-    log.warning(
-        "limited: %s reached max.rows.per.batch, so this tick takes all tables to %s only (%d could go further). If "
-        "that is so each time, let ticks run more often, raise the limit, or give the table a pipeline of its own",
-        holding,
-        frontier,
-        len(held),
-    )
+    # What was limited is to be counted anew.
+    limited = [step.table for step in steps if held and step.rows is None and step.upto == ends[held[0]]]
+    if limited:
+        log.warning(
+            "limited: %s reached max.rows.per.batch, so %d other tables stop at %s too. If that is so each time, let "
+            "ticks run more often, raise the limit, or give the table a pipeline of its own",
+            ", ".join(map(str, limited)),
+            len(held),
+            ends[held[0]],
+        )

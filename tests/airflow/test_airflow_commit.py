@@ -1,4 +1,6 @@
 import json
+import time
+from dataclasses import replace
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -165,16 +167,20 @@ class Unreachable:
         raise OSError("no route to the pager")
 
 
-def test_what_could_not_be_told_is_told_by_the_next_tick(commit, inside):
+def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(commit, inside):
     config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": f"{__name__}:Unreachable"}
-    told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
+    told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
+    old = replace(told, timestamp=told.timestamp - 25 * 3_600_000)
     state, offsets, seen = commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=3)
     assert (state, offsets) == ("success", {"ORDERS": lsn(9)})
     assert len(seen) == 1, "whoever waits for the table's event gets it"
     assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).told == 0
+    of_old = {"config": config, "notifications": [old, told], "told": 4}
+    assert commit("commit_untold", table_result("ORDERS"), **of_old)[0] == "success"
+    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).told == 4, "it is given up"
     config["notification.enabled.channels"] = "log"
-    assert commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=3)[0] == "success"
-    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).told == 3
+    assert commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=5)[0] == "success"
+    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).told == 5
 
 
 def outcome(result):

@@ -68,7 +68,7 @@ def test_what_a_channel_was_not_told_for_a_day_is_given_up(caplog: pytest.LogCap
     fresh = replace(STARTED, timestamp=NOW)
     assert notify(config(f"{__name__}:Unreachable", PAGER), [STARTED, fresh], NOW + 1)
     assert len(Pager.sent) == 2
-    assert "these 2 are given up" in caplog.text
+    assert "all 2 are given up" in caplog.text
     caplog.clear()
     assert notify(config(PAGER), [STARTED, fresh], NOW + 1)
     assert "given up" not in caplog.text
