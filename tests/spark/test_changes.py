@@ -15,7 +15,7 @@ from support.history import HistoryOptions, random_history
 from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection, RowChange, events_of
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, paired
+from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, paired, row_struct
 from airflow_provider_db2cdc.spark.effects import count_batch, net_effects
 
 pytestmark = pytest.mark.spark
@@ -40,6 +40,13 @@ def test_pairing_is_the_plain_rule(spark: SparkSession, update_as: str, detectio
     frame = paired(change_frame(spark, changes), SEEDED, detection, before_images=False, bare_updates=True)
 
     assert Counter(events_in(frame.collect())) == Counter(events_of(changes, detection))
+
+
+def test_a_time_is_told_by_its_digits_midnight_at_the_days_end_too(spark: SparkSession) -> None:
+    schema = TableSchema(TableId("S", "T"), (Column("T", "TIME", 3),), ())
+    numbers = spark.sql("SELECT * FROM VALUES (240000), (133005), (5), (0), (null) AS t(C0)")
+    texts = [row[0]["T"] for row in numbers.select(row_struct(schema, "C")).collect()]
+    assert texts == ["24:00:00", "13:30:05", "00:00:05", "00:00:00", None]
 
 
 def test_pairing_shuffles_nothing(spark: SparkSession) -> None:

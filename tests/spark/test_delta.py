@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -132,6 +133,8 @@ def test_rows_of_literals_are_what_they_were(spark: SparkSession, chunks: list[A
     chunk = "n: int, s: string, t: string, c: bigint"
     ddl = f"n bigint, s string, b boolean, m map<string, bigint>, chunks array<struct<{chunk}>>"
     rows = [(2**53 + 1, "it's \\ ${x}", True, {"a": 1}, chunks), (None, None, None, None, None)]
-    first, second = (row.asDict() for row in literal_frame(spark, rows, ddl).collect())
+    frame = literal_frame(spark, rows, ddl)
+    assert len(re.findall("from_json", frame._jdf.logicalPlan().toString())) == 1, "one text, however many they are"
+    first, second = (row.asDict() for row in frame.collect())
     assert [*first.values()] == [*rows[0]]
     assert [*second.values()] == [None] * 5
