@@ -153,8 +153,9 @@ def begin_initial(agenda: Agenda, parts: Sequence[Part], at_ms: int) -> Agenda:
             agenda = agenda.with_snapshot(other.with_part(stopped(before, "its table is snapshotted anew")))
             part = replace(part, left=tuple(sorted({*before.left, *part.left})))
         begun.append(part)
-    numbered = (f"initial-{number}" for number in count(len(agenda.taken) + 1))
-    id_ = next(id_ for id_ in numbered if id_ not in agenda.taken)
+    taken = agenda.taken
+    numbered = (f"initial-{number}" for number in count(len(taken) + 1))
+    id_ = next(id_ for id_ in numbered if id_ not in taken)
     return agenda.with_snapshot(Snapshot(id_, "initial", tuple(begun), started_at_ms=at_ms))
 
 

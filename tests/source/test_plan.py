@@ -329,6 +329,18 @@ def test_table_far_behind_does_not_hold_the_others_back(plan, control, caplog):
     assert "max.rows.per.batch" not in caplog.text
 
 
+def test_table_whose_changes_the_mode_leaves_is_not_said_to_have_reached_the_limit(plan, control, caplog):
+    """It ends the tick where the one that is still being filled begins it, which could go further."""
+    for name in ("A", "B"):
+        control.add(name)
+    control.capture("B", 60)
+    filling = PartProgress(control.table("B"), "reading", 1, 4, 10)
+    running = SnapshotProgress("initial-1", "initial", "running", (filling,), 5)
+    backlog = Backlog((running,), tables=(control.table("A"), control.table("B")))
+    assert ends(plan({"snapshot_mode": "initial_only"}, backlog, A=50, B=50))["A"] == (lsn(50), 0)
+    assert "max.rows.per.batch" not in caplog.text
+
+
 def test_pruned_past_the_offset_is_never_idle(plan, control):
     control.add("A")
     control.set("A", CD_OLD_SYNCHPOINT=lsn(61).raw)
