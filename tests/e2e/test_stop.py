@@ -19,6 +19,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import groups, reader
 from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.reader import Reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -181,3 +182,30 @@ def test_behind_the_ticks_time_a_capture_that_stands_still_is_not_waited_for_onc
     pipeline.to_its_end()
     kept = pipeline.offsets.backlog().outcomes
     assert {one.id: one.status for one in kept} == {one.id: "done" for one in signals}
+
+
+def test_what_was_read_ahead_is_not_waited_for_behind_the_ticks_time_once_capture_stands_still(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = new_pipeline(**{"snapshot.group.chunks": 1, "high.mark.timeout.s": 5})
+    tables = [filled(pipeline, 5, name) for name in ("T1", "T2")]
+    pipeline.passed()
+    both = Signal("both", "execute-snapshot", json.dumps({"data-collections": [*map(str, tables)]}), "airflow")
+
+    def stand_still(_: int) -> None:
+        faults.pause(pipeline.writer)
+        pipeline.execute(f"UPDATE {tables[0]} SET A = 'b' WHERE ID = 1")
+        pipeline.writer.commit()
+
+    try:
+        with monkeypatch.context() as patch, behind(Groups, "_catch_up", stand_still):
+            # The time is over while capture is waited for, when the second group is being read already.
+            patch.setattr(Reader, "is_late", property(lambda self: self.tick.stands_still))
+            result = pipeline.tick(both)
+        assert result is not None
+        assert [line.table for line in result.failed] == tables[:1]
+    finally:
+        faults.resume(pipeline.writer)
+    pipeline.captured()
+    pipeline.to_its_end()
+    assert [one.status for one in pipeline.offsets.backlog().outcomes] == ["done"]
