@@ -25,27 +25,25 @@ Texts = Sequence[str | None]
 def lost(
     asn_schema: str, captures: Sequence[CaptureInstance], entries: Sequence[Entry], connection: DriverConnection
 ) -> dict[TableId, Exception]:
-    """Return the error of each table of whose range changes may be lost since the plan; three statements.
+    """Return the error of each table of whose range changes may be lost since the plan; two statements.
 
     Asked behind a count of what lies beyond the plan's fence: what was not captured, or pruned, was not counted.
     """
     found: dict[TableId, Texts] = {}
     for row in connection.text_rows(asn.registrations(asn_schema).text):
         found.setdefault(TableId.in_catalog(row[0], row[1]), row)
-    first = next((row[0] for row in connection.text_rows(asn.restart(asn_schema).text) if row[0]), None)
     known = {table: created for capture in captures for table, created in _created(capture).items() if created}
     rows = connection.text_rows(inline(created_then(known))) if known else []
     anew = known.keys() - {TableId.in_catalog(schema, name) for schema, name in rows}
-    cold_start = str(Lsn.parse(first)) if first else ""
     errors = {
-        capture.table: _lost(asn_schema, capture, entry, found.get(capture.table), anew, cold_start)
+        capture.table: _lost(asn_schema, capture, entry, found.get(capture.table), anew)
         for capture, entry in zip(captures, entries, strict=True)
     }
     return {table: error for table, error in errors.items() if error is not None}
 
 
 def _lost(
-    asn_schema: str, capture: CaptureInstance, entry: Entry, row: Texts | None, anew: set[TableId], cold_start: str
+    asn_schema: str, capture: CaptureInstance, entry: Entry, row: Texts | None, anew: set[TableId]
 ) -> Exception | None:
     if row is None:
         return gap_error(capture.table, "it is not registered any more")
@@ -54,7 +52,7 @@ def _lost(
         change_table=str(TableId.in_catalog(row[2], row[3])),
         created=ANEW if capture.change_table in anew else then.created,
         source_created=ANEW if capture.table in anew else then.source_created,
-        cold_start=cold_start,
+        cold_start=str(Lsn.parse(row[10])) if row[10] else "",
     )
     if gap := find_gap(capture.table, entry.after, then, now, floor, entry.upto):
         return gap_error(capture.table, gap)

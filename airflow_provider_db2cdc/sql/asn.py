@@ -19,13 +19,15 @@ def registrations(asn_schema: str) -> Query:
     """Return the select of every registered source, the base one (SOURCE_VIEW_QUAL 0) before its views.
 
     Columns: SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, STATE, STATE_INFO, CHG_UPD_TO_DEL_INS, BEFORE_IMG_PREFIX,
-    CD_OLD_SYNCHPOINT, CD_NEW_SYNCHPOINT.
+    CD_OLD_SYNCHPOINT, CD_NEW_SYNCHPOINT, and, the same in each row, CAPTURE_FIRST_SEQ: a cold start of the agent
+    changes it, and it is null before the first start.
     """
     return Query(
-        "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, STATE, STATE_INFO, CHG_UPD_TO_DEL_INS, "
-        "BEFORE_IMG_PREFIX, CD_OLD_SYNCHPOINT, CD_NEW_SYNCHPOINT "
-        f"FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} WHERE GLOBAL_RECORD <> 'Y' "
-        "ORDER BY SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL"
+        "SELECT R.SOURCE_OWNER, R.SOURCE_TABLE, R.CD_OWNER, R.CD_TABLE, R.STATE, R.STATE_INFO, R.CHG_UPD_TO_DEL_INS, "
+        "R.BEFORE_IMG_PREFIX, R.CD_OLD_SYNCHPOINT, R.CD_NEW_SYNCHPOINT, A.CAPTURE_FIRST_SEQ "
+        f"FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} R "
+        f"LEFT JOIN {_control(asn_schema, 'IBMSNAP_RESTART')} A ON 1 = 1 WHERE R.GLOBAL_RECORD <> 'Y' "
+        "ORDER BY R.SOURCE_OWNER, R.SOURCE_TABLE, R.SOURCE_VIEW_QUAL"
     )
 
 
@@ -50,11 +52,6 @@ def capture_conditions(asn_schema: str) -> Query:
         "WHERE R.GLOBAL_RECORD <> 'Y' AND R.SOURCE_VIEW_QUAL = 0 "
         "GROUP BY R.SOURCE_OWNER, R.SOURCE_TABLE, R.OPTION_FLAGS"
     )
-
-
-def restart(asn_schema: str) -> Query:
-    """Return the select of CAPTURE_FIRST_SEQ, which a cold start of the agent changes; it has no row before a start."""
-    return Query(f"SELECT CAPTURE_FIRST_SEQ FROM {_control(asn_schema, 'IBMSNAP_RESTART')}")
 
 
 def source_clock() -> Query:

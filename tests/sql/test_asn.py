@@ -40,7 +40,7 @@ def test_last_commit_before_excludes_both_ends():
     )
 
 
-@pytest.mark.parametrize("query", [asn.registrations, asn.capture_conditions, asn.restart, asn.global_row, asn.fence])
+@pytest.mark.parametrize("query", [asn.registrations, asn.capture_conditions, asn.global_row, asn.fence])
 def test_control_schema_is_quoted(query):
     text = query('as"n').text
     assert '"as""n"."IBMSNAP_' in text
