@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
@@ -168,6 +169,12 @@ class JobSpec:
     low_mark: str = ""
     version: int = VERSION
 
+    @property
+    def source_ahead_ms(self) -> int:
+        """By how much the source's local clock, taken for UTC as commit times are, was ahead of the plan's time."""
+        source_time = datetime.fromisoformat(self.fence.source_time).replace(tzinfo=UTC)
+        return int(source_time.timestamp() * 1000) - self.planned_at_ms
+
     def to_json(self) -> str:
         """Return the spec as one line of JSON; it holds no secrets and no row values."""
         return json.dumps(to_data(self))
@@ -223,7 +230,8 @@ class JobResult:
     """The outcome of one tick: a line a table, what became of signals, how far snapshots are, what there is to tell.
 
     `snapshots` are those that are open, and those that ended since a commit last told of them: what a tick that died
-    told nobody is told by the next one. `told` is how far into the journal this goes.
+    told nobody is told by the next one. `told` is how far into the journal this goes, `source_ahead_ms` the plan's: so
+    much is to be added to a time of here before commit times are held against it.
     """
 
     pipeline: str
@@ -234,6 +242,7 @@ class JobResult:
     notifications: tuple[Notification, ...] = ()
     told: int = 0
     planned_at_ms: int = 0
+    source_ahead_ms: int = 0
     version: int = VERSION
 
     @property

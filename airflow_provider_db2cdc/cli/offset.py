@@ -93,7 +93,7 @@ def _open(config: Path, airflow: bool) -> KeptOffsets:
 
 
 def _table(offsets: Mapping[TableId, Offset]) -> Table:
-    table = Table("table", "lsn", "batch", "newest commit (UTC)", "marks")
+    table = Table("table", "lsn", "batch", "newest commit (source's time)", "marks")
     for name in sorted(offsets):
         offset = offsets[name]
         marks = [*(["restart"] if offset.restart else []), *(["was inactive"] if offset.suspended else [])]

@@ -68,7 +68,7 @@ def tell_ignored(ignored: Mapping[str, str], whole: bool = False) -> None:
 
 
 def clock(ts_ms: int | None) -> str:
-    """Return a moment as UTC text to the second, `-` for none."""
+    """Return a moment as text to the second, `-` for none; a commit's is the source's local time, taken for UTC."""
     return "-" if ts_ms is None else datetime.fromtimestamp(ts_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -145,7 +145,9 @@ def _show_snapshots(backlog: Backlog) -> None:
 
 def _show(config: PipelineConfig, fence: Fence, standings: Sequence[Standing]) -> None:
     title = f"{config.pipeline}: capture stands at {fence.lsn}, {span(fence.age_s)} behind the source"
-    table = Table("table", "state", "updates", "offset", "batch", "newest commit (UTC)", "standing", title=title)
+    table = Table(
+        "table", "state", "updates", "offset", "batch", "newest commit (source's time)", "standing", title=title
+    )
     for line in standings:
         offset = line.offset
         table.add_row(

@@ -111,7 +111,7 @@ def _tell_signals(before: Backlog, result: JobResult) -> None:
 
 
 def _show(result: JobResult, moved: Sequence[Offset], taken_s: float) -> None:
-    names = ("table", "", "created", "updated", "deleted", "read", "rows", "newest commit (UTC)")
+    names = ("table", "", "created", "updated", "deleted", "read", "rows", "newest commit (source's time)")
     table = Table(*names, title=f"{result.pipeline}: {len(moved)} offsets moved in {span(taken_s)}")
     for line in result.tables:
         table.add_row(*_row(line))

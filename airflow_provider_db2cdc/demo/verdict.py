@@ -27,7 +27,7 @@ def totals(result: JobResult, now_ms: int) -> str:
     kinds = ("reads", "creates", "updates", "deletes")
     counts = [sum(getattr(table, kind) for table in result.tables) for kind in kinds]
     newest = [table.commit_ts_ms for table in result.tables if table.commit_ts_ms is not None]
-    age = f", newest commit {span((now_ms - max(newest)) / 1000)} old" if newest else ""
+    age = f", newest commit {span((now_ms + result.source_ahead_ms - max(newest)) / 1000)} old" if newest else ""
     failed = "".join(f"; {table.table} FAILED, for the next run to take up: {table.error}" for table in result.failed)
     return "{} tables, read {}, created {}, updated {}, deleted {}{}{}".format(len(result.tables), *counts, age, failed)
 

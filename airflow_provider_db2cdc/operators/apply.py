@@ -88,7 +88,7 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
             result = self._run(hook, context)
         if result.failed:
             for table in result.tables:
-                self.log.warning("%s", describe_table(table, time.time_ns() // 1_000_000))
+                self.log.warning("%s", describe_table(table, time.time_ns() // 1_000_000 + result.source_ahead_ms))
         return result.to_json()
 
     def _keep_progress(self, context: Context, line: str) -> None:

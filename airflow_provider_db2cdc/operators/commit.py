@@ -61,7 +61,7 @@ class Db2CdcCommitOperator(BaseOperator):
             result = JobResult.from_json(str(self.result))
             now_ms = time.time_ns() // 1_000_000
             for table in result.tables:
-                self.log.info("%s", describe_table(table, now_ms))
+                self.log.info("%s", describe_table(table, now_ms + result.source_ahead_ms))
             offsets = VariableOffsetStore(result.pipeline)
             for one in offsets.backlog().troubles(result):
                 self.log.error("signal %s of channel %s %s: %s", one.id, one.channel, one.status, one.reason)

@@ -11,11 +11,14 @@ def change_count(table: TableResult) -> int:
     return table.creates + table.updates + table.deletes + table.reads
 
 
-def describe_table(table: TableResult, now_ms: int) -> str:
-    """Return a table's line of the tick's summary; the lag is the age of the newest commit that was applied."""
+def describe_table(table: TableResult, source_ms: int) -> str:
+    """Return a table's line of the tick's summary; the lag is the age of the newest commit that was applied.
+
+    `source_ms` is the source's local time, taken for UTC as commit times are.
+    """
     counts = f"+{table.creates} ~{table.updates} -{table.deletes} r{table.reads}"
     rows = "" if table.rows is None else f" rows={table.rows}"
-    lag = "" if table.commit_ts_ms is None else f" lag={max(0, now_ms - table.commit_ts_ms) / 1000:.1f}s"
+    lag = "" if table.commit_ts_ms is None else f" lag={max(0, source_ms - table.commit_ts_ms) / 1000:.1f}s"
     error = f" error: {table.error}" if table.error else ""
     return f"table={table.table} {table.status} {counts}{rows} lsn={table.lsn or 'none'}{lag}{error}"
 

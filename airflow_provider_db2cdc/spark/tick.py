@@ -105,7 +105,10 @@ class Tick:
         """Return a line a table, refused ones included."""
         tables = [*self.tasks, *(refusal.table for refusal in self.spec.refused)]
         lines = tuple(map(self._line, tables))
-        return JobResult(self.spec.pipeline, self.spec.run_id, lines, planned_at_ms=self.spec.planned_at_ms)
+        planned_at_ms, ahead_ms = self.spec.planned_at_ms, self.spec.source_ahead_ms
+        return JobResult(
+            self.spec.pipeline, self.spec.run_id, lines, planned_at_ms=planned_at_ms, source_ahead_ms=ahead_ms
+        )
 
     def open_tasks(self) -> list[TableTask]:
         """Return the tables that have not failed."""

@@ -36,5 +36,5 @@ def table_result(name, status="applied", upto=9, **values):
     return TableResult(TableId("SALES", name), status, **{**usual, **values})
 
 
-def job_result(*tables, pipeline="sales", signals=(), snapshots=(), notifications=(), told=0):
-    return JobResult(pipeline, "dag/run", tables, tuple(signals), tuple(snapshots), tuple(notifications), told)
+def job_result(*tables, pipeline="sales", signals=(), snapshots=(), notifications=(), **more):
+    return JobResult(pipeline, "dag/run", tables, tuple(signals), tuple(snapshots), tuple(notifications), **more)

@@ -1,4 +1,5 @@
 import json
+import re
 import time
 from dataclasses import replace
 
@@ -78,6 +79,16 @@ def test_offsets_move_and_each_changed_table_has_an_event(commit):
 def test_declared_outlet_of_a_table_gets_the_extra(commit):
     _, _, seen = commit("commit_declared", table_result("DECLARED", deletes=4))
     assert seen["db2cdc://commit_declared/SALES/DECLARED"]["rows"] == 4
+
+
+def test_lag_is_told_by_the_sources_clock_whatever_its_zone(commit, capfd):
+    hour_ms, now_ms = 3_600_000, time.time_ns() // 1_000_000
+    east, west = 2 * hour_ms, -5 * hour_ms
+    for name, ahead_ms in (("commit_east", east), ("commit_west", west)):
+        table = table_result("ORDERS", commit_ts_ms=now_ms + ahead_ms - hour_ms)
+        commit(name, table, source_ahead_ms=ahead_ms)
+        [lag] = re.findall(r"SALES.ORDERS applied .* lag=([\d.]+)s", capfd.readouterr().out)
+        assert 3600 <= float(lag) < 3700
 
 
 def test_failed_table_fails_the_task_after_the_others_offsets_are_kept(commit):
