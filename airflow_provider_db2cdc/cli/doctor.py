@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +22,7 @@ from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.jars import spark_classpath
 from airflow_provider_db2cdc.source.checks import Check, preflight
+from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.submit.home import spark_binary
 
 MARKS = {"ok": "[green]ok[/]     ", "warning": "[yellow]warning[/]", "error": "[red]FAILED[/] "}
@@ -49,9 +51,9 @@ def _local(config: PipelineConfig, store: KeptOffsets) -> list[Check]:
     spark = config.spark
     return [
         _check("spark-submit", spark.binary or "pyspark", lambda: _executable(spark_binary(spark.binary))),
-        _check("java", "java", lambda: _executable("java")),
+        _check("java", "java", lambda: _executable(_java())),
         _check("jars", str(spark.jars or "default"), lambda: spark_classpath(spark.jars, spark.packages)),
-        _check("offsets", config.target, store.all),
+        _check("offsets", store.where, partial(_check_kept, store)),
         _check("notifications", "notification.enabled.channels", lambda: check_notifiers(config)),
         *(
             _check("signals", f"channel {name}", partial(check_channel, config, name))
@@ -67,6 +69,18 @@ def _check(name: str, subject: str, attempt: Callable[[], Any]) -> Check:
     except Db2CdcError as error:
         return Check(name, subject, ok=False, problem=error.problem, remedy=error.remedy)
     return Check(name, subject, ok=True)
+
+
+def _check_kept(store: KeptOffsets) -> None:
+    if isinstance(store, FileOffsetStore):
+        store.check_writable()
+    store.all()
+
+
+def _java() -> str:
+    """Return the java that spark-submit takes: that of JAVA_HOME, where it is set."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else "java"
 
 
 def _executable(name: str) -> None:

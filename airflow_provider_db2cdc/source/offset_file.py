@@ -64,7 +64,7 @@ class FileOffsetStore:
     def all(self) -> Mapping[TableId, Offset]:
         """Return every table's offset.
 
-        :raises OffsetError: the file is damaged.
+        :raises OffsetError: the file is damaged, or cannot be read.
         """
         where = self.where
         try:
@@ -105,12 +105,17 @@ class FileOffsetStore:
     def backlog(self) -> Backlog:
         """Return the backlog, an empty one when there is none.
 
-        :raises OffsetError: the file is damaged.
+        :raises OffsetError: the file is damaged, or cannot be read.
         """
         try:
             text = self._backlog_path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return Backlog()
+        except (OSError, ValueError) as error:
+            raise OffsetError(
+                f"the backlog in {self._backlog_path} cannot be read ({type(error).__name__})",
+                "Let the user of `db2cdc` read it, or repair it.",
+            ) from error
         return Backlog.from_json(text, str(self._backlog_path))
 
     def put_backlog(self, backlog: Backlog) -> None:
@@ -122,16 +127,34 @@ class FileOffsetStore:
     def _backlog_path(self) -> Path:
         return self.path.with_name(f"{self.path.stem}.backlog.json")
 
+    def check_writable(self) -> None:
+        """Make sure that the offsets can be kept, without writing anything.
+
+        :raises OffsetError: this user may not write there.
+        """
+        folder = next(place for place in self.path.absolute().parents if place.exists())
+        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise self._unwritable(f"{folder} is no folder that this user may write to")
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_suffix(".lock").open("a") as lock:
-            deadline = time.monotonic() + LOCK_TIMEOUT_S
-            while not _try_lock(lock.fileno()):
-                if time.monotonic() > deadline:
-                    raise OffsetError(f"{self.path} is locked by another process", "Let that one finish.")
-                time.sleep(LOCK_POLL_S)
-            yield
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.with_suffix(".lock").open("a") as lock:
+                deadline = time.monotonic() + LOCK_TIMEOUT_S
+                while not _try_lock(lock.fileno()):
+                    if time.monotonic() > deadline:
+                        raise OffsetError(f"{self.path} is locked by another process", "Let that one finish.")
+                    time.sleep(LOCK_POLL_S)
+                yield
+        except OSError as error:
+            raise self._unwritable(f"{error.strerror}: {error.filename}") from error
+
+    def _unwritable(self, reason: str) -> OffsetError:
+        return OffsetError(
+            f"the offsets in {self.path} cannot be kept ({reason})",
+            "Let the user of `db2cdc` write to its folder, or name another file with offsets.file.",
+        )
 
     def _write(self, offsets: Mapping[TableId, Offset]) -> None:
         self._replace(self.path, {"offsets": [to_data(offsets[table]) for table in sorted(offsets)]})

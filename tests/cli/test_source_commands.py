@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -101,6 +103,27 @@ def test_doctor_names_every_failure_and_exits_with_an_error(tmp_path: Path, sand
     assert done.returncode == 1
     assert {check["name"] for check in json.loads(done.stdout) if not check["ok"]} == {"offsets", "connection"}
     assert "wrong" not in done.stdout + done.stderr
+
+
+def test_doctor_looks_at_the_offsets_place_and_takes_the_java_that_spark_takes(
+    tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(write_config(tmp_path, sandbox))
+    java = shutil.which("java")
+    assert java is not None
+    folders = [folder for folder in os.environ["PATH"].split(os.pathsep) if not Path(folder, "java").exists()]
+    monkeypatch.setenv("PATH", os.pathsep.join(folders))
+    monkeypatch.setenv("JAVA_HOME", str(Path(java).resolve().parents[1]))
+    (tmp_path / "file").write_text("")
+    more = {"offsets.file": str(tmp_path / "file" / "offsets.json")}
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **more}))
+    done = db2cdc("doctor", "--config", str(path), "--json")
+    errors = [check for check in json.loads(done.stdout) if not check["ok"] and check["level"] == "error"]
+    assert [(check["name"], check["subject"]) for check in errors] == [
+        ("offsets", more["offsets.file"]),
+        ("offset", "SALES.T"),
+    ]
+    assert "no folder that this user may write to" in errors[0]["problem"]
 
 
 def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sandbox) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import json
 import multiprocessing
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,28 @@ def test_offset_comes_back(store: FileOffsetStore) -> None:
     assert store.get(T) is None
     store.put(Offset(T, lsn(5), 3, 1_700_000_000_000))
     assert FileOffsetStore(store.path).get(T) == Offset(T, lsn(5), 3, 1_700_000_000_000)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    store = FileOffsetStore(tmp_path / "file" / "deep" / "offsets.json")
+    attempts: list[Callable[[], object]] = [
+        store.check_writable,
+        lambda: store.put(Offset(T, lsn(5), 3)),
+        lambda: store.reset(Offset(T, lsn(5), 3)),
+        lambda: store.remove(T),
+        lambda: store.put_backlog(Backlog()),
+    ]
+    for attempt in attempts:
+        with pytest.raises(OffsetError, match=r"offsets\.json cannot be kept"):
+            attempt()
+    with pytest.raises(OffsetError, match=r"backlog in .* cannot be read"):
+        store.backlog()
+
+
+def test_looking_whether_a_place_can_be_written_leaves_nothing_there(store: FileOffsetStore, tmp_path: Path) -> None:
+    store.check_writable()
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_names_with_dots_do_not_meet(store: FileOffsetStore) -> None:
