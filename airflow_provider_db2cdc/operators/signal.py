@@ -90,7 +90,7 @@ def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
     params = context["params"]
     if unknown := sorted({*params} - FORM):
         raise SignalError(f"the form has no field {unknown[0]!r}", f"Its fields are {', '.join(sorted(FORM))}.")
-    tables = [*(params.get("known_tables") or []), *(params.get("tables") or [])]
+    tables = _named([*(params.get("known_tables") or []), *(params.get("tables") or [])])
     match params.get("action"):
         case "execute-snapshot":
             conditions = (params.get("conditions") or {}).items()
@@ -108,3 +108,12 @@ def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
             )
         case _:
             return {}
+
+
+def _named(lines: Sequence[Any]) -> list[Any]:
+    """Return the form's lines without blanks around them, and without blank ones; these alone are left to be refused.
+
+    Whoever ends the last line by Enter has a blank one behind it.
+    """
+    stripped = [line.strip() if isinstance(line, str) else line for line in lines]
+    return [line for line in stripped if line != ""] or stripped

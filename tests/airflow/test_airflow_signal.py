@@ -77,6 +77,9 @@ FORMS = [
         {"tables": ["S.T", r"S\..*"], "type": "blocking", "conditions": {"S.T": "ID > 5"}, "surrogate_key": "ID"},
         ExecuteSnapshot(("S.T", r"S\..*"), "blocking", (Condition("S.T", "ID > 5"),), "ID"),
     ),
+    ({"tables": ["S.T", ""]}, ExecuteSnapshot(("S.T",))),
+    ({"known_tables": ['"S"."U "'], "tables": [" ", " S.T\r"]}, ExecuteSnapshot(('"S"."U "', "S.T"))),
+    ({"action": "stop-snapshot", "tables": ["S.T", ""]}, StopSnapshot(("S.T",))),
     ({"tables": ["S.T"], "conditions": None, "surrogate_key": None}, ExecuteSnapshot(("S.T",))),
     ({"known_tables": ['"S"."U"'], "tables": ["S.T"]}, ExecuteSnapshot(('"S"."U"', "S.T"))),
     ({"known_tables": ['"S"."U"'], "tables": None}, ExecuteSnapshot(('"S"."U"',))),
@@ -106,6 +109,13 @@ def test_form_becomes_the_data_of_its_action(form, asked):
     params = {**UNTOUCHED, **form}
     data = form_data({"params": params}, jinja_env=None)
     assert parse(Signal("1", params["action"], json.dumps(data), "airflow")) == asked
+
+
+@pytest.mark.parametrize("action", ["execute-snapshot", "stop-snapshot"])
+def test_form_with_blank_lines_alone_asks_for_nothing_but_is_refused(action):
+    data = form_data({"params": {**UNTOUCHED, "action": action, "tables": [" ", ""]}})
+    with pytest.raises(SignalError, match="not a list of names"):
+        parse(Signal("1", action, json.dumps(data), "airflow"))
 
 
 def test_form_without_tables_is_refused():
