@@ -26,6 +26,9 @@ RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 ONE_AT_A_TIME: dict[str, Any] = {"max_active_tis_per_dag": 1}
 """Counts all runs of a DAG: a backfill runs beside the scheduled runs that max_active_runs holds back."""
 
+UNTEMPLATED = frozenset({"pipeline", "name", "spark.binary"})
+"""Properties that are needed while the DAG is parsed: the pipeline names assets, and no task renders the binary."""
+
 GROUP_ARGUMENTS = frozenset(field.alias for field in attrs.fields(TaskGroup) if field.init) - {"group_id"}
 
 
@@ -33,7 +36,8 @@ class Db2CdcTaskGroup(TaskGroup):
     """Plan, apply, commit and tell the outcome of one pipeline: `plan >> apply >> commit >> outcome`.
 
     An idle tick skips all but the plan. One run at a time does each task, backfills included. Properties are checked
-    while the DAG is parsed, without a database or a Variable; values with a template are checked when they are used.
+    while the DAG is parsed, without a database or a Variable; values with a template are checked when they are used,
+    and the pipeline's name and `spark.binary` may have none.
 
     :param group_id: The group's id; also the pipeline's name when no `pipeline` is given.
     :param db2_conn_id: A connection of the IBM Db2 provider.
@@ -91,8 +95,15 @@ def _complete(
 
 
 def _literal(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties that can be checked now: a template has no value yet."""
+    """Return the properties that can be checked now: a template has no value yet, but those of Spark's own settings.
+
+    :raises ConfigurationError: one that is needed now has a template.
+    """
     templated = {name for name, value in properties.items() if "{{" in str(value) or "{%" in str(value)}
+    if needed := sorted(name for name in templated if name.replace("_", ".") in UNTEMPLATED):
+        raise ConfigurationError(f"{needed[0]} has a template, and is needed while the DAG is parsed", "Write it out.")
+    # The apply task renders them itself, as `SparkSubmitOperator` does.
+    templated -= {name for name in templated if name.replace("_", ".").startswith("spark.")}
     if any(map(_is_override, templated)):
         # A list of tables and their selects are checked against each other.
         templated |= {name for name in properties if _is_override(name)}

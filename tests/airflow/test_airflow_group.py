@@ -57,6 +57,23 @@ def test_template_is_checked_when_it_has_a_value():
     assert tasks["sales.plan"].config["max_rows_per_batch"] == "{{ params.rows }}"
 
 
+def test_sparks_settings_reach_the_job_with_their_templates():
+    conf = {"spark.driver.memory": "8g", "spark.hadoop.fs.s3a.endpoint": "{{ var.value.s3 }}"}
+    jars = {"spark_packages": ["{{ var.value.delta }}", "x:y:1"], "spark.jars": "{{ var.value.jars }}"}
+    apply = group(spark_conf=conf, **jars)["sales.apply"]
+    assert (apply.conf, apply.packages, apply.jars_folder) == (
+        conf,
+        "{{ var.value.delta }},x:y:1",
+        "{{ var.value.jars }}",
+    )
+
+
+@pytest.mark.parametrize("name", ["pipeline", "name", "spark_binary", "spark.binary"])
+def test_what_is_needed_while_the_dag_is_parsed_takes_no_template(name):
+    with pytest.raises(ConfigurationError, match=f"{name} has a template"):
+        group(**{name: "{{ var.value.x }}"})
+
+
 def test_selects_are_checked_with_their_list_when_all_of_them_have_values():
     selects = {"snapshot.select.statement.overrides": "S.T", "snapshot.select.statement.overrides.S.T": "{{ ds }}"}
     assert group(**selects)["sales.plan"].config["snapshot.select.statement.overrides.S.T"] == "{{ ds }}"
