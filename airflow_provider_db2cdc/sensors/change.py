@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSensorTimeout
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+)
 from airflow.sdk import BaseSensorOperator, Context
 
 from airflow_provider_db2cdc.cdc.offset import Offset, keep_inactive
@@ -17,7 +23,8 @@ from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_once
 from airflow_provider_db2cdc.operators.plan import read_config, signals_of
-from airflow_provider_db2cdc.triggers.change import Awaited, Db2CdcChangeTrigger, SeenOffsets
+from airflow_provider_db2cdc.source.failure import UnreachableError
+from airflow_provider_db2cdc.triggers.change import Awaited, Db2CdcChangeTrigger, SeenOffsets, told
 
 
 class Db2CdcChangeSensor(BaseSensorOperator):
@@ -32,7 +39,8 @@ class Db2CdcChangeSensor(BaseSensorOperator):
     :param db2_conn_id: A connection of the IBM Db2 provider. (templated)
     :param upto_time: A time that capture is to pass, as a datetime or ISO text such as
         ``{{ data_interval_end }}``; without a zone it is the source's local time. (templated)
-    :param deferrable: Whether to wait in the triggerer, which holds no worker.
+    :param deferrable: Whether to wait in the triggerer, which holds no worker. Before Airflow 3.3, whose API shows a
+        trigger's arguments, it is not told how to log in to Kafka, so signals by Kafka are not waited for there.
     """
 
     template_fields: Sequence[str] = ("config", "db2_conn_id", "upto_time")
@@ -60,16 +68,14 @@ class Db2CdcChangeSensor(BaseSensorOperator):
         if not self.deferrable:
             super().execute(context)
             return
-        with fail_at_once():
-            config = read_config(self.config)
-            offsets = SeenOffsets(VariableOffsetStore(config.pipeline))
-            if self._look(offsets):
-                return
-            upto = self._upto()
+        with self._failing_as_sensors_do():
+            offsets, config, upto = self._seen(), read_config(self.config), self._upto()
+        if offsets is None:
+            return
         self.defer(
             trigger=Db2CdcChangeTrigger(
                 db2_conn_id=self.db2_conn_id,
-                config=config.model_dump(mode="json", exclude={"database"}),
+                config=told(config),
                 offsets=dict(offsets.seen),
                 upto_time=upto.isoformat() if upto else None,
                 poll_s=self.poke_interval,
@@ -81,9 +87,13 @@ class Db2CdcChangeSensor(BaseSensorOperator):
         )
 
     def poke(self, context: Context) -> bool:
-        """Look once."""
+        """Look once; a source out of reach is waited for."""
         with fail_at_once():
-            return self._look(VariableOffsetStore(read_config(self.config).pipeline))
+            try:
+                return self._look(VariableOffsetStore(read_config(self.config).pipeline))
+            except UnreachableError as error:
+                self.log.warning("not yet: %s", error)
+                return False
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> None:
         """End the wait as the trigger's event says, and keep which registrations it has found inactive.
@@ -110,6 +120,29 @@ class Db2CdcChangeSensor(BaseSensorOperator):
                 keep_inactive(store, found.table, found.lsn)
             except OffsetError as error:
                 self.log.warning("not kept that the registration of %s was not active: %s", found.table, error)
+
+    @contextmanager
+    def _failing_as_sensors_do(self) -> Iterator[None]:
+        """Skip instead of failing where `soft_fail` or `never_fail` ask so, as the base class does."""
+        try:
+            with fail_at_once():
+                yield
+        except Exception as error:
+            if self.never_fail or (self.soft_fail and isinstance(error, AirflowFailException)):
+                raise AirflowSkipException(str(error)) from error
+            raise
+
+    def _seen(self) -> SeenOffsets | None:
+        """Look once and return the offsets as they were seen; None where what is waited for has come."""
+        offsets = SeenOffsets(VariableOffsetStore(read_config(self.config).pipeline))
+        try:
+            return None if self._look(offsets) else offsets
+        except UnreachableError as error:
+            self.log.warning("not yet: %s", error)
+        # To the trigger, which asks for no Variable, a table that was not seen is one to begin with.
+        for table in offsets.backlog().tables:
+            offsets.get(table)
+        return offsets
 
     def _look(self, offsets: SeenOffsets | VariableOffsetStore) -> bool:
         awaited = Awaited(read_config(self.config), self._upto())

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import airflow
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import Connection
 from airflow.triggers.base import BaseTrigger, TriggerEvent
+from packaging.version import Version
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import Fence
@@ -22,6 +24,7 @@ from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.channels.channel import read_channels
+from airflow_provider_db2cdc.channels.kafka import NAME as KAFKA
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.hooks.db2cdc import missing_connection, read_address
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RUN_ID = "sensor"
+
+SHOWS_ARGUMENTS = Version(airflow.__version__).release < (3, 3)
+"""Whether Airflow's API tells a deferred task's trigger with its arguments, decrypted (since 3.3 it does not)."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,18 @@ def passed(fence: Fence, upto: datetime, now: datetime) -> bool:
     return now - timedelta(seconds=fence.age_s) >= upto
 
 
+def told(config: PipelineConfig) -> dict[str, Any]:
+    """Return what a trigger is told of a configuration: not the database's address, nor what is Spark's.
+
+    Nor what Kafka's consumer logs in with, where Airflow's API shows it to whoever may read task instances.
+    """
+    if SHOWS_ARGUMENTS and KAFKA in config.signal_channels:
+        log.info("signals by Kafka are not waited for: this Airflow shows a trigger's arguments, its login among them")
+        others = tuple(name for name in config.signal_channels if name != KAFKA)
+        config = config.model_copy(update={"signal_channels": others, "kafka_consumer": {}})
+    return config.model_dump(mode="json", exclude={"database", "spark"})
+
+
 BACKLOG = ""
 """Where among the documents the backlog is: no table has an empty name."""
 
@@ -148,7 +166,7 @@ class Db2CdcChangeTrigger(BaseTrigger):
     other error ends the wait.
 
     :param db2_conn_id: A connection of the IBM Db2 provider.
-    :param config: The pipeline's configuration as `PipelineConfig.model_dump(mode="json")` gives it.
+    :param config: What `told` says of the pipeline's configuration.
     :param offsets: The offsets' documents by table, as the sensor saw them.
     :param upto_time: ISO text of a time that capture is to pass; None waits for changes.
     :param deadline: Seconds since the epoch after which the wait is over.

@@ -1,11 +1,18 @@
 import asyncio
+import json
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSensorTimeout
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
 from job_samples import lsn
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
@@ -16,7 +23,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore, variable_key
 from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
-from airflow_provider_db2cdc.triggers.change import BACKLOG, Db2CdcChangeTrigger, SeenOffsets, passed
+from airflow_provider_db2cdc.triggers.change import BACKLOG, Db2CdcChangeTrigger, SeenOffsets, passed, told
 
 FENCE = Fence(lsn(9), "2026-03-01T11:59:50", "2026-03-01T12:00:00", 10.0)
 NOW = datetime(2026, 3, 1, 17, 0, 0, tzinfo=UTC)
@@ -91,7 +98,7 @@ def test_change_that_has_come_lets_the_task_go_on():
 
 def trigger(deadline_s=5.0, db2_conn_id="db2_test", **arguments):
     chosen = PipelineConfig(pipeline="p", target="/t", **arguments.pop("config", {}))
-    config = chosen.model_dump(mode="json", exclude={"database"})
+    config = told(chosen)
     usual = {"offsets": {}, "upto_time": None, "poll_s": 0.1, "deadline": time.time() + deadline_s}
     return Db2CdcChangeTrigger(db2_conn_id, config, **{**usual, **arguments})
 
@@ -113,6 +120,52 @@ def test_source_out_of_reach_is_waited_for_until_the_time_is_over(connect):
     event = event_of(trigger(deadline_s=1.0))
     assert event["status"] == "timeout"
     assert "127.0.0.1:1/SALES cannot be reached" in event["message"]
+
+
+def test_source_out_of_reach_at_the_first_look_is_waited_for_too(connect, inside):
+    connect(host="127.0.0.1", port=1, extra={"ConnectTimeout": 1})
+    table = TableId("S", "T")
+
+    def deferred():
+        store = VariableOffsetStore("p")
+        store.put(Offset(table, lsn(5), 1))
+        store.put_backlog(Backlog(tables=(table,)))
+        with pytest.raises(TaskDeferred) as raised:
+            sensor().execute({})
+        return raised.value.trigger.offsets, sensor(deferrable=False).poke({})
+
+    offsets, is_done = inside(deferred)
+    assert Offset.from_json(offsets[name_of(table)], "").lsn == lsn(5), "else it would be taken for new"
+    assert not is_done
+
+
+@pytest.mark.parametrize(("softly", "ends"), [("soft_fail", True), ("never_fail", True), ("retries", False)])
+def test_first_look_fails_as_softly_as_the_sensor_is_meant_to(softly, ends, inside):
+    waiting = Db2CdcChangeSensor(
+        task_id="wait", config={"pipeline": "p", "target": "/t"}, db2_conn_id="nowhere", **{softly: 1}
+    )
+
+    def looked():
+        with pytest.raises(AirflowSkipException if ends else AirflowFailException, match="no connection 'nowhere'"):
+            waiting.execute({})
+
+    inside(looked)
+
+
+@pytest.mark.parametrize(("shows", "channels"), [(True, ["file"]), (False, ["file", "kafka"])])
+def test_a_trigger_is_told_nothing_secret_that_airflow_shows(monkeypatch, shows, channels):
+    monkeypatch.setattr("airflow_provider_db2cdc.triggers.change.SHOWS_ARGUMENTS", shows)
+    config = PipelineConfig.from_properties(
+        {
+            "pipeline": "p", "target": "/t", "spark.conf": {"spark.hadoop.fs.s3a.secret.key": "s3cret"},
+            "signal.enabled.channels": "file, kafka", "signal.file": "/f", "signal.kafka.bootstrap.servers": "k:1",
+            "signal.consumer.sasl.password": "kafkas",
+        }
+    )  # fmt: skip
+    text = json.dumps(told(config))
+    assert "s3cret" not in text
+    assert ("kafkas" in text) is not shows
+    assert PipelineConfig.model_validate(told(config)).signal_channels == tuple(channels)
 
 
 def test_missing_connection_ends_the_wait():
