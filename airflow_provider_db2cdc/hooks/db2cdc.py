@@ -79,6 +79,11 @@ def read_address(connection: Connection) -> Db2Address:
             f"connection {conn_id!r} has type {connection.conn_type!r}, expected {CONNECTION_TYPE!r}",
             "Give a connection of the IBM Db2 provider.",
         )
+    if not (connection.login and connection.password):
+        raise ConfigurationError(
+            f"connection {conn_id!r} has no login or no password",
+            "Give both: without a password (by a Kerberos ticket, a client's certificate) neither driver is logged in.",
+        )
     extras = _extras(connection)
     try:
         return Db2Address(

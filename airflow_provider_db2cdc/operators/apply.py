@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,6 +65,8 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         self.db2_conn_id = db2_conn_id
         self.spark_conn_id = spark_conn_id
         self.jars_folder = jars_folder
+        self._login: dict[str, str] = {}
+        self._on_snapshot: Callable[[str], None] | None = None
 
     def execute(self, context: Context) -> str:  # type: ignore[override]
         """Run the job and return the JobResult as JSON.
@@ -82,10 +83,9 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
             path = Path(folder) / "spec.json"
             path.write_text(spec.to_json(), encoding="utf-8")
             self.application_args = application_args(path)
-            hook = self._job_hook({USER_ENV: address.user, PASSWORD_ENV: address.password})
-            hook.on_snapshot = partial(self._keep_progress, context)
-            self._hook = hook
-            result = self._run(hook, context)
+            self._login = {USER_ENV: address.user, PASSWORD_ENV: address.password}
+            self._on_snapshot = partial(self._keep_progress, context)
+            result = self._run(context)
         if result.failed:
             for table in result.tables:
                 self.log.warning("%s", describe_table(table, time.time_ns() // 1_000_000 + result.source_ahead_ms))
@@ -135,16 +135,24 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
             return [], []
         return spark_classpath(Path(self.jars_folder) if self.jars_folder else None)
 
-    def _job_hook(self, secrets: dict[str, str]) -> SparkJobHook:
-        hook = SparkJobHook.adopt(self._get_hook())
+    def _get_hook(self) -> SparkJobHook:
+        """Return the hook that listens; the base class asks for it behind what it adds to `conf` (OpenLineage's)."""
+        hook = SparkJobHook.adopt(super()._get_hook())
         given = {**os.environ, **(self.env_vars or {})}
-        environment = spark_environment(hook.spark_binary or "", hook.master, given)
-        hook.environment = {**environment, **secrets}
+        hook.environment = {**spark_environment(hook.spark_binary or "", hook.master, given), **self._login}
+        hook.on_snapshot = self._on_snapshot
         return hook
 
-    def _run(self, hook: SparkJobHook, context: Context) -> JobResult:
-        with contextlib.suppress(AirflowException):
+    def _run(self, context: Context) -> JobResult:
+        self._hook = None
+        try:
             super().execute(context)
+        except AirflowException:
+            # What became of the job is told by its output; only before it there is none.
+            if self._hook is None:
+                raise
+        hook = self._hook
+        assert isinstance(hook, SparkJobHook)
         if hook.result is not None:
             return JobResult.from_json(hook.result)
         kind = AirflowFailException if hook.error_name in LASTING_NAMES else AirflowException

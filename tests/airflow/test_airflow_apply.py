@@ -167,6 +167,13 @@ def test_error_of_the_job_that_lasts_is_not_retried(apply, monkeypatch):
         apply()
 
 
+def test_what_airflow_itself_adds_to_the_settings_reaches_the_job(apply, fake_spark, monkeypatch):
+    added = "airflow.providers.apache.spark.operators.spark_submit.inject_parent_job_information_into_spark_properties"
+    monkeypatch.setattr(added, lambda conf, context: {**conf, "spark.openlineage.parentJobName": "sales"})
+    apply(openlineage_inject_parent_job_info=True)
+    assert conf(fake_spark.call())["spark.openlineage.parentJobName"] == "sales"
+
+
 def test_missing_spark_connection_is_an_error_before_anything_runs(apply, fake_spark):
     with pytest.raises(AirflowFailException, match=r"no connection 'spark_nowhere'\. Create it"):
         apply(spark_conn_id="spark_nowhere")

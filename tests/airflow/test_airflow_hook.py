@@ -21,6 +21,12 @@ def test_connection_of_the_official_provider_becomes_an_address(connect):
     assert found.jdbc_url() == "jdbc:db2://db2.example:50001/SALES"
 
 
+@pytest.mark.parametrize("lacking", [{"password": ""}, {"login": None}], ids=str)
+def test_connection_without_a_login_is_refused_before_the_job_would_lack_it(connect, lacking):
+    with pytest.raises(ConfigurationError, match="connection 'db2_test' has no login or no password"):
+        address(connect, extra={"Authentication": "KERBEROS"}, **lacking)
+
+
 @pytest.mark.parametrize("password", ["a=b", "it's", "{x}", "}{y", 'q"q', "ä€", "p%40", "a b"])
 def test_password_arrives_as_it_is(connect, password):
     found = address(connect, password=password)
