@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
-from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore, new_mark
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
 
 
@@ -78,7 +78,7 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
         return None
     if old is not None and old.restart and (_is_known(old, planned_at_ms) or _has_not_begun(table)):
         return None
-    suspended = old is not None and old.suspended and not table.anew
+    suspended = table.inactive or (old is not None and old.suspended and not table.anew)
     unmoved = old is not None and old.lsn == table.lsn
     if old is not None and unmoved and old == replace(old, restart=False, capture=table.capture, suspended=suspended):
         return None
@@ -89,9 +89,9 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
     # A wish that the plan did not know of yet.
     is_new_wish = old is not None and old.restart and not table.restart and not table.set_back
     at = (table.lsn, table.batch, commit_ts_ms, table.capture)
-    new = Offset(
-        table.table, *at, restart=is_new_wish, planned_at_ms=planned_at_ms, suspended=suspended, mark=table.mark
-    )
+    # Done again, it would say so of what a person has set meanwhile.
+    mark = new_mark() if table.inactive else table.mark
+    new = Offset(table.table, *at, restart=is_new_wish, planned_at_ms=planned_at_ms, suspended=suspended, mark=mark)
     offsets.put(new)
     return None if unmoved else new
 

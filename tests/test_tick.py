@@ -96,6 +96,20 @@ def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: 
     assert store.get(A) == Offset(A, lsn(7), 7)
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_registration_that_the_tick_found_inactive_is_kept_once(store: FileOffsetStore, anew: bool) -> None:
+    store.put(Offset(A, lsn(4), 6, planned_at_ms=1, suspended=anew, mark="m"))
+    result = replace(outcome(line(A, 5, "failed", inactive=True, anew=anew, mark="m")), planned_at_ms=10)
+    commit_tick(result, store)
+    kept = store.get(A)
+    assert kept is not None
+    assert (kept.lsn, kept.suspended) == (lsn(5), True)
+    set_by_hand = replace(kept, suspended=False)
+    store.reset(set_by_hand)
+    commit_tick(result, store)
+    assert store.get(A) == set_by_hand
+
+
 def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None:
     """A registration found inactive, a source restored, a restart wished for: what came later stays, by any clock."""
     old = replace(outcome(line(A, 9, after=lsn(4), restart=True, anew=True, mark="m")), planned_at_ms=10)

@@ -6,7 +6,7 @@ from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import command_of, restart_of
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import GapError
+from airflow_provider_db2cdc.errors import GapError, RegistrationError
 
 
 def find_gap(
@@ -49,4 +49,13 @@ def gap_error(table: TableId, gap: str) -> GapError:
     return GapError(
         f"{table}: {gap}",
         f"Changes were lost before they were read: have the table snapshotted anew by {restart_of(table)}.",
+    )
+
+
+def unregistered(table: TableId, asn_schema: str) -> RegistrationError:
+    """Return the error of a table that was captured, and is not any more."""
+    return RegistrationError(
+        f"{table} is not registered in schema {asn_schema} any more: nobody captures what changes in it",
+        f"Register it again ({asn_schema}.ADDTABLE) and have it snapshotted anew by {restart_of(table)}; or exclude it "
+        "with table.exclude.list (take it out of table.include.list).",
     )

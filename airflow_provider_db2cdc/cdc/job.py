@@ -200,7 +200,8 @@ class TableResult:
     `commit_ts_ms` is the newest applied commit's time; `capture` the digest of the capture identity it stands under;
     `error` says why a failed table failed and what to do; `restart` that the plan knew of a person's wish to begin
     anew, `anew` that it has done so, for whatever reason; `mark` is the offset's, as the plan found it;
-    `chosen` is False of a refused table of signals.
+    `chosen` is False of a refused table of signals; `inactive` says that the tick itself, behind its plan, has found
+    its registration not active, or gone: nobody captured what changed meanwhile.
     """
 
     table: TableId
@@ -221,6 +222,7 @@ class TableResult:
     anew: bool = False
     chosen: bool = True
     mark: str = ""
+    inactive: bool = False
     duration_s: float = 0.0
     error: str = ""
 

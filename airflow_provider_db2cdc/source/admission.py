@@ -9,7 +9,7 @@ from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECTS
 from airflow_provider_db2cdc.cdc.override import is_overridden
-from airflow_provider_db2cdc.cdc.table import TableId, TableSchema, check_names
+from airflow_provider_db2cdc.cdc.table import TableSchema, check_names
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, RegistrationError
@@ -41,15 +41,6 @@ def admit(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig
     if errors:
         kind = RegistrationError if any(isinstance(error, RegistrationError) for error in errors) else type(errors[0])
         raise kind(" ".join(map(str, errors)))
-
-
-def unregistered(table: TableId, asn_schema: str) -> RegistrationError:
-    """Return the error of a table that was captured, and is not any more."""
-    return RegistrationError(
-        f"{table} is not registered in schema {asn_schema} any more: nobody captures what changes in it",
-        f"Register it again ({asn_schema}.ADDTABLE) and have it snapshotted anew by {restart_of(table)}; or exclude it "
-        "with table.exclude.list (take it out of table.include.list).",
-    )
 
 
 def _check_source_table(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from uuid import uuid4
@@ -11,6 +11,7 @@ from uuid import uuid4
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
 from airflow_provider_db2cdc.cdc.collection import parse_table
+from airflow_provider_db2cdc.cdc.gap import unregistered
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.offset import CLOCKS_DIFFER_MS, OffsetStore, keep_inactive
 from airflow_provider_db2cdc.cdc.override import selects_of
@@ -24,7 +25,7 @@ from airflow_provider_db2cdc.errors import (
     Db2CdcError,
     OffsetError,
 )
-from airflow_provider_db2cdc.source.admission import admit, unregistered
+from airflow_provider_db2cdc.source.admission import admit
 from airflow_provider_db2cdc.source.catalog import Captured, read_capture, read_fence, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.failure import UnreachableError
@@ -45,9 +46,8 @@ def plan_tick(
 
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
     on becomes a refusal in the spec. Without any work, offsets that stood still for `offsets_max_age_s` are moved up to
-    the fence: retention pruning would overtake them and look like lost changes. An idle plan costs nine statements
-    (some more a further hundred tables, two more with a signal table); one with work, one more for the clock at its
-    end. `signals` came by other channels than that table.
+    the fence: retention pruning would overtake them and look like lost changes. An idle plan costs eight statements
+    (more a further hundred tables, two with a signal table). `signals` came by other channels than that table.
 
     :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
     :raises TickFailedError: there is nothing else to do, but tables are refused: it lists them.
@@ -55,13 +55,15 @@ def plan_tick(
     :raises SourceError: Db2 cannot be reached or read.
     """
     captured = read_capture(source, config.asn_schema)
+    _keep_inactive(captured, config, offsets)
+    backlog = offsets.backlog()
+    gone = gone_tables(captured, config, backlog)
+    _keep(gone, config, captured.fence, offsets)
     chosen = _chosen(captured, config)
-    _keep_inactive(captured, chosen, offsets)
     check_moving(captured.fence, config)
     selects = selects_of(config.snapshot_overrides, [capture.table for capture in chosen])
     schemas = read_schemas(source, chosen, config.selection)
-    backlog = offsets.backlog()
-    refused = _unregistered(captured, config, backlog)
+    refused = _unregistered(gone, config)
     times = (at_ms - int(config.offsets_max_age_s * 1000), at_ms + CLOCKS_DIFFER_MS)
     beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, *times)
     begin = partial(_begin, config, beginning, schemas, offsets)
@@ -132,19 +134,23 @@ def _has_work(steps: Sequence[Step], backlog: Backlog) -> bool:
     return is_unknown or any(step.due or step.rows for step in steps)
 
 
-def _keep_inactive(captured: Captured, chosen: Collection[CaptureInstance], offsets: OffsetStore) -> None:
+def _keep_inactive(captured: Captured, config: PipelineConfig, offsets: OffsetStore) -> None:
     """Keep in the offsets of tables whose registration is not active that this was so; nothing tells it afterwards.
 
-    Also of those that are not chosen now, and have an offset: they may be again.
+    Also of those that the lists do not choose now, and have an offset: they may again. Before the lists are checked:
+    while one names a table that is not there no plan is made, and others' registrations may be set active again.
     """
-    for capture in captured.instances.values():
-        if capture.active:
-            continue
+    tables = [capture.table for capture in captured.instances.values() if not capture.active]
+    _keep(tables, config, captured.fence, offsets)
+
+
+def _keep(tables: Sequence[TableId], config: PipelineConfig, fence: Fence, offsets: OffsetStore) -> None:
+    for table in tables:
         try:
-            if capture in chosen or offsets.get(capture.table) is not None:
-                keep_inactive(offsets, capture.table, captured.fence.lsn)
+            if config.selection.chooses(table) or offsets.get(table) is not None:
+                keep_inactive(offsets, table, fence.lsn)
         except OffsetError as error:
-            log.warning("not kept that the registration of %s is not active: %s", capture.table, error)
+            log.warning("not kept that nobody captured %s: %s", table, error)
 
 
 def gone_tables(captured: Captured, config: PipelineConfig, backlog: Backlog) -> list[TableId]:
@@ -152,9 +158,8 @@ def gone_tables(captured: Captured, config: PipelineConfig, backlog: Backlog) ->
     return [table for table in backlog.tables if table not in captured.instances and config.selection.chooses(table)]
 
 
-def _unregistered(captured: Captured, config: PipelineConfig, backlog: Backlog) -> list[Refusal]:
+def _unregistered(gone: Sequence[TableId], config: PipelineConfig) -> list[Refusal]:
     """Return, as refused, the tables that nobody captures any more."""
-    gone = gone_tables(captured, config, backlog)
     refused = [Refusal(table, str(unregistered(table, config.asn_schema))) for table in gone]
     for refusal in refused:
         log.warning("refused: table=%s error=%s", refusal.table, refusal.error)

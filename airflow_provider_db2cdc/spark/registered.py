@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, check_state
-from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error
+from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error, unregistered
 from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -46,7 +46,7 @@ def _lost(
     asn_schema: str, capture: CaptureInstance, entry: Entry, row: Texts | None, anew: set[TableId]
 ) -> Exception | None:
     if row is None:
-        return gap_error(capture.table, "it is not registered any more")
+        return unregistered(capture.table, asn_schema)
     then, floor = capture.identity, Lsn.parse(row[8]) if row[8] else None
     now = CaptureIdentity(
         change_table=str(TableId.in_catalog(row[2], row[3])),

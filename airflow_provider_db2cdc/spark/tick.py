@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import GapError, TickLostError
+from airflow_provider_db2cdc.errors import GapError, RegistrationError, TickLostError
 from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, unmoved
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -49,6 +49,7 @@ class Tick:
     slices: list[tuple[Slice, Commit]] = field(default_factory=list)
     starts: dict[TableId, Lsn] = field(default_factory=dict)
     errors: dict[TableId, str] = field(default_factory=dict)
+    inactive: set[TableId] = field(default_factory=set)
     seconds: dict[TableId, float] = field(default_factory=dict)
     stands_still: bool = False
 
@@ -222,7 +223,12 @@ class Tick:
             return dict(pair for pair in pool.map(attempt, tasks) if pair is not None)
 
     def fail(self, table: TableId, error: Exception) -> None:
-        """Leave a table out for the rest of the tick, and report it with this error."""
+        """Leave a table out for the rest of the tick, and report it with this error.
+
+        That its registration was not active is told by it: set active again it will look as it did before.
+        """
+        if isinstance(error, RegistrationError):
+            self.inactive.add(table)
         self.errors[table] = describe(error)
         say(f"table={table} failed: {self.errors[table]}")
         _trace(error)
@@ -256,6 +262,7 @@ class Tick:
             restart=task is not None and task.restart,
             chosen=task is not None or all(one.chosen for one in self.spec.refused if one.table == table),
             mark=task.mark if task is not None else "",
+            inactive=table in self.inactive,
             error=error,
         )
         if last is None or (task is not None and self.standing.is_new(task)):

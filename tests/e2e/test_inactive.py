@@ -293,3 +293,31 @@ def test_a_capture_that_ends_behind_a_snapshots_read_makes_no_window_look_whole(
     faults.set_state(pipeline.writer, table.schema, table.name, "A")
     pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+def test_a_registration_that_is_inactive_between_two_plans_is_kept_where_the_tick_met_it(
+    new_pipeline: Callable[..., Pipeline], mode: str
+) -> None:
+    """A row moves from a chunk that is not read yet into one that is published, and nobody captures that."""
+    small = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 1}
+    pipeline = new_pipeline(**{"snapshot.mode": mode}, **small)
+    table = three_rows(pipeline, "T")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, 'a')", [(at,) for at in (4, 5, 6)])
+    pipeline.captured()
+
+    def lose(number: int) -> None:
+        if number == 3:
+            pipeline.unseen(table, f"UPDATE {table} SET ID = -1 WHERE ID = 5")
+            stop(pipeline, table)
+
+    with behind(reader, "stage_chunks", lose):
+        assert "registered in state 'S'" in failure(pipeline.tick(), table)
+    faults.set_state(pipeline.writer, table.schema, table.name, "A")
+    assert is_suspended(pipeline, table)
+    if mode == "initial":
+        assert "not active for a while" in failure(pipeline.tick(), table)
+        pipeline.restart(table)
+    pipeline.to_its_end()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert not is_suspended(pipeline, table)

@@ -164,6 +164,25 @@ def test_an_inactive_registration_is_kept_also_of_a_table_that_is_not_chosen_now
     assert [(offset.table.name, offset.suspended) for offset in kept.written] == [("B", True)]
 
 
+def test_an_inactive_registration_is_kept_though_a_list_names_a_table_that_is_gone(plan, control):
+    control.add("B", STATE="S")
+    kept = MemoryOffsets(control, B=90)
+    lists = Selection(table_include=(rf"{control.schema}\.A", rf"{control.schema}\.B"))
+    with pytest.raises(ConfigurationError, match="matches no registered table"):
+        plan({"selection": lists}, kept=kept)
+    assert [(offset.table.name, offset.suspended) for offset in kept.written] == [("B", True)]
+
+
+def test_that_a_table_is_not_registered_any_more_is_kept_as_is_that_it_is_inactive(plan, control):
+    control.add("A")
+    gone = TableId(control.schema, "GONE")
+    for offsets in ({}, {"GONE": Offset(gone, lsn(90), 1)}):
+        kept = MemoryOffsets(control, Backlog(tables=(control.table("A"), gone)), A=100, **offsets)
+        with pytest.raises(TickFailedError, match="not registered in schema"):
+            plan(kept=kept)
+        assert [(offset.table, offset.suspended) for offset in kept.written] == [(gone, True)]
+
+
 def test_an_offset_that_cannot_be_kept_does_not_keep_the_others_from_it(plan, control):
     for name in ("A", "B", "C"):
         control.add(name, STATE="S")

@@ -38,15 +38,13 @@ class Registered(DriverConnection):
     cold_start: int = 1
 
     def text_rows(self, select: str) -> list[list[str | None]]:
-        if "CAPTURE_FIRST_SEQ" in select:
-            return [[str(lsn(self.cold_start))]]
         if "SYSCAT.TABLES" in select:
             times = {name: at.replace("T", " ") for name, at in self.created.items()}
             schemas = {"CDC_T": "ASNCDC", "T": "S"}
             named = {name: f"TABNAME = '{name}' AND CREATE_TIME = TIMESTAMP('{at}')" for name, at in times.items()}
             return [[f"{schemas[name]}  ", name] for name, text in named.items() if text in select]
-        floor = str(self.floor) if self.floor else None
-        return [[self.owner, "T", "ASNCDC", self.change_table, self.state, None, "Y", None, floor, None]]
+        floor, first = str(self.floor) if self.floor else None, str(lsn(self.cold_start))
+        return [[self.owner, "T", "ASNCDC", self.change_table, self.state, None, "Y", None, floor, None, first]]
 
 
 def test_a_registration_as_it_was_has_lost_nothing() -> None:
@@ -56,7 +54,7 @@ def test_a_registration_as_it_was_has_lost_nothing() -> None:
 @pytest.mark.parametrize(
     ("now", "told"),
     [
-        (Registered(owner="OTHER"), "not registered any more"),
+        (Registered(owner="OTHER"), "not registered in schema ASNCDC any more"),
         (Registered(change_table="CDC_T2"), "registered anew"),
         (Registered(created={"T": SOURCE_CREATED}), "change table ASNCDC.CDC_T was created anew at a later time"),
         (Registered(created={"CDC_T": CREATED}), "source table was created anew at a later time"),
