@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
+from airflow_provider_db2cdc.cdc.gap import is_pruned
 from airflow_provider_db2cdc.cdc.job import Refusal
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -73,8 +74,8 @@ def _floored(source: Source, steps: Sequence[Step], asn_schema: str) -> list[Ste
 
 
 def _with_floor(step: Step, floor: Lsn | None) -> Step:
-    is_pruned = floor is not None and step.believed is not None and step.believed < floor
-    return replace(step, capture=replace(step.capture, floor=floor), due=step.due or is_pruned)
+    is_due = step.due or (step.believed is not None and is_pruned(step.believed, floor))
+    return replace(step, capture=replace(step.capture, floor=floor), due=is_due)
 
 
 def _with_rows(step: Step, counts: dict[TableId, int]) -> Step:

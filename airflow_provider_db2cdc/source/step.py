@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.gap import is_pruned
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.mode import Snapshotter
 from airflow_provider_db2cdc.cdc.offset import Offset
@@ -103,5 +104,5 @@ class Beginning:
 
 def _may_have_lost(capture: CaptureInstance, offset: Offset) -> bool:
     """Whether changes after the offset may be gone; Spark decides it with what the target proves."""
-    pruned = capture.floor is not None and offset.lsn < capture.floor
+    pruned = is_pruned(offset.lsn, capture.floor)
     return pruned or offset.suspended or offset.capture not in ("", capture.identity.digest)

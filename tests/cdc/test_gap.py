@@ -74,4 +74,8 @@ def test_what_a_registration_missed_while_it_was_inactive_is_a_gap_though_it_loo
 
 def test_positions_of_another_width_are_refused():
     with pytest.raises(OffsetError, match="cannot be compared"):
-        find_gap(T, lsn(5), NOW, NOW, Lsn(bytes(10)), lsn(9))
+        find_gap(T, lsn(5), NOW, NOW, None, Lsn(bytes(10)))
+
+
+def test_a_floor_of_before_the_agents_level_changed_is_no_gap():
+    assert find_gap(T, lsn(5), NOW, NOW, Lsn(b"\xff" * 10), lsn(9)) is None

@@ -450,6 +450,16 @@ def test_offset_of_another_width_refuses_only_its_table(plan, control):
     assert "10 bytes cannot be compared" in spec.refused[0].error
 
 
+def test_positions_that_quiet_registrations_keep_from_before_the_agents_level_changed_stop_nothing(plan, control):
+    old = Lsn(b"\xff" * 10).raw
+    control.add("A", CD_OLD_SYNCHPOINT=old, CD_NEW_SYNCHPOINT=old)
+    control.add("B")
+    control.capture("A", 70)
+    spec = plan(A=60, B=60)
+    assert ends(spec) == {"A": (lsn(100), 1), "B": (lsn(100), 0)}
+    assert not spec.refused
+
+
 def test_change_table_that_cannot_be_read_refuses_only_its_table(plan, control):
     control.add("A")
     control.add("B")
