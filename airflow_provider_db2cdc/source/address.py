@@ -16,9 +16,10 @@ CONNECT_TIMEOUT_S = 30
 
 CLI_OPTIONS = frozenset({
     "ArrayInputChain", "Authentication", "ClientAcctStr", "ClientApplName", "ClientEncAlg", "ClientUserID",
-    "ClientWrkStnName", "ConnectTimeout", "CurrentSchema", "EnableACR", "EnableWLB", "KRBPlugin", "LockTimeout",
-    "ProgramName", "QueryTimeoutInterval", "ReceiveTimeout", "SSLClientHostnameValidation", "SSLClientKeystash",
-    "SSLClientKeystoredb", "SSLClientLabel", "TargetPrincipal", "TcpipConnectTimeout", "TLSVersion",
+    "ClientWrkStnName", "ConcurrentAccessResolution", "ConnectTimeout", "CurrentSchema", "EnableACR", "EnableWLB",
+    "KRBPlugin", "LockTimeout", "ProgramName", "QueryTimeoutInterval", "ReceiveTimeout", "SSLClientHostnameValidation",
+    "SSLClientKeystash", "SSLClientKeystoredb", "SSLClientLabel", "TargetPrincipal", "TcpipConnectTimeout",
+    "TLSVersion",
 })  # fmt: skip
 """Keywords of the CLI driver that a user may set."""
 
