@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.part import Part, Slice, published
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.errors import CaptureStoppedError
@@ -141,8 +142,8 @@ class Groups:
         """Delete from the target, as one batch, what the tables that are read to their end no longer have."""
         snapshot = self.share.running()
         entries = {}
-        for part in snapshot.open_parts if snapshot is not None else ():
-            if part.sweep and part.done == part.chunks and part.low_batch is not None and snapshot is not None:
+        for part in self._to_sweep(snapshot):
+            if snapshot is not None and part.low_batch is not None:
                 task = self.tick.tasks[part.table]
                 at = self.tick.standing.of(task).upto
                 of = Slice(
@@ -153,6 +154,13 @@ class Groups:
         self.tick.plan_and_apply(list(entries.values()))
         for table, entry in entries.items():
             self._settle_part(table, entry)
+
+    def _to_sweep(self, snapshot: Snapshot | None) -> list[Part]:
+        """Return the parts that are read to their end, but for those of tables of which changes are lost."""
+        open_parts = snapshot.open_parts if snapshot is not None else ()
+        parts = [part for part in open_parts if part.sweep and part.done == part.chunks]
+        whole = self.share.each([self.tick.tasks[part.table] for part in parts], self.tick.standing.check_window)
+        return [part for part in parts if part.table in whole]
 
     def _settle_part(self, table: TableId, entry: Entry) -> None:
         """Write down what became of a table's part of a batch, even if its next group could not be read meanwhile."""

@@ -33,7 +33,7 @@ class Share:
 
     def running(self) -> Snapshot | None:
         """Return the snapshot with the tables that this tick can work on, None while it is not running."""
-        return self.book.running(self.id, self.tick.tasks.keys() - self.tick.errors.keys())
+        return self.book.running(self.id, self.tick.tasks.keys() - {*list(self.tick.errors)})
 
     def part(self, table: TableId) -> Part:
         """Return a table's part."""
