@@ -31,6 +31,9 @@ from airflow_provider_db2cdc.sql.chunk import (
     table_rows,
 )
 
+COUNTED_AT_ONCE = 8
+"""Chunks whose rows one statement counts."""
+
 
 def cut_of(schema: TableSchema, part: Part) -> Cut:
     """Return how a part's table is cut into chunks: by its surrogate key if one was named, else by its key if any."""
@@ -63,17 +66,18 @@ def chunk_rows(
 def count_chunks(
     spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading, readers: int
 ) -> dict[int, int]:
-    """Return what the source counts of each chunk; a statement a chunk, and a connection a reader.
+    """Return what the source counts of each chunk; several a statement, and a connection a reader.
 
     They are the driver's: for a frame Spark would also ask for its columns.
     """
     cut = cut_of(schema, part)
 
     def count(chunks: range) -> list[tuple[int, int]]:
+        some = (chunks[start : start + COUNTED_AT_ONCE] for start in range(0, len(chunks), COUNTED_AT_ONCE))
+        selects = (count_rows(cut, {at: chunk_predicate(cut, part.bounds, at) for at in few}) for few in some)
         with driver_connection(spark, source) as connection:
-            selects = (count_rows(cut, chunk_predicate(cut, part.bounds, chunk)) for chunk in chunks)
-            counts = [connection.text_rows(select) for select in selects]
-        return [(chunk, int(counted or 0)) for chunk, [[counted]] in zip(chunks, counts, strict=True)]
+            rows = [row for select in selects for row in connection.text_rows(select)]
+        return [(int(chunk or 0), int(counted or 0)) for chunk, counted in rows]
 
     shares = [_chunks(reading)[at::readers] for at in range(readers)]
     with ThreadPoolExecutor(readers) as pool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -59,9 +59,13 @@ def table_rows(schema: TableSchema, cut: Cut) -> str:
     return f"SELECT {', '.join([*columns, *keys])} FROM {cut.rows}{_where(cut.where)}"
 
 
-def count_rows(cut: Cut, predicate: str) -> str:
-    """Return the select of how many rows a chunk has."""
-    return f"SELECT {count_of()} AS ROWS_COUNTED FROM {cut.rows}{_where([predicate])}"
+def count_rows(cut: Cut, predicates: Mapping[int, str]) -> str:
+    """Return the select of how many rows some chunks have: the chunk's number, then the count."""
+    counts = (
+        f"SELECT {chunk} AS CHUNK, {count_of()} AS ROWS_COUNTED FROM {cut.rows}{_where([predicate])}"
+        for chunk, predicate in predicates.items()
+    )
+    return " UNION ALL ".join(counts)
 
 
 def bound_after(cut: Cut, previous: Bound | None, rows: int, alike: int = 0) -> str:

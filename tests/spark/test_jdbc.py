@@ -93,8 +93,8 @@ def test_all_chunks_of_a_composite_key_cost_a_few_scans(lines: int) -> None:
     bounds = source.chunk_bounds(cut, 1_000)
     assert len(bounds) == 20
     assert source.costs[-3] < 3 * source.costs[1], "a bound costs as much at the end as in the beginning"
-    reads = [steps(source.database, count_rows(cut, chunk_predicate(cut, bounds, at))) for at in range(21)]
-    whole = steps(source.database, count_rows(cut, '"A" >= 0'))
+    reads = [steps(source.database, count_rows(cut, {at: chunk_predicate(cut, bounds, at)})) for at in range(21)]
+    whole = steps(source.database, count_rows(cut, {0: '"A" >= 0'}))
     # A step of one that tells is several of one that only goes by; without ends of a range there were 45 and 133.
     assert sum(reads) < 20 * whole, "but for the first and the last ones, each chunk is its own part of the index"
 

@@ -265,8 +265,9 @@ def test_checks_of_what_a_request_names():
         f"SELECT {count_of()} AS R, {count_of(quote('K'))} AS V, {count_of('DISTINCT ' + quote('K'))} AS D "
         'FROM "S"."T" WHERE (A = 1)'
     )
-    assert count_rows(cut_of(keyed(NUMBER)), "1 = 1") == (
-        'SELECT CAST(COUNT_BIG(*) AS BIGINT) AS ROWS_COUNTED FROM "S"."T" WHERE 1 = 1'
+    assert count_rows(cut_of(keyed(NUMBER)), {3: "1 = 1", 4: "2 = 2"}) == (
+        'SELECT 3 AS CHUNK, CAST(COUNT_BIG(*) AS BIGINT) AS ROWS_COUNTED FROM "S"."T" WHERE 1 = 1 UNION ALL '
+        'SELECT 4 AS CHUNK, CAST(COUNT_BIG(*) AS BIGINT) AS ROWS_COUNTED FROM "S"."T" WHERE 2 = 2'
     )
 
 
@@ -310,7 +311,7 @@ def test_a_select_stands_in_the_tables_place():
     cut = replace(cut_of(schema), select="SELECT * FROM X WHERE A = 1")
     place = "(SELECT * FROM X WHERE A = 1) AS O"
     assert table_rows(schema, cut) == f'SELECT "K0" AS C0, "V" AS C1, "K0" AS K0 FROM {place}'
-    assert count_rows(cut, "1 = 1") == f"SELECT {count_of()} AS ROWS_COUNTED FROM {place} WHERE 1 = 1"
+    assert count_rows(cut, {0: "1 = 1"}) == f"SELECT 0 AS CHUNK, {count_of()} AS ROWS_COUNTED FROM {place} WHERE 1 = 1"
     rows = '(SELECT "K0", "V" FROM (SELECT * FROM X WHERE A = 1) AS O)'
     assert select_check(schema, cut.select) == f'SELECT 1 AS ONE FROM {rows} AS "T" WHERE 1 = 0'
 
