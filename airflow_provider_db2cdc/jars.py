@@ -7,6 +7,7 @@ start need no network. Each file is checked against its hash in JARS, so a folde
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -90,6 +91,8 @@ def spark_classpath(folder: Path | None, packages: Sequence[str] = ()) -> tuple[
 def ensure_jars(into: Path, parts: Sequence[Part], resolve: Resolve) -> list[Path]:
     """Fill `into`/<part> for each of the parts with what is missing there and return the files that came.
 
+    Other versions of these files, which an older provider has put there, go: all that is there is on the class path.
+
     `resolve` fetches coordinates with all they need into a scratch folder. What Spark ships itself is left out, Scala's
     library among it. Each part is resolved by itself, or one would decide which version of a library another gets.
 
@@ -102,6 +105,7 @@ def ensure_jars(into: Path, parts: Sequence[Part], resolve: Resolve) -> list[Pat
             with tempfile.TemporaryDirectory(prefix="db2cdc-jars-") as scratch:
                 found = {path.name: path for path in resolve(_coordinates(part), Path(scratch))}
                 came += [_keep(found, jar, into / part) for jar in missing]
+        _remove_other_versions(into / part, {jar.name for jar in JARS if jar.part == part})
     return came
 
 
@@ -145,6 +149,18 @@ def _tested_packages() -> tuple[str, ...]:
             f"delta-spark=={DELTA_VERSION}.",
         )
     return packages
+
+
+def _remove_other_versions(folder: Path, names: set[str]) -> None:
+    libraries = {_library(name) for name in names}
+    for path in folder.glob("*.jar"):
+        if path.name not in names and _library(path.name) in libraries:
+            path.unlink()
+
+
+def _library(name: str) -> str:
+    """Return a file's name up to its version, or to that of Spark, which Delta's names have before it."""
+    return re.split(r"[-_]\d", name, maxsplit=1)[0]
 
 
 def _keep(found: dict[str, Path], jar: Jar, folder: Path) -> Path:

@@ -41,6 +41,16 @@ def test_folder_is_filled_once_with_what_spark_lacks(tmp_path: Path) -> None:
     assert len(ivy.asked) == 1
 
 
+def test_other_versions_of_a_jar_go_and_a_users_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, old, own = "io.d_d-spark_4.2_2.13-4.4.0.jar", "io.d_d-spark_4.1_2.13-4.3.1.jar", "io.d_d-own-1.jar"
+    monkeypatch.setattr(jars, "JARS", (Jar("spark", name, sha256(b"new").hexdigest()),))
+    (tmp_path / "spark").mkdir()
+    for one in (old, own):
+        (tmp_path / "spark" / one).write_bytes(b"old")
+    ensure_jars(tmp_path, ["spark"], FakeIvy({name: b"new"}))
+    assert {path.name for path in (tmp_path / "spark").iterdir()} == {name, own}
+
+
 def test_damaged_file_is_replaced(tmp_path: Path) -> None:
     ensure_jars(tmp_path, ["spark"], FakeIvy(CONTENT))
     (tmp_path / "spark" / "a.jar").write_bytes(b"half")

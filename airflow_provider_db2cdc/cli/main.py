@@ -158,14 +158,17 @@ def main() -> None:
         else:
             _tell(error)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.secho("interrupted; running it again does what is missing", err=True, fg="yellow")
-        sys.exit(INTERRUPTED)
 
 
 def _call(module: str, *arguments: Any, function: str = "run", **options: Any) -> None:
     command: Callable[..., int | None] = getattr(import_module(f"airflow_provider_db2cdc.cli.{module}"), function)
-    if code := command(*arguments, **options):
+    try:
+        code = command(*arguments, **options)
+    except KeyboardInterrupt:
+        # Beyond this typer makes it a silent exit.
+        typer.secho("interrupted; running it again does what is missing", err=True, fg="yellow")
+        code = INTERRUPTED
+    if code:
         raise typer.Exit(code)
 
 

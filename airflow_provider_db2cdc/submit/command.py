@@ -12,6 +12,7 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 SESSION_ZONE = "spark.sql.session.timeZone"
 EXTENSIONS = "spark.sql.extensions"
+DEPLOY_MODE = "spark.submit.deployMode"
 UTC = "-Duser.timezone=UTC"
 JVM_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 
@@ -56,9 +57,11 @@ def spark_conf(
     than well, which halves the CPU time of a tick that is mostly start (see is_short). JVM options and SQL extensions
     of `extra` are kept.
 
-    :raises ConfigurationError: `extra` asks for another time zone.
+    :raises ConfigurationError: `extra` asks for another time zone, or for deploy mode cluster.
     """
     given = dict(extra or {})
+    if given.get(DEPLOY_MODE) == "cluster":
+        raise ConfigurationError(f"{DEPLOY_MODE} is cluster, where the job's result cannot pass", "Use client mode.")
     if given.get(SESSION_ZONE, "UTC") != "UTC":
         raise ConfigurationError(f"{SESSION_ZONE} is {given[SESSION_ZONE]!r}", "Leave it out: timestamps need UTC.")
     conf = {**DEFAULTS, **given, SESSION_ZONE: "UTC"}

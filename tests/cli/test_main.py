@@ -50,6 +50,18 @@ def test_error_is_a_sentence_and_a_remedy_without_a_traceback(config: str) -> No
     assert "Traceback" not in done.stderr
 
 
+def test_an_interrupted_command_says_that_it_may_be_run_again() -> None:
+    code = (
+        "from airflow_provider_db2cdc.cli import main, options\n"
+        "def run(*arguments, **more): raise KeyboardInterrupt\n"
+        "options.run = run\nmain.main()"
+    )
+    command = [sys.executable, "-c", code, "options"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "interrupted; running it again" in done.stderr) == (130, True)
+    assert "Traceback" not in done.stderr
+
+
 def test_debug_shows_the_traceback_wherever_it_stands(config: str) -> None:
     assert "Traceback" in db2cdc("--debug", "status", "--config", config).stderr
     assert "Traceback" in db2cdc("status", "--config", config, "--debug").stderr

@@ -76,6 +76,12 @@ def test_a_user_overrides_defaults() -> None:
     assert spark_conf(extra={"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
 
 
+def test_deploy_mode_cluster_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"spark\.submit\.deployMode is cluster"):
+        spark_conf(extra={"spark.submit.deployMode": "cluster"})
+    assert spark_conf(extra={"spark.submit.deployMode": "client"})["spark.submit.deployMode"] == "client"
+
+
 def test_another_session_zone_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="Europe/Berlin"):
         spark_conf(extra={"spark.sql.session.timeZone": "Europe/Berlin"})
