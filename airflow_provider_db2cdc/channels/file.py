@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -103,7 +103,7 @@ class FileChannel:
         os.replace(file, taken_path)
         with taken_path.open(encoding="utf-8", errors="replace") as taken:
             _append(file, [line for line in _split(taken.read()) if not _signal(line).is_answered(outcomes)])
-            copymode(taken_path, file)
+            _hand_over(taken_path, file)
             taken_path.unlink()
             # Who had opened the file before it was renamed may have written into it since.
             _append(file, _split(taken.read()))
@@ -128,6 +128,15 @@ def _lines(path: Path) -> list[str]:
 
 def _split(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
+
+
+def _hand_over(old: Path, new: Path) -> None:
+    """Let whoever might write the old file write the new one, as far as this user may give files away."""
+    copymode(old, new)
+    kept = old.stat()
+    for owner in ((-1, kept.st_gid), (kept.st_uid, -1)):
+        with suppress(PermissionError):
+            os.chown(new, *owner)
 
 
 def _append(path: Path, lines: Iterable[str]) -> None:

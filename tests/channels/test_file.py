@@ -241,7 +241,7 @@ def test_crash_between_taking_and_writing_back_loses_nothing(signals: Signals) -
     assert not signals.taken.exists()
 
 
-@pytest.mark.parametrize(("step", "calls"), [("_append", 2), ("copymode", 0)], ids=["taken", "written back"])
+@pytest.mark.parametrize(("step", "calls"), [("_append", 2), ("_hand_over", 0)], ids=["taken", "written back"])
 def test_crash_at_any_step_loses_nothing_and_brings_nothing_back(
     signals: Signals, monkeypatch: pytest.MonkeyPatch, step: str, calls: int
 ) -> None:
@@ -268,6 +268,14 @@ def test_who_may_write_signals_stays_as_it_was(signals: Signals) -> None:
     signals.path.chmod(0o662)
     signals.acknowledge(*done("1"))
     assert stat.S_IMODE(signals.path.stat().st_mode) == 0o662
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_file_of_signals_stays_its_writers_own(signals: Signals) -> None:
+    signals.append(line("1"))
+    os.chown(signals.path, 1234, 5678)
+    signals.acknowledge(*done("1"))
+    assert (signals.path.stat().st_uid, signals.path.stat().st_gid) == (1234, 5678)
 
 
 @pytest.mark.parametrize("name", ["signals.jsonl.outcomes", "signals.jsonl.taken"])
