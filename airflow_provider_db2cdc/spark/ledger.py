@@ -97,21 +97,19 @@ class Ledger:
         """Read what was planned and applied, of each table from a batch on; nothing of a ledger that this run began.
 
         Of a table whose batch is 0 (its offset is new, or lost) it reads from its last commit's batch on, and the last
-        that published a part of a snapshot, which the journal may not know; and whether any plan has found an offset:
-        where none has, nobody was told of any of its batches, and it reads all of them.
+        that published a part of a snapshot, which the journal may not know; and whether any plan has found an offset.
         Of tables that are not named it reads the batches from the greatest on, so that this is known; all, if none is
         named.
         """
         if self._is_fresh:
             return History()
         ends = self._ends([table for table, batch in since.items() if not batch])
-        stored = self._stored(list(ends))
-        since = {**since, **{table: found["last"] for table, found in ends.items() if table in stored}}
+        since = {**since, **{table: found["last"] for table, found in ends.items()}}
         slices = {table: found["slice"] for table, found in ends.items() if found["slice"] is not None}
         entries = map(_entry, self._since(self._batches, since, slices).collect())
         commits = map(_commit, self._since(self._commits, since, slices).select(*COMMIT_FIELDS).collect())
         history = history_of(entries, commits)
-        return replace(history, stored=history.stored | stored)
+        return replace(history, stored=history.stored | self._stored(list(ends)))
 
     def _ends(self, tables: Sequence[TableId]) -> dict[TableId, Row]:
         """Return the batches of each table's last commit and last slice; nothing where none."""

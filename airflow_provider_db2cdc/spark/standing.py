@@ -66,13 +66,9 @@ class Standing:
         return (task.restart or task.suspended) and self._is_moved(task.table)
 
     def untold(self, task: TableTask) -> list[tuple[Entry, Commit]]:
-        """Return what was applied since the table's offset, or by a first try of this plan, and nobody was told of.
-
-        Of a table that never had an offset that is all.
-        """
+        """Return what was applied since the table's offset, or by a first try of this plan, and nobody was told of."""
         applied, batch, plan = self.history.applied.get(task.table, ()), task.batch, self.spec.plan
-        is_behind = batch or task.table not in self.history.stored
-        return [(entry, one) for entry, one in applied if (entry.batch > batch if is_behind else entry.plan == plan)]
+        return [(entry, commit) for entry, commit in applied if (entry.batch > batch if batch else entry.plan == plan)]
 
     def is_set_back(self, task: TableTask) -> bool:
         """Whether this plan has begun anew with a table before where the store believes it: its source was restored."""

@@ -206,11 +206,10 @@ def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
         with killed(Ledger, "commit", "after"):
             jobs.run(second)
     assert pipeline.offsets.get(table) is None
-    last = pipeline.passed()
+    pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table)
     found = reads(pipeline, table)
     assert (len(found), set(found.values())) == (50, {1})
-    assert last.tables[0].reads == 50, "else those who wait for its asset would not hear of the initial load"
 
 
 def test_what_was_staged_is_found_again_however_long_its_run_is_dead(new_pipeline: Callable[..., Pipeline]) -> None:
