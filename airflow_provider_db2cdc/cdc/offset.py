@@ -34,9 +34,9 @@ class Offset:
     the digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset. `restart`
     is what a person sets to have the table snapshotted anew, its state replaced. `planned_at_ms` is when the tick was
     planned that got there, or when a person set it by `db2cdc offset`; 0 where a person wrote the document.
-    `suspended` says that a plan since then has found the registration inactive: nobody captured what changed meanwhile.
-    `mark` names what was last found or asked for so, by anyone but a tick's commit: a tick that was planned without it
-    leaves the offset alone, whatever clocks say.
+    `suspended` says that a plan since then, or a tick, found the registration inactive: nobody captured what changed
+    meanwhile. `mark` names what was last found or asked for so: a tick that was planned without it leaves the offset
+    alone, whatever clocks say.
     """
 
     table: TableId

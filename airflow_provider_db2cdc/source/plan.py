@@ -57,13 +57,11 @@ def plan_tick(
     captured = read_capture(source, config.asn_schema)
     _keep_inactive(captured, config, offsets)
     backlog = offsets.backlog()
-    gone = gone_tables(captured, config, backlog)
-    _keep(gone, config, captured.fence, offsets)
     chosen = _chosen(captured, config)
     check_moving(captured.fence, config)
     selects = selects_of(config.snapshot_overrides, [capture.table for capture in chosen])
     schemas = read_schemas(source, chosen, config.selection)
-    refused = _unregistered(gone, config)
+    refused = _unregistered(captured, config, backlog)
     times = (at_ms - int(config.offsets_max_age_s * 1000), at_ms + CLOCKS_DIFFER_MS)
     beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, *times)
     begin = partial(_begin, config, beginning, schemas, offsets)
@@ -140,17 +138,12 @@ def _keep_inactive(captured: Captured, config: PipelineConfig, offsets: OffsetSt
     Also of those that the lists do not choose now, and have an offset: they may again. Before the lists are checked:
     while one names a table that is not there no plan is made, and others' registrations may be set active again.
     """
-    tables = [capture.table for capture in captured.instances.values() if not capture.active]
-    _keep(tables, config, captured.fence, offsets)
-
-
-def _keep(tables: Sequence[TableId], config: PipelineConfig, fence: Fence, offsets: OffsetStore) -> None:
-    for table in tables:
+    for table in (capture.table for capture in captured.instances.values() if not capture.active):
         try:
             if config.selection.chooses(table) or offsets.get(table) is not None:
-                keep_inactive(offsets, table, fence.lsn)
+                keep_inactive(offsets, table, captured.fence.lsn)
         except OffsetError as error:
-            log.warning("not kept that nobody captured %s: %s", table, error)
+            log.warning("not kept that the registration of %s is not active: %s", table, error)
 
 
 def gone_tables(captured: Captured, config: PipelineConfig, backlog: Backlog) -> list[TableId]:
@@ -158,8 +151,9 @@ def gone_tables(captured: Captured, config: PipelineConfig, backlog: Backlog) ->
     return [table for table in backlog.tables if table not in captured.instances and config.selection.chooses(table)]
 
 
-def _unregistered(gone: Sequence[TableId], config: PipelineConfig) -> list[Refusal]:
+def _unregistered(captured: Captured, config: PipelineConfig, backlog: Backlog) -> list[Refusal]:
     """Return, as refused, the tables that nobody captures any more."""
+    gone = gone_tables(captured, config, backlog)
     refused = [Refusal(table, str(unregistered(table, config.asn_schema))) for table in gone]
     for refusal in refused:
         log.warning("refused: table=%s error=%s", refusal.table, refusal.error)

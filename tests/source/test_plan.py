@@ -173,14 +173,14 @@ def test_an_inactive_registration_is_kept_though_a_list_names_a_table_that_is_go
     assert [(offset.table.name, offset.suspended) for offset in kept.written] == [("B", True)]
 
 
-def test_that_a_table_is_not_registered_any_more_is_kept_as_is_that_it_is_inactive(plan, control):
-    control.add("A")
-    gone = TableId(control.schema, "GONE")
-    for offsets in ({}, {"GONE": Offset(gone, lsn(90), 1)}):
-        kept = MemoryOffsets(control, Backlog(tables=(control.table("A"), gone)), A=100, **offsets)
-        with pytest.raises(TickFailedError, match="not registered in schema"):
-            plan(kept=kept)
-        assert [(offset.table, offset.suspended) for offset in kept.written] == [(gone, True)]
+def test_another_source_than_meant_marks_no_offset(plan, control):
+    """Its registrations lack the tables, which a wrong connection or schema does, too."""
+    control.add("OTHER")
+    table = TableId(control.schema, "GONE")
+    kept = MemoryOffsets(control, Backlog(tables=(table,)), GONE=Offset(table, lsn(90), 1))
+    with pytest.raises(ConfigurationError):
+        plan({"selection": Selection(table_include=(rf"{control.schema}\.GONE",))}, kept=kept)
+    assert kept.written == []
 
 
 def test_an_offset_that_cannot_be_kept_does_not_keep_the_others_from_it(plan, control):
