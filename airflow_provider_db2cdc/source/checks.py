@@ -10,6 +10,7 @@ from typing import Literal
 from airflow_provider_db2cdc.cdc import override
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.collection import parse_table
+from airflow_provider_db2cdc.cdc.gap import is_pruned
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.mode import CUSTOM
 from airflow_provider_db2cdc.cdc.offset import OffsetStore, restart_of
@@ -248,7 +249,7 @@ def _check_offset(capture: CaptureInstance, offsets: OffsetStore) -> None:
             f"Have it snapshotted anew by {restart_of(capture.table)}. If nothing was changed, the next tick's error "
             "says how its offset is kept.",
         )
-    if offset.is_placed and capture.floor is not None and offset.lsn < capture.floor:
+    if offset.is_placed and is_pruned(offset.lsn, capture.floor):
         raise GapError(
             f"{capture.table}: changes up to {capture.floor} are pruned, and only those up to {offset.lsn} were read",
             f"Have it snapshotted anew by {restart_of(capture.table)}; raise RETENTION_LIMIT in IBMSNAP_CAPPARMS, or "

@@ -132,15 +132,18 @@ class FileOffsetStore:
 
         :raises OffsetError: this user may not write there.
         """
-        folder = next(place for place in self.path.absolute().parents if place.exists())
-        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        # Path's own ways raise where a folder above may not be entered.
+        folder = next(place for place in self.path.absolute().parents if os.path.exists(place))
+        if not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
             raise self._unwritable(f"{folder} is no folder that this user may write to")
+        if os.path.exists(self._lock_path) and not os.access(self._lock_path, os.W_OK):
+            raise self._unwritable(f"{self._lock_path} is no file that this user may write to")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.with_suffix(".lock").open("a") as lock:
+            with self._lock_path.open("a") as lock:
                 deadline = time.monotonic() + LOCK_TIMEOUT_S
                 while not _try_lock(lock.fileno()):
                     if time.monotonic() > deadline:
@@ -149,6 +152,10 @@ class FileOffsetStore:
                 yield
         except OSError as error:
             raise self._unwritable(f"{error.strerror}: {error.filename}") from error
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.path.with_suffix(".lock")
 
     def _unwritable(self, reason: str) -> OffsetError:
         return OffsetError(

@@ -87,7 +87,7 @@ class Groups:
         entries = counted(self.tick.spec, entries, self.connection, self.tick.fail)
         # A window that reaches back over no change of its table is as good.
         self.tick.plan_and_apply([entry for entry in entries if entry.rows])
-        for table in self.tick.errors.keys() & {task.table for task in tasks}:
+        for table in {*list(self.tick.errors)} & {task.table for task in tasks}:
             self.share.fail(table)
 
     def _unread(self) -> list[TableTask]:

@@ -68,6 +68,13 @@ def test_sparks_settings_reach_the_job_with_their_templates():
     )
 
 
+def test_nested_settings_are_as_good_as_dotted_ones():
+    apply = group(spark={"conf": {"a": "{{ ds }}"}, "packages": ["x:y:1"]})["sales.apply"]
+    assert (apply.conf, apply.packages) == ({"a": "{{ ds }}"}, "x:y:1")
+    with pytest.raises(ConfigurationError, match=r"spark\.binary has a template"):
+        group(spark={"binary": "{{ ds }}"})
+
+
 @pytest.mark.parametrize("name", ["pipeline", "name", "spark_binary", "spark.binary"])
 def test_what_is_needed_while_the_dag_is_parsed_takes_no_template(name):
     with pytest.raises(ConfigurationError, match=f"{name} has a template"):

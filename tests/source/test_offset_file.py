@@ -53,6 +53,24 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         store.backlog()
 
 
+def test_a_place_that_may_not_be_entered_is_named(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user who is not root: a folder above is closed, or the lock is another one's."""
+
+    def closed(self: Path, **options: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "exists", closed)
+    monkeypatch.setattr(Path, "is_dir", closed)
+    monkeypatch.setattr("os.access", lambda place, mode: False)
+    with pytest.raises(OffsetError, match="no folder that this user may write to"):
+        store.check_writable()
+    store.path.parent.mkdir()
+    store.path.with_suffix(".lock").touch()
+    monkeypatch.setattr("os.access", lambda place, mode: Path(place).suffix != ".lock")
+    with pytest.raises(OffsetError, match=r"offsets\.lock is no file that this user may write to"):
+        store.check_writable()
+
+
 def test_looking_whether_a_place_can_be_written_leaves_nothing_there(store: FileOffsetStore, tmp_path: Path) -> None:
     store.check_writable()
     assert [*tmp_path.iterdir()] == []

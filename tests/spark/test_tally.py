@@ -43,10 +43,8 @@ class Counting(DriverConnection):
     counts: list[int] = field(default_factory=list)
 
     def text_rows(self, select: str) -> list[list[str | None]]:
-        if "CAPTURE_FIRST_SEQ" in select:
-            return []
         if "IBMSNAP_REGISTER" in select:
-            row = ["ASN", "", "A", None, "Y", None, None, None]
+            row = ["ASN", "", "A", None, "Y", None, None, None, None]
             return [["S", table.name, row[0], f"CD_{table.name}", *row[2:]] for table in TABLES]
         if "SYSCAT" in select:
             named = [TableId(*pair) for pair in re.findall(r"TABSCHEMA = '(\w+)' AND TABNAME = '(\w+)'", select)]
