@@ -20,14 +20,15 @@ def registrations(asn_schema: str) -> Query:
 
     Columns: SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, STATE, STATE_INFO, CHG_UPD_TO_DEL_INS, BEFORE_IMG_PREFIX,
     CD_OLD_SYNCHPOINT, CD_NEW_SYNCHPOINT, and, the same in each row, CAPTURE_FIRST_SEQ: a cold start of the agent
-    changes it, and it is null before the first start.
+    changes it, and it is null before the first start. By a subselect rather than a join: that would hold a row of the
+    one table while it waits for one of the other, where the server has readers wait for writers, as the agent is one.
     """
     return Query(
-        "SELECT R.SOURCE_OWNER, R.SOURCE_TABLE, R.CD_OWNER, R.CD_TABLE, R.STATE, R.STATE_INFO, R.CHG_UPD_TO_DEL_INS, "
-        "R.BEFORE_IMG_PREFIX, R.CD_OLD_SYNCHPOINT, R.CD_NEW_SYNCHPOINT, A.CAPTURE_FIRST_SEQ "
-        f"FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} R "
-        f"LEFT JOIN {_control(asn_schema, 'IBMSNAP_RESTART')} A ON 1 = 1 WHERE R.GLOBAL_RECORD <> 'Y' "
-        "ORDER BY R.SOURCE_OWNER, R.SOURCE_TABLE, R.SOURCE_VIEW_QUAL"
+        "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, STATE, STATE_INFO, CHG_UPD_TO_DEL_INS, "
+        "BEFORE_IMG_PREFIX, CD_OLD_SYNCHPOINT, CD_NEW_SYNCHPOINT, "
+        f"(SELECT MAX(CAPTURE_FIRST_SEQ) FROM {_control(asn_schema, 'IBMSNAP_RESTART')}) AS CAPTURE_FIRST_SEQ "
+        f"FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} WHERE GLOBAL_RECORD <> 'Y' "
+        "ORDER BY SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL"
     )
 
 
