@@ -87,6 +87,7 @@ RESULT = JobResult(
             reads=4,
             rows=5,
             commit_ts_ms=6,
+            inactive=True,
             state_version=8,
             capture="digest",
             set_back=True,
@@ -104,6 +105,9 @@ RESULT = JobResult(
         SnapshotProgress("1", "blocking", "failed", (PartProgress(TABLE, "failed", 1, None, 5, "why"),), 7, "why"),
     ),
     notifications=(Notification("1", "Initial Snapshot", "STARTED", {"data_collections": "S.T"}, 7),),
+    told=8,
+    planned_at_ms=9,
+    source_ahead_ms=-10,
 )
 
 st.register_type_strategy(
