@@ -265,7 +265,7 @@ def register_anew(pipeline: Pipeline, table: TableId) -> None:
     [
         (stop, "registered in state 'S'"),
         (start_cold, "was started cold"),
-        (register_anew, "was created anew at a later time"),
+        pytest.param(register_anew, "was created anew at a later time", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("mode", ["initial", pytest.param("initial_only", marks=pytest.mark.long)])
@@ -295,7 +295,7 @@ def test_a_capture_that_ends_behind_a_snapshots_read_makes_no_window_look_whole(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+@pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
 def test_a_registration_that_is_inactive_between_two_plans_is_kept_where_the_tick_met_it(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:

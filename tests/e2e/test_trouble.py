@@ -136,7 +136,7 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
     ("prefix", "change", "says"),
     [
         ("", "A = 2", "N"),
-        ("", "A = 2", "Y"),
+        pytest.param("", "A = 2", "Y", marks=pytest.mark.long),
         pytest.param("X", "A = 2", "N", marks=pytest.mark.long),
         ("X", "ID = -ID", "N"),
     ],
@@ -170,7 +170,8 @@ def test_a_pruned_update_row_is_missed_in_what_a_death_left(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("update_as", "prefix"), [("DI", ""), pytest.param("U", "", marks=pytest.mark.long), ("U", "X")]
+    ("update_as", "prefix"),
+    [("DI", ""), pytest.param("U", "", marks=pytest.mark.long), pytest.param("U", "X", marks=pytest.mark.long)],
 )
 def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
     new_pipeline: Callable[..., Pipeline], update_as: Any, prefix: str
