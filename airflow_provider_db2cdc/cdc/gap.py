@@ -37,7 +37,7 @@ def find_gap(
         return f"the source table was created anew at {now.source_created} (it was of {then.source_created})"
     if then is not None and then.cold_start != now.cold_start:
         return f"the capture agent was started cold at {now.cold_start}, which empties the change tables"
-    if floor is not None and is_pruned(after, floor):
+    if is_pruned(after, floor):
         return f"changes up to {floor} are pruned, and only those up to {after} were read"
     if fence < after:
         return f"capture stands at {fence}, before the offset {after}: the source was restored or capture reset"

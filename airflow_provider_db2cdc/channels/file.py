@@ -135,7 +135,7 @@ def _hand_over(old: Path, new: Path) -> None:
     copymode(old, new)
     kept = old.stat()
     for owner in ((-1, kept.st_gid), (kept.st_uid, -1)):
-        with suppress(PermissionError):
+        with suppress(OSError):
             os.chown(new, *owner)
 
 

@@ -103,8 +103,9 @@ def told(config: PipelineConfig) -> dict[str, Any]:
 
     Nor what Kafka's consumer logs in with, where Airflow's API shows it to whoever may read task instances.
     """
-    if SHOWS_ARGUMENTS and KAFKA in config.signal_channels:
-        log.info("signals by Kafka are not waited for: this Airflow shows a trigger's arguments, its login among them")
+    if SHOWS_ARGUMENTS:
+        if KAFKA in config.signal_channels:
+            log.info("signals by Kafka are not waited for: this Airflow shows a trigger's arguments, its login too")
         others = tuple(name for name in config.signal_channels if name != KAFKA)
         config = config.model_copy(update={"signal_channels": others, "kafka_consumer": {}})
     return config.model_dump(mode="json", exclude={"database", "spark"})

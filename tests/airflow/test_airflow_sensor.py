@@ -166,6 +166,8 @@ def test_a_trigger_is_told_nothing_secret_that_airflow_shows(monkeypatch, shows,
     assert "s3cret" not in text
     assert ("kafkas" in text) is not shows
     assert PipelineConfig.model_validate(told(config)).signal_channels == tuple(channels)
+    unheard = config.model_copy(update={"signal_channels": ("file",)})
+    assert ("kafkas" in json.dumps(told(unheard))) is not shows
 
 
 def test_missing_connection_ends_the_wait():
