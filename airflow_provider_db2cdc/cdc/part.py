@@ -32,7 +32,7 @@ class Part:
     `read` ones as `r`. `low_batch` is the first published group's; `fingerprint` that of the columns which it is read
     with. `sweep` says that rows of the target which the snapshot does not find are to be deleted; so are rows of which
     the `left` batches, given up when it began, have told in the change log. `failures` counts the ticks that it failed
-    in.
+    in since a read of it last brought it on.
 
     A table without a key is one chunk, and one more for each further read that it needs (cdc.copies); `windows` are the
     batches, behind one and up to the other, that these reads lay in.
@@ -160,7 +160,8 @@ def published(part: Part, of: Slice, rows: int) -> Part:
         rows=of.rows_before + rows,
         low_batch=of.begun_batch,
         windows=of.windows,
-        failures=0,
+        # A read that asks for another one has not helped a table that is never at rest.
+        failures=part.failures if of.again else 0,
         reason="",
     )
     is_over = of.sweep or (after.done == after.chunks and (of.whole or bool(of.windows) or not after.sweep))

@@ -137,6 +137,22 @@ def test_part_without_a_key_has_a_chunk_more_for_each_read_that_it_needs():
     assert renewed(one) == replace(part, status="waiting", fingerprint="")
 
 
+def test_part_whose_reads_always_need_another_one_fails_as_any_other():
+    part, windows = chunked(Part(A), [], "f"), ()
+    for at in range(3):
+        assert part.open
+        windows = (*windows, (at, at + 1))
+        part = failed(published(part, replace(slice_of(at, at), windows=windows, again=True), 1), "it never rests")
+    assert (part.status, part.failures) == ("failed", 3)
+
+
+def test_part_that_a_read_brings_to_rest_forgets_its_failures():
+    part = failed(
+        published(chunked(Part(A), [], "f"), replace(slice_of(0, 0), windows=((0, 1),), again=True), 1), "why"
+    )
+    assert published(part, replace(slice_of(1, 1), windows=((0, 1), (1, 2))), 1).failures == 0
+
+
 def test_part_with_a_sweep_completes_with_it():
     part = published(replace(chunked(Part(A), [], "f"), sweep=True), slice_of(0, 0), 10)
     assert (part.status, part.done) == ("reading", 1)
