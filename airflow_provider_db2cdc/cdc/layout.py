@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from hashlib import sha256
 from urllib.parse import quote
 
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -12,6 +13,11 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
 AMBIGUOUS_UNDERSCORE = re.compile(r"^_|__|_X[0-9A-F]+(_|$)|_$")
 """Where a plain underscore could be taken for the separator of names or for an escape's first one."""
+
+MAX_PART = 255
+"""Characters of a folder's name with most file systems; encoded, a name of 128 bytes may have thrice as many."""
+
+DIGEST_CHARACTERS = 16
 
 
 @dataclass(frozen=True)
@@ -76,9 +82,17 @@ class Layout:
 
 
 def _path_part(text: str) -> str:
-    """Encode what a path may refuse, and a first dot or underscore, which hides a folder from most readers."""
+    """Encode what a path may refuse, and a first dot or underscore, which hides a folder from most readers.
+
+    What would be longer than a folder's name may be ends with a digest of the name, behind what no encoding yields.
+    """
     encoded = quote(text, safe="$")
-    return f"%{ord(encoded[0]):02X}{encoded[1:]}" if encoded.startswith((".", "_")) else encoded
+    if encoded.startswith((".", "_")):
+        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    if len(encoded) <= MAX_PART:
+        return encoded
+    digest = sha256(text.encode()).hexdigest()[:DIGEST_CHARACTERS]
+    return f"{encoded[: MAX_PART - 2 - DIGEST_CHARACTERS]}%~{digest}"
 
 
 def _name_part(text: str) -> str:
