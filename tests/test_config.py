@@ -68,10 +68,29 @@ class TestConnectorJson:
             ("statistics.metrics.enabled", "No connector process runs"),
             ("topic.heartbeat.name", "no Kafka"),
             ("custom.sanitize.pattern", "secrets"),
+            ("signal.kafka.poll.timeout.ms", "No connector process runs"),
+            ("signal.emit.failure.max.retries", "No connector process runs"),
+            ("config.action.reload", "No connector process runs"),
+            ("transaction.metadata.factory", "no Kafka"),
+            ("log.position.check.enable", "Every tick looks"),
+            ("table.ignore.builtin", "registered tables"),
         ],
     )
     def test_of_the_connector_for_db2_has_no_unknown_property(self, name: str, reason: str) -> None:
         assert reason in config(**{name: "1"}).ignored[name]
+
+    @pytest.mark.parametrize(
+        ("name", "harmless"),
+        [
+            ("guardrail.collections.max", "0"),
+            ("guardrail.collections.limit.action", "warn"),
+            ("update.capture.table.prune.ind", "false"),
+            ("event.converting.failure.handling.mode", "fail"),
+        ],
+    )
+    def test_that_asks_for_what_is_done_anyway_is_taken(self, name: str, harmless: str) -> None:
+        assert config(**{name: harmless}) == config()
+        assert f"{name} is not supported" in refusal(**{name: "7"})
 
     def test_of_another_database_is_refused(self) -> None:
         assert "another connector's" in refusal(**{"connector.class": "io.debezium.connector.mysql.MySqlConnector"})
