@@ -161,7 +161,7 @@ def _rows_a_chunk(connection: DriverConnection, schema: TableSchema, settings: A
     measured = connection.text_rows(row_bytes(schema, cut)) if chunk_bytes else []
     if not (chunk_bytes and measured):
         return settings.snapshot_chunk_rows
-    return max(1, int(chunk_bytes / float(measured[0][0] or 1)))
+    return max(1, int(chunk_bytes / max(1.0, float(measured[0][0] or 1))))
 
 
 def _check_condition(connection: DriverConnection, schema: TableSchema, part: Part) -> None:

@@ -14,15 +14,18 @@ from support.history import History, HistoryOptions, random_history
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
 from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
 from airflow_provider_db2cdc.cdc.event import RowChange, events_of
+from airflow_provider_db2cdc.cdc.job import ApplySettings
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Slice
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.window import surviving as plain_surviving
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.changes import paired
 from airflow_provider_db2cdc.spark.effects import count_batch, net_effects
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.snapshot import check_counts, surviving
+from airflow_provider_db2cdc.spark.snapshot import check_counts, chunk_ends, surviving
 from airflow_provider_db2cdc.sql.changes import change_table
+from airflow_provider_db2cdc.sql.chunk import Bound, Cut
 
 pytestmark = pytest.mark.spark
 HISTORIES = 150
@@ -44,6 +47,22 @@ def torn_read(seed: int, history: History, rng: random.Random) -> tuple[Staged, 
     seen = ((key, rng.choice(moments).get(key)) for key in looks)
     staged = [((seed, *key), (seed, *image)) for key, image in seen if image is not None]
     return staged, seeded(seed, changes)
+
+
+def test_rows_that_take_no_bytes_are_counted_as_if_they_took_one() -> None:
+    class Empty(DriverConnection):
+        def __init__(self) -> None:
+            """Ask nothing but how large rows are."""
+
+        def text_rows(self, select: str) -> list[list[str | None]]:
+            return [["0"]]
+
+        def chunk_bounds(self, cut: Cut, rows: int) -> list[Bound]:
+            return [(str(rows),)]
+
+    columns = (Column("K", "VARCHAR", 9),)
+    schema = TableSchema(TableId("S", "T"), columns, ("K",))
+    assert chunk_ends(Empty(), schema, ApplySettings(snapshot_chunk_bytes=1000), Part(schema.table)) == [("1000",)]
 
 
 def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:
