@@ -18,6 +18,8 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 
 NAME = "file"
 WRITING_S = 60.0
+LATE_S = 1.0
+"""So long somebody who has opened the file has time to write a line, once the file was renamed."""
 
 
 class FileChannel:
@@ -105,7 +107,8 @@ class FileChannel:
             _append(file, [line for line in _split(taken.read()) if not _signal(line).is_answered(outcomes)])
             _hand_over(taken_path, file)
             taken_path.unlink()
-            # Who had opened the file before it was renamed may have written into it since.
+            # Who had opened the file before it was renamed may write into it still.
+            time.sleep(LATE_S)
             _append(file, _split(taken.read()))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,8 +51,20 @@ class Signals:
 
 
 @pytest.fixture
-def signals(tmp_path: Path) -> Signals:
+def signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signals:
+    monkeypatch.setattr(file, "LATE_S", 0.0)
     return Signals(tmp_path)
+
+
+def test_line_of_who_had_opened_the_file_before_it_was_replaced_stays(tmp_path: Path) -> None:
+    signals = Signals(tmp_path)
+    signals.append(line("1"))
+    with signals.path.open("a", encoding="utf-8") as late:
+        writes = threading.Timer(0.3, lambda: (late.write(f"{line('2')}\n"), late.flush()))
+        writes.start()
+        signals.acknowledge(*done("1"))
+        writes.join()
+    assert signals.ids() == ["2"]
 
 
 def test_each_line_is_a_signal(signals: Signals) -> None:
