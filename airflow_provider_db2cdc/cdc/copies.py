@@ -7,7 +7,8 @@ to say which one it was.
 A snapshot of such a table cannot let the log decide as `cdc.window` does: the log knows by how much a count changed,
 not from what. So a read settles only the images that no event touched in its window: they had one count all along. The
 others are unknown until a later read finds them untouched. What is unknown is what every window so far has touched, so
-it only ever gets less, and one more read is enough wherever rows are merely added.
+it only ever gets less, and one more read is enough wherever rows are merely added. Of many windows the newest are as
+right: they leave more unknown, and an image that is settled once more has the count that was read.
 
 This is the rule in its plain form. The Spark side does the same set by set and is tested against it.
 """

@@ -35,7 +35,7 @@ class Part:
     in since a read of it last brought it on.
 
     A table without a key is one chunk, and one more for each further read that it needs (cdc.copies); `windows` are the
-    batches, behind one and up to the other, that these reads lay in.
+    batches, behind one and up to the other, that the newest of these reads lay in.
     """
 
     table: TableId
@@ -97,7 +97,7 @@ class Slice:
     sort keys as the source does, or batches were `left`, a sweep does so at the end: it publishes none, and deletes the
     rows that no batch behind its low batch wrote.
 
-    Of a table without a key, `windows` are those of all its part's reads so far and of this one; `again` says that
+    Of a table without a key, `windows` are those of its part's newest reads and of this one; `again` says that
     another read is needed, or that nobody knows yet.
     """
 

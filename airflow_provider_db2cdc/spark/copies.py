@@ -10,6 +10,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.changes import signed_images
+from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS
 
 COPY = "__copy"
 """The state's column that numbers equal rows, from 1."""
@@ -28,10 +29,14 @@ def count_deltas(batch: DataFrame) -> DataFrame:
     return counted.where("delta <> 0").select("image", "delta", "commit")
 
 
-def copy_effects(deltas: DataFrame, state: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the state's rows to add and to remove (`__present`); `state` (`row`) holds the deltas' images at least."""
-    images = state.select(F.col("row").alias("image"))
-    held = images.join(F.broadcast(deltas.select("image")), "image", "left_semi").groupBy("image").count()
+def copy_effects(deltas: DataFrame, count: int, state: DataFrame, schema: TableSchema) -> DataFrame:
+    """Return the state's rows to add and to remove (`__present`); `state` (`row`) holds the deltas' images at least.
+
+    `count` is how many deltas there are: each brings a whole row along, so only a few may go to every executor.
+    """
+    images, changed = state.select(F.col("row").alias("image")), deltas.select("image")
+    few = F.broadcast(changed) if count <= BROADCAST_KEYS else changed
+    held = images.join(few, "image", "left_semi").groupBy("image").count()
     before = F.coalesce(F.col("count"), F.lit(0))
     after = F.greatest(before + F.col("delta"), F.lit(0))
     added = F.when(after > before, F.sequence(before + 1, after))

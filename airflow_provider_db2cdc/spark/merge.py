@@ -134,7 +134,8 @@ def _changed(target: Target, entry: Entry, batch: DataFrame, counts: BatchCounts
     if schema.key:
         return effect_rows(net_effects(batch, schema, counts), schema)
     deltas = count_deltas(batch).localCheckpoint()
-    return copy_effects(deltas, target.rows(extent(deltas.select("image.*"), schema).bounds), schema)
+    of_them = extent(deltas.select("image.*"), schema)
+    return copy_effects(deltas, of_them.rows, target.rows(of_them.bounds), schema)
 
 
 def _read(target: Target, entry: Entry, reads: Reads) -> DataFrame | None:

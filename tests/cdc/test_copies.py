@@ -43,9 +43,10 @@ def test_a_read_settles_what_was_left_alone():
     assert surplus(held, Counter("aabc"), {"b"}, {"a", "b", "c", "d"}) == {"a": 1, "d": 1}
 
 
-def test_the_target_becomes_the_source_in_every_history():
+@pytest.mark.parametrize("newest", [2, 3, 10])
+def test_the_target_becomes_the_source_in_every_history(newest):
     for seed in range(HISTORIES):
-        CopiesModel(seed).run()
+        CopiesModel(seed, newest=newest).run()
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -26,6 +26,7 @@ from airflow_provider_db2cdc.spark.copies import (
     surplus,
     touched,
 )
+from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS
 
 pytestmark = pytest.mark.spark
 SCHEMA = TableSchema(
@@ -59,7 +60,7 @@ def test_events_and_counts_are_the_plain_rule(spark: SparkSession) -> None:
     assert {_image(row): row["delta"] for row in deltas.collect()} == count_images(wanted)
     assert {_image(row) for row in touched(log).collect()} == plain.touched(wanted)
 
-    rows = copy_effects(deltas, _rows(spark, held.elements()), SCHEMA).collect()
+    rows = copy_effects(deltas, deltas.count(), _rows(spark, held.elements()), SCHEMA).collect()
     found = {(tuple(row[:3]), row["__copy"], row["__present"]) for row in rows}
     assert found == {
         (image, copy, is_added)
@@ -96,11 +97,20 @@ def test_what_a_read_settles_is_the_plain_rule(spark: SparkSession, is_first: bo
         assert found == (over if whole else {image: count for image, count in over.items() if image in staged})
 
 
+def test_whole_rows_go_to_every_executor_only_where_they_are_few(spark: SparkSession) -> None:
+    """A million of them are more than a driver holds."""
+    made = paired(_change_frame(spark, []), SCHEMA, "adjacent", before_images=False, bare_updates=True)
+    for count, is_sent in ((BROADCAST_KEYS, True), (BROADCAST_KEYS + 1, False)):
+        effects = copy_effects(count_deltas(_log(made)), count, _rows(spark, []), SCHEMA)
+        plan: Any = effects._jdf  # type: ignore[operator]
+        assert ("strategy=broadcast" in plan.queryExecution().analyzed().toString()) is is_sent
+
+
 def test_the_sign_of_a_zero_is_kept(spark: SparkSession) -> None:
     image = (1, "v", -0.0)
     made = [RowChange(_lsn(1), _lsn(at), "I", None, image) for at in range(2)]
     log = _log(paired(_change_frame(spark, made), SCHEMA, "adjacent", before_images=False, bare_updates=True))
-    rows = copy_effects(count_deltas(log), _rows(spark, []), SCHEMA).collect()
+    rows = copy_effects(count_deltas(log), 1, _rows(spark, []), SCHEMA).collect()
     assert [str(row["X"]) for row in rows] == ["-0.0", "-0.0"]
     assert [str(row["X"]) for row in staged_copies(_rows(spark, [image]), SCHEMA, _lsn(1)).collect()] == ["-0.0"]
 

@@ -35,10 +35,14 @@ class Wrong(AssertionError):
 
 @dataclass
 class CopiesModel:
-    """One random history; the target begins with rows of its own, as after a capture that was off."""
+    """One random history; the target begins with rows of its own, as after a capture that was off.
+
+    Of the windows so many of the newest are known.
+    """
 
     seed: int
     mistake: str = ""
+    newest: int = 10
     rows: dict[int, Image] = field(default_factory=dict)
     commits: list[list[RowChange]] = field(default_factory=list)
     counts: list[Counter[Image]] = field(default_factory=lambda: [Counter()])
@@ -142,8 +146,8 @@ class CopiesModel:
         self.pull(high)
         if self.mistake == "window of the last batch alone":
             low = self.batch - 1
-        before = [*self.windows]
-        self.windows.append((low, self.batch))
+        before = self.windows[1 - self.newest :]
+        self.windows = [*before, (low, self.batch)]
         self.publish(staged, [self.touched_in(window) for window in before], self.touched_in(self.windows[-1]))
         unknown = set.intersection(*(self.touched_in(window) for window in self.windows))
         self.check(unknown)
