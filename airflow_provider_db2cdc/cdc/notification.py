@@ -14,6 +14,9 @@ Aggregate = Literal["Initial Snapshot", "Incremental Snapshot"]
 Type = Literal["STARTED", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED", "ABORTED", "PAUSED", "RESUMED", "SKIPPED"]
 
 CONNECTOR = "db2"
+LISTED_ALWAYS = 20
+"""Tables of a snapshot that each notification lists, as Debezium's do."""
+
 ENDS: Mapping[str, Type] = {"completed": "COMPLETED", "stopped": "ABORTED", "failed": "ABORTED"}
 
 
@@ -32,6 +35,7 @@ def notifications(old: Snapshot | None, new: Snapshot, at_ms: int) -> list[Notif
     """Return what is to be told of the way from `old` (None: it was just asked for) to `new`, in order.
 
     A blocking snapshot is told of as an initial one, as Debezium does. Keys are named by their chunk, never by value.
+    Of more than `LISTED_ALWAYS` tables what is told of one names that one alone, or all would be as many squared.
     """
     return [
         Notification(new.id, _aggregate(new), kind, {"connector_name": CONNECTOR, **data}, at_ms)
@@ -59,7 +63,8 @@ def _steps(old: Snapshot | None, new: Snapshot) -> Iterator[tuple[Type, dict[str
         yield "RESUMED", collections
     for part in new.parts:
         was = old.part(part.table) if old else None
-        yield from _part_steps(was, part, collections)
+        listed = collections if len(new.parts) <= LISTED_ALWAYS else {"data_collections": str(part.table)}
+        yield from _part_steps(was, part, listed)
     if (before, new.status) == ("running", "paused"):
         yield "PAUSED", collections
     if new.status in ENDS and before not in ENDS:

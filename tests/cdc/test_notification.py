@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.notification import notifications
+from airflow_provider_db2cdc.cdc.notification import LISTED_ALWAYS, notifications
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Slice, chunked, failed, published, stopped
 from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -53,6 +53,19 @@ def test_published_chunks_are_told_as_progress():
         "total_rows_scanned": "20",
     }
     assert told(old, new) == [("IN_PROGRESS", told_of)]
+
+
+def test_of_many_tables_what_is_told_of_one_names_that_one_alone():
+    """Each of a thousand tables told with the names of all was 60 MB."""
+    tables = [TableId("S", f"T{at:02}") for at in range(LISTED_ALWAYS + 1)]
+    old = snapshot(*map(Part, tables))
+    listed = [one["data_collections"] for _, one in told(old, old.with_part(read(Part(tables[3]), chunks=1)))]
+    assert listed == ["S.T03", "S.T03"]
+    [(_, begun)] = told(None, old)
+    assert begun["data_collections"].count(",") == LISTED_ALWAYS
+    few = snapshot(*map(Part, tables[:-1]))
+    [(_, one), _] = told(few, few.with_part(read(Part(tables[3]), chunks=1)))
+    assert one["data_collections"].count(",") == LISTED_ALWAYS - 1
 
 
 ENDS = [
