@@ -48,7 +48,7 @@ def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: Table
     before_images = has_before_images(task.schema, task.capture)
     bare_updates = spec.settings.accept_update_rows and bool(task.schema.key)
     events: DataFrame | None = None
-    for span in _spans(spark, spec, source, task, entry.span):
+    for span in _spans(spark, spec, source, task, entry):
         fetch = Fetch(spec.settings.query_fetch_rows)
         rows = source.frame(spark, change_rows(task.schema, task.capture, span), fetch).coalesce(1)
         how = (spec.settings.key_change_detection, before_images, bare_updates, _is_one_row(task))
@@ -119,11 +119,13 @@ def _is_one_row(task: TableTask) -> bool:
     return task.capture.update_as == "U" and has_before_images(task.schema, task.capture)
 
 
-def _spans(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, span: LsnRange) -> list[LsnRange]:
-    settings = spec.settings
-    if task.rows <= settings.rows_per_read:
+def _spans(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> list[LsnRange]:
+    settings, span = spec.settings, entry.span
+    # A snapshot's window, and a batch of an older plan, have another count than the plan's.
+    counted = task.rows if entry.rows is None else entry.rows
+    if counted <= settings.rows_per_read:
         return [span]
-    rows = max(settings.rows_per_read, -(-task.rows // settings.parallel_reads))
+    rows = max(settings.rows_per_read, -(-counted // settings.parallel_reads))
     cuts: list[Lsn] = []
     with driver_connection(spark, source) as connection:
         while len(cuts) < settings.parallel_reads:
