@@ -17,14 +17,19 @@ from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import CONF_KEY, signals_of
 
 FORM = {"action", "known_tables", "tables", "type", "conditions", "surrogate_key"}
-OWN_ID = "{{ dag.dag_id }}/{{ run_id }}/{{ ti.task_id }}{{ '/%d' % ti.map_index if ti.map_index >= 0 }}"
+OWN_ID = (
+    "{{ dag.dag_id }}/{{ run_id }}/{{ ti.task_id }}{{ '/%d' % ti.map_index if ti.map_index >= 0 }}"
+    "{{ '~%d' % (ti.max_tries - task.retries) if ti.max_tries > task.retries }}"
+)
+"""A retry has the id of the first try. Airflow adds the tries that were made to a cleared task's `max_tries`."""
 
 
 class Db2CdcSignalOperator(TriggerDagRunOperator):
     """Trigger a run of a pipeline's DAG that carries a signal; its `output` is the signal's id.
 
     The run waits its turn behind the one that is under way, acts on the signal, and does a plain tick besides. What is
-    no signal is refused here, before anything is triggered. A retry asks under the same id, and so only once.
+    no signal is refused here, before anything is triggered. A retry asks under the same id, and so only once; to clear
+    the task is to ask anew.
 
     :param trigger_dag_id: The pipeline's DAG. (templated)
     :param signal_type: execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot or log. (templated)

@@ -70,9 +70,10 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
                 raise SignalError(f"signal {outcome.id} {outcome.status}: {outcome.reason}")
             if outcome is None and ended:
                 raise SignalError(
-                    f"run {self.trigger_run_id} of DAG {self.trigger_dag_id} is over ({ended}) and did not act on "
+                    f"run {self.trigger_run_id} of DAG {self.trigger_dag_id} is over ({ended}), and told nothing of "
                     f"signal {id_}",
-                    "See why, clear that run and then this task; or ask anew.",
+                    "See why, clear that run and then this task. If its job had acted on the signal before it died, "
+                    "the pipeline's next run goes on with it, and asking anew is refused.",
                 )
         return outcome is not None and outcome.status == "done"
 

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from jinja2 import Template
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.collection import Condition
@@ -13,7 +14,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.plan import signals_of
-from airflow_provider_db2cdc.operators.signal import Db2CdcSignalOperator, form_data
+from airflow_provider_db2cdc.operators.signal import OWN_ID, Db2CdcSignalOperator, form_data
 from airflow_provider_db2cdc.sensors.snapshot import Db2CdcSnapshotSensor
 
 pytestmark = pytest.mark.airflow
@@ -281,6 +282,36 @@ def test_mapped_tasks_send_under_ids_of_their_own(send, run_dag):
     assert all("signal_mapped/" in id_ and "/send/" in id_ for id_ in ids)
 
 
+CLEARED = """
+from airflow.sdk import DAG
+from airflow_provider_db2cdc import Db2CdcSignalOperator
+
+with DAG("signal_cleared", schedule=None):
+    Db2CdcSignalOperator(task_id="send", trigger_dag_id="signal_target", signal_type="pause-snapshot", retries=3)
+"""
+
+
+def test_who_clears_the_task_asks_anew_and_each_of_its_tries_asks_once(send, run_dag):
+    from airflow.models.taskinstance import TaskInstance, clear_task_instances
+    from airflow.utils.session import create_session
+
+    assert run_dag("signal_cleared", CLEARED)[0] == "success"
+    own = xcom("signal_cleared", "send")
+    assert own.endswith("/send")
+    ids = []
+    with create_session() as session:
+        ti = session.query(TaskInstance).filter_by(dag_id="signal_cleared").one()
+        task = SimpleNamespace(retries=3)
+        for tries in (1, 3, 1):
+            clear_task_instances([ti], session)
+            for _ in range(tries):
+                ti.try_number += 1
+                context = {"dag": ti, "run_id": ti.run_id, "ti": ti, "task": task}
+                ids.append(Template(OWN_ID).render(context))
+    assert own == ids[0].split("~")[0]
+    assert [ids.count(id_) for id_ in dict.fromkeys(ids)] == [1, 3, 1]
+
+
 def progress(status, done=1, id_="77"):
     part = PartProgress(TableId("S", "T"), "completed" if status == "completed" else "reading", done, 4, done * 10)
     return SnapshotProgress(id_, "incremental", status, (part,), 5)
@@ -353,7 +384,7 @@ def test_sensor_without_a_signal_does_not_wait(look, signal_id):
 @pytest.mark.parametrize("state", ["failed", "success"])
 def test_sensor_does_not_wait_for_a_run_that_is_over_and_told_nothing(look, state):
     with pytest.raises(
-        AirflowFailException, match=rf"run r1 of DAG sales is over \({state}\) and did not act on signal"
+        AirflowFailException, match=rf"run r1 of DAG sales is over \({state}\), and told nothing of signal"
     ):
         look("sensor_over", runs={("sales", "r1"): state})
     assert look("sensor_over_2", backlog("accepted"), runs={("sales", "r1"): state})[0] is False, "later runs go on"
@@ -395,7 +426,7 @@ def test_who_follows_a_run_that_fails_before_it_acts_does_not_follow_for_ever(ru
     CALLS.append(fail)
     state, tasks = run_dag("signal_follower", FOLLOWER)
     assert (state, tasks) == ("failed", {"send": "success", "meanwhile": "success", "follow": "failed"})
-    assert "is over (failed) and did not act on signal" in capfd.readouterr().out, "not by its timeout"
+    assert "is over (failed), and told nothing of signal" in capfd.readouterr().out, "not by its timeout"
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
