@@ -47,6 +47,8 @@ class Snapshots:
         self.journal = journal
         self.known = known
         self.is_first = not journal.seq
+        # Else a tick that died, or a first try of this one, may have been asked for something behind the plan.
+        self.is_as_planned = journal.seq == tick.spec.told
         self.book = Book(known)
         self.outcomes = {(outcome.channel, outcome.id): outcome for outcome in journal.news.outcomes}
         self.told = [*journal.news.notifications]
@@ -78,7 +80,8 @@ class Snapshots:
                 stack.enter_context(driver_connection(self.tick.spark, self.tick.source)) for _ in range(2)
             )
             self._hear(self.tick.spec.signals, connection)
-            self._planned = {snapshot.id for snapshot in self.book.agenda.open if snapshot.status == "running"}
+            if self.is_as_planned:
+                self._planned = {snapshot.id for snapshot in self.book.agenda.open if snapshot.status == "running"}
             self._hear(self._in_table(connection), connection)
             worked: set[str] = set()
             while (snapshot := self._next(worked)) is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from support.crash import killed
 from support.filled import ask, changed, filled
 from support.log import check_log, logged_events
 from support.pipeline import Pipeline, use_signal_table
@@ -17,6 +18,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import asn, faults
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.staging import Staging
 
@@ -53,6 +55,20 @@ def lagging(pipeline: Pipeline) -> Iterator[None]:
             yield
     finally:
         resume()
+
+
+def hears_a_table(pipeline: Pipeline) -> str:
+    """Have the pipeline hear the signals of a table that is not captured; return its name in SQL."""
+    signals = f"{pipeline.schema}.SIGNALS"
+    pipeline.properties |= {"signal.data.collection": signals, "signal.enabled.channels": "source"}
+    pipeline.execute(f"CREATE TABLE {signals} (ID VARCHAR(9) NOT NULL PRIMARY KEY, TYPE VARCHAR(32), DATA VARCHAR(99))")
+    return signals
+
+
+def asks_in_it(pipeline: Pipeline, signals: str, table: TableId) -> None:
+    data = json.dumps({"data-collections": [str(table)]})
+    pipeline.execute(f"INSERT INTO {signals} VALUES ('mend', 'execute-snapshot', '{data}')")
+    pipeline.writer.commit()
 
 
 def is_right(pipeline: Pipeline, table: TableId) -> None:
@@ -135,9 +151,7 @@ def test_a_snapshot_that_is_heard_meanwhile_begins_behind_its_own_moment(
 ) -> None:
     """Capture has passed the plan by then, but not what was loaded since."""
     pipeline = new_pipeline()
-    signals = f"{pipeline.schema}.SIGNALS"
-    pipeline.properties = {"signal.data.collection": signals, "signal.enabled.channels": "source"}
-    pipeline.execute(f"CREATE TABLE {signals} (ID VARCHAR(9) NOT NULL PRIMARY KEY, TYPE VARCHAR(32), DATA VARCHAR(99))")
+    signals = hears_a_table(pipeline)
     table, other = filled(pipeline, 5, "T1"), filled(pipeline, 5, "T2")
     pipeline.passed()
     resumed = threading.Timer(2.0, faults.resume, [pipeline.writer])
@@ -147,15 +161,42 @@ def test_a_snapshot_that_is_heard_meanwhile_begins_behind_its_own_moment(
             return
         faults.pause(pipeline.writer)
         loads_behind_a_captured_change(pipeline, table)
-        data = json.dumps({"data-collections": [str(table)]})
-        pipeline.execute(f"INSERT INTO {signals} VALUES ('mend', 'execute-snapshot', '{data}')")
-        pipeline.writer.commit()
+        asks_in_it(pipeline, signals, table)
         resumed.start()
 
     with behind(Groups, "_settle_part", load):
         result = pipeline.passed(ask(other))
     resumed.join()
     assert ("mend", "done") in [(one.id, one.status) for one in result.signals]
+    assert (1, "loaded") in pipeline.rows(table)
+    is_right(pipeline, table)
+
+
+def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """The plan is as old as it was; the journal tells that something was asked for since."""
+    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 3, "snapshot.group.chunks": 1})
+    signals = hears_a_table(pipeline)
+    table, other = filled(pipeline, 5, "T1"), filled(pipeline, 5, "T2")
+    pipeline.passed()
+    spec = pipeline.plan(signals=[ask(other)])
+    assert spec is not None
+
+    def load(group: int) -> None:
+        if group == 1:
+            asks_in_it(pipeline, signals, table)
+        else:
+            faults.pause(pipeline.writer)
+            loads_behind_a_captured_change(pipeline, table)
+
+    with behind(Groups, "_settle_part", load), killed(Journal, "write", "after", at=3):
+        jobs.run(spec)
+    resumed = threading.Timer(2.0, faults.resume, [pipeline.writer])
+    with beside(Groups, "_await_low", resumed.start):
+        result = jobs.run(spec)
+    resumed.join()
+    assert [(one.id, one.status) for one in result.snapshots] == [("ask", "completed"), ("mend", "completed")]
     assert (1, "loaded") in pipeline.rows(table)
     is_right(pipeline, table)
 
