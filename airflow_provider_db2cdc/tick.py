@@ -15,36 +15,39 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
     A failed table's offset follows too when an earlier crash had left it behind. Doing it again moves nothing. The
     backlog comes first: what is told there as open is gone on with, whatever the offsets are.
 
-    :raises OffsetError: some tables' stored offsets lie beyond what this tick applied, or cannot be read or kept;
-        all others have moved.
+    :raises OffsetError: some tables' stored offsets lie beyond what this tick applied, or cannot be read or kept: it
+        names them. All others have moved.
     """
     old = offsets.backlog()
     if (new := old.after(result)) != old:
         offsets.put_backlog(new)
     moved: list[Offset] = []
-    problems: list[OffsetError] = []
+    problems: dict[str, OffsetError] = {}
     for table in result.tables:
         try:
             offset = _step(table, offsets, result.planned_at_ms)
         except OffsetError as error:
             if table.status != "failed":
-                problems.append(error)
+                problems[str(table.table)] = error
             continue
         if offset is not None:
             moved.append(offset)
     if problems:
-        raise OffsetError("; ".join(error.problem for error in problems), problems[0].remedy) from problems[0]
+        first, *_ = errors = [*problems.values()]
+        raise OffsetError("; ".join(error.problem for error in errors), first.remedy, problems) from first
     return moved
 
 
-def keep_told(result: JobResult, offsets: OffsetStore) -> None:
+def keep_told(result: JobResult, offsets: OffsetStore, is_notified: bool) -> None:
     """Keep how far the journal has been told, once it has been: what comes after this is told by the next tick.
 
-    So is what an older plan's result tells, of which the backlog took nothing.
+    So is what an older plan's result tells, of which the backlog took nothing; and notifications that could not be
+    sent, but what became of signals is told once.
     """
     backlog = offsets.backlog()
-    if backlog.told != result.told and result.planned_at_ms >= backlog.planned_at_ms:
-        offsets.put_backlog(replace(backlog, told=result.told))
+    told = replace(backlog, told=result.told, notified=result.told if is_notified else backlog.notified)
+    if told != backlog and result.planned_at_ms >= backlog.planned_at_ms:
+        offsets.put_backlog(told)
 
 
 def raise_for_failures(result: JobResult) -> None:

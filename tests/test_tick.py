@@ -171,8 +171,9 @@ def test_an_offset_moves_back_with_its_source(store: FileOffsetStore) -> None:
 
 def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 8))
-    with pytest.raises(OffsetError, match=r"S\.A"):
+    with pytest.raises(OffsetError, match=r"S\.A") as caught:
         commit_tick(outcome(line(A, 5), line(B, 5)), store)
+    assert caught.value.tables == {"S.A"}
     assert store.get(A) == Offset(A, lsn(9), 8)
     assert store.get(B) == Offset(B, lsn(5), 7)
 
@@ -219,11 +220,11 @@ def test_older_result_brings_no_snapshot_back(store: FileOffsetStore) -> None:
     new = JobResult("p", "2", (line(A, 9),), (told("done"),), (ended,), told=8, planned_at_ms=2)
     for result in (old, new):
         commit_tick(result, store)
-        keep_told(result, store)
+        keep_told(result, store, is_notified=True)
     kept = store.backlog()
     for _ in range(2):
         assert commit_tick(old, store) == []
-        keep_told(old, store)
+        keep_told(old, store, is_notified=True)
     assert store.backlog() == kept, "nor does it hide from the next tick what it alone told"
 
 
@@ -239,8 +240,16 @@ def test_what_was_told_follows_the_targets_journal_also_a_new_one(store: FileOff
         result = JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,), told=told_upto)
         commit_tick(result, store)
         assert store.backlog().told != told_upto, "nobody has been told yet"
-        keep_told(result, store)
-        assert store.backlog() == Backlog((SNAPSHOT,), told=told_upto, tables=(A,))
+        keep_told(result, store, is_notified=True)
+        assert store.backlog() == Backlog((SNAPSHOT,), told=told_upto, notified=told_upto, tables=(A,))
+
+
+def test_what_became_of_signals_is_told_though_nobody_could_be_notified(store: FileOffsetStore) -> None:
+    result = JobResult("p", "run", (line(A, 5),), (told("refused"),), told=9)
+    commit_tick(result, store)
+    keep_told(result, store, is_notified=False)
+    kept = store.backlog()
+    assert (kept.told, kept.notified) == (9, 0)
 
 
 def test_nothing_new_of_snapshots_is_not_written(store: FileOffsetStore) -> None:

@@ -29,16 +29,19 @@ LOST = "the target knows nothing of its snapshot any more: give the signal again
 class Backlog:
     """Snapshots that are open or ended last, the newest signals' outcomes, the known ids of the signal table.
 
-    `told` is how far into the target's journal all this goes, `tables` are those of the last tick. `planned_at_ms` is
-    when the last tick was planned that changed anything of this.
+    `told` is how far into the target's journal all this goes, and `notified` how far the channels of notifications know
+    of it; `tables` are those of the last tick. `planned_at_ms` is when the last tick was planned that changed anything
+    of this, `asked_at_ms` when one was that had signals to act on, and whose result is still to come: 0 if none is.
     """
 
     snapshots: tuple[SnapshotProgress, ...] = ()
     outcomes: tuple[SignalOutcome, ...] = ()
     heard: tuple[str, ...] = ()
     told: int = 0
+    notified: int = 0
     tables: tuple[TableId, ...] = ()
     planned_at_ms: int = 0
+    asked_at_ms: int = 0
 
     def running(self, tables: Collection[TableId]) -> bool:
         """Whether a tick of these tables has something to do even without changes.
@@ -86,6 +89,7 @@ class Backlog:
             # A tick that did not look into the table tells of no row but those that nobody was told of so far.
             heard=self.heard if {*heard} <= {*self.heard} else heard,
             tables=tuple(sorted(line.table for line in result.tables if line.chosen)),
+            asked_at_ms=self.asked_at_ms if result.planned_at_ms < self.asked_at_ms else 0,
         )
         return self if after == self else replace(after, planned_at_ms=result.planned_at_ms)
 

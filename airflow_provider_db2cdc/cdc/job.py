@@ -149,8 +149,9 @@ class JobSpec:
     `run_id` names the DAG run (or command) that planned it; the same run may come again, another one may not share a
     batch. `plan` is this plan's alone, greater than those made before it: by it a retry knows what its first try has
     applied. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows. `told` is how far into
-    the target's journal a commit has told of signals and snapshots. `low_mark` is the source's clock (YYYY-MM-DD
-    HH:MM:SS.ffffff) once all else of the plan was known; empty where it stands before what capture has passed.
+    the target's journal a commit has told of signals and snapshots, `notified` how far notifications were sent.
+    `low_mark` is the source's clock (YYYY-MM-DD HH:MM:SS.ffffff) once all else of the plan was known; empty where it
+    stands before what capture has passed.
     """
 
     pipeline: str
@@ -166,6 +167,7 @@ class JobSpec:
     signals: tuple[Signal, ...] = ()
     signal_table: SignalTable | None = None
     told: int = 0
+    notified: int = 0
     low_mark: str = ""
     version: int = VERSION
 

@@ -51,8 +51,7 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     with noted(notifier.__name__):
         is_told = notifier.notify(pipeline, result.notifications, time.time_ns() // 1_000_000)
     _tell_signals(before, result)
-    if is_told:
-        keep_told(result, open_store(pipeline))
+    keep_told(result, open_store(pipeline), is_told)
     if as_json:
         print_json({"status": "failed" if result.failed else "applied", **to_data(result), "moved": to_data(moved)})
     else:

@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels
 from airflow_provider_db2cdc.channels.notifier import AIRFLOW, notify
 from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.errors import OffsetError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.asset import notification_asset, table_asset
 from airflow_provider_db2cdc.operators.failure import fail_at_once
@@ -26,14 +27,16 @@ class Db2CdcCommitOperator(BaseOperator):
 
     Events come through an `AssetAlias` among the outlets (`operators.asset.pipeline_alias`), for tables are known at
     run time only; an outlet that is a table's own asset gets the event's extra too. Airflow emits the events of tasks
-    that succeed, so failed tables are better reported by a task behind this one (`Db2CdcOutcomeOperator`).
+    that succeed, so failed tables, and offsets that cannot be kept, are better reported by a task behind this one
+    (`Db2CdcOutcomeOperator`): the output tells it of the offsets.
 
     A retry moves nothing twice.
 
     :param result: The JobResult as JSON, from the apply task. (templated)
     :param config: The pipeline's properties; needed where signals come by a file, Kafka or a channel of one's own,
         which are told here what became of them. (templated)
-    :param fail_for_tables: Whether to fail, after everything else, when the result names failed tables.
+    :param fail_for_tables: Whether to fail, after everything else, when the result names failed tables or an offset
+        cannot be kept.
     """
 
     template_fields: Sequence[str] = ("result", "config")
@@ -52,10 +55,11 @@ class Db2CdcCommitOperator(BaseOperator):
         self.config = config
         self.fail_for_tables = fail_for_tables
 
-    def execute(self, context: Context) -> None:
-        """Commit, announce, and fail for failed tables.
+    def execute(self, context: Context) -> str | None:
+        """Commit and announce; return which offsets could not be kept and why, None where all were.
 
-        :raises AirflowFailException: an offset cannot be kept, or (with `fail_for_tables`) tables failed.
+        :raises AirflowFailException: with `fail_for_tables`, tables failed or such offsets are; without it, the backlog
+            cannot be read or kept.
         """
         with fail_at_once():
             result = JobResult.from_json(str(self.result))
@@ -65,28 +69,43 @@ class Db2CdcCommitOperator(BaseOperator):
             offsets = VariableOffsetStore(result.pipeline)
             for one in offsets.backlog().troubles(result):
                 self.log.error("signal %s of channel %s %s: %s", one.id, one.channel, one.status, one.reason)
-            commit_tick(result, offsets)
+            unkept = self._commit(result, offsets)
             for snapshot in result.snapshots:
                 self.log.info("%s", describe_snapshot(snapshot))
             config, is_told = None if self.config is None else read_config(self.config), True
             if config is not None:
                 acknowledge_channels(config, result.signals)
                 is_told = notify(config, result.notifications, now_ms)
-            self._announce_tables(result, context)
+            # A table's changes are told once its offset moves, by whichever tick moves it.
+            kept = [table for table in result.tables if unkept is None or str(table.table) not in unkept.tables]
+            self._announce_tables(result.pipeline, kept, context)
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)
-            if is_told:
-                keep_told(result, offsets)
+            keep_told(result, offsets, is_told)
             if self.fail_for_tables:
+                if unkept is not None:
+                    raise unkept
                 raise_for_failures(result)
+        return None if unkept is None else str(unkept)
 
-    def _announce_tables(self, result: JobResult, context: Context) -> None:
+    def _commit(self, result: JobResult, offsets: VariableOffsetStore) -> OffsetError | None:
+        """Move the offsets; return what is wrong with those that could not be kept."""
+        try:
+            commit_tick(result, offsets)
+        except OffsetError as error:
+            if not error.tables:
+                raise
+            self.log.error("%s", error)
+            return error
+        return None
+
+    def _announce_tables(self, pipeline: str, tables: Sequence[TableResult], context: Context) -> None:
         events: Any = context["outlet_events"]
         declared = {outlet.uri: outlet for outlet in self.outlets if isinstance(outlet, Asset)}
-        for table in result.tables:
+        for table in tables:
             if not change_count(table):
                 continue
-            asset = table_asset(result.pipeline, table.table)
+            asset = table_asset(pipeline, table.table)
             if asset.uri in declared:
                 events[declared[asset.uri]].extra = event_extra(table)
                 continue

@@ -17,29 +17,31 @@ from airflow_provider_db2cdc.tick import raise_for_failures, raise_for_signals
 
 
 class Db2CdcOutcomeOperator(BaseOperator):
-    """Fail the run when a table failed, or when a signal that it was triggered with was refused, with the reasons.
+    """Fail the run for failed tables, offsets that were not kept, and refused signals that it was triggered with.
 
     A task of its own behind the commit, for Airflow emits asset events only of tasks that succeed: the DAGs behind
     the tables that went well are not to wait for one that did not.
 
     :param result: The JobResult as JSON, from the apply task. (templated)
+    :param unkept: What the commit task returned: which offsets could not be kept. (templated)
     """
 
-    template_fields: Sequence[str] = ("result",)
+    template_fields: Sequence[str] = ("result", "unkept")
     ui_color = "#f7e8dc"
 
-    def __init__(self, *, result: str | XComArg, **kwargs: Any) -> None:
+    def __init__(self, *, result: str | XComArg, unkept: str | XComArg | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.result = result
+        self.unkept = unkept
 
     def execute(self, context: Context) -> None:
-        """Say which tables failed, and which signals were refused, all of them together.
+        """Say which tables failed, which offsets were not kept and which signals were refused, all of them together.
 
         :raises AirflowFailException: there are some; the next tick takes them up where they stand.
         """
         with fail_at_once():
             result = JobResult.from_json(str(self.result))
-        problems: list[str] = []
+        problems = [str(self.unkept)] if self.unkept else []
         for check in (raise_for_failures, partial(raise_for_signals, channel=AIRFLOW_CHANNEL)):
             try:
                 check(result)

@@ -79,7 +79,7 @@ class Db2CdcTaskGroup(TaskGroup):
                 outlets=[pipeline_alias(checked.pipeline)],
                 **ONE_AT_A_TIME,
             )
-            commit >> Db2CdcOutcomeOperator(task_id="outcome", result=apply.output, **ONE_AT_A_TIME)
+            Db2CdcOutcomeOperator(task_id="outcome", result=apply.output, unkept=commit.output, **ONE_AT_A_TIME)
 
 
 def _complete(

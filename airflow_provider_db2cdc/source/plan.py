@@ -68,15 +68,22 @@ def plan_tick(
     steps = counted(source, each(chosen, begin, refused), refused, config.asn_schema)
     table = _signal_table(source, config, captured, refused)
     asked = [*signals, *backlog.unheard(_in_table(source, table))]
-    if not (_has_work(steps, backlog) or asked or backlog.running(schemas.keys())):
+    if not (_has_work(steps, backlog) or asked or backlog.asked_at_ms or backlog.running(schemas.keys())):
         report_nothing(refused)
         return None
     steps = bounded(source, steps, config.max_rows_per_batch, refused, config.asn_schema)
     steps = [replace(step, select=selects.get(step.table, "")) for step in steps]
-    spec = _spec(source, config, run_id, at_ms, captured.fence, steps, refused)
-    # Also where a clock was set back: the time tells a plan from an older one.
+    spec = _behind(backlog, _spec(source, config, run_id, at_ms, captured.fence, steps, refused))
+    if signals:
+        # A job that dies behind this may have begun what they ask for, and a run's signals come but once.
+        offsets.put_backlog(replace(backlog, asked_at_ms=spec.planned_at_ms))
+    return replace(spec, signals=tuple(asked), signal_table=table)
+
+
+def _behind(backlog: Backlog, spec: JobSpec) -> JobSpec:
+    """Return the spec as one later than the last tick's, also where a clock was set back: by its time it is told."""
     later_ms = max(spec.planned_at_ms, backlog.planned_at_ms + 1)
-    return replace(spec, planned_at_ms=later_ms, signals=tuple(asked), signal_table=table, told=backlog.told)
+    return replace(spec, planned_at_ms=later_ms, told=backlog.told, notified=backlog.notified)
 
 
 def _low_mark(now: Fence) -> str:

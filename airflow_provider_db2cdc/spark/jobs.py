@@ -37,7 +37,7 @@ def run(spec: JobSpec) -> JobResult:
     tick = Tick(spark, spec, Place(layout, owner), ledger, JdbcSource(spec.source), history)
     # Behind the ledger: of a chunk that is published there the journal knew before.
     journal = Journal(spark, layout, owner, spec.run_id)
-    agenda = journal.read(spec.told)
+    agenda = journal.read(spec.told, spec.notified)
     tick.redo()
     tick.pull()
     snapshots = Snapshots(tick, journal, agenda)

@@ -67,11 +67,14 @@ class Journal:
     begun: set[TableId] = field(default_factory=set)
     skipped: set[TableId] = field(default_factory=set)
 
-    def read(self, told: int) -> Agenda:
-        """Return the agenda as it stands; rows behind `told` become the news."""
-        found = self._newest(told)
+    def read(self, told: int, notified: int) -> Agenda:
+        """Return the agenda as it stands; outcomes behind `told` and notifications behind `notified` are the news."""
+        found = self._newest(told, notified)
         self.seq = max((int(row["seq"]) for row in found), default=0)
-        self.news = _news([row for row in found if row["seq"] > told])
+        self.news = News(
+            tuple(_documents([row for row in found if row["seq"] > told], "signal", SignalOutcome)),
+            tuple(_documents(found, "notification", Notification)),
+        )
         self.begun, self.skipped = ({*_documents(found, kind, TableId)} for kind in ("begun", "skipped"))
         snapshots = _documents(found, "snapshot", Snapshot)
         self.bounded = self._read_bounds([one.id for one in snapshots])
@@ -83,7 +86,7 @@ class Journal:
             frozenset(self.begun),
         )
 
-    def _newest(self, told: int) -> list[Row]:
+    def _newest(self, told: int, notified: int) -> list[Row]:
         """Return the newest row of each id, and all news, in their order; without what is over and told of, but its id.
 
         That may be much after a year in which each tick took a snapshot.
@@ -92,7 +95,7 @@ class Journal:
         if not table_exists(self.spark, name):
             return []
         kind = F.col("kind")
-        is_news = (F.col("seq") > told) & (kind != "bounds")
+        is_news = (F.col("seq") > notified) & (kind == "notification")
         one = F.when(kind.isin(*KEPT), F.col("id")).when(is_news, F.col("seq").cast("string"))
         grouped = load(self.spark, name).groupBy("kind", one.alias("one"))
         newest = grouped.agg(F.max("seq").alias("seq"), F.max_by("document", "seq").alias("document"))
@@ -168,13 +171,6 @@ class Journal:
                 "Two ticks of one pipeline ran at once: let the other one finish; max_active_runs=1 keeps them apart.",
             )
         self.seq += len(rows)
-
-
-def _news(rows: Sequence[Row]) -> News:
-    return News(
-        tuple(_documents(rows, "signal", SignalOutcome)),
-        tuple(_documents(rows, "notification", Notification)),
-    )
 
 
 def _documents(rows: Sequence[Row], kind: str, type_: type[T]) -> list[T]:

@@ -26,7 +26,7 @@ ORDERS = TableId("SALES", "ORDERS")
 
 DAG = """
 from airflow.sdk import DAG
-from airflow_provider_db2cdc import Db2CdcCommitOperator, table_asset
+from airflow_provider_db2cdc import Db2CdcCommitOperator, Db2CdcOutcomeOperator, table_asset
 from airflow_provider_db2cdc.operators.asset import pipeline_alias
 
 with DAG("{dag_id}"):
@@ -37,6 +37,11 @@ with DAG("{dag_id}"):
         fail_for_tables={fail},
         outlets=[pipeline_alias("{dag_id}"), table_asset("{dag_id}", "SALES.DECLARED")],
     )
+"""
+
+
+OUTCOME = """
+    Db2CdcOutcomeOperator(task_id="outcome", result={result!r}, unkept=commit.output)
 """
 
 
@@ -130,14 +135,25 @@ def test_channels_are_told_what_became_of_their_signals(commit, tmp_path):
     assert json.loads(told) == {"id": "1", "status": "refused", "reason": "why"}
 
 
-def test_signals_are_not_consumed_when_an_offset_cannot_be_kept(commit, inside, tmp_path):
+def test_signals_are_not_consumed_when_what_became_of_them_cannot_be_kept(commit, inside, tmp_path):
     path = tmp_path / "signals"
     path.write_text('{"id": "1", "type": "pause-snapshot"}\n')
     config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(path)}
-    inside(lambda: VariableOffsetStore("commit_keeps").put(Offset(ORDERS, lsn(99), 5)))
+    inside(lambda: Variable.set("db2cdc.commit_keeps~backlog", "{"))
     outcomes = [SignalOutcome("1", "file", "done", "", Signal("1", "pause-snapshot", "{}", "file").asked)]
     assert commit("commit_keeps", table_result("ORDERS"), config=config, signals=outcomes)[0] == "failed"
     assert '"1"' in path.read_text()
+
+
+def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(run_dag, inside):
+    """Their offsets have moved, so that no later tick would tell of it; its own changes are told once it moves."""
+    inside(lambda: Variable.set("db2cdc.commit_broken.SALES.BROKEN", "{'restart': True}"))
+    changed = [table_result("ORDERS", creates=1), table_result("BROKEN", creates=2)]
+    result = job_result(*changed, pipeline="commit_broken").to_json()
+    both = DAG.replace("    Db2CdcCommitOperator(", "    commit = Db2CdcCommitOperator(") + OUTCOME
+    state, tasks = run_dag("commit_broken", both.format(dag_id="commit_broken", result=result, fail=False, config=None))
+    assert (state, tasks) == ("failed", {"commit": "success", "outcome": "failed"})
+    assert {uri for uri, extra in events("commit_broken").items() if extra} == {"db2cdc://commit_broken/SALES/ORDERS"}
 
 
 def test_unreadable_file_of_signals_costs_neither_offset_nor_event(commit, tmp_path):
@@ -185,13 +201,14 @@ def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(c
     state, offsets, seen = commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=3)
     assert (state, offsets) == ("success", {"ORDERS": lsn(9)})
     assert len(seen) == 1, "whoever waits for the table's event gets it"
-    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).told == 0
+    kept = inside(lambda: VariableOffsetStore("commit_untold").backlog())
+    assert (kept.told, kept.notified) == (3, 0), "what became of signals was told"
     of_old = {"config": config, "notifications": [old, told], "told": 4}
     assert commit("commit_untold", table_result("ORDERS"), **of_old)[0] == "success"
-    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).told == 4, "it is given up"
+    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).notified == 4, "it is given up"
     config["notification.enabled.channels"] = "log"
     assert commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=5)[0] == "success"
-    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).told == 5
+    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).notified == 5
 
 
 def outcome(result):
@@ -214,6 +231,12 @@ def test_outcome_fails_for_what_airflow_asked_and_did_not_get(status):
 def test_outcome_is_green_for_what_another_channel_asked_and_what_is_under_way():
     signals = [SignalOutcome("1", "file", "refused", "why"), SignalOutcome("2", "airflow", "accepted")]
     assert outcome(job_result(table_result("ORDERS"), signals=signals)) is None
+
+
+def test_outcome_fails_for_offsets_that_were_not_kept():
+    result = job_result(table_result("ORDERS")).to_json()
+    with pytest.raises(AirflowFailException, match=r"SALES\.BROKEN cannot be read"):
+        Db2CdcOutcomeOperator(task_id="outcome", result=result, unkept="SALES.BROKEN cannot be read").execute({})
 
 
 @pytest.mark.parametrize(

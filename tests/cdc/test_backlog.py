@@ -104,6 +104,12 @@ class TestSnapshotsAfterATick:
         assert ended.after(result([snapshot("b")])).snapshots == (snapshot("b"),)
 
 
+def test_what_was_asked_for_is_waited_for_until_its_own_tick_has_told():
+    asked = Backlog(asked_at_ms=5)
+    assert asked.after(replace(result(), planned_at_ms=4)).asked_at_ms == 5, "an older plan's job"
+    assert asked.after(replace(result(), planned_at_ms=5)).asked_at_ms == 0
+
+
 def test_a_tick_alone_has_told_nobody():
     assert Backlog(told=7).after(replace(result(), told=9)).told == 7
 
@@ -218,4 +224,6 @@ def test_damaged_document_is_named_with_what_to_do(text):
 def test_document_is_one_line_of_json_in_a_fixed_order():
     text = Backlog(heard=("1",)).to_json()
     assert "\n" not in text
-    assert list(json.loads(text)) == ["heard", "outcomes", "planned_at_ms", "snapshots", "tables", "told"]
+    assert [*json.loads(text)] == [
+        "asked_at_ms", "heard", "notified", "outcomes", "planned_at_ms", "snapshots", "tables", "told",
+    ]  # fmt: skip

@@ -157,7 +157,7 @@ class Rivals:
         """Commit a tick."""
         self.happened += [f"  {line.table.name} fails: {line.error}" for line in result.failed]
         commit_tick(result, self.pipeline.offsets)
-        keep_told(result, self.pipeline.offsets)
+        keep_told(result, self.pipeline.offsets, is_notified=True)
 
     def prune(self) -> None:
         """Prune change rows up to one of the last commits; who had not read them begins anew."""

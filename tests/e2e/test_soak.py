@@ -180,7 +180,7 @@ class Soak:
         failed = [line.error for line in result.failed if not any(text in line.error for text in self.expected)]
         assert not failed, (failed, self.happened)
         commit_tick(result, self.pipeline.offsets)
-        keep_told(result, self.pipeline.offsets)
+        keep_told(result, self.pipeline.offsets, is_notified=True)
         self.check_loaded()
 
     def finish(self) -> None:

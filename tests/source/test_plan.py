@@ -10,6 +10,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
 from airflow_provider_db2cdc.source.catalog import read_fence
@@ -41,6 +42,9 @@ class MemoryOffsets:
 
     def put(self, offset):
         self.written.append(offset)
+
+    def put_backlog(self, backlog):
+        self._backlog = backlog
 
 
 @pytest.fixture
@@ -121,6 +125,18 @@ def test_a_plans_time_is_later_than_that_of_the_last_one_told_of(plan, control):
     control.capture("A", 70)
     assert plan(A=60).planned_at_ms == 1234
     assert plan(backlog=Backlog(tables=(control.table("A"),), planned_at_ms=5_000), A=60).planned_at_ms == 5_001
+
+
+def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next_plan(plan, source, config, control):
+    """What it has begun stands in the target alone, and the run that carried them does not come again."""
+    control.add("A")
+    kept, asked = MemoryOffsets(control, A=100), Signal("1", "log", "{}", "airflow")
+    spec = plan_tick(source, config, kept, "run-1", 1234, [asked])
+    assert [one.id for one in spec.signals] == ["1"]
+    again = plan(kept=kept)
+    assert (ends(again), again.signals) == ({"A": (lsn(100), 0)}, ())
+    done = JobResult("p", "run-2", (TableResult(control.table("A"), "unchanged"),), planned_at_ms=again.planned_at_ms)
+    assert plan(backlog=kept.backlog().after(done), A=100) is None
 
 
 def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(plan, control):

@@ -39,7 +39,7 @@ def test_bounds_are_those_of_the_columns_that_they_were_named_with(spark: SparkS
     turned = (first, other, first, replace(first, status="paused"), snapshot("one", ("4",), ("9",)), snapshot("one"))
     for one in turned:
         writer.write([one], [], [], [], 1)
-        assert journal(spark, tmp_path).read(0).snapshots == (one,)
+        assert journal(spark, tmp_path).read(0, 0).snapshots == (one,)
 
 
 def test_bounds_are_those_of_the_table_whatever_dots_its_name_has(spark: SparkSession, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_bounds_are_those_of_the_table_whatever_dots_its_name_has(spark: SparkSe
     parts = [Part(table, status="reading", bounds=(bound,), fingerprint="one") for table, bound in named.items()]
     one = Snapshot("ad-hoc", "incremental", tuple(parts), "file", started_at_ms=5)
     journal(spark, tmp_path).write([one], [], [], [], 1)
-    assert journal(spark, tmp_path).read(0).snapshots == (one,)
+    assert journal(spark, tmp_path).read(0, 0).snapshots == (one,)
 
 
 def test_bounds_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_bounds_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
     writer.write([one], [], [], [], 1)
     assert writer.seq == 2
     again = journal(spark, tmp_path)
-    again.read(0)
+    again.read(0, 0)
     again.write([replace(one, status="paused")], [], [], [], 2)
     assert again.seq == 3
 
@@ -71,30 +71,33 @@ def test_what_was_written_behind_the_last_commit_is_news(spark: SparkSession, tm
     writer.write([replace(one, status="stopped")], [stopped], [aborted], [], 2)
 
     late = journal(spark, tmp_path)
-    agenda = late.read(seq)
+    agenda = late.read(seq, seq)
     assert (late.news.outcomes, late.news.notifications) == ((stopped,), (aborted,))
     assert agenda.outcomes == {("file", "a"): refused, ("file", "ad-hoc"): stopped}
     assert agenda.snapshots[0].status == "stopped"
 
     all_of_it = journal(spark, tmp_path)
-    all_of_it.read(0)
+    all_of_it.read(0, 0)
     assert all_of_it.news.notifications == (told, aborted)
+    unsent = journal(spark, tmp_path)
+    unsent.read(writer.seq, 0)
+    assert (unsent.news.outcomes, unsent.news.notifications) == ((), (told, aborted))
     nothing = journal(spark, tmp_path)
-    nothing.read(writer.seq)
+    nothing.read(writer.seq, writer.seq)
     assert nothing.news.notifications == nothing.news.outcomes == ()
 
 
 def test_a_run_that_was_overtaken_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     journal(spark, tmp_path).write([snapshot("one")], [], [], [], 1)
     fast, slow = journal(spark, tmp_path, "fast"), journal(spark, tmp_path, "slow")
-    fast.read(0)
-    slow.read(0)
+    fast.read(0, 0)
+    slow.read(0, 0)
     fast.write([snapshot("two")], [], [], [], 2)
     seq = slow.seq
     with pytest.raises(TickLostError, match="another run wrote to the journal"):
         slow.write([snapshot("three")], [], [], [], 2)
     assert slow.seq == seq
-    assert journal(spark, tmp_path).read(0).snapshots == (snapshot("two"),)
+    assert journal(spark, tmp_path).read(0, 0).snapshots == (snapshot("two"),)
 
 
 def test_bounds_are_read_of_what_is_open_or_still_to_be_told_alone(spark: SparkSession, tmp_path: Path) -> None:
@@ -103,8 +106,8 @@ def test_bounds_are_read_of_what_is_open_or_still_to_be_told_alone(spark: SparkS
     ended = replace(snapshot("one", ("8",)), id='ad "hoc"', status="completed")
     writer.write([goes_on, ended], [], [], [], 1)
     late, later = journal(spark, tmp_path), journal(spark, tmp_path)
-    assert {*late.read(0).snapshots} == {goes_on, ended}
-    assert later.read(writer.seq).snapshots == (goes_on,)
+    assert {*late.read(0, 0).snapshots} == {goes_on, ended}
+    assert later.read(writer.seq, writer.seq).snapshots == (goes_on,)
     assert later.seq == writer.seq
     assert [*later.bounded.values()] == [(("4",),)]
 
@@ -121,8 +124,8 @@ def test_of_what_is_over_and_told_of_the_names_are_known_alone(spark: SparkSessi
     writer.write([*ended, paused], [], [], [], 2)
     assert writer.seq == 2 + 2 + 3, "that a table has begun is written once"
 
-    agenda = journal(spark, tmp_path).read(writer.seq)
+    agenda = journal(spark, tmp_path).read(writer.seq, writer.seq)
     assert agenda.snapshots == (paused,)
     assert agenda.past == {"initial-1", "initial-2"}
     assert [agenda.has_begun(table) for table in (TABLE, OTHER, TableId("S", "NONE"))] == [True, True, False]
-    assert {*journal(spark, tmp_path).read(4).snapshots} == {*ended, paused}, "nobody has told of their end"
+    assert {*journal(spark, tmp_path).read(4, 4).snapshots} == {*ended, paused}, "nobody has told of their end"

@@ -118,7 +118,7 @@ class Pipeline:
                 return None
             result = jobs.run(spec)
             commit_tick(result, self.offsets)
-            keep_told(result, self.offsets)
+            keep_told(result, self.offsets, is_notified=True)
             if not any(DERBY_FAULT in line.error for line in result.failed):
                 break
         return result
