@@ -124,7 +124,9 @@ def offset_set(
     config: ConfigFile,
     table: TableName,
     lsn: Annotated[str, typer.Argument(help="Every change up to this LSN is in the target.")],
-    batch: Annotated[int | None, typer.Option(help="Number of the last batch; default is the stored one.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=0, help="Number of the last batch; default is the stored one.")
+    ] = None,
     airflow: OfAirflow = False,
 ) -> None:
     """Store an offset, backwards too: the repair that an error message may ask for."""

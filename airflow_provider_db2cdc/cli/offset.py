@@ -38,6 +38,8 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
     store = _open(config, airflow)
     name = parse_table(table, "the table's name")
     old = _kept(store, name)
+    if old is None:
+        _warn_of_unknown(store, name)
     number = batch if batch is not None else (old.batch if old else 0)
     now_ms = time.time_ns() // 1_000_000
     newest_ms = old.commit_ts_ms if old else None
@@ -59,6 +61,17 @@ def remove(config: Path, table: str, airflow: bool = False) -> None:
     name = parse_table(table, "the table's name")
     old = store.remove(name)
     note(f"{name}: its offset {old.lsn} is removed" if old else f"{name} has no offset in {store.where}")
+    if old is None:
+        _warn_of_unknown(store, name)
+
+
+def _warn_of_unknown(store: KeptOffsets, table: TableId) -> None:
+    """Say that a table may be meant for another one, where ticks have told which there are."""
+    tables = store.backlog().tables
+    if tables and table not in tables:
+        alike = [str(one) for one in tables if str(one).upper() == str(table).upper()]
+        meant = f"; there is {', '.join(alike)}" if alike else ""
+        note(f"warning: {table} was no table of the pipeline's last tick, whose names are as in the catalog{meant}")
 
 
 def _marked(table: TableId, store: KeptOffsets) -> Offset:

@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.cli.pipeline import kept_elsewhere, open_kept, open
 from airflow_provider_db2cdc.cli.screen import clock, print_json, screen, span
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.errors import OffsetError
 from airflow_provider_db2cdc.source.catalog import read_capture
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.plan import gone_tables
@@ -75,7 +76,7 @@ def _standings(
     offsets: Mapping[TableId, Offset],
     missing: str,
 ) -> list[Standing]:
-    placed = {table: offset for table, offset in offsets.items() if offset.is_placed}
+    placed = {table: offset for table, offset in offsets.items() if offset.is_placed and not offset.restart}
     gaps = {table: _gap(instance, placed[table], fence) for table, instance in instances.items() if table in placed}
     countable = [table for table, gap in gaps.items() if gap is None and instances[table].cd_columns]
     steps = [(instances[table], LsnRange(offsets[table].lsn, fence.lsn)) for table in countable]
@@ -109,7 +110,10 @@ def _counts(source: Source, steps: Sequence[tuple[CaptureInstance, LsnRange]]) -
 def _gap(instance: CaptureInstance, offset: Offset, fence: Fence) -> str | None:
     now = instance.identity
     is_same = offset.capture in ("", now.digest)
-    gap = find_gap(instance.table, offset.lsn, None, now, instance.floor, fence.lsn, offset.suspended)
+    try:
+        gap = find_gap(instance.table, offset.lsn, None, now, instance.floor, fence.lsn, offset.suspended)
+    except OffsetError as error:
+        return str(error)
     return gap or (None if is_same else REPLACED)
 
 

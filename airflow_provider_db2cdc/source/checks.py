@@ -10,14 +10,15 @@ from typing import Literal
 from airflow_provider_db2cdc.cdc import override
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.collection import parse_table
-from airflow_provider_db2cdc.cdc.gap import is_pruned
+from airflow_provider_db2cdc.cdc.gap import gap_error, is_pruned
 from airflow_provider_db2cdc.cdc.key import PROPERTY
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.mode import CUSTOM
 from airflow_provider_db2cdc.cdc.offset import OffsetStore, restart_of
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_included
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, GapError
+from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, Db2CdcError, GapError
 from airflow_provider_db2cdc.source.admission import problems
 from airflow_provider_db2cdc.source.catalog import (
     Conditions,
@@ -137,6 +138,7 @@ def _check_tables(
     conditions = read_conditions(source, config.asn_schema)
     indexes = read_indexes(source, [capture.change_table for capture in captures])
     reads_tables = _reads_tables(config)
+    fence = _fence(source, config.asn_schema)
     for capture in captures:
         schema, subject = schemas[capture.table], str(capture.table)
         found = problems(capture, schema, config)
@@ -152,7 +154,7 @@ def _check_tables(
             readable = _tried("source table readable", subject, partial(source.rows, asn.probe(capture.table)))
             yield replace(readable, level="error" if reads_tables else "warning")
         if offsets is not None:
-            yield _tried("offset", subject, partial(_check_offset, capture, offsets))
+            yield _tried("offset", subject, partial(_check_offset, capture, offsets, fence))
 
 
 def _reads_tables(config: PipelineConfig) -> bool:
@@ -239,7 +241,15 @@ def _check_index(capture: CaptureInstance, indexes: Sequence[Index]) -> Check:
     )
 
 
-def _check_offset(capture: CaptureInstance, offsets: OffsetStore) -> None:
+def _fence(source: Source, asn_schema: str) -> Lsn | None:
+    """Return how far capture is, None where it never ran: a check of its own says so."""
+    try:
+        return read_fence(source, asn_schema).lsn
+    except CaptureStoppedError:
+        return None
+
+
+def _check_offset(capture: CaptureInstance, offsets: OffsetStore, fence: Lsn | None) -> None:
     offset = offsets.get(capture.table)
     if offset is None or offset.restart:
         return
@@ -249,6 +259,8 @@ def _check_offset(capture: CaptureInstance, offsets: OffsetStore) -> None:
             f"Have it snapshotted anew by {restart_of(capture.table)}. If nothing was changed, the next tick's error "
             "says how its offset is kept.",
         )
+    if offset.is_placed and fence is not None and fence < offset.lsn:
+        raise gap_error(capture.table, f"capture stands at {fence}, before the offset {offset.lsn}")
     if offset.is_placed and is_pruned(offset.lsn, capture.floor):
         raise GapError(
             f"{capture.table}: changes up to {capture.floor} are pruned, and only those up to {offset.lsn} were read",

@@ -113,6 +113,19 @@ def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
     assert (unknown.returncode, "was no table of the pipeline's last tick" in unknown.stderr) == (1, True)
 
 
+def test_an_offset_of_a_table_that_no_tick_had_is_told_of(config: str) -> None:
+    """As one may write it in Db2's SQL, where the error that asked for it named the table."""
+    store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
+    store.put_backlog(Backlog(tables=(TableId("S", "T"),)))
+    store.put(Offset(TableId("S", "T"), Lsn(b"\x01" * 16), 1))
+    for command in (["set", "s.t", "01" * 16], ["remove", "s.u"]):
+        told = db2cdc("offset", command[0], "-c", config, *command[1:]).stderr
+        assert "was no table of the pipeline's last tick" in told
+        assert ("; there is S.T" in told) is (command[1] == "s.t")
+    assert "was no table" not in db2cdc("offset", "set", "-c", config, "S.T", "01" * 16).stderr
+    assert db2cdc("offset", "set", "-c", config, "S.T", "01" * 16, "--batch", "-7").returncode == 2
+
+
 @pytest.mark.parametrize(("table", "lsn"), [("T", "00" * 16), ("S.T", "zz")])
 def test_wrong_table_or_lsn_is_refused(config: str, table: str, lsn: str) -> None:
     done = db2cdc("offset", "set", "-c", config, table, lsn)
