@@ -38,11 +38,6 @@ class Event:
     newkey: Hashable | None = None
     oldkey: Hashable | None = None
 
-    @property
-    def tombstoned(self) -> bool:
-        """Whether a tombstone follows: after every delete, so that a compacted log forgets the key."""
-        return self.op == "d"
-
 
 def events_of(
     changes: Iterable[RowChange], detection: KeyChangeDetection = "adjacent", one_row: bool = False

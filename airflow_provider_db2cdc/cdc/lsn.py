@@ -62,14 +62,6 @@ class Lsn:
         return self.raw < other.raw
 
 
-@dataclass(frozen=True, order=True)
-class Position:
-    """The total order of row changes: by commit, then by the log order inside it."""
-
-    commit: Lsn
-    intent: Lsn
-
-
 @dataclass(frozen=True)
 class LsnRange:
     """The commits after `after`, up to and including `upto`; whole commits only."""

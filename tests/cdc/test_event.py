@@ -72,12 +72,6 @@ def test_an_update_stands_where_its_new_row_does():
     assert (event.commit, event.intent) == (7, 1)
 
 
-def test_a_tombstone_follows_deletes_and_nothing_else():
-    events = events_of(rows("D1a I2b D3a I3b U4c D5a"))
-    assert [event.tombstoned for event in events] == [event.op == "d" for event in events]
-    assert [event.op for event in events].count("d") == 2
-
-
 words = st.tuples(st.sampled_from("DIU"), st.sampled_from("12"), st.sampled_from("ab")).map("".join)
 commits = st.lists(st.lists(words, max_size=8), max_size=3)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn, LsnRange, Position
+from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn, LsnRange
 from airflow_provider_db2cdc.errors import OffsetError
 
 wide = st.binary(min_size=16, max_size=16).map(Lsn)
@@ -103,11 +103,3 @@ def test_a_range_that_ends_before_it_starts_is_refused():
 
 def test_a_range_reads_as_half_open():
     assert str(LsnRange(A, B)) == f"({A}, {B}]"
-
-
-def test_positions_sort_by_commit_and_only_then_by_intent():
-    assert sorted([Position(B, A), Position(A, C), Position(A, B)]) == [
-        Position(A, B),
-        Position(A, C),
-        Position(B, A),
-    ]
