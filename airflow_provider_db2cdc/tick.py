@@ -1,12 +1,23 @@
-"""The end of a tick, the same for Airflow and the command line: what Delta proved becomes the offsets."""
+"""What a tick keeps, the same for Airflow and the command line: that it begins, and what Delta proved as offsets."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
+from airflow_provider_db2cdc.cdc.collection import name_of
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore, new_mark
+from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
+
+
+def keep_asked(spec: JobSpec | None, offsets: OffsetStore) -> None:
+    """Keep that a job takes signals along, but for a table's: where it dies, it may have begun what they ask for.
+
+    A run's signals come but once; so it is work for the next plan until a result is told.
+    """
+    if spec is not None and any(one.channel != SOURCE_CHANNEL for one in spec.signals):
+        offsets.put_backlog(replace(offsets.backlog(), asked_at_ms=spec.planned_at_ms))
 
 
 def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
@@ -28,7 +39,7 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
             offset = _step(table, offsets, result.planned_at_ms)
         except OffsetError as error:
             if table.status != "failed":
-                problems[str(table.table)] = error
+                problems[name_of(table.table)] = error
             continue
         if offset is not None:
             moved.append(offset)
@@ -45,7 +56,7 @@ def keep_told(result: JobResult, offsets: OffsetStore, is_notified: bool) -> Non
     sent, but what became of signals is told once.
     """
     backlog = offsets.backlog()
-    told = replace(backlog, told=result.told, notified=result.told if is_notified else backlog.notified)
+    told = replace(backlog, told=result.told, notified=None if is_notified else backlog.notified_upto)
     if told != backlog and result.planned_at_ms >= backlog.planned_at_ms:
         offsets.put_backlog(told)
 

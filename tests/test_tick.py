@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobResult, Status, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset, inactive
@@ -173,7 +174,7 @@ def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStor
     store.put(Offset(A, lsn(9), 8))
     with pytest.raises(OffsetError, match=r"S\.A") as caught:
         commit_tick(outcome(line(A, 5), line(B, 5)), store)
-    assert caught.value.tables == {"S.A"}
+    assert caught.value.tables == {name_of(A)}
     assert store.get(A) == Offset(A, lsn(9), 8)
     assert store.get(B) == Offset(B, lsn(5), 7)
 
@@ -241,7 +242,7 @@ def test_what_was_told_follows_the_targets_journal_also_a_new_one(store: FileOff
         commit_tick(result, store)
         assert store.backlog().told != told_upto, "nobody has been told yet"
         keep_told(result, store, is_notified=True)
-        assert store.backlog() == Backlog((SNAPSHOT,), told=told_upto, notified=told_upto, tables=(A,))
+        assert store.backlog() == Backlog((SNAPSHOT,), told=told_upto, tables=(A,))
 
 
 def test_what_became_of_signals_is_told_though_nobody_could_be_notified(store: FileOffsetStore) -> None:
@@ -249,7 +250,17 @@ def test_what_became_of_signals_is_told_though_nobody_could_be_notified(store: F
     commit_tick(result, store)
     keep_told(result, store, is_notified=False)
     kept = store.backlog()
-    assert (kept.told, kept.notified) == (9, 0)
+    assert (kept.told, kept.notified_upto) == (9, 0)
+    keep_told(replace(result, told=12), store, is_notified=True)
+    assert store.backlog().notified_upto == 12
+
+
+def test_two_tables_that_look_alike_are_told_apart_where_an_offset_is_not_kept(store: FileOffsetStore) -> None:
+    dotted, other = TableId("A.B", "C"), TableId("A", "B.C")
+    store.put(Offset(dotted, lsn(9), 8))
+    with pytest.raises(OffsetError) as caught:
+        commit_tick(outcome(line(dotted, 5), line(other, 5)), store)
+    assert caught.value.tables == {name_of(dotted)}
 
 
 def test_nothing_new_of_snapshots_is_not_written(store: FileOffsetStore) -> None:

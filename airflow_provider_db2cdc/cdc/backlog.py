@@ -30,15 +30,16 @@ class Backlog:
     """Snapshots that are open or ended last, the newest signals' outcomes, the known ids of the signal table.
 
     `told` is how far into the target's journal all this goes, and `notified` how far the channels of notifications know
-    of it; `tables` are those of the last tick. `planned_at_ms` is when the last tick was planned that changed anything
-    of this, `asked_at_ms` when one was that had signals to act on, and whose result is still to come: 0 if none is.
+    of it, None where that is as far; `tables` are those of the last tick. `planned_at_ms` is when the last tick was
+    planned that changed anything of this, `asked_at_ms` when one was that had signals to act on, and whose result is
+    still to come: 0 if none is.
     """
 
     snapshots: tuple[SnapshotProgress, ...] = ()
     outcomes: tuple[SignalOutcome, ...] = ()
     heard: tuple[str, ...] = ()
     told: int = 0
-    notified: int = 0
+    notified: int | None = None
     tables: tuple[TableId, ...] = ()
     planned_at_ms: int = 0
     asked_at_ms: int = 0
@@ -56,6 +57,11 @@ class Backlog:
         """The tables whose initial snapshot is under way."""
         initial = [one for one in self.snapshots if one.kind == "initial" and one.status in OPEN]
         return frozenset(table for one in initial for table in _open_tables(one))
+
+    @property
+    def notified_upto(self) -> int:
+        """How far into the journal the channels of notifications know."""
+        return self.told if self.notified is None else self.notified
 
     def unheard(self, signals: list[Signal]) -> list[Signal]:
         """Return those of the signal table's rows that no tick has acted on."""

@@ -54,12 +54,19 @@ class Lsn:
         return f"{digits[:8]}:{digits[8:16]}:{digits[16:]}"
 
     def __lt__(self, other: Lsn) -> bool:
+        self.check_comparable(other)
+        return self.raw < other.raw
+
+    def check_comparable(self, other: Lsn) -> None:
+        """Make sure that the other one is of the same width.
+
+        :raises OffsetError: it is not.
+        """
         if len(self.raw) != len(other.raw):
             raise OffsetError(
                 f"LSNs of {len(self.raw)} and {len(other.raw)} bytes cannot be compared",
                 "The capture agent's compatibility level changed: restart each table (`db2cdc offset restart`).",
             )
-        return self.raw < other.raw
 
 
 @dataclass(frozen=True)

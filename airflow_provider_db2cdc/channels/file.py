@@ -106,10 +106,10 @@ class FileChannel:
         with taken_path.open(encoding="utf-8", errors="replace") as taken:
             _append(file, [line for line in _split(taken.read()) if not _signal(line).is_answered(outcomes)])
             _hand_over(taken_path, file)
-            taken_path.unlink()
             # Who had opened the file before it was renamed may write into it still.
             time.sleep(LATE_S)
             _append(file, _split(taken.read()))
+            taken_path.unlink()
 
 
 @contextmanager

@@ -67,7 +67,11 @@ def remove(config: Path, table: str, airflow: bool = False) -> None:
 
 def _warn_of_unknown(store: KeptOffsets, table: TableId) -> None:
     """Say that a table may be meant for another one, where ticks have told which there are."""
-    tables = store.backlog().tables
+    try:
+        tables = store.backlog().tables
+    except OffsetError as error:
+        note(f"warning: {error.problem}")
+        return
     if tables and table not in tables:
         alike = [str(one) for one in tables if str(one).upper() == str(table).upper()]
         meant = f"; there is {', '.join(alike)}" if alike else ""

@@ -26,7 +26,7 @@ from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.submit.child import OnLine
 from airflow_provider_db2cdc.submit.runner import run_job
-from airflow_provider_db2cdc.tick import commit_tick, keep_told, raise_for_failures
+from airflow_provider_db2cdc.tick import commit_tick, keep_asked, keep_told, raise_for_failures
 
 KEPT_LINES = 40
 COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
@@ -65,7 +65,9 @@ def _plan(config: PipelineConfig) -> JobSpec | None:
     signals = read_channels(config)
     offsets, run_id, at_ms = open_store(config), f"cli__{now.isoformat()}", int(now.timestamp() * 1000)
     with open_source(config) as source:
-        return plan_tick(source, config, offsets, run_id, at_ms, signals)
+        spec = plan_tick(source, config, offsets, run_id, at_ms, signals)
+    keep_asked(spec, offsets)
+    return spec
 
 
 def _apply(config: PipelineConfig, spec: JobSpec, progress: bool) -> JobResult:

@@ -9,6 +9,7 @@ from typing import Any
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context, XComArg
 
 from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels
 from airflow_provider_db2cdc.channels.notifier import AIRFLOW, notify
@@ -35,8 +36,8 @@ class Db2CdcCommitOperator(BaseOperator):
     :param result: The JobResult as JSON, from the apply task. (templated)
     :param config: The pipeline's properties; needed where signals come by a file, Kafka or a channel of one's own,
         which are told here what became of them. (templated)
-    :param fail_for_tables: Whether to fail, after everything else, when the result names failed tables or an offset
-        cannot be kept.
+    :param fail_for_tables: Whether to fail, after everything else, when the result names failed tables.
+    :param fail_for_offsets: Whether to fail, after everything else, when a table's offset cannot be kept.
     """
 
     template_fields: Sequence[str] = ("result", "config")
@@ -48,9 +49,11 @@ class Db2CdcCommitOperator(BaseOperator):
         result: str | XComArg,
         config: PipelineConfig | Mapping[str, Any] | None = None,
         fail_for_tables: bool = True,
+        fail_for_offsets: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.fail_for_offsets = fail_for_offsets
         self.result = result
         self.config = config
         self.fail_for_tables = fail_for_tables
@@ -58,7 +61,7 @@ class Db2CdcCommitOperator(BaseOperator):
     def execute(self, context: Context) -> str | None:
         """Commit and announce; return which offsets could not be kept and why, None where all were.
 
-        :raises AirflowFailException: with `fail_for_tables`, tables failed or such offsets are; without it, the backlog
+        :raises AirflowFailException: tables failed, or there are such offsets, if that is to fail; or the backlog
             cannot be read or kept.
         """
         with fail_at_once():
@@ -77,14 +80,14 @@ class Db2CdcCommitOperator(BaseOperator):
                 acknowledge_channels(config, result.signals)
                 is_told = notify(config, result.notifications, now_ms)
             # A table's changes are told once its offset moves, by whichever tick moves it.
-            kept = [table for table in result.tables if unkept is None or str(table.table) not in unkept.tables]
+            kept = [table for table in result.tables if unkept is None or name_of(table.table) not in unkept.tables]
             self._announce_tables(result.pipeline, kept, context)
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)
             keep_told(result, offsets, is_told)
+            if self.fail_for_offsets and unkept is not None:
+                raise unkept
             if self.fail_for_tables:
-                if unkept is not None:
-                    raise unkept
                 raise_for_failures(result)
         return None if unkept is None else str(unkept)
 

@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import fail_at_once
+from airflow_provider_db2cdc.tick import keep_asked
 
 BACKFILL = "backfill"
 CONF_KEY = "signals"
@@ -94,7 +95,9 @@ class Db2CdcPlanOperator(BaseOperator):
         asked = [*signals, *read_channels(config)]
         offsets = VariableOffsetStore(config.pipeline)
         with Db2CdcHook(self.db2_conn_id).source() as source:
-            return plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000, asked)
+            spec = plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000, asked)
+        keep_asked(spec, offsets)
+        return spec
 
 
 def signals_of(conf: Mapping[str, Any] | None, run_id: str) -> list[Signal]:

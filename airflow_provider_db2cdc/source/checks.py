@@ -10,7 +10,7 @@ from typing import Literal
 from airflow_provider_db2cdc.cdc import override
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.collection import parse_table
-from airflow_provider_db2cdc.cdc.gap import gap_error, is_pruned
+from airflow_provider_db2cdc.cdc.gap import is_pruned
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.mode import CUSTOM
@@ -259,8 +259,8 @@ def _check_offset(capture: CaptureInstance, offsets: OffsetStore, fence: Lsn | N
             f"Have it snapshotted anew by {restart_of(capture.table)}. If nothing was changed, the next tick's error "
             "says how its offset is kept.",
         )
-    if offset.is_placed and fence is not None and fence < offset.lsn:
-        raise gap_error(capture.table, f"capture stands at {fence}, before the offset {offset.lsn}")
+    if offset.is_placed and fence is not None:
+        fence.check_comparable(offset.lsn)
     if offset.is_placed and is_pruned(offset.lsn, capture.floor):
         raise GapError(
             f"{capture.table}: changes up to {capture.floor} are pruned, and only those up to {offset.lsn} were read",

@@ -74,16 +74,13 @@ def plan_tick(
     steps = bounded(source, steps, config.max_rows_per_batch, refused, config.asn_schema)
     steps = [replace(step, select=selects.get(step.table, "")) for step in steps]
     spec = _behind(backlog, _spec(source, config, run_id, at_ms, captured.fence, steps, refused))
-    if signals:
-        # A job that dies behind this may have begun what they ask for, and a run's signals come but once.
-        offsets.put_backlog(replace(backlog, asked_at_ms=spec.planned_at_ms))
     return replace(spec, signals=tuple(asked), signal_table=table)
 
 
 def _behind(backlog: Backlog, spec: JobSpec) -> JobSpec:
     """Return the spec as one later than the last tick's, also where a clock was set back: by its time it is told."""
-    later_ms = max(spec.planned_at_ms, backlog.planned_at_ms + 1)
-    return replace(spec, planned_at_ms=later_ms, told=backlog.told, notified=backlog.notified)
+    later_ms = max(spec.planned_at_ms, backlog.planned_at_ms + 1, backlog.asked_at_ms)
+    return replace(spec, planned_at_ms=later_ms, told=backlog.told, notified=backlog.notified_upto)
 
 
 def _low_mark(now: Fence) -> str:

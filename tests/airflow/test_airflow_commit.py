@@ -35,6 +35,7 @@ with DAG("{dag_id}"):
         result={result!r},
         config={config!r},
         fail_for_tables={fail},
+        fail_for_offsets={fail},
         outlets=[pipeline_alias("{dag_id}"), table_asset("{dag_id}", "SALES.DECLARED")],
     )
 """
@@ -202,13 +203,13 @@ def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(c
     assert (state, offsets) == ("success", {"ORDERS": lsn(9)})
     assert len(seen) == 1, "whoever waits for the table's event gets it"
     kept = inside(lambda: VariableOffsetStore("commit_untold").backlog())
-    assert (kept.told, kept.notified) == (3, 0), "what became of signals was told"
+    assert (kept.told, kept.notified_upto) == (3, 0), "what became of signals was told"
     of_old = {"config": config, "notifications": [old, told], "told": 4}
     assert commit("commit_untold", table_result("ORDERS"), **of_old)[0] == "success"
-    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).notified == 4, "it is given up"
+    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).notified_upto == 4, "it is given up"
     config["notification.enabled.channels"] = "log"
     assert commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=5)[0] == "success"
-    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).notified == 5
+    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).notified_upto == 5
 
 
 def outcome(result):

@@ -104,6 +104,10 @@ class TestSnapshotsAfterATick:
         assert ended.after(result([snapshot("b")])).snapshots == (snapshot("b"),)
 
 
+def test_channels_know_what_was_told_unless_they_could_not_be_reached():
+    assert (Backlog(told=7).notified_upto, Backlog(told=7, notified=3).notified_upto) == (7, 3)
+
+
 def test_what_was_asked_for_is_waited_for_until_its_own_tick_has_told():
     asked = Backlog(asked_at_ms=5)
     assert asked.after(replace(result(), planned_at_ms=4)).asked_at_ms == 5, "an older plan's job"

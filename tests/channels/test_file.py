@@ -100,23 +100,6 @@ def test_line_that_was_appended_meanwhile_stays(signals: Signals) -> None:
     assert signals.ids() == ["2", "3"]
 
 
-def test_line_of_one_who_had_the_file_open_stays(signals: Signals, monkeypatch: pytest.MonkeyPatch) -> None:
-    signals.append(line("1"))
-    writer = signals.path.open("a", encoding="utf-8")
-    unlink = Path.unlink
-
-    def write_late(path: Path, missing_ok: bool = False) -> None:
-        if path == signals.taken and path.exists():
-            writer.write(f"{line('2')}\n")
-            writer.close()
-        unlink(path, missing_ok)
-
-    monkeypatch.setattr(Path, "unlink", write_late)
-    signals.acknowledge(*done("1"))
-    assert writer.closed
-    assert signals.ids() == ["2"]
-
-
 def test_outcomes_are_told_in_a_file_beside(signals: Signals) -> None:
     signals.append(line("1"), line("2"))
     first, second = done("1", "2")

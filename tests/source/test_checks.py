@@ -220,8 +220,7 @@ def test_offset_is_checked_as_a_tick_would_take_it(source, config, captured):
     [check] = failed(source, config, offsets=Kept(30))
     assert f"`db2cdc offset restart {captured.table('T')}`" in check.remedy
     assert failed(source, config, offsets=Kept(30, restart=True)) == []
-    [check] = failed(source, config, offsets=Kept(101))
-    assert "before the offset" in check.problem
+    assert failed(source, config, offsets=Kept(101)) == [], "a tick may have moved it since capture was asked"
     assert failed(source, config, offsets=Kept(0)) == [], "it has no position yet"
 
 

@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
 from airflow_provider_db2cdc.source.catalog import read_fence
 from airflow_provider_db2cdc.source.plan import plan_tick
+from airflow_provider_db2cdc.tick import keep_asked
 
 pytestmark = pytest.mark.sandbox
 
@@ -131,10 +132,13 @@ def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next
     """What it has begun stands in the target alone, and the run that carried them does not come again."""
     control.add("A")
     kept, asked = MemoryOffsets(control, A=100), Signal("1", "log", "{}", "airflow")
-    spec = plan_tick(source, config, kept, "run-1", 1234, [asked])
+    spec = plan_tick(source, config, kept, "run-1", 5_000, [asked])
     assert [one.id for one in spec.signals] == ["1"]
+    assert plan(kept=kept) is None, "who merely looks has started no job"
+    keep_asked(spec, kept)
     again = plan(kept=kept)
     assert (ends(again), again.signals) == ({"A": (lsn(100), 0)}, ())
+    assert again.planned_at_ms == 5_000, "by a clock that was ahead; or its result would not count"
     done = JobResult("p", "run-2", (TableResult(control.table("A"), "unchanged"),), planned_at_ms=again.planned_at_ms)
     assert plan(backlog=kept.backlog().after(done), A=100) is None
 

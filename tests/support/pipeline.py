@@ -31,7 +31,7 @@ from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.tick import commit_tick, keep_told
+from airflow_provider_db2cdc.tick import commit_tick, keep_asked, keep_told
 from support.history import Commit, History, Rollback
 from support.operation import Row, TableShape, create_table, statement
 
@@ -108,7 +108,9 @@ class Pipeline:
         """Plan a tick as a run of its own, or as the run named."""
         with self.source() as source:
             at = int(time.time() * 1000)
-            return plan_tick(source, self.config, self.offsets, run_id or f"run{next(numbers)}", at, signals)
+            spec = plan_tick(source, self.config, self.offsets, run_id or f"run{next(numbers)}", at, signals)
+        keep_asked(spec, self.offsets)
+        return spec
 
     def tick(self, *signals: Signal) -> JobResult | None:
         """Plan, apply, commit; None for an idle tick."""
@@ -201,11 +203,8 @@ def use_signal_table(pipeline: Pipeline, schema: str = "") -> str:
     )
     pipeline.writer.commit()
     asn.addtable(pipeline.writer, home, "SIGNALS")
-    pipeline.properties = {
-        **pipeline.properties,
-        "signal.data.collection": f"{home}.SIGNALS",
-        "table.include.list": f"{pipeline.schema}\\.T.*",
-    }
+    chosen = {"signal.data.collection": f"{home}.SIGNALS", "table.include.list": f"{pipeline.schema}\\.T.*"}
+    pipeline.properties = {**pipeline.properties, **chosen}
     return f'"{home}"."SIGNALS"'
 
 
