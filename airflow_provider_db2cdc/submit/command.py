@@ -27,8 +27,12 @@ DEFAULTS = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "500",
 }
-"""Settings that a user may override."""
+"""Settings that a user may override. What is retained is kept on the driver's heap also where no UI shows it."""
 
 
 @dataclass(frozen=True)
