@@ -18,6 +18,7 @@ MAX_PART = 255
 """Characters of a folder's name with most file systems; encoded, a name of 128 bytes may have thrice as many."""
 
 DIGEST_CHARACTERS = 16
+HALF_ESCAPE = re.compile("%[0-9A-F]?$")
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def _path_part(text: str) -> str:
     if len(encoded) <= MAX_PART:
         return encoded
     digest = sha256(text.encode()).hexdigest()[:DIGEST_CHARACTERS]
-    return f"{encoded[: MAX_PART - 2 - DIGEST_CHARACTERS]}%~{digest}"
+    whole = HALF_ESCAPE.sub("", encoded[: MAX_PART - 2 - DIGEST_CHARACTERS])
+    return f"{whole}%~{digest}"
 
 
 def _name_part(text: str) -> str:

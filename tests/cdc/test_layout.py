@@ -84,6 +84,7 @@ def test_no_name_that_db2_takes_is_too_long_for_a_folder(name, tmp_path):
     for place in places:
         (tmp_path / place).mkdir()
         assert not place.startswith((".", "_"))
+        assert re.fullmatch("([A-Za-z0-9$~._-]|%[0-9A-F]{2}|%(?=~))+", place), "no half of an escape"
 
 
 @pytest.mark.parametrize(
