@@ -11,7 +11,7 @@ The flow of a tick, one DAG run of `Db2CdcTaskGroup`:
 7. New tables are snapshot meanwhile, with the changes captured during the read laid over it.
 8. The job prints a JobResult, a line a table: what Delta proves. A failed table never stops the others.
 9. `Db2CdcCommitOperator` moves the offsets there and emits an asset event for each table that changed.
-10. `Db2CdcOutcomeOperator` fails the run with the names of the tables that failed, when there are any.
+10. `Db2CdcOutcomeOperator` fails the run for what went wrong of it: tables, offsets, signals that it was given.
 
 The Airflow classes are imported on first use: inside Spark this package is a zip beside which there is no Airflow.
 """
