@@ -109,7 +109,7 @@ class FileChannel:
             # Who had opened the file before it was renamed may write into it still.
             time.sleep(LATE_S)
             _append(file, _split(taken.read()))
-            taken_path.unlink()
+            taken_path.unlink(missing_ok=True)
 
 
 @contextmanager

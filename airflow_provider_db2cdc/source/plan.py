@@ -79,7 +79,7 @@ def plan_tick(
 
 def _behind(backlog: Backlog, spec: JobSpec) -> JobSpec:
     """Return the spec as one later than the last tick's, also where a clock was set back: by its time it is told."""
-    later_ms = max(spec.planned_at_ms, backlog.planned_at_ms + 1, backlog.asked_at_ms)
+    later_ms = max(spec.planned_at_ms, backlog.planned_at_ms + 1, backlog.asked_at_ms + 1)
     return replace(spec, planned_at_ms=later_ms, told=backlog.told, notified=backlog.notified_upto)
 
 

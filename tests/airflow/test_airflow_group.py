@@ -226,3 +226,15 @@ def test_signals_go_from_where_they_are_given_to_the_job_and_back(
     assert '"g", "status": "refused"' in path.with_name("signals.outcomes").read_text(encoding="utf-8")
     state, tasks = run_dag(dag_id, text, {"signals": [{"id": "88", "type": "pause-snapshot"}]})
     assert (state, tasks["tick.commit"], tasks["tick.outcome"]) == ("failed", "success", "failed")
+
+
+@pytest.mark.sandbox
+def test_a_job_that_dies_with_signals_is_followed_by_one_that_tells(captured, run_dag, fake_spark, monkeypatch):
+    """It may have begun what they asked for, and the run that carried them does not come again."""
+    dag_id, text = "dies", dag_file("dies", captured, fake_spark)
+    assert run_dag(dag_id, text)[0] == "success"
+    monkeypatch.setenv("FAKE_DEATH", "no space left")
+    assert run_dag(dag_id, text, {"signals": [{"id": "99", "type": "pause-snapshot"}]})[0] == "failed"
+    monkeypatch.delenv("FAKE_DEATH")
+    assert run_dag(dag_id, text)[1]["tick.apply"] == "success"
+    assert run_dag(dag_id, text)[1]["tick.plan"] == "skipped"

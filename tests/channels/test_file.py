@@ -259,6 +259,25 @@ def test_crash_at_any_step_loses_nothing_and_brings_nothing_back(
     assert set(signals.ids()) == {"2"}
 
 
+def test_crash_while_late_writers_are_waited_for_loses_nothing(
+    signals: Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals.append(line("1"), line("2"))
+    with signals.path.open("a", encoding="utf-8") as late, monkeypatch.context() as patch:
+
+        def write_and_die(_: float) -> None:
+            late.write(f"{line('3')}\n")
+            late.flush()
+            raise KeyboardInterrupt
+
+        patch.setattr("time.sleep", write_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            signals.acknowledge(*done("1"))
+    assert {*signals.ids()} >= {"2", "3"}
+    signals.acknowledge(*done("1"))
+    assert {*signals.ids()} == {"2", "3"}
+
+
 def test_who_may_write_signals_stays_as_it_was(signals: Signals) -> None:
     signals.append(line("1"))
     signals.path.chmod(0o662)

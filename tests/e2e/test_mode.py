@@ -14,6 +14,7 @@ from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.mode import CUSTOM
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -44,6 +45,22 @@ class OnlyNamedKnown:
 
     def recover_offset(self) -> bool:
         return False
+
+
+class Mending(OnlyNamedKnown):
+    """A custom snapshotter that pulls changes, and mends what is lost by a snapshot."""
+
+    def stream(self) -> bool:
+        return True
+
+    def snapshot_on_gap(self) -> bool:
+        return True
+
+
+SWITCHES = {"snapshot.mode": "configuration_based"} | {
+    f"snapshot.mode.configuration.based.{name}": True
+    for name in ("snapshot.data", "start.stream", "snapshot.on.data.error")
+}
 
 
 def table_of(pipeline: Pipeline, name: str = "T") -> TableId:
@@ -166,8 +183,15 @@ def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipelin
     assert reads(pipeline, table) == {(1,): 1, (2,): 3, (4,): 2}
 
 
-def test_when_needed_mends_a_gap_by_itself(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
+@pytest.mark.parametrize(
+    "properties",
+    [{"snapshot.mode": "when_needed"}, SWITCHES, {"snapshot.mode": "custom", CUSTOM: f"{__name__}:Mending"}],
+    ids=["when_needed", "configuration_based", "custom"],
+)
+def test_a_mode_that_mends_a_gap_does_so_by_itself(
+    new_pipeline: Callable[..., Pipeline], properties: dict[str, Any]
+) -> None:
+    pipeline = new_pipeline(**properties)
     table = table_of(pipeline)
     pipeline.tick()
     insert(pipeline, 2)

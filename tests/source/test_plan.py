@@ -138,7 +138,7 @@ def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next
     keep_asked(spec, kept)
     again = plan(kept=kept)
     assert (ends(again), again.signals) == ({"A": (lsn(100), 0)}, ())
-    assert again.planned_at_ms == 5_000, "by a clock that was ahead; or its result would not count"
+    assert again.planned_at_ms == 5_001, "by a clock that was ahead; or its result would not count"
     done = JobResult("p", "run-2", (TableResult(control.table("A"), "unchanged"),), planned_at_ms=again.planned_at_ms)
     assert plan(backlog=kept.backlog().after(done), A=100) is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -19,11 +20,11 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Slice
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.window import surviving as plain_surviving
-from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.changes import paired
 from airflow_provider_db2cdc.spark.effects import count_batch, net_effects
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.snapshot import check_counts, chunk_ends, surviving
+from airflow_provider_db2cdc.spark.snapshot import check_counts, check_part, chunk_ends, surviving
 from airflow_provider_db2cdc.sql.changes import change_table
 from airflow_provider_db2cdc.sql.chunk import Bound, Cut
 
@@ -63,6 +64,23 @@ def test_rows_that_take_no_bytes_are_counted_as_if_they_took_one() -> None:
     columns = (Column("K", "VARCHAR", 9),)
     schema = TableSchema(TableId("S", "T"), columns, ("K",))
     assert chunk_ends(Empty(), schema, ApplySettings(snapshot_chunk_bytes=1000), Part(schema.table)) == [("1000",)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_good"), [(["3", "3", "3"], True), (["3", "3", "2"], False), (["3", "2", "2"], False)]
+)
+def test_a_surrogate_key_is_unique_and_never_null(counts: list[str | None], is_good: bool) -> None:
+    class Counted(DriverConnection):
+        def __init__(self) -> None:
+            """Know nothing but rows, values and distinct values."""
+
+        def text_rows(self, select: str) -> list[list[str | None]]:
+            return [counts]
+
+    schema = TableSchema(TableId("S", "T"), (Column("K", "INTEGER"), Column("S", "INTEGER")), ("K",))
+    part = Part(schema.table, surrogate="S")
+    with nullcontext() if is_good else pytest.raises(SignalError, match="has nulls or duplicates"):
+        check_part(Counted(), schema, part)
 
 
 def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:

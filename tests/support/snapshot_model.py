@@ -4,8 +4,9 @@
 
 Reads are torn (`scan`), by keys or by places; by keys where a statement moves rows onto each other's keys: of rows that
 are alike but for these neither the log nor a scan by places knows all. In half of them the last column is captured from
-the moment on in which the snapshot is asked for, and the target is behind that. `mistake` plants one known mistake; the
-suite shows that each is noticed.
+the moment on in which the snapshot is asked for, and the target is behind that. `insert_delete` is as `insert_insert`,
+and a pause is whatever comes between two groups. `mistake` plants one known mistake; the suite shows that each is
+noticed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Container, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from airflow_provider_db2cdc.cdc.effect import Effect, count_images, net_effects
 from airflow_provider_db2cdc.cdc.event import Event, events_of
@@ -124,7 +125,10 @@ class SnapshotModel:
         rows = torn_scan(self.history, self.table, self.positions[begin : end + 1], self.by_place, self.rng)
         seen: list[tuple[Hashable, Hashable]] = [(key, row) for key, row in rows if self.chunk_of(key, row) == chunk]
         if self.mistake.startswith("strict"):
-            seen = seen[:2]  # A chunk of two rows; the next one begins behind the last row's value.
+            # A chunk of two rows; what is read next begins behind the last one's value.
+            values = sorted(cast("Any", row)[-2] for _, row in seen)[1:2]
+            seen.sort(key=lambda row: cast("Any", row[1])[-2])
+            seen = [*seen[:2], *(row for row in seen[2:] if cast("Any", row[1])[-2] > values[0])]
         if self.mistake == "uncommitted read" and seen and self.rng.random() < 0.3:
             key, image = seen[0]
             seen[0] = (key, (*image[:-1], "rolled back"))
