@@ -84,6 +84,8 @@ def spark(spark_folder: Path) -> Iterator[Any]:
         "spark.driver.bindAddress": "127.0.0.1",
     }
     with shared_spark(spark_folder, conf) as session:
+        # What is imported by now is not looked through each time that frames are collected.
+        gc.freeze()
         yield session
 
 

@@ -5,6 +5,7 @@ What the signal table asks for meanwhile is heard between groups.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -124,6 +125,8 @@ class Snapshots:
         self._write_down()
         self._say_progress(id_)
         self._hear(self._in_table(connection), connection, begun=True)
+        # Frames lie in cycles that Python seldom collects, and each holds its plan on the driver's heap.
+        gc.collect()
 
     def _catch_up(self) -> None:
         """Take over what the last tick published and could not write down, and let go of tables that are gone.

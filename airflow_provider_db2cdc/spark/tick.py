@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 import traceback
@@ -171,8 +170,6 @@ class Tick:
             self.standing.move(commit, by_table[table].plan == self.spec.plan)
             if commit.slice is not None:
                 self.slices.append((commit.slice, commit))
-        # Frames lie in cycles that Python seldom collects, and each holds its plan on the driver's heap.
-        gc.collect()
 
     def _commit(self, entry: Entry) -> Commit:
         task = self.tasks[entry.table]
