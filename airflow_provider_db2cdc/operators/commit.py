@@ -36,8 +36,8 @@ class Db2CdcCommitOperator(BaseOperator):
     :param result: The JobResult as JSON, from the apply task. (templated)
     :param config: The pipeline's properties; needed where signals come by a file, Kafka or a channel of one's own,
         which are told here what became of them. (templated)
-    :param fail_for_tables: Whether to fail, after everything else, when the result names failed tables.
-    :param fail_for_offsets: Whether to fail, after everything else, when a table's offset cannot be kept.
+    :param fail_for_tables: Whether to fail, after everything else, when the result names failed tables or an offset
+        cannot be kept.
     """
 
     template_fields: Sequence[str] = ("result", "config")
@@ -49,11 +49,9 @@ class Db2CdcCommitOperator(BaseOperator):
         result: str | XComArg,
         config: PipelineConfig | Mapping[str, Any] | None = None,
         fail_for_tables: bool = True,
-        fail_for_offsets: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.fail_for_offsets = fail_for_offsets
         self.result = result
         self.config = config
         self.fail_for_tables = fail_for_tables
@@ -61,8 +59,8 @@ class Db2CdcCommitOperator(BaseOperator):
     def execute(self, context: Context) -> str | None:
         """Commit and announce; return which offsets could not be kept and why, None where all were.
 
-        :raises AirflowFailException: tables failed, or there are such offsets, if that is to fail; or the backlog
-            cannot be read or kept.
+        :raises AirflowFailException: with `fail_for_tables`, tables failed or there are such offsets; always where the
+            backlog cannot be read or kept.
         """
         with fail_at_once():
             result = JobResult.from_json(str(self.result))
@@ -85,9 +83,9 @@ class Db2CdcCommitOperator(BaseOperator):
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)
             keep_told(result, offsets, is_told)
-            if self.fail_for_offsets and unkept is not None:
-                raise unkept
             if self.fail_for_tables:
+                if unkept is not None:
+                    raise unkept
                 raise_for_failures(result)
         return None if unkept is None else str(unkept)
 

@@ -23,13 +23,13 @@ class Db2CdcOutcomeOperator(BaseOperator):
     the tables that went well are not to wait for one that did not.
 
     :param result: The JobResult as JSON, from the apply task. (templated)
-    :param unkept: What the commit task returned: which offsets could not be kept. (templated)
+    :param unkept: What the commit task returned: which offsets could not be kept, None where all were. (templated)
     """
 
     template_fields: Sequence[str] = ("result", "unkept")
     ui_color = "#f7e8dc"
 
-    def __init__(self, *, result: str | XComArg, unkept: str | XComArg | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, result: str | XComArg, unkept: str | XComArg | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.result = result
         self.unkept = unkept

@@ -76,7 +76,6 @@ class Db2CdcTaskGroup(TaskGroup):
                 result=apply.output,
                 config=given,
                 fail_for_tables=False,
-                fail_for_offsets=False,
                 outlets=[pipeline_alias(checked.pipeline)],
                 **ONE_AT_A_TIME,
             )

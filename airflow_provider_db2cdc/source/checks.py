@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.cdc.offset import OffsetStore, restart_of
 from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_included
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, Db2CdcError, GapError
+from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, GapError
 from airflow_provider_db2cdc.source.admission import problems
 from airflow_provider_db2cdc.source.catalog import (
     Conditions,
@@ -71,14 +71,28 @@ def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | Non
         checks.append(_tried("control tables", asn_schema, lambda: source.rows(asn.global_row(asn_schema))))
     if not checks[-1].ok:
         return checks
-    checks.append(_tried("capture agent", asn_schema, lambda: check_moving(read_fence(source, asn_schema), config)))
+    agent, fence = _check_agent(source, config)
+    checks.append(agent)
     try:
         instances = read_instances(source, asn_schema)
         chosen, selected = _select(config.selection, instances, asn_schema)
         selected += [*_check_snapshots(config, chosen), *_check_signals(source, config, instances)]
-        return [*checks, *selected, *_check_tables(source, config, [instances[table] for table in chosen], offsets)]
+        return [
+            *checks,
+            *selected,
+            *_check_tables(source, config, [instances[table] for table in chosen], offsets, fence),
+        ]
     except Db2CdcError as error:
         return [*checks, _failed("catalog", str(source.address), error)]
+
+
+def _check_agent(source: Source, config: PipelineConfig) -> tuple[Check, Lsn | None]:
+    """Return whether the agent moves, and how far it is, None where it never ran."""
+    try:
+        fence = read_fence(source, config.asn_schema)
+    except Db2CdcError as error:
+        return _failed("capture agent", config.asn_schema, error), None
+    return _tried("capture agent", config.asn_schema, partial(check_moving, fence, config)), fence.lsn
 
 
 def _select(
@@ -132,13 +146,16 @@ def _check_signals(
 
 
 def _check_tables(
-    source: Source, config: PipelineConfig, captures: Sequence[CaptureInstance], offsets: OffsetStore | None
+    source: Source,
+    config: PipelineConfig,
+    captures: Sequence[CaptureInstance],
+    offsets: OffsetStore | None,
+    fence: Lsn | None,
 ) -> Iterator[Check]:
     schemas = read_schemas(source, captures, config.selection)
     conditions = read_conditions(source, config.asn_schema)
     indexes = read_indexes(source, [capture.change_table for capture in captures])
     reads_tables = _reads_tables(config)
-    fence = _fence(source, config.asn_schema)
     for capture in captures:
         schema, subject = schemas[capture.table], str(capture.table)
         found = problems(capture, schema, config)
@@ -239,14 +256,6 @@ def _check_index(capture: CaptureInstance, indexes: Sequence[Index]) -> Check:
         f"CREATE UNIQUE INDEX ... ON {table} ({COMMIT}, {INTENT}).",
         "warning",
     )
-
-
-def _fence(source: Source, asn_schema: str) -> Lsn | None:
-    """Return how far capture is, None where it never ran: a check of its own says so."""
-    try:
-        return read_fence(source, asn_schema).lsn
-    except CaptureStoppedError:
-        return None
 
 
 def _check_offset(capture: CaptureInstance, offsets: OffsetStore, fence: Lsn | None) -> None:

@@ -10,7 +10,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.changes import signed_images
-from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS
+from airflow_provider_db2cdc.spark.effects import if_few_to_all
 
 COPY = "__copy"
 """The state's column that numbers equal rows, from 1."""
@@ -35,8 +35,7 @@ def copy_effects(deltas: DataFrame, count: int, state: DataFrame, schema: TableS
     `count` is how many deltas there are: each brings a whole row along, so only a few may go to every executor.
     """
     images, changed = state.select(F.col("row").alias("image")), deltas.select("image")
-    few = F.broadcast(changed) if count <= BROADCAST_KEYS else changed
-    held = images.join(few, "image", "left_semi").groupBy("image").count()
+    held = images.join(if_few_to_all(changed, count), "image", "left_semi").groupBy("image").count()
     before = F.coalesce(F.col("count"), F.lit(0))
     after = F.greatest(before + F.col("delta"), F.lit(0))
     added = F.when(after > before, F.sequence(before + 1, after))

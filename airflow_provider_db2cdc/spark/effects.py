@@ -63,11 +63,14 @@ def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> D
     events = _events(batch).select("commit", "intent", "op", "key", "before", "after")
     if counts.hot_keys == 0:
         return _alone(events)
-    hot = hot_keys(batch)
-    if counts.hot_keys <= BROADCAST_KEYS:
-        hot = F.broadcast(hot)
+    hot = if_few_to_all(hot_keys(batch), counts.hot_keys)
     cold = _alone(events.join(hot, "key", "left_anti"))
     return cold.unionByName(_counted(events.join(hot, "key", "left_semi"), schema))
+
+
+def if_few_to_all(rows: DataFrame, count: int) -> DataFrame:
+    """Return rows for a join, to be sent to every executor if they are few; Spark takes them for more than they are."""
+    return F.broadcast(rows) if count <= BROADCAST_KEYS else rows
 
 
 def hot_keys(batch: DataFrame) -> DataFrame:

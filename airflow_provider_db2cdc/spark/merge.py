@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.spark.comparison import lacking, unlike
 from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
-from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, net_effects
+from airflow_provider_db2cdc.spark.effects import BatchCounts, if_few_to_all, net_effects
 from airflow_provider_db2cdc.spark.ledger import check_not_applied
 from airflow_provider_db2cdc.spark.slice import Reads, is_own_range
 from airflow_provider_db2cdc.spark.state import effect_rows, extent, key_range, staged_rows
@@ -119,8 +119,7 @@ def merge_effects(
         # Also when a first try has written them already; so the target is asked.
         return _state(target, entry, None, None)
     # Else Spark, which does not know how few they are, sorts the keys of the whole state by them.
-    few = F.broadcast(both) if of_both.rows <= BROADCAST_KEYS else both
-    grown, version = target.merge(few, entry.batch, of_both.bounds, before)
+    grown, version = target.merge(if_few_to_all(both, of_both.rows), entry.batch, of_both.bounds, before)
     return _state(target, entry, None if grown is None or before is None else before + grown, version)
 
 
@@ -157,8 +156,7 @@ def _undecided(target: Target, entry: Entry, reads: Reads, unlike: DataFrame) ->
     if reads.effects is None:
         return marked
     key, keys = [*target.schema.key], reads.effects.select("key.*")
-    few = reads.window.events <= BROADCAST_KEYS
-    marked = marked.join(F.broadcast(keys) if few else keys, key, "left_anti")
+    marked = marked.join(if_few_to_all(keys, reads.window.events), key, "left_anti")
     # A scan may have met a row twice that was moved meanwhile; both are equal.
     return marked.dropDuplicates(key).localCheckpoint()
 

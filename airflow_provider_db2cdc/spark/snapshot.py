@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.part import Part, Reading, Slice
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
-from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS, BatchCounts, hot_keys
+from airflow_provider_db2cdc.spark.effects import BatchCounts, hot_keys, if_few_to_all
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.progress import describe, say
 from airflow_provider_db2cdc.sql.asn import count_moves
@@ -93,11 +93,11 @@ def surviving(
     such a key twice, of two rows that were moved over it; both are equal. (An action, where keys have several events.)
     """
     rows = staged.withColumn("key", key_struct(schema, "row"))
-    rows = rows.join(_few(effects.select("key"), counts), "key", "left_anti")
+    rows = rows.join(if_few_to_all(effects.select("key"), counts.events), "key", "left_anti")
     unknown = hot_keys(window).join(effects, "key", "left_anti").localCheckpoint() if counts.hot_keys else None
     if unknown is not None and not unknown.isEmpty():
-        doubled = rows.join(_few(unknown, counts), "key", "left_semi").dropDuplicates(["key"])
-        rows = rows.join(_few(unknown, counts), "key", "left_anti").unionByName(doubled)
+        doubled = rows.join(if_few_to_all(unknown, counts.events), "key", "left_semi").dropDuplicates(["key"])
+        rows = rows.join(if_few_to_all(unknown, counts.events), "key", "left_anti").unionByName(doubled)
     return rows.select("row", "chunk")
 
 
@@ -144,11 +144,6 @@ def check_part(connection: DriverConnection, schema: TableSchema, part: Part) ->
         _check_select(connection, schema, part)
     if part.surrogate:
         _check_surrogate(connection, schema, part)
-
-
-def _few(keys: DataFrame, counts: BatchCounts) -> DataFrame:
-    """Return keys of a window for a join; Spark takes them for more than they are."""
-    return F.broadcast(keys) if counts.events <= BROADCAST_KEYS else keys
 
 
 def _chunks(reading: Reading) -> range:

@@ -48,8 +48,6 @@ class Snapshots:
         self.journal = journal
         self.known = known
         self.is_first = not journal.seq
-        # Else a tick that died, or a first try of this one, may have been asked for something behind the plan.
-        self.is_as_planned = journal.seq == tick.spec.told
         self.book = Book(known)
         self.outcomes = {(outcome.channel, outcome.id): outcome for outcome in journal.news.outcomes}
         self.told = [*journal.news.notifications]
@@ -81,7 +79,8 @@ class Snapshots:
                 stack.enter_context(driver_connection(self.tick.spark, self.tick.source)) for _ in range(2)
             )
             self._hear(self.tick.spec.signals, connection)
-            if self.is_as_planned:
+            # Else a tick that died, or a first try of this one, may have been asked for something behind the plan.
+            if self.journal.seq == self.tick.spec.told:
                 self._planned = {snapshot.id for snapshot in self.book.agenda.open if snapshot.status == "running"}
             self._hear(self._in_table(connection), connection)
             worked: set[str] = set()

@@ -35,7 +35,6 @@ with DAG("{dag_id}"):
         result={result!r},
         config={config!r},
         fail_for_tables={fail},
-        fail_for_offsets={fail},
         outlets=[pipeline_alias("{dag_id}"), table_asset("{dag_id}", "SALES.DECLARED")],
     )
 """
@@ -152,9 +151,7 @@ def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(run_dag, 
     changed = [table_result("ORDERS", creates=1), table_result("BROKEN", creates=2)]
     result = job_result(*changed, pipeline="commit_broken").to_json()
     both = DAG.replace("    Db2CdcCommitOperator(", "    commit = Db2CdcCommitOperator(") + OUTCOME
-    # Each is asked for by itself: no table has failed here.
-    both = both.replace("fail_for_offsets={fail}", "fail_for_offsets=False")
-    text = both.format(dag_id="commit_broken", result=result, fail=True, config=None)
+    text = both.format(dag_id="commit_broken", result=result, fail=False, config=None)
     state, tasks = run_dag("commit_broken", text)
     assert (state, tasks) == ("failed", {"commit": "success", "outcome": "failed"})
     assert {uri for uri, extra in events("commit_broken").items() if extra} == {"db2cdc://commit_broken/SALES/ORDERS"}
@@ -216,7 +213,7 @@ def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(c
 
 
 def outcome(result):
-    return Db2CdcOutcomeOperator(task_id="outcome", result=result.to_json()).execute({})
+    return Db2CdcOutcomeOperator(task_id="outcome", result=result.to_json(), unkept=None).execute({})
 
 
 def test_outcome_tells_failed_tables_and_refused_signals_together():

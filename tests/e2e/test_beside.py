@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from support.crash import killed
 from support.filled import ask, changed, filled
-from support.log import reads
+from support.log import check_log, reads
 from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind, beside
 
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs, reader
+from airflow_provider_db2cdc.spark import jobs, pull, reader
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.mark import ReadOnlyMark
@@ -245,3 +247,30 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert len(calls) == 2
     assert doubled == [[], []], doubled
+
+
+def test_a_window_of_many_changes_is_read_by_several_readers_whatever_the_plan_has_counted(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = new_pipeline(**{"rows.per.read": 3})
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    spans: list[LsnRange] = []
+    select = pull.change_rows
+
+    def selected(schema: TableSchema, capture: CaptureInstance, span: LsnRange) -> str:
+        spans.append(span)
+        return select(schema, capture, span)
+
+    def write(number: int) -> None:
+        for at in range(9) if number == 1 else ():
+            pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID = {at}")
+            pipeline.writer.commit()
+        pipeline.captured()
+
+    monkeypatch.setattr(pull, "change_rows", selected)
+    with behind(Groups, "_catch_up", write):
+        pipeline.passed(ask(table))
+    assert len(spans) >= 3, "at most three rows each but for what a commit holds"
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)

@@ -102,8 +102,7 @@ def test_whole_rows_go_to_every_executor_only_where_they_are_few(spark: SparkSes
     made = paired(_change_frame(spark, []), SCHEMA, "adjacent", before_images=False, bare_updates=True)
     for count, is_sent in ((BROADCAST_KEYS, True), (BROADCAST_KEYS + 1, False)):
         effects = copy_effects(count_deltas(_log(made)), count, _rows(spark, []), SCHEMA)
-        plan: Any = effects._jdf  # type: ignore[operator]
-        assert ("strategy=broadcast" in plan.queryExecution().analyzed().toString()) is is_sent
+        assert ("strategy=broadcast" in effects._jdf.queryExecution().analyzed().toString()) is is_sent
 
 
 def test_the_sign_of_a_zero_is_kept(spark: SparkSession) -> None:
