@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.capture import Fence
 from airflow_provider_db2cdc.cdc.collection import name_of
-from airflow_provider_db2cdc.cdc.job import JobResult, Status, TableResult
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, SourceSpec, Status, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset, inactive
 from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import SignalOutcome, SignalStatus
+from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalStatus
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
-from airflow_provider_db2cdc.tick import commit_tick, keep_told, raise_for_failures, raise_for_signals
+from airflow_provider_db2cdc.tick import commit_tick, keep_asked, keep_told, raise_for_failures, raise_for_signals
 
 A, B = TableId("S", "A"), TableId("S", "B")
 
@@ -283,3 +284,16 @@ def test_signals_that_came_to_a_bad_end_are_told_with_their_reason(status: Signa
 def test_signals_under_way_stopped_or_of_another_channel_raise_nothing() -> None:
     result = JobResult("p", "run", (), (told("accepted"), told("stopped"), told("refused", "kafka")))
     raise_for_signals(result, "file")
+
+
+@pytest.mark.parametrize(("channel", "at_ms"), [("airflow", 7), ("file", 7), ("source", 0)])
+def test_what_a_job_takes_along_is_kept_but_of_a_table_whose_rows_stay(
+    store: FileOffsetStore, channel: str, at_ms: int
+) -> None:
+    source = SourceSpec("jdbc:db2://h:1/D", "D", "p", "ASNCDC")
+    fence = Fence(lsn(5), "2026-01-01T00:00:00", "2026-01-01T00:00:00", 0.0)
+    asked = (Signal("1", "pause-snapshot", "{}", channel),)
+    keep_asked(JobSpec("p", "run", "plan", 7, "/t", source, fence, (), signals=asked), store)
+    assert store.backlog().asked_at_ms == at_ms
+    keep_asked(None, store)
+    assert store.backlog().asked_at_ms == at_ms

@@ -76,7 +76,7 @@ def _standings(
     offsets: Mapping[TableId, Offset],
     missing: str,
 ) -> list[Standing]:
-    placed = {table: offset for table, offset in offsets.items() if offset.is_placed and not offset.restart}
+    placed = {table: offset for table, offset in offsets.items() if offset.is_placed}
     gaps = {table: _gap(instance, placed[table], fence) for table, instance in instances.items() if table in placed}
     countable = [table for table, gap in gaps.items() if gap is None and instances[table].cd_columns]
     steps = [(instances[table], LsnRange(offsets[table].lsn, fence.lsn)) for table in countable]
