@@ -105,7 +105,7 @@ TASKS = [
         {"spec": "{{ spec }}", "db2_conn_id": "{{ conn }}", "jars_folder": "{{ jars }}", "conf": {"a": "{{ b }}"}},
     ),
     (Db2CdcCommitOperator, {"result": "{{ result }}", "config": PROPERTIES}),
-    (Db2CdcOutcomeOperator, {"result": "{{ result }}"}),
+    (Db2CdcOutcomeOperator, {"result": "{{ result }}", "unkept": "{{ unkept }}"}),
     (Db2CdcChangeSensor, {"config": PROPERTIES, "db2_conn_id": "{{ conn }}", "upto_time": "{{ data_interval_end }}"}),
     (
         Db2CdcSignalOperator,
