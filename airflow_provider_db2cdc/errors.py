@@ -17,8 +17,6 @@ Each carries what happened, to which thing, and a remedy; never row values, neve
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 __all__ = [
     "CaptureStoppedError",
     "ConfigurationError",
@@ -68,11 +66,7 @@ class TargetError(Db2CdcError):
 
 
 class OffsetError(Db2CdcError):
-    """Raised when a stored offset is unreadable, ahead of Delta, or lost; `tables` names whose were not kept."""
-
-    def __init__(self, problem: str, remedy: str = "", tables: Collection[str] = ()) -> None:
-        super().__init__(problem, remedy)
-        self.tables = frozenset(tables)
+    """Raised when a stored offset is unreadable, ahead of Delta, or lost."""
 
 
 class SignalError(Db2CdcError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.collection import name_of
@@ -9,6 +10,15 @@ from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore, new_mark
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
+
+
+class UnkeptError(OffsetError):
+    """Raised when some tables' offsets, which `tables` names, could not be kept; those in `moved` were."""
+
+    def __init__(self, problems: Mapping[str, OffsetError], moved: Sequence[Offset]) -> None:
+        errors = list(problems.values())
+        super().__init__("; ".join(error.problem for error in errors), errors[0].remedy)
+        self.tables, self.moved = frozenset(problems), moved
 
 
 def keep_asked(spec: JobSpec | None, offsets: OffsetStore) -> None:
@@ -26,8 +36,9 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
     A failed table's offset follows too when an earlier crash had left it behind. Doing it again moves nothing. The
     backlog comes first: what is told there as open is gone on with, whatever the offsets are.
 
-    :raises OffsetError: some tables' stored offsets lie beyond what this tick applied, or cannot be read or kept: it
+    :raises UnkeptError: some tables' stored offsets lie beyond what this tick applied, or cannot be read or kept: it
         names them. All others have moved.
+    :raises OffsetError: the backlog cannot be read or kept. No offset has moved.
     """
     old = offsets.backlog()
     if (new := old.after(result)) != old:
@@ -44,8 +55,7 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
         if offset is not None:
             moved.append(offset)
     if problems:
-        first, *_ = errors = [*problems.values()]
-        raise OffsetError("; ".join(error.problem for error in errors), first.remedy, problems) from first
+        raise UnkeptError(problems, moved) from next(iter(problems.values()))
     return moved
 
 

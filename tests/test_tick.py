@@ -15,9 +15,16 @@ from airflow_provider_db2cdc.cdc.offset import Offset, inactive
 from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalStatus
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
+from airflow_provider_db2cdc.errors import SignalError, TickFailedError
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
-from airflow_provider_db2cdc.tick import commit_tick, keep_asked, keep_told, raise_for_failures, raise_for_signals
+from airflow_provider_db2cdc.tick import (
+    UnkeptError,
+    commit_tick,
+    keep_asked,
+    keep_told,
+    raise_for_failures,
+    raise_for_signals,
+)
 
 A, B = TableId("S", "A"), TableId("S", "B")
 
@@ -173,7 +180,7 @@ def test_an_offset_moves_back_with_its_source(store: FileOffsetStore) -> None:
 
 def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 8))
-    with pytest.raises(OffsetError, match=r"S\.A") as caught:
+    with pytest.raises(UnkeptError, match=r"S\.A") as caught:
         commit_tick(outcome(line(A, 5), line(B, 5)), store)
     assert caught.value.tables == {name_of(A)}
     assert store.get(A) == Offset(A, lsn(9), 8)
@@ -232,7 +239,7 @@ def test_older_result_brings_no_snapshot_back(store: FileOffsetStore) -> None:
 
 def test_snapshots_are_kept_though_an_offset_cannot_be(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 8))
-    with pytest.raises(OffsetError):
+    with pytest.raises(UnkeptError):
         commit_tick(JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,)), store)
     assert store.backlog().snapshots == (SNAPSHOT,)
 
@@ -259,7 +266,7 @@ def test_what_became_of_signals_is_told_though_nobody_could_be_notified(store: F
 def test_two_tables_that_look_alike_are_told_apart_where_an_offset_is_not_kept(store: FileOffsetStore) -> None:
     dotted, other = TableId("A.B", "C"), TableId("A", "B.C")
     store.put(Offset(dotted, lsn(9), 8))
-    with pytest.raises(OffsetError) as caught:
+    with pytest.raises(UnkeptError) as caught:
         commit_tick(outcome(line(dotted, 5), line(other, 5)), store)
     assert caught.value.tables == {name_of(dotted)}
 

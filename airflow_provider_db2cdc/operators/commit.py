@@ -14,13 +14,12 @@ from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels
 from airflow_provider_db2cdc.channels.notifier import AIRFLOW, notify
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import OffsetError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.asset import notification_asset, table_asset
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import read_config
 from airflow_provider_db2cdc.operators.summary import change_count, describe_snapshot, describe_table
-from airflow_provider_db2cdc.tick import commit_tick, keep_told, raise_for_failures
+from airflow_provider_db2cdc.tick import UnkeptError, commit_tick, keep_told, raise_for_failures
 
 
 class Db2CdcCommitOperator(BaseOperator):
@@ -89,13 +88,11 @@ class Db2CdcCommitOperator(BaseOperator):
                 raise_for_failures(result)
         return None if unkept is None else str(unkept)
 
-    def _commit(self, result: JobResult, offsets: VariableOffsetStore) -> OffsetError | None:
+    def _commit(self, result: JobResult, offsets: VariableOffsetStore) -> UnkeptError | None:
         """Move the offsets; return what is wrong with those that could not be kept."""
         try:
             commit_tick(result, offsets)
-        except OffsetError as error:
-            if not error.tables:
-                raise
+        except UnkeptError as error:
             self.log.error("%s", error)
             return error
         return None

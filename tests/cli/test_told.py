@@ -8,12 +8,21 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog, heard_as
-from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.notification import Notification
+from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.signal import SignalOutcome, SignalStatus
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli import tick
+from airflow_provider_db2cdc.cli.pipeline import open_store
+from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.errors import TickFailedError
+from airflow_provider_db2cdc.tick import UnkeptError
 
 STARTED = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
+AHEAD, FINE, BAD = TableId("S", "AHEAD"), TableId("S", "FINE"), TableId("S", "BAD")
+SOONER, LATER = Lsn(bytes(15) + b"\5"), Lsn(bytes(15) + b"\x09")
 REFUSED = "signal 77 of channel source refused: [no] reason"
 
 
@@ -28,6 +37,13 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
+def run(config: Path, monkeypatch: pytest.MonkeyPatch, result: JobResult, as_json: bool = False) -> None:
+    """Run a tick that Spark comes back from with this result."""
+    monkeypatch.setattr(tick, "_plan", lambda config: object())
+    monkeypatch.setattr(tick, "_apply", lambda config, spec, progress: result)
+    tick.run(config, as_json=as_json, progress=False)
+
+
 def told(
     config: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -36,10 +52,7 @@ def told(
     as_json: bool = False,
 ) -> tuple[str, str]:
     """Run a tick with these outcomes; return what it wrote to standard output and to error."""
-    result = JobResult("p", "r", (), outcomes, notifications=(STARTED,))
-    monkeypatch.setattr(tick, "_plan", lambda config: object())
-    monkeypatch.setattr(tick, "_apply", lambda config, spec, progress: result)
-    tick.run(config, as_json=as_json, progress=False)
+    run(config, monkeypatch, JobResult("p", "r", (), outcomes, notifications=(STARTED,)), as_json)
     written = capsys.readouterr()
     return written.out, written.err
 
@@ -80,3 +93,23 @@ def test_refusal_that_is_no_longer_kept_is_not_told_of_again(capsys: pytest.Capt
     assert capsys.readouterr().err == ""
     tick._tell_signals(Backlog(), JobResult("p", "r", (), (outcome("refused"),)))
     assert REFUSED in capsys.readouterr().err
+
+
+def test_all_else_is_told_where_an_offset_cannot_be_kept(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = open_store(load_config(config))
+    store.put(Offset(AHEAD, LATER, 8))
+    kept, failed = TableResult(FINE, "applied", SOONER, 7), TableResult(BAD, "failed", error="no disk")
+    unkept = TableResult(AHEAD, "applied", SOONER, 7)
+    result = JobResult("p", "r", (unkept, kept), (outcome("refused"),), notifications=(STARTED,), told=9)
+    with pytest.raises(UnkeptError, match=r"S\.AHEAD"):
+        run(config, monkeypatch, result, as_json=True)
+    written = capsys.readouterr()
+    assert [one["table"]["name"] for one in json.loads(written.out)["moved"]] == ["FINE"]
+    assert "notification: Incremental Snapshot STARTED" in written.err
+    assert REFUSED in written.err
+    assert store.backlog().told == 9
+    with pytest.raises(TickFailedError, match=r"S\.BAD: no disk"):
+        run(config, monkeypatch, JobResult("p", "r", (unkept, failed)))
+    assert "S.AHEAD" in capsys.readouterr().err
