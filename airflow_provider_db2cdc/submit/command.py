@@ -25,6 +25,7 @@ SHORT_ROWS = 200_000
 DEFAULTS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.ui.retainedExecutions": "10",
@@ -32,7 +33,11 @@ DEFAULTS = {
     "spark.ui.retainedStages": "50",
     "spark.ui.retainedTasks": "500",
 }
-"""Settings that a user may override. What is retained is kept on the driver's heap also where no UI shows it."""
+"""Settings that a user may override. What is retained is kept on the driver's heap also where no UI shows it.
+
+A job of one table runs some 700 pieces of generated code, again and again: where Spark keeps its usual 100, each is
+gone before it is needed again, and compiled anew.
+"""
 
 
 @dataclass(frozen=True)
