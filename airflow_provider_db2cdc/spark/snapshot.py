@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,14 +12,13 @@ from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.job import ApplySettings
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
-from airflow_provider_db2cdc.cdc.part import Part, Reading, Slice
+from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Reading, Slice
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
 from airflow_provider_db2cdc.spark.effects import BatchCounts, hot_keys, if_few_to_all
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.progress import describe, say
-from airflow_provider_db2cdc.sql.asn import count_moves
 from airflow_provider_db2cdc.sql.chunk import (
     Bound,
     Cut,
@@ -30,9 +30,10 @@ from airflow_provider_db2cdc.sql.chunk import (
     surrogate_check,
     table_rows,
 )
+from airflow_provider_db2cdc.sql.moves import count_moves, touching
 
 COUNTED_AT_ONCE = 8
-"""Chunks whose rows one statement counts."""
+"""Chunks whose rows, or changes, one statement counts."""
 
 
 def cut_of(schema: TableSchema, part: Part) -> Cut:
@@ -102,24 +103,26 @@ def surviving(
 
 
 def check_counts(
-    connection: DriverConnection, capture: CaptureInstance, part: Part, of: Slice, window: LsnRange
+    connection: DriverConnection,
+    schema: TableSchema,
+    capture: CaptureInstance,
+    part: Part,
+    of: Slice,
+    window: LsnRange,
 ) -> None:
-    """Make sure that the source counts what was read, but for what its changes in the window explain.
+    """Make sure that the source counts what was read of each chunk, but for what its changes in the window explain.
 
     :raises SourceError: it does not, of whole chunks of the table.
     """
-    missed = sum(abs(chunk.counted - chunk.read) for chunk in of.counts)
-    if not missed:
+    unlike = {at: chunk for at, chunk in enumerate(of.counts, of.first) if chunk.counted != chunk.read}
+    moves = {} if window.empty else _moves(connection, schema, capture, part, unlike, window)
+    wrong = [at for at, chunk in unlike.items() if abs(chunk.counted - chunk.read) > moves.get(at, 0)]
+    if not wrong:
         return
-    moves = 0
-    if not window.empty:
-        [[count]] = connection.text_rows(count_moves(capture, window).text)
-        moves = int(count or 0)
-    if missed <= moves:
-        return
+    at, more = wrong[0], len(wrong) - 1
     found = (
-        f"chunks {of.first} to {of.last} were read with {sum(c.read for c in of.counts)} rows, "
-        f"the source counts {sum(c.counted for c in of.counts)}, and its changes meanwhile explain only {moves}"
+        f"chunk {at} was read with {unlike[at].read} rows, the source counts {unlike[at].counted}, and its changes "
+        f"meanwhile explain only {moves.get(at, 0)}{f' (so it is with {more} more of the group)' if more else ''}"
     )
     if part.condition or part.select:
         # They may ask for the clock, or for other tables: rows come and go there without any change.
@@ -127,7 +130,7 @@ def check_counts(
         return
     raise SourceError(
         f"{part.table}: {found}",
-        "The next tick reads them again. If it stays so, the columns that chunks are cut by compare unlike "
+        "The next tick reads its group again. If it stays so, the columns that chunks are cut by compare unlike "
         "they sort: name a surrogate key.",
     )
 
@@ -144,6 +147,26 @@ def check_part(connection: DriverConnection, schema: TableSchema, part: Part) ->
         _check_select(connection, schema, part)
     if part.surrogate:
         _check_surrogate(connection, schema, part)
+
+
+def _moves(
+    connection: DriverConnection,
+    schema: TableSchema,
+    capture: CaptureInstance,
+    part: Part,
+    chunks: Mapping[int, ChunkCounts],
+    window: LsnRange,
+) -> dict[int, int]:
+    """Return how many rows the changes in the window may have brought into each chunk, or taken out of it."""
+    cut = cut_of(schema, part)
+    by_chunk = {at: touching(schema, capture, cut, chunk.low, chunk.high) for at, chunk in chunks.items()}
+    numbers = [*by_chunk]
+    moves: dict[int, int] = {}
+    for start in range(0, len(numbers), COUNTED_AT_ONCE):
+        some = {at: by_chunk[at] for at in numbers[start : start + COUNTED_AT_ONCE]}
+        rows = connection.text_rows(count_moves(capture, window, some).text)
+        moves |= {int(at or 0): int(count or 0) for at, count in rows}
+    return moves
 
 
 def _chunks(reading: Reading) -> range:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.sql.changes import COMMIT, OPERATION, change_table, within
+from airflow_provider_db2cdc.sql.changes import COMMIT, change_table, within
 from airflow_provider_db2cdc.sql.query import Query, count_of
 from airflow_provider_db2cdc.sql.quoting import lsn_literal, quote_table, text_literal
 
@@ -96,15 +96,6 @@ def count_changes(steps: Sequence[tuple[CaptureInstance, LsnRange]]) -> Query:
         for place, (capture, span) in enumerate(steps)
     )
     return Query(" UNION ALL ".join(counts))
-
-
-def count_moves(capture: CaptureInstance, span: LsnRange) -> Query:
-    """Return the select of how many times the range's changes may have taken a row out of a chunk or put one in.
-
-    A U row may do both: the columns that chunks are cut by can be others than the key.
-    """
-    updates = count_of(f"CASE WHEN {OPERATION} = 'U' THEN 1 END")
-    return Query(f"SELECT {count_of()} + {updates} AS MOVES FROM {change_table(capture)} WHERE {within(span)}")
 
 
 def last_commit_before(capture: CaptureInstance, span: LsnRange) -> Query:

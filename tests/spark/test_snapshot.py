@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,44 +115,97 @@ CAPTURE = CaptureInstance(
 WHOLE = Part(SEEDED.table)
 
 
-class ChangeTable(DriverConnection):
-    """A source in SQLite, of which there is nothing but a change table with these operations."""
+Move = tuple[str, int, int | None]
+"""A change row: its operation, the ID that it leaves behind, and the one that its before image has."""
 
-    def __init__(self, ops: str) -> None:
+
+class ChangeTable(DriverConnection):
+    """A source in SQLite, of which there is nothing but a change table with these rows."""
+
+    def __init__(self, moves: Sequence[Move]) -> None:
         self._database = sqlite3.connect(":memory:")
         self._database.execute("ATTACH ':memory:' AS \"ASN\"")
-        self._database.execute(f"CREATE TABLE {change_table(CAPTURE)} (IBMSNAP_COMMITSEQ, IBMSNAP_OPERATION)")
-        rows = [(HIGH.raw, op) for op in ops]
-        self._database.executemany(f"INSERT INTO {change_table(CAPTURE)} VALUES (?, ?)", rows)
+        columns = "IBMSNAP_COMMITSEQ, IBMSNAP_OPERATION, SEED, ID, XSEED, XID"
+        self._database.execute(f"CREATE TABLE {change_table(CAPTURE)} ({columns})")
+        rows = [(HIGH.raw, op, 1, id_, 1, old) for op, id_, old in moves]
+        self._database.executemany(f"INSERT INTO {change_table(CAPTURE)} VALUES (?, ?, ?, ?, ?, ?)", rows)
+        self.statements = 0
 
     def text_rows(self, select: str) -> list[list[str | None]]:
+        self.statements += 1
         return [[str(value) for value in row] for row in self._database.execute(select.replace("COUNT_BIG(", "COUNT("))]
 
 
-def check(ops: str, *counts: tuple[int, int], part: Part = WHOLE) -> None:
-    """Check chunks that were read with so many rows and counted so many, behind these operations."""
-    chunks = tuple(ChunkCounts((), (), *count) for count in counts)
-    of = Slice("ad-hoc", "incremental", 0, len(counts) - 1, LOW, 1, 1, "", counts=chunks)
-    check_counts(ChangeTable(ops), CAPTURE, part, of, LsnRange(LOW, HIGH))
+def check(
+    moves: Sequence[Move], *counts: tuple[int, int], part: Part = WHOLE, capture: CaptureInstance = CAPTURE
+) -> int:
+    """Check chunks that were read with so many rows and counted so many; return how many statements it took.
+
+    The first is of IDs up to 10, the second up to 20, and so on; the last has no end.
+    """
+    ends: list[tuple[str, ...]] = [(), *(("1", str(10 * at)) for at in range(1, len(counts))), ()]
+    chunks = tuple(ChunkCounts(*ends[at : at + 2], *count) for at, count in enumerate(counts))
+    of = Slice("ad-hoc", "incremental", 3, 2 + len(counts), LOW, 1, 1, "", counts=chunks)
+    source = ChangeTable(moves)
+    check_counts(source, SEEDED, capture, part, of, LsnRange(LOW, HIGH))
+    return source.statements
+
+
+def some(ops: str, id_: int = 5, old: int | None = None) -> list[Move]:
+    return [(op, id_, old) for op in ops]
 
 
 @pytest.mark.parametrize(
-    ("ops", "counts"),
-    [("", [(5, 5)]), ("I", [(5, 6)]), ("D", [(5, 4), (5, 5)]), ("DI", [(5, 4), (5, 6)]), ("U", [(5, 4), (5, 6)])],
-    ids=["none", "insert", "delete", "update as two", "update as one"],
+    ("moves", "counts"),
+    [
+        ([], [(5, 5)]),
+        (some("I"), [(5, 6)]),
+        (some("D") + some("I", 25), [(5, 4), (5, 5), (5, 6)]),
+        (some("D", 10) + some("I", 11), [(5, 4), (5, 6)]),
+        (some("I", 10) + some("D", 11), [(5, 6), (5, 4)]),
+        (some("U", 15), [(5, 4), (5, 6)]),
+        (some("U", 5), [(5, 7)]),
+    ],
+    ids=["none", "insert", "elsewhere", "update as two", "and back", "update as one", "met twice"],
 )
-def test_changes_explain_what_they_may_have_moved(ops: str, counts: list[tuple[int, int]]) -> None:
-    check(ops, *counts)
+def test_changes_explain_what_they_may_have_moved(moves: list[Move], counts: list[tuple[int, int]]) -> None:
+    check(moves, *counts)
 
 
 @pytest.mark.parametrize(
-    ("ops", "counts"),
-    [("", [(5, 4)]), ("I", [(5, 4), (5, 6)]), ("U", [(5, 4), (5, 7)])],
-    ids=["none", "insert", "update as one"],
+    ("moves", "counts", "chunk", "explained"),
+    [
+        ([], [(5, 4)], 3, 0),
+        (some("I"), [(5, 6), (5, 4)], 4, 0),
+        (some("I" * 100, 15), [(5, 6), (5, 5)], 3, 0),
+        (some("D" * 3, 10), [(5, 5), (5, 4)], 4, 0),
+        (some("DD", 11), [(5, 5), (5, 2)], 4, 2),
+        (some("U"), [(5, 4), (5, 8)], 4, 2),
+    ],
+    ids=["none", "another chunk's", "many of another's", "at its low end", "too few", "update as one"],
 )
-def test_count_that_no_change_explains_is_an_error(ops: str, counts: list[tuple[int, int]]) -> None:
-    with pytest.raises(SourceError, match=f"S.T: chunks 0 to .* meanwhile explain only {len(ops) + ops.count('U')}"):
-        check(ops, *counts)
+def test_count_that_no_change_of_the_chunk_explains_is_an_error(
+    moves: list[Move], counts: list[tuple[int, int]], chunk: int, explained: int
+) -> None:
+    with pytest.raises(SourceError, match=rf"S\.T: chunk {chunk} was read .* meanwhile explain only {explained}\. "):
+        check(moves, *counts)
+
+
+def test_before_image_tells_where_an_update_came_from() -> None:
+    told = replace(
+        CAPTURE, before_prefix="X", cd_columns=tuple(f"{x}{name}" for x in ("", "X") for name in SEEDED.names)
+    )
+    check(some("U", 15, old=5), (5, 4), (5, 6), (5, 5), capture=told)
+    with pytest.raises(SourceError, match=r"chunk 5 .* explain only 0"):
+        check(some("U", 15, old=5), (5, 4), (5, 6), (5, 4), capture=told)
+
+
+def test_chunks_that_changed_are_counted_several_a_statement_and_the_others_not() -> None:
+    moves = [move for at in range(19) for move in some("I", 10 * at + 5)]
+    assert check(moves, *[(5, 6)] * 19, *[(5, 5)] * 30) == 3
+    assert check(moves, *[(5, 5)] * 30) == 0
+    with pytest.raises(SourceError, match=r"chunk 20 .* explain only 1 \(so it is with 2 more of the group\)"):
+        check(moves, *[(5, 6)] * 17, (5, 7), (5, 8), (5, 6))
 
 
 @pytest.mark.parametrize(
@@ -159,9 +214,9 @@ def test_count_that_no_change_explains_is_an_error(ops: str, counts: list[tuple[
     ids=["condition", "select"],
 )
 def test_count_by_a_condition_or_a_select_is_only_told(part: Part, capsys: pytest.CaptureFixture[str]) -> None:
-    check("I", (1000, 998), part=part)
-    assert "table=S.T snapshot=ad-hoc: chunks 0 to 0 were read with 1000 rows, the source counts 998" in (
+    check(some("I"), (1000, 998), part=part)
+    assert "table=S.T snapshot=ad-hoc: chunk 3 was read with 1000 rows, the source counts 998" in (
         capsys.readouterr().out
     )
-    check("I", (1000, 999), part=part)
+    check(some("I"), (1000, 999), part=part)
     assert not capsys.readouterr().out

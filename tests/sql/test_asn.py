@@ -25,14 +25,6 @@ def test_count_is_one_statement_for_all_ranges_with_the_bare_column_compared():
     assert query.params == ()
 
 
-def test_moves_count_a_change_row_once_and_a_u_row_twice():
-    assert asn.count_moves(capture("CD"), SPAN).text == (
-        "SELECT CAST(COUNT_BIG(*) AS BIGINT) + CAST(COUNT_BIG(CASE WHEN IBMSNAP_OPERATION = 'U' THEN 1 END) AS BIGINT) "
-        "AS MOVES "
-        f'FROM "ASN"."CD" WHERE IBMSNAP_COMMITSEQ > {LOW_LITERAL} AND IBMSNAP_COMMITSEQ <= {HIGH_LITERAL}'
-    )
-
-
 def test_last_commit_before_excludes_both_ends():
     assert asn.last_commit_before(capture("CD"), SPAN).text == (
         f'SELECT MAX(IBMSNAP_COMMITSEQ) FROM "ASN"."CD" '
