@@ -116,6 +116,7 @@ class PipelineConfig(_Frozen):
     kafka_bootstrap_servers: str = ""
     kafka_topic: str = ""
     kafka_group_id: str = ""
+    kafka_outcomes_topic: str = ""
     kafka_consumer: Unshown = Field(default_factory=dict)
     high_mark_timeout_s: Seconds = 600.0
     offsets_file: Path | None = None

@@ -134,7 +134,12 @@ USED = (
     used("signal.kafka.topic", "kafka_topic", "The topic of signals.", "<topic.prefix>-signal"),
     used("signal.kafka.bootstrap.servers", "kafka_bootstrap_servers", "Kafka's brokers."),
     used("signal.kafka.groupId", "kafka_group_id", "The group that keeps the offset.", "<topic.prefix>-signal"),
-    used("signal.consumer.*", "kafka_consumer", "Properties of the consumer of signals."),
+    used(
+        "signal.kafka.outcomes.topic",
+        "kafka_outcomes_topic",
+        "A topic that is told what became of signals; without one they stand in the log and in `db2cdc status`.",
+    ),
+    used("signal.consumer.*", "kafka_consumer", "Properties of the client of signals."),
     used(
         "snapshot.max.threads",
         "parallel_reads",

@@ -90,6 +90,11 @@ class SignalOutcome:
     reason: str = ""
     asked: str = ""
 
+    @property
+    def told(self) -> str:
+        """What a channel is told of it, a JSON object."""
+        return json.dumps({"id": self.id, "status": self.status, "reason": self.reason})
+
 
 def signal_of(item: Any, channel: str, default_id: str, at_ms: int | None = None) -> Signal:
     """Return the signal that a JSON object, or the text of one, is: `{"id": ..., "type": ..., "data": {...}}`.

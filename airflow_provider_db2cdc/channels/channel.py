@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
 from airflow_provider_db2cdc.channels.file import FileChannel
@@ -23,7 +23,8 @@ class SignalChannel(Protocol):
     """One way for signals to come in; a custom one is made with the pipeline's configuration alone.
 
     What it raises while it reads or acknowledges is told of in the log, and the tick goes on without it. By `name`,
-    which is none of the known ones, the outcomes find the way back.
+    which is none of the known ones, the outcomes find the way back. `db2cdc doctor` reads it, and asks one that is
+    `Checked`, too, whether it can be told of outcomes.
     """
 
     name: str
@@ -41,6 +42,17 @@ class SignalChannel(Protocol):
 
     def close(self) -> None:
         """Let go of what is open."""
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A channel that can also tell beforehand whether it could be told of outcomes."""
+
+    def check(self) -> None:
+        """Make sure of it; nothing is written.
+
+        :raises Db2CdcError: it could not.
+        """
 
 
 @contextmanager
@@ -83,7 +95,7 @@ def check_channel(config: PipelineConfig, name: str) -> None:
     with open_channels(config, name) as [channel]:
         try:
             channel.read()
-            if isinstance(channel, FileChannel):
+            if isinstance(channel, Checked):
                 channel.check()
         except Db2CdcError:
             raise

@@ -69,7 +69,7 @@ class FileChannel:
         place = self._outcomes
         with _naming(f"the outcomes of signals cannot be told in {place}"):
             told = {*_lines(place)}
-            _append(place, [text for text in map(_told, outcomes) if text not in told])
+            _append(place, [outcome.told for outcome in outcomes if outcome.told not in told])
         with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
             is_there = any(signal.is_answered(outcomes) for signal in self._signals())
             if is_there and not _is_being_written(self._file):
@@ -167,10 +167,6 @@ def _is_json(line: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _told(outcome: SignalOutcome) -> str:
-    return json.dumps({"id": outcome.id, "status": outcome.status, "reason": outcome.reason})
 
 
 def _signal(line: str) -> Signal:

@@ -21,7 +21,7 @@ class KafkaChannel:
     """`signal.kafka.topic` (by default `<topic.prefix>-signal`, one partition), read from the group's offset on.
 
     The offset is committed behind a message only once it, and all before it, were acted on. Messages under another key
-    are passed over.
+    are passed over. What became of signals is told in `signal.kafka.outcomes.topic`, if there is one.
     """
 
     name = NAME
@@ -42,6 +42,12 @@ class KafkaChannel:
         self._servers = config.kafka_bootstrap_servers
         self._key = config.server_name
         self._topic = config.kafka_topic or f"{config.server_name}-signal"
+        self._outcomes = config.kafka_outcomes_topic
+        if self._outcomes == self._topic:
+            raise ConfigurationError(
+                f"signal.kafka.outcomes.topic is the topic of the signals, {self._topic}", "Name another one."
+            )
+        self._given = config.kafka_consumer
         try:
             self._consumer = confluent_kafka.Consumer(self._settings(config))
         except confluent_kafka.KafkaException as error:
@@ -57,8 +63,22 @@ class KafkaChannel:
         """
         return [signal for _, signal in self._messages() if signal is not None]
 
+    def check(self) -> None:
+        """Make sure that outcomes can be told; nothing is written.
+
+        :raises SourceError: their topic is not there, or the broker cannot be reached.
+        """
+        if self._outcomes:
+            self._described(self._outcomes)
+
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
-        """Move the group's offset behind the messages that were acted on."""
+        """Tell the outcomes, and move the group's offset behind the messages that were acted on.
+
+        Done again it tells them again.
+
+        :raises SourceError: they cannot be told: then the offset stays. Or it cannot be moved.
+        """
+        self._tell(outcomes)
         behind = None
         for offset, signal in self._messages():
             if signal is not None and not signal.is_answered(outcomes):
@@ -85,12 +105,32 @@ class KafkaChannel:
             "enable.partition.eof": True,
         }
 
+    def _tell(self, outcomes: Collection[SignalOutcome]) -> None:
+        if not self._outcomes:
+            return
+        errors: list[Any] = []
+
+        def delivered(error: Any, _: Any) -> None:
+            if error is not None:
+                errors.append(error)
+
+        timeout = {"message.timeout.ms": int(TIMEOUT_S * 1000)}
+        with self._asking(self._outcomes):
+            producer = self._kafka.Producer({"bootstrap.servers": self._servers, **self._given, **timeout})
+            for outcome in outcomes:
+                producer.produce(self._outcomes, outcome.told, self._key, on_delivery=delivered)
+            # What was not delivered by then is told to be, shortly after.
+            if producer.flush(2 * TIMEOUT_S):
+                errors.append(self._kafka.KafkaError(self._kafka.KafkaError._TIMED_OUT))
+            if errors:
+                raise self._kafka.KafkaException(errors[0])
+
     def _at(self, offset: int) -> Any:
         return self._kafka.TopicPartition(self._topic, 0, offset)
 
     def _messages(self) -> Iterator[tuple[int, Signal | None]]:
+        at, end = self._range()
         with self._asking():
-            at, end = self._range()
             self._consumer.assign([self._at(at)])
             answered = time.monotonic()
             while at < end:
@@ -107,17 +147,23 @@ class KafkaChannel:
 
     def _range(self) -> tuple[int, int]:
         """Return where to begin and where to end; the group's offset may be one of an older topic of this name."""
-        topic = self._consumer.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
-        if topic.error is not None:
-            raise self._kafka.KafkaException(topic.error)
-        if len(topic.partitions) != 1:
+        partitions = len(self._described(self._topic).partitions)
+        if partitions != 1:
             raise ConfigurationError(
-                f"topic {self._topic} of signals has {len(topic.partitions)} partitions",
+                f"topic {self._topic} of signals has {partitions} partitions",
                 "Give it one: signals are acted on in their order.",
             )
-        low, high = self._consumer.get_watermark_offsets(self._at(0), timeout=TIMEOUT_S)
-        [committed] = self._consumer.committed([self._at(0)], timeout=TIMEOUT_S)
+        with self._asking():
+            low, high = self._consumer.get_watermark_offsets(self._at(0), timeout=TIMEOUT_S)
+            [committed] = self._consumer.committed([self._at(0)], timeout=TIMEOUT_S)
         return committed.offset if low <= committed.offset <= high else low, high
+
+    def _described(self, name: str) -> Any:
+        with self._asking(name):
+            topic = self._consumer.list_topics(name, timeout=TIMEOUT_S).topics[name]
+            if topic.error is not None:
+                raise self._kafka.KafkaException(topic.error)
+        return topic
 
     def _check_answer(self, answered: float) -> None:
         if time.monotonic() - answered > TIMEOUT_S:
@@ -131,11 +177,12 @@ class KafkaChannel:
         return signal_of(message.value() or b"", NAME, f"offset {offset} of {at_ms}", at_ms)
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _asking(self, topic: str = "") -> Iterator[None]:
         try:
             yield
         except self._kafka.KafkaException as error:
             raise SourceError(
-                f"Kafka does not serve the signals' topic {self._topic} at {self._servers}: {error.args[0].str()}",
+                f"Kafka does not serve the signals' topic {topic or self._topic} at {self._servers}: "
+                f"{error.args[0].str()}",
                 "Is the broker up, and the topic there?",
             ) from error

@@ -67,6 +67,19 @@ class Broker:
         with self._consumer(group) as consumer:
             consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
 
+    def messages(self, topic: str) -> list[tuple[str, str]]:
+        """Return the keys and values of all messages, in their order."""
+        found = []
+        with self._consumer("reader") as consumer:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
+            consumer.assign([TopicPartition(topic, 0, 0)])
+            while len(found) < end:
+                message = consumer.poll(20)
+                assert message is not None, f"only {len(found)} of {end} messages came"
+                assert message.error() is None
+                found.append((message.key().decode(), message.value().decode()))
+        return found
+
     @contextmanager
     def _consumer(self, group: str) -> Iterator[Consumer]:
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})

@@ -238,6 +238,54 @@ def patient_for_2_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "TIMEOUT_S", 2.0)
 
 
+def test_what_became_of_signals_is_told_in_a_topic(broker: Broker, topic: str, opened: Callable) -> None:
+    outcomes = f"{topic}-outcomes"
+    broker.create_topic(outcomes)
+    broker.send(topic, ("shop", value("1")), ("shop", "{oops"))
+    # What only a consumer knows is passed over by the producer.
+    more = {"signal.kafka.outcomes.topic": outcomes, "signal.consumer.auto.offset.reset": "earliest"}
+    channel = opened(**more)
+    channel.check()
+    _, bad = channel.read()
+    refused = SignalOutcome(bad.id, "kafka", "refused", "it is not JSON", bad.asked)
+    channel.acknowledge([*done("1"), refused])
+    told = [(key, json.loads(text)) for key, text in broker.messages(outcomes)]
+    assert told == [
+        ("shop", {"id": "1", "status": "done", "reason": ""}),
+        ("shop", {"id": bad.id, "status": "refused", "reason": "it is not JSON"}),
+    ]
+    assert broker.committed(topic) == 2
+
+
+def test_without_a_topic_of_outcomes_nothing_is_told(broker: Broker, topic: str, opened: Callable) -> None:
+    broker.send(topic, ("shop", value("1")))
+    channel = opened()
+    channel.check()
+    channel.acknowledge(done("1"))
+    assert broker.messages(topic) == [("shop", value("1"))]
+
+
+def test_signals_come_again_where_outcomes_cannot_be_told(
+    broker: Broker, topic: str, opened: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.send(topic, ("shop", value("1")))
+    broker.commit(topic, 0)  # A new broker takes seconds to make the topic of offsets.
+    channel = opened(**{"signal.kafka.outcomes.topic": "untold"})
+    with pytest.raises(SourceError, match=r"topic untold at .*Unknown topic"):
+        channel.check()
+    monkeypatch.setattr(kafka, "TIMEOUT_S", 2.0)
+    with pytest.raises(SourceError, match="topic untold at "):
+        channel.acknowledge(done("1"))
+    assert broker.committed(topic) == 0
+    assert ids(channel) == ["1"]
+
+
+def test_topic_of_the_signals_is_none_of_outcomes() -> None:
+    same = {"signal.kafka.topic": "one", "signal.kafka.outcomes.topic": "one"}
+    with pytest.raises(ConfigurationError, match=r"outcomes\.topic is the topic of the signals, one\. Name"):
+        KafkaChannel(configured("127.0.0.1:1", **same))
+
+
 @pytest.mark.usefixtures("patient_for_2_s")
 def test_broker_that_is_away_is_an_error_in_bounded_time() -> None:
     started = time.monotonic()
