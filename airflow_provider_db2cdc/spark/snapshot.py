@@ -30,7 +30,7 @@ from airflow_provider_db2cdc.sql.chunk import (
     surrogate_check,
     table_rows,
 )
-from airflow_provider_db2cdc.sql.moves import count_moves, touching
+from airflow_provider_db2cdc.sql.moves import chunk_moves, count_moves
 
 COUNTED_AT_ONCE = 8
 """Chunks whose rows, or changes, one statement counts."""
@@ -159,13 +159,13 @@ def _moves(
 ) -> dict[int, int]:
     """Return how many rows the changes in the window may have brought into each chunk, or taken out of it."""
     cut = cut_of(schema, part)
-    by_chunk = {at: touching(schema, capture, cut, chunk.low, chunk.high) for at, chunk in chunks.items()}
+    by_chunk = {at: chunk_moves(schema, capture, cut, chunk.low, chunk.high) for at, chunk in chunks.items()}
     numbers = [*by_chunk]
     moves: dict[int, int] = {}
     for start in range(0, len(numbers), COUNTED_AT_ONCE):
-        some = {at: by_chunk[at] for at in numbers[start : start + COUNTED_AT_ONCE]}
-        rows = connection.text_rows(count_moves(capture, window, some).text)
-        moves |= {int(at or 0): int(count or 0) for at, count in rows}
+        some = numbers[start : start + COUNTED_AT_ONCE]
+        [counts] = connection.text_rows(count_moves(capture, window, [by_chunk[at] for at in some]).text)
+        moves |= {at: int(count or 0) for at, count in zip(some, counts, strict=True)}
     return moves
 
 

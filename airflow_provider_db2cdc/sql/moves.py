@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
@@ -13,35 +13,31 @@ from airflow_provider_db2cdc.sql.chunk import Bound, Cut, chunk_predicate
 from airflow_provider_db2cdc.sql.query import Query, count_of
 
 
-def count_moves(capture: CaptureInstance, span: LsnRange, touching: Mapping[int, str]) -> Query:
-    """Return the select of how many times the range's changes may have taken a row out of a chunk or put one in.
+def count_moves(capture: CaptureInstance, span: LsnRange, moves: Sequence[str]) -> Query:
+    """Return the select of some chunks' moves (`chunk_moves`) by the range's changes: one row, a column a chunk."""
+    columns = (f"{one} AS M{at}" for at, one in enumerate(moves))
+    return Query(f"SELECT {', '.join(columns)} FROM {change_table(capture)} WHERE {within(span)}")
 
-    `touching` holds, by the chunk's number, the predicate of the change rows that are about rows of it. Columns: the
-    number, then the count. A U row may do both: a scan may miss a row that is moved beside it, or meet it twice.
+
+def chunk_moves(schema: TableSchema, capture: CaptureInstance, cut: Cut, low: Bound, high: Bound) -> str:
+    """Return the count of how many times changes may have taken a row out of a chunk, or put one in.
+
+    The chunk lies between two bounds, as `chunk_predicate` has them. An update as one row does so once where it comes
+    from and once where it goes to: a scan may meet a row twice that is moved beside it, or miss it. Where it comes from
+    its before image tells. Without one a key is taken to stay (`accept.update.rows`), another column to have been
+    anything.
     """
-    updates = count_of(f"CASE WHEN {OPERATION} = 'U' THEN 1 END")
-    counts = (
-        f"SELECT {chunk} AS CHUNK, {count_of()} + {updates} AS MOVES FROM {change_table(capture)} "
-        f"WHERE {within(span)} AND ({predicate})"
-        for chunk, predicate in touching.items()
-    )
-    return Query(" UNION ALL ".join(counts))
-
-
-def touching(schema: TableSchema, capture: CaptureInstance, cut: Cut, low: Bound, high: Bound) -> str:
-    """Return the predicate of the change rows that are about rows between two bounds (as `chunk_predicate` has them).
-
-    Where an update came from is told by its before image; without one it may have come from anywhere.
-    """
-    within_chunk = _between(cut, low, high)
-    update = f"{OPERATION} = 'U'"
+    after = before = _between(cut, low, high)
     if has_before_images(schema, capture):
         prefix = capture.before_prefix or ""
-        before = tuple(replace(column, name=f"{prefix}{column.name}") for column in cut.columns)
-        update = f"{update} AND {_between(replace(cut, columns=before), low, high)}"
-    return f"({within_chunk}) OR ({update})"
+        images = tuple(replace(column, name=f"{prefix}{column.name}") for column in cut.columns)
+        before = _between(replace(cut, columns=images), low, high)
+    elif [column.name for column in cut.columns] != [*schema.key]:
+        before = "1 = 1"
+    into, out_of = f"CASE WHEN {after} THEN 1 END", f"CASE WHEN {OPERATION} = 'U' AND {before} THEN 1 END"
+    return f"{count_of(into)} + {count_of(out_of)}"
 
 
 def _between(cut: Cut, low: Bound, high: Bound) -> str:
     ends = [bound for bound in (low, high) if bound]
-    return chunk_predicate(replace(cut, condition=""), ends, 1 if low else 0)
+    return f"({chunk_predicate(replace(cut, condition=''), ends, 1 if low else 0)})"

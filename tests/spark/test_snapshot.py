@@ -143,7 +143,8 @@ def check(
 
     The first is of IDs up to 10, the second up to 20, and so on; the last has no end.
     """
-    ends: list[tuple[str, ...]] = [(), *(("1", str(10 * at)) for at in range(1, len(counts))), ()]
+    keys = [(str(10 * at),) if part.surrogate else ("1", str(10 * at)) for at in range(1, len(counts))]
+    ends: list[tuple[str, ...]] = [(), *keys, ()]
     chunks = tuple(ChunkCounts(*ends[at : at + 2], *count) for at, count in enumerate(counts))
     of = Slice("ad-hoc", "incremental", 3, 2 + len(counts), LOW, 1, 1, "", counts=chunks)
     source = ChangeTable(moves)
@@ -163,10 +164,9 @@ def some(ops: str, id_: int = 5, old: int | None = None) -> list[Move]:
         (some("D") + some("I", 25), [(5, 4), (5, 5), (5, 6)]),
         (some("D", 10) + some("I", 11), [(5, 4), (5, 6)]),
         (some("I", 10) + some("D", 11), [(5, 6), (5, 4)]),
-        (some("U", 15), [(5, 4), (5, 6)]),
         (some("U", 5), [(5, 7)]),
     ],
-    ids=["none", "insert", "elsewhere", "update as two", "and back", "update as one", "met twice"],
+    ids=["none", "insert", "elsewhere", "update as two", "and back", "met twice"],
 )
 def test_changes_explain_what_they_may_have_moved(moves: list[Move], counts: list[tuple[int, int]]) -> None:
     check(moves, *counts)
@@ -180,9 +180,10 @@ def test_changes_explain_what_they_may_have_moved(moves: list[Move], counts: lis
         (some("I" * 100, 15), [(5, 6), (5, 5)], 3, 0),
         (some("D" * 3, 10), [(5, 5), (5, 4)], 4, 0),
         (some("DD", 11), [(5, 5), (5, 2)], 4, 2),
-        (some("U"), [(5, 4), (5, 8)], 4, 2),
+        (some("U"), [(5, 4), (5, 6)], 4, 0),
+        (some("U"), [(5, 8), (5, 5)], 3, 2),
     ],
-    ids=["none", "another chunk's", "many of another's", "at its low end", "too few", "update as one"],
+    ids=["none", "another chunk's", "many of another's", "at its low end", "too few", "one elsewhere", "update as one"],
 )
 def test_count_that_no_change_of_the_chunk_explains_is_an_error(
     moves: list[Move], counts: list[tuple[int, int]], chunk: int, explained: int
@@ -191,13 +192,48 @@ def test_count_that_no_change_of_the_chunk_explains_is_an_error(
         check(moves, *counts)
 
 
+IMAGES = tuple(f"{prefix}{name}" for prefix in ("", "X") for name in SEEDED.names)
+
+
 def test_before_image_tells_where_an_update_came_from() -> None:
-    told = replace(
-        CAPTURE, before_prefix="X", cd_columns=tuple(f"{x}{name}" for x in ("", "X") for name in SEEDED.names)
-    )
+    told = replace(CAPTURE, before_prefix="X", cd_columns=IMAGES)
     check(some("U", 15, old=5), (5, 4), (5, 6), (5, 5), capture=told)
-    with pytest.raises(SourceError, match=r"chunk 5 .* explain only 0"):
-        check(some("U", 15, old=5), (5, 4), (5, 6), (5, 4), capture=told)
+    check(some("U", 15, old=15), (5, 5), (5, 7), capture=told)
+    for counts, chunk, explained in (
+        ([(5, 7), (5, 5)], 3, 1),
+        ([(5, 5), (5, 7)], 4, 1),
+        ([(5, 5), (5, 5), (5, 4)], 5, 0),
+    ):
+        with pytest.raises(SourceError, match=rf"chunk {chunk} .* explain only {explained}\."):
+            check(some("U", 15, old=5), *counts, capture=told)
+
+
+def test_surrogate_key_may_have_been_anything_where_no_before_image_tells() -> None:
+    by_id = Part(SEEDED.table, surrogate="ID")
+    check(some("U", 15), (5, 4), (5, 7), (5, 4), part=by_id)
+    with pytest.raises(SourceError, match=r"chunk 3 .* explain only 1\."):
+        check(some("U", 15), (5, 3), (5, 5), part=by_id)
+    told = replace(CAPTURE, before_prefix="X", cd_columns=IMAGES)
+    with pytest.raises(SourceError, match=r"chunk 5 .* explain only 0\."):
+        check(some("U", 15, old=5), (5, 4), (5, 6), (5, 4), part=by_id, capture=told)
+
+
+def test_a_bound_that_is_null_holds_what_has_a_value_before_it() -> None:
+    nullable = replace(SEEDED, columns=tuple(replace(column, nullable=True) for column in SEEDED.columns))
+    chunks = (ChunkCounts((), ("1", "NULL"), 5, 6), ChunkCounts(("1", "NULL"), (), 5, 5))
+    of = Slice("ad-hoc", "incremental", 0, 1, LOW, 1, 1, "", counts=chunks)
+    check_counts(ChangeTable(some("I")), nullable, CAPTURE, WHOLE, of, LsnRange(LOW, HIGH))
+    other = replace(of, counts=(replace(chunks[0], counted=5), replace(chunks[1], counted=6)))
+    with pytest.raises(SourceError, match=r"chunk 1 .* explain only 0\."):
+        check_counts(ChangeTable(some("I")), nullable, CAPTURE, WHOLE, other, LsnRange(LOW, HIGH))
+
+
+def test_a_table_without_a_key_is_one_chunk() -> None:
+    bare = replace(SEEDED, key=())
+    of = Slice("ad-hoc", "incremental", 0, 0, LOW, 1, 1, "", counts=(ChunkCounts((), (), 5, 7),))
+    check_counts(ChangeTable(some("II")), bare, CAPTURE, WHOLE, of, LsnRange(LOW, HIGH))
+    with pytest.raises(SourceError, match=r"chunk 0 .* explain only 1\."):
+        check_counts(ChangeTable(some("I")), bare, CAPTURE, WHOLE, of, LsnRange(LOW, HIGH))
 
 
 def test_chunks_that_changed_are_counted_several_a_statement_and_the_others_not() -> None:
