@@ -8,6 +8,7 @@
     │   └── GapError         changes were removed before they were read: snapshot again
     ├── TargetError          the Delta target refuses or belongs to someone else
     ├── OffsetError          the stored offset contradicts what Delta holds
+    │   └── UnkeptError      some tables' offsets were not kept (tick.py): everything else of the tick was
     ├── SignalError          a signal asks for what cannot be done: it is refused, the work goes on
     ├── TickLostError        another tick did, or is doing, this work: let it
     └── TickFailedError      some tables of a tick failed; the others are committed

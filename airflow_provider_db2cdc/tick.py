@@ -16,8 +16,9 @@ class UnkeptError(OffsetError):
     """Raised when some tables' offsets, which `tables` names, could not be kept; those in `moved` were."""
 
     def __init__(self, problems: Mapping[str, OffsetError], moved: Sequence[Offset]) -> None:
-        errors = list(problems.values())
-        super().__init__("; ".join(error.problem for error in errors), errors[0].remedy)
+        told = dict.fromkeys(error.problem for error in problems.values())
+        first = next(iter(problems.values()))
+        super().__init__(f"offsets of {', '.join(problems)} were not kept: {'; '.join(told)}", first.remedy)
         self.tables, self.moved = frozenset(problems), moved
 
 

@@ -54,7 +54,9 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     _tell_signals(before, result)
     keep_told(result, open_store(pipeline), is_told)
     if as_json:
-        print_json({"status": "failed" if result.failed else "applied", **to_data(result), "moved": to_data(moved)})
+        status = "failed" if result.failed or unkept is not None else "applied"
+        lost = [] if unkept is None else sorted(unkept.tables)
+        print_json({"status": status, **to_data(result), "moved": to_data(moved), "unkept": lost})
     else:
         _show(result, moved, time.monotonic() - started)
     if unkept is not None and result.failed:
@@ -69,6 +71,7 @@ def _commit(config: PipelineConfig, result: JobResult) -> tuple[Sequence[Offset]
     try:
         return commit_tick(result, open_store(config)), None
     except UnkeptError as error:
+        note(f"offsets were not kept, the tick goes on: {', '.join(sorted(error.tables))}")
         return error.moved, error
 
 

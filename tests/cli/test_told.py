@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog, heard_as
+from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.notification import Notification
@@ -106,7 +107,9 @@ def test_all_else_is_told_where_an_offset_cannot_be_kept(
     with pytest.raises(UnkeptError, match=r"S\.AHEAD"):
         run(config, monkeypatch, result, as_json=True)
     written = capsys.readouterr()
-    assert [one["table"]["name"] for one in json.loads(written.out)["moved"]] == ["FINE"]
+    told = json.loads(written.out)
+    assert [one["table"]["name"] for one in told["moved"]] == ["FINE"]
+    assert (told["status"], told["unkept"]) == ("failed", [name_of(AHEAD)])
     assert "notification: Incremental Snapshot STARTED" in written.err
     assert REFUSED in written.err
     assert store.backlog().told == 9
