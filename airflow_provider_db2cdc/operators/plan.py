@@ -60,7 +60,7 @@ class Db2CdcPlanOperator(BaseOperator):
         if run.run_type == BACKFILL:
             raise AirflowFailException(
                 "a backfill run moves no offset and writes nothing yet: old intervals cannot be read anew once the "
-                "change tables are pruned. To catch up, trigger a plain run: it takes everything since the offset. "
+                "change tables are pruned. To catch up, trigger plain runs: they take everything since the offsets. "
                 'To have a table snapshotted anew, set "restart": true in its Airflow Variable (or run '
                 "`db2cdc offset restart --airflow <table>`), and trigger a plain run."
             )
