@@ -268,6 +268,7 @@ def test_two_tables_that_look_alike_are_told_apart_where_an_offset_is_not_kept(s
     store.put(Offset(dotted, lsn(9), 8))
     with pytest.raises(UnkeptError) as caught:
         commit_tick(outcome(line(dotted, 5), line(other, 5)), store)
+    assert str(caught.value).startswith(f"offsets of {name_of(dotted)} were not kept: ")
     assert caught.value.tables == {name_of(dotted)}
 
 

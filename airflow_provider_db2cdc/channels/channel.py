@@ -117,7 +117,7 @@ def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutc
                     if own := [outcome for outcome in outcomes if outcome.channel == channel.name]:
                         channel.acknowledge(own)
         except Exception as error:
-            told = "signals: channel %s cannot be told of outcomes, its signals come again: %s"
+            told = "signals: channel %s cannot be told of outcomes, what it holds comes again: %s"
             log.error(told, name, _told(error), exc_info=_is_own(error))
 
 

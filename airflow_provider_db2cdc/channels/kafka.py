@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, signal_of
@@ -15,6 +16,9 @@ NAME = "kafka"
 POLL_S = 0.2
 TIMEOUT_S = 20.0
 """How long the broker may leave one question unanswered."""
+
+MOST_CHARS = 10_000
+"""So much of an id and of a reason is told: a message that is too long for the broker would hold up all behind it."""
 
 
 class KafkaChannel:
@@ -64,7 +68,7 @@ class KafkaChannel:
         return [signal for _, signal in self._messages() if signal is not None]
 
     def check(self) -> None:
-        """Make sure that outcomes can be told; nothing is written.
+        """Make sure that there is a topic for outcomes; nothing is written.
 
         :raises SourceError: their topic is not there, or the broker cannot be reached.
         """
@@ -74,7 +78,8 @@ class KafkaChannel:
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
         """Tell the outcomes, and move the group's offset behind the messages that were acted on.
 
-        Done again it tells them again.
+        Done again it tells them again. What comes of a snapshot later, when its signal is consumed, is not kept for a
+        broker that is away.
 
         :raises SourceError: they cannot be told: then the offset stays. Or it cannot be moved.
         """
@@ -118,7 +123,9 @@ class KafkaChannel:
         with self._asking(self._outcomes):
             producer = self._kafka.Producer({"bootstrap.servers": self._servers, **self._given, **timeout})
             for outcome in outcomes:
-                producer.produce(self._outcomes, outcome.told, self._key, on_delivery=delivered)
+                told = replace(outcome, id=outcome.id[:MOST_CHARS], reason=outcome.reason[:MOST_CHARS]).told
+                producer.produce(self._outcomes, told, self._key, on_delivery=delivered)
+                producer.poll(0)
             # What was not delivered by then is told to be, shortly after.
             if producer.flush(2 * TIMEOUT_S):
                 errors.append(self._kafka.KafkaError(self._kafka.KafkaError._TIMED_OUT))
@@ -182,7 +189,6 @@ class KafkaChannel:
             yield
         except self._kafka.KafkaException as error:
             raise SourceError(
-                f"Kafka does not serve the signals' topic {topic or self._topic} at {self._servers}: "
-                f"{error.args[0].str()}",
+                f"Kafka does not serve topic {topic or self._topic} at {self._servers}: {error.args[0].str()}",
                 "Is the broker up, and the topic there?",
             ) from error

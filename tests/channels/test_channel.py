@@ -191,7 +191,7 @@ def test_channel_that_cannot_be_told_does_not_keep_the_others_from_it(
     outcomes = [SignalOutcome("1", channel, "done") for channel in ("file", "away", "queue")]
     acknowledge_channels(config("file", AWAY, QUEUE, **{"signal.file": str(path)}), outcomes)
     assert QueueChannel.told == [SignalOutcome("1", "queue", "done")]
-    assert "channel file cannot be told of outcomes, its signals come again: the outcomes of signals" in caplog.text
+    assert "channel file cannot be told of outcomes, what it holds comes again: the outcomes of signals" in caplog.text
     assert f"channel {AWAY} cannot be told of outcomes" in caplog.text
 
 
@@ -243,7 +243,10 @@ def test_class_that_fails_in_its_own_way_does_not_keep_the_others_from_it(caplog
     told = [(record.getMessage(), bool(record.exc_info)) for record in caplog.records]
     assert told == [
         ("signals: channel failing cannot be read: KeyError: 'token'", True),
-        (f"signals: channel {FAILING} cannot be told of outcomes, its signals come again: KeyError: 'token'", True),
+        (
+            f"signals: channel {FAILING} cannot be told of outcomes, what it holds comes again: KeyError: 'token'",
+            True,
+        ),
     ]
 
 

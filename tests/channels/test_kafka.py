@@ -273,11 +273,23 @@ def test_signals_come_again_where_outcomes_cannot_be_told(
     channel = opened(**{"signal.kafka.outcomes.topic": "untold"})
     with pytest.raises(SourceError, match=r"topic untold at .*Unknown topic"):
         channel.check()
-    monkeypatch.setattr(kafka, "TIMEOUT_S", 2.0)
-    with pytest.raises(SourceError, match="topic untold at "):
-        channel.acknowledge(done("1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka, "TIMEOUT_S", 2.0)
+        with pytest.raises(SourceError, match="topic untold at "):
+            channel.acknowledge(done("1"))
     assert broker.committed(topic) == 0
     assert ids(channel) == ["1"]
+
+
+def test_a_long_outcome_is_cut(broker: Broker, topic: str, opened: Callable) -> None:
+    outcomes, long = f"{topic}-outcomes", "\u00e4" * 2_000_000
+    broker.create_topic(outcomes)
+    opened(**{"signal.kafka.outcomes.topic": outcomes}).acknowledge(
+        [SignalOutcome(long, "kafka", "refused", long), *done("1")]
+    )
+    first, second = (json.loads(text) for _, text in broker.messages(outcomes))
+    assert first == {"id": long[: kafka.MOST_CHARS], "status": "refused", "reason": long[: kafka.MOST_CHARS]}
+    assert second["id"] == "1"
 
 
 def test_topic_of_the_signals_is_none_of_outcomes() -> None:
