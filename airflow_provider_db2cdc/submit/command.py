@@ -26,6 +26,7 @@ DEFAULTS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.codegen.cache.maxEntries": "2000",
+    "spark.databricks.delta.delta.log.cacheSize": "100",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.ui.retainedExecutions": "10",
@@ -36,7 +37,8 @@ DEFAULTS = {
 """Settings that a user may override. What is retained is kept on the driver's heap also where no UI shows it.
 
 A job of one table runs some 700 pieces of generated code, again and again: where Spark keeps its usual 100, each is
-gone before it is needed again, and compiled anew.
+gone before it is needed again, and compiled anew. Of each Delta table that was opened Delta keeps its log, some 1 to 2
+MB, for an hour and up to 10,000 of them: three of each source table, which a job of hundreds has no room for.
 """
 
 
