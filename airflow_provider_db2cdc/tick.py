@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.collection import name_of
@@ -13,13 +13,13 @@ from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedE
 
 
 class UnkeptError(OffsetError):
-    """Raised when some tables' offsets, which `tables` names, could not be kept; those in `moved` were."""
+    """What is wrong with offsets that could not be kept; `tables` names whose they are."""
 
-    def __init__(self, problems: Mapping[str, OffsetError], moved: Sequence[Offset]) -> None:
+    def __init__(self, problems: Mapping[str, OffsetError]) -> None:
         told = dict.fromkeys(error.problem for error in problems.values())
         first = next(iter(problems.values()))
         super().__init__(f"offsets of {', '.join(problems)} were not kept: {'; '.join(told)}", first.remedy)
-        self.tables, self.moved = frozenset(problems), moved
+        self.tables = frozenset(problems)
 
 
 def keep_asked(spec: JobSpec | None, offsets: OffsetStore) -> None:
@@ -31,14 +31,14 @@ def keep_asked(spec: JobSpec | None, offsets: OffsetStore) -> None:
         offsets.put_backlog(replace(offsets.backlog(), asked_at_ms=spec.planned_at_ms))
 
 
-def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
-    """Move the offsets of all tables to where Delta proved them, and return those that moved.
+def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], UnkeptError | None]:
+    """Move the offsets of all tables to where Delta proved them; return those that moved, and what kept others from it.
+
+    An offset that lies beyond what this tick applied, or cannot be read or kept, keeps no other from moving.
 
     A failed table's offset follows too when an earlier crash had left it behind. Doing it again moves nothing. The
     backlog comes first: what is told there as open is gone on with, whatever the offsets are.
 
-    :raises UnkeptError: some tables' stored offsets lie beyond what this tick applied, or cannot be read or kept: it
-        names them. All others have moved.
     :raises OffsetError: the backlog cannot be read or kept. No offset has moved.
     """
     old = offsets.backlog()
@@ -55,9 +55,7 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> list[Offset]:
             continue
         if offset is not None:
             moved.append(offset)
-    if problems:
-        raise UnkeptError(problems, moved) from next(iter(problems.values()))
-    return moved
+    return moved, UnkeptError(problems) if problems else None
 
 
 def keep_told(result: JobResult, offsets: OffsetStore, is_notified: bool) -> None:

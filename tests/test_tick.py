@@ -11,14 +11,13 @@ from airflow_provider_db2cdc.cdc.capture import Fence
 from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, SourceSpec, Status, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset, inactive
+from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore, inactive
 from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalStatus
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import SignalError, TickFailedError
+from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.tick import (
-    UnkeptError,
     commit_tick,
     keep_asked,
     keep_told,
@@ -41,48 +40,55 @@ def outcome(*lines: TableResult) -> JobResult:
     return JobResult("p", "run", lines)
 
 
+def commit(result: JobResult, offsets: OffsetStore) -> list[Offset]:
+    """Return the offsets that moved, which all do."""
+    moved, unkept = commit_tick(result, offsets)
+    assert unkept is None, unkept
+    return moved
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> FileOffsetStore:
     return FileOffsetStore(tmp_path / "offsets.json")
 
 
 def test_offsets_move_to_what_delta_proved(store: FileOffsetStore) -> None:
-    moved = commit_tick(outcome(line(A, 5, commit_ts_ms=99), line(B, 5)), store)
+    moved = commit(outcome(line(A, 5, commit_ts_ms=99), line(B, 5)), store)
     assert moved == [Offset(A, lsn(5), 7, 99), Offset(B, lsn(5), 7)]
     assert store.get(A) == moved[0]
 
 
 def test_an_offset_says_when_its_tick_was_planned(store: FileOffsetStore) -> None:
     for at, planned_at_ms in ((5, 11), (5, 12), (6, 13)):
-        commit_tick(replace(outcome(line(A, at)), planned_at_ms=planned_at_ms), store)
+        commit(replace(outcome(line(A, at)), planned_at_ms=planned_at_ms), store)
     kept = store.get(A)
     assert kept is not None
     assert (kept.lsn, kept.planned_at_ms) == (lsn(6), 13)
 
 
 def test_doing_it_again_moves_nothing(store: FileOffsetStore) -> None:
-    commit_tick(outcome(line(A, 5)), store)
-    assert commit_tick(outcome(line(A, 5)), store) == []
+    commit(outcome(line(A, 5)), store)
+    assert commit(outcome(line(A, 5)), store) == []
 
 
 def test_commit_time_stays_when_a_tick_had_no_commit(store: FileOffsetStore) -> None:
-    commit_tick(outcome(line(A, 5, commit_ts_ms=99)), store)
-    assert commit_tick(outcome(line(A, 6)), store) == [Offset(A, lsn(6), 7, 99)]
+    commit(outcome(line(A, 5, commit_ts_ms=99)), store)
+    assert commit(outcome(line(A, 6)), store) == [Offset(A, lsn(6), 7, 99)]
 
 
 def test_capture_identity_is_completed_where_a_person_set_the_offset(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(5), 7))
-    assert commit_tick(outcome(line(A, 5, capture="abc")), store) == []
+    assert commit(outcome(line(A, 5, capture="abc")), store) == []
     assert store.get(A) == Offset(A, lsn(5), 7, capture="abc")
 
 
 def test_a_restart_is_over_once_it_has_begun_though_the_tick_failed(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 6, restart=True))
-    commit_tick(outcome(line(A, 9, "failed")), store)
+    commit(outcome(line(A, 9, "failed")), store)
     kept = store.get(A)
     assert kept is not None
     assert kept.restart
-    commit_tick(outcome(line(A, 5, "failed", after=lsn(4), restart=True)), store)
+    commit(outcome(line(A, 5, "failed", after=lsn(4), restart=True)), store)
     assert store.get(A) == Offset(A, lsn(5), 7)
 
 
@@ -91,17 +97,17 @@ def test_a_restart_that_is_wished_for_while_a_tick_runs_is_the_next_ones(
     store: FileOffsetStore, status: Status
 ) -> None:
     store.put(Offset(A, lsn(4), 6, restart=True))
-    commit_tick(outcome(line(A, 5, status)), store)
+    commit(outcome(line(A, 5, status)), store)
     assert store.get(A) == Offset(A, lsn(5), 7, restart=True)
 
 
 def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(4), 6, suspended=True))
-    commit_tick(outcome(line(A, 5, "failed")), store)
+    commit(outcome(line(A, 5, "failed")), store)
     assert store.get(A) == Offset(A, lsn(5), 7, suspended=True)
-    commit_tick(outcome(line(A, 6)), store)
+    commit(outcome(line(A, 6)), store)
     assert store.get(A) == Offset(A, lsn(6), 7, suspended=True), "what another plan left over was finished"
-    commit_tick(outcome(line(A, 7, "failed", anew=True)), store)
+    commit(outcome(line(A, 7, "failed", anew=True)), store)
     assert store.get(A) == Offset(A, lsn(7), 7)
 
 
@@ -109,13 +115,13 @@ def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: 
 def test_a_registration_that_the_tick_found_inactive_is_kept_once(store: FileOffsetStore, anew: bool) -> None:
     store.put(Offset(A, lsn(4), 6, planned_at_ms=1, suspended=anew, mark="m"))
     result = replace(outcome(line(A, 5, "failed", inactive=True, anew=anew, mark="m")), planned_at_ms=10)
-    commit_tick(result, store)
+    commit(result, store)
     kept = store.get(A)
     assert kept is not None
     assert (kept.lsn, kept.suspended) == (lsn(5), True)
     set_by_hand = replace(kept, suspended=False)
     store.reset(set_by_hand)
-    commit_tick(result, store)
+    commit(result, store)
     assert store.get(A) == set_by_hand
 
 
@@ -132,32 +138,32 @@ def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None
     ):
         store.reset(kept)
         for again in (old, back):
-            assert commit_tick(again, store) == []
+            assert commit(again, store) == []
             assert store.get(A) == kept
 
 
 def test_a_table_that_began_anew_where_it_stood_is_not_suspended_any_more(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(5), 6, planned_at_ms=1, suspended=True, mark="m"))
-    commit_tick(replace(outcome(line(A, 5, reads=3, anew=True, mark="m")), planned_at_ms=10), store)
+    commit(replace(outcome(line(A, 5, reads=3, anew=True, mark="m")), planned_at_ms=10), store)
     assert store.get(A) == Offset(A, lsn(5), 7, planned_at_ms=10, mark="m")
 
 
 def test_an_offset_without_a_position_gets_one_and_says_still_that_changes_are_missing(store: FileOffsetStore) -> None:
     store.put(inactive(A, None, lsn(9), "m"))
-    commit_tick(replace(outcome(line(A, 5, "failed", mark="m")), planned_at_ms=20), store)
+    commit(replace(outcome(line(A, 5, "failed", mark="m")), planned_at_ms=20), store)
     assert store.get(A) == Offset(A, lsn(5), 7, planned_at_ms=20, suspended=True, mark="m")
 
 
 def test_a_restart_that_is_wished_for_behind_a_tick_outlives_its_commit_done_again(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(4), 6, restart=True))
     older, result = (replace(outcome(line(A, at, restart=True, anew=True)), planned_at_ms=at) for at in (7, 9))
-    commit_tick(result, store)
+    commit(result, store)
     done = store.get(A)
     assert done is not None
     assert not done.restart
     store.reset(wished := replace(done, restart=True))
     for again in (result, older):
-        commit_tick(again, store)
+        commit(again, store)
         assert store.get(A) == wished
 
 
@@ -169,32 +175,33 @@ def test_what_is_open_is_kept_before_the_offsets_are(store: FileOffsetStore, mon
     begun = replace(outcome(line(A, 5)), snapshots=(SnapshotProgress("initial-1", "initial", "running", (part,), 5),))
     monkeypatch.setattr(store, "put", dying)
     with pytest.raises(KeyboardInterrupt):
-        commit_tick(begun, store)
+        commit(begun, store)
     assert store.backlog().filling == {A}
 
 
 def test_an_offset_moves_back_with_its_source(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 6))
-    assert commit_tick(outcome(line(A, 5, set_back=True)), store) == [Offset(A, lsn(5), 7)]
+    assert commit(outcome(line(A, 5, set_back=True)), store) == [Offset(A, lsn(5), 7)]
 
 
 def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 8))
-    with pytest.raises(UnkeptError, match=r"S\.A") as caught:
-        commit_tick(outcome(line(A, 5), line(B, 5)), store)
-    assert caught.value.tables == {name_of(A)}
+    moved, unkept = commit_tick(outcome(line(A, 5), line(B, 5)), store)
+    assert [offset.table for offset in moved] == [B]
+    assert unkept is not None
+    assert unkept.tables == {name_of(A)}
     assert store.get(A) == Offset(A, lsn(9), 8)
     assert store.get(B) == Offset(B, lsn(5), 7)
 
 
 def test_failed_table_that_never_was_applied_has_no_offset(store: FileOffsetStore) -> None:
-    assert commit_tick(outcome(line(A, None, "failed", error="x")), store) == []
+    assert commit(outcome(line(A, None, "failed", error="x")), store) == []
     assert store.get(A) is None
 
 
 def test_failed_tables_offset_catches_up_but_is_no_second_error(store: FileOffsetStore) -> None:
     store.put(Offset(B, lsn(9), 8))
-    moved = commit_tick(outcome(line(A, 5, "failed", error="x"), line(B, 5, "failed", error="ahead")), store)
+    moved = commit(outcome(line(A, 5, "failed", error="x"), line(B, 5, "failed", error="ahead")), store)
     assert [offset.table for offset in moved] == [A]
 
 
@@ -217,9 +224,9 @@ def told(status: SignalStatus, channel: str = "file") -> SignalOutcome:
 
 
 def test_snapshots_and_signals_are_kept_for_the_next_plan(store: FileOffsetStore) -> None:
-    commit_tick(JobResult("p", "run", (line(A, 5),), (told("accepted"),), (SNAPSHOT,)), store)
+    commit(JobResult("p", "run", (line(A, 5),), (told("accepted"),), (SNAPSHOT,)), store)
     assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),), tables=(A,))
-    commit_tick(JobResult("p", "run", (line(A, 6),), (), (SNAPSHOT,)), store)
+    commit(JobResult("p", "run", (line(A, 6),), (), (SNAPSHOT,)), store)
     assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),), tables=(A,)), "a tick without news of them"
 
 
@@ -228,26 +235,25 @@ def test_older_result_brings_no_snapshot_back(store: FileOffsetStore) -> None:
     ended = replace(SNAPSHOT, status="completed")
     new = JobResult("p", "2", (line(A, 9),), (told("done"),), (ended,), told=8, planned_at_ms=2)
     for result in (old, new):
-        commit_tick(result, store)
+        commit(result, store)
         keep_told(result, store, is_notified=True)
     kept = store.backlog()
     for _ in range(2):
-        assert commit_tick(old, store) == []
+        assert commit(old, store) == []
         keep_told(old, store, is_notified=True)
     assert store.backlog() == kept, "nor does it hide from the next tick what it alone told"
 
 
 def test_snapshots_are_kept_though_an_offset_cannot_be(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 8))
-    with pytest.raises(UnkeptError):
-        commit_tick(JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,)), store)
+    assert commit_tick(JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,)), store)[1] is not None
     assert store.backlog().snapshots == (SNAPSHOT,)
 
 
 def test_what_was_told_follows_the_targets_journal_also_a_new_one(store: FileOffsetStore) -> None:
     for told_upto in (9, 3):
         result = JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,), told=told_upto)
-        commit_tick(result, store)
+        commit(result, store)
         assert store.backlog().told != told_upto, "nobody has been told yet"
         keep_told(result, store, is_notified=True)
         assert store.backlog() == Backlog((SNAPSHOT,), told=told_upto, tables=(A,))
@@ -255,7 +261,7 @@ def test_what_was_told_follows_the_targets_journal_also_a_new_one(store: FileOff
 
 def test_what_became_of_signals_is_told_though_nobody_could_be_notified(store: FileOffsetStore) -> None:
     result = JobResult("p", "run", (line(A, 5),), (told("refused"),), told=9)
-    commit_tick(result, store)
+    commit(result, store)
     keep_told(result, store, is_notified=False)
     kept = store.backlog()
     assert (kept.told, kept.notified_upto) == (9, 0)
@@ -266,19 +272,30 @@ def test_what_became_of_signals_is_told_though_nobody_could_be_notified(store: F
 def test_two_tables_that_look_alike_are_told_apart_where_an_offset_is_not_kept(store: FileOffsetStore) -> None:
     dotted, other = TableId("A.B", "C"), TableId("A", "B.C")
     store.put(Offset(dotted, lsn(9), 8))
-    with pytest.raises(UnkeptError) as caught:
-        commit_tick(outcome(line(dotted, 5), line(other, 5)), store)
-    assert str(caught.value).startswith(f"offsets of {name_of(dotted)} were not kept: ")
-    assert caught.value.tables == {name_of(dotted)}
+    moved, unkept = commit_tick(outcome(line(dotted, 5), line(other, 5)), store)
+    assert [offset.table for offset in moved] == [other]
+    assert unkept is not None
+    assert str(unkept).startswith(f"offsets of {name_of(dotted)} were not kept: ")
+    assert unkept.tables == {name_of(dotted)}
+
+
+def test_what_is_wrong_with_several_offsets_is_told_once(store: FileOffsetStore) -> None:
+    store.put(Offset(A, lsn(4), 6))
+    store.path.write_text("damaged")
+    with pytest.raises(OffsetError) as caught:
+        store.get(A)
+    moved, unkept = commit_tick(outcome(line(A, 5), line(B, 5)), store)
+    assert (moved, unkept and unkept.tables) == ([], {name_of(A), name_of(B)})
+    assert str(unkept) == f"offsets of {name_of(A)}, {name_of(B)} were not kept: {caught.value}"
 
 
 def test_nothing_new_of_snapshots_is_not_written(store: FileOffsetStore) -> None:
-    commit_tick(outcome(line(A, 5)), store)
+    commit(outcome(line(A, 5)), store)
     [path] = [path for path in store.path.parent.iterdir() if "backlog" in path.name]
     os.utime(path, (0, 0))
-    commit_tick(outcome(line(A, 6)), store)
+    commit(outcome(line(A, 6)), store)
     assert path.stat().st_mtime == 0
-    commit_tick(outcome(line(A, 6), line(B, 6)), store)
+    commit(outcome(line(A, 6), line(B, 6)), store)
     assert path.stat().st_mtime > 0, "another table is new"
 
 

@@ -26,7 +26,7 @@ from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.submit.child import OnLine
 from airflow_provider_db2cdc.submit.runner import run_job
-from airflow_provider_db2cdc.tick import UnkeptError, commit_tick, keep_asked, keep_told, raise_for_failures
+from airflow_provider_db2cdc.tick import commit_tick, keep_asked, keep_told, raise_for_failures
 
 KEPT_LINES = 40
 COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
@@ -47,7 +47,9 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
         return
     result = _apply(pipeline, spec, progress)
     before = open_store(pipeline).backlog()
-    moved, unkept = _commit(pipeline, result)
+    moved, unkept = commit_tick(result, open_store(pipeline))
+    if unkept is not None:
+        note(f"offsets were not kept, the tick goes on: {', '.join(sorted(unkept.tables))}")
     acknowledge_channels(pipeline, result.signals)
     with noted(notifier.__name__):
         is_told = notifier.notify(pipeline, result.notifications, time.time_ns() // 1_000_000)
@@ -64,15 +66,6 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     raise_for_failures(result)
     if unkept is not None:
         raise unkept
-
-
-def _commit(config: PipelineConfig, result: JobResult) -> tuple[Sequence[Offset], UnkeptError | None]:
-    """Move the offsets; return those that moved, and what is wrong with those that could not be kept."""
-    try:
-        return commit_tick(result, open_store(config)), None
-    except UnkeptError as error:
-        note(f"offsets were not kept, the tick goes on: {', '.join(sorted(error.tables))}")
-        return error.moved, error
 
 
 def _plan(config: PipelineConfig) -> JobSpec | None:

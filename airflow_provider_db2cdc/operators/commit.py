@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.operators.asset import notification_asset, table_as
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import read_config
 from airflow_provider_db2cdc.operators.summary import change_count, describe_snapshot, describe_table
-from airflow_provider_db2cdc.tick import UnkeptError, commit_tick, keep_told, raise_for_failures
+from airflow_provider_db2cdc.tick import commit_tick, keep_told, raise_for_failures
 
 
 class Db2CdcCommitOperator(BaseOperator):
@@ -69,7 +69,9 @@ class Db2CdcCommitOperator(BaseOperator):
             offsets = VariableOffsetStore(result.pipeline)
             for one in offsets.backlog().troubles(result):
                 self.log.error("signal %s of channel %s %s: %s", one.id, one.channel, one.status, one.reason)
-            unkept = self._commit(result, offsets)
+            _, unkept = commit_tick(result, offsets)
+            if unkept is not None:
+                self.log.error("%s", unkept)
             for snapshot in result.snapshots:
                 self.log.info("%s", describe_snapshot(snapshot))
             config, is_told = None if self.config is None else read_config(self.config), True
@@ -87,15 +89,6 @@ class Db2CdcCommitOperator(BaseOperator):
                     raise unkept
                 raise_for_failures(result)
         return None if unkept is None else str(unkept)
-
-    def _commit(self, result: JobResult, offsets: VariableOffsetStore) -> UnkeptError | None:
-        """Move the offsets; return what is wrong with those that could not be kept."""
-        try:
-            commit_tick(result, offsets)
-        except UnkeptError as error:
-            self.log.error("%s", error)
-            return error
-        return None
 
     def _announce_tables(self, pipeline: str, tables: Sequence[TableResult], context: Context) -> None:
         events: Any = context["outlet_events"]

@@ -24,7 +24,6 @@ from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource
 from airflow_provider_db2cdc.sql.changes import change_rows
 from airflow_provider_db2cdc.submit.runner import run_job
-from airflow_provider_db2cdc.tick import commit_tick
 from tests.bench.measured import Measured, high_water_kb, note, planned, run, timed
 from tests.bench.snapshots import incremental, network, snapshot
 from tests.bench.stage import ROOT, Stage
@@ -35,7 +34,7 @@ def batch(stage: Stage, options: argparse.Namespace, console: Console) -> Measur
     pipeline = stage.pipeline()
     table = stage.big_table(pipeline, options.rows)
     pipeline.captured()
-    commit_tick(jobs.run(planned(pipeline)), pipeline.offsets)
+    pipeline.commit(jobs.run(planned(pipeline)))
     copy = str(stage.folder / "copy")
     pipeline.state(table).write.format("delta").option("delta.enableDeletionVectors", "true").save(copy)
     measured = Measured(goal=0.8, more={"rows": options.rows, "changes": options.changes})
@@ -44,7 +43,7 @@ def batch(stage: Stage, options: argparse.Namespace, console: Console) -> Measur
         pipeline.captured()
         spec = planned(pipeline)
         limit = timed(lambda spec=spec, number=number: _bare_append(stage, spec, number))
-        ours = timed(lambda spec=spec: commit_tick(run(spec), pipeline.offsets))
+        ours = timed(lambda spec=spec: pipeline.commit(run(spec)))
         reduced = _reduced(stage, pipeline, table, copy, number)
         limit += timed(lambda reduced=reduced: _bare_merge(stage, copy, reduced))
         note(measured, number, ours, limit, console)
@@ -57,7 +56,7 @@ def large(stage: Stage, options: argparse.Namespace, console: Console) -> Measur
     stage.big_table(pipeline, options.rows)
     pipeline.captured()
     conf = {"spark.driver.memory": "2g"}
-    commit_tick(_submit(pipeline, planned(pipeline), conf, [])[0], pipeline.offsets)
+    pipeline.commit(_submit(pipeline, planned(pipeline), conf, [])[0])
     stage.change(pipeline, options.changes * 10, options.rows, 0)
     pipeline.captured()
     spec = planned(pipeline)
@@ -78,7 +77,7 @@ def tick(stage: Stage, options: argparse.Namespace, console: Console) -> Measure
         pipeline.create(f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)', name)
         pipeline.many(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?)', [(id_, 0) for id_ in range(1000)])
     pipeline.captured()
-    commit_tick(_submit(pipeline, planned(pipeline), {}, [])[0], pipeline.offsets)
+    pipeline.commit(_submit(pipeline, planned(pipeline), {}, [])[0])
     measured = Measured()
     parts: list[tuple[float, float]] = []
     idle: list[float] = []
@@ -93,7 +92,7 @@ def tick(stage: Stage, options: argparse.Namespace, console: Console) -> Measure
         result, session_s = _submit(pipeline, spec, {}, [])
         measured.ours_s.append(time.monotonic() - started)
         parts.append((session_s, measured.ours_s[-1] - session_s))
-        commit_tick(result, pipeline.offsets)
+        pipeline.commit(result)
         console.print(f"  round {number}: {measured.ours_s[-1]:.1f} s")
     measured.more = {
         "idle plan (s)": round(median(idle), 3),

@@ -20,7 +20,6 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.jdbc import FETCH, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.snapshot import cut_of
 from airflow_provider_db2cdc.sql.chunk import chunk_predicate, table_rows
-from airflow_provider_db2cdc.tick import commit_tick
 from tests.bench.counting import counted
 from tests.bench.measured import Measured, high_water_kb, note, planned, run, timed
 from tests.bench.network import behind
@@ -99,7 +98,7 @@ def _held(stage: Stage, rows: int) -> tuple[Pipeline, TableId]:
     pipeline.properties = {"snapshot.budget.s": 36_000}
     table = stage.big_table(pipeline, rows)
     pipeline.captured()
-    commit_tick(run(planned(pipeline)), pipeline.offsets)
+    pipeline.commit(run(planned(pipeline)))
     return pipeline, table
 
 
@@ -126,10 +125,10 @@ def _asked(pipeline: Pipeline, table: TableId, id_: str) -> JobSpec:
 def _beside_writer(pipeline: Pipeline, rows: int, spec: JobSpec) -> tuple[float, dict[str, Any]]:
     """Run a snapshot while rows are changed, then catch up; return its seconds, and what it asked of the source."""
     with changing(pipeline, rows, 200) as changes, counted() as counts:
-        ours = timed(lambda: commit_tick(run(spec), pipeline.offsets))
+        ours = timed(lambda: pipeline.commit(run(spec)))
     pipeline.captured()
     while (rest := pipeline.plan()) is not None:
-        commit_tick(run(rest), pipeline.offsets)
+        pipeline.commit(run(rest))
     return ours, counts.told(ours, changes[0])
 
 

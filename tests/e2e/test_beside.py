@@ -24,7 +24,6 @@ from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.mark import ReadOnlyMark
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -169,7 +168,7 @@ def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_d
     ):
         jobs.run(spec)
     assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1
-    commit_tick(jobs.run(spec), pipeline.offsets)
+    pipeline.commit(jobs.run(spec))
     assert pipeline.tick() is None
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1

@@ -22,7 +22,6 @@ from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -57,7 +56,7 @@ def test_columns_that_change_during_a_snapshot(new_pipeline: Callable[..., Pipel
     pipeline.execute(f"ALTER TABLE {table} ALTER COLUMN A SET DATA TYPE VARCHAR(20)")
     pipeline.writer.commit()
     result = jobs.run(spec)
-    commit_tick(result, pipeline.offsets)
+    pipeline.commit(result)
     assert "columns A changed, or came, while" in result.failed[0].error
     assert result.snapshots[0].done == 2
 
@@ -149,7 +148,7 @@ def test_a_column_that_the_change_table_had_before_its_table_loses_no_value(
         return replace(task, capture=replace(task.capture, cd_columns=columns)) if task.table == table else task
 
     with gaining(pipeline, table):
-        commit_tick(jobs.run(replace(spec, tables=tuple(map(early, spec.tables)))), pipeline.offsets)
+        pipeline.commit(jobs.run(replace(spec, tables=tuple(map(early, spec.tables)))))
     pipeline.captured()
     while pipeline.tick() is not None:
         pipeline.captured()

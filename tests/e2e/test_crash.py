@@ -26,7 +26,6 @@ from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -73,9 +72,9 @@ def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipelin
         spec = pipeline.plan()
         assert spec is not None
         with killed(owner, step, when):
-            commit_tick(jobs.run(spec), pipeline.offsets)
+            pipeline.commit(jobs.run(spec))
         if number % 3:  # as Airflow retries the task; else a later run comes with a plan of its own
-            commit_tick(jobs.run(spec), pipeline.offsets)
+            pipeline.commit(jobs.run(spec))
         else:
             replay.play(4)
             pipeline.captured()
@@ -109,7 +108,7 @@ def test_a_snapshot_survives_a_kill_at_each_step(
         # The ledger's first step in a tick is of the tables that are there already.
         dies = killed(owner, step, when, at=2 if owner is Ledger else 1)
         with in_window(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID IN (4, 40)"), dies:
-            commit_tick(jobs.run(spec), pipeline.offsets)
+            pipeline.commit(jobs.run(spec))
         pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET ID = ID + 1, A = \'b\' WHERE ID < 20')
         pipeline.execute(f'DELETE FROM "{pipeline.schema}"."{name}" WHERE ID = 30')
         pipeline.writer.commit()
@@ -117,7 +116,7 @@ def test_a_snapshot_survives_a_kill_at_each_step(
         if number % 2:
             retried = jobs.run(spec)
             assert [line.error for line in retried.failed if DERBY_FAULT not in line.error] == [], (owner, step, when)
-            commit_tick(retried, pipeline.offsets)
+            pipeline.commit(retried)
             pipeline.captured()
         result = pipeline.tick()
         assert result is None or not result.failed, (owner, step, when)
@@ -154,14 +153,14 @@ def test_a_restart_is_gone_on_with_whatever_died_or_failed(
         spec = restart()
         with in_window(pipeline, update), killed(owner, step, "after", number):
             jobs.run(spec)
-        commit_tick(result := jobs.run(spec), pipeline.offsets)
+        pipeline.commit(result := jobs.run(spec))
         assert result.snapshots[-1].status == "completed", (owner, step)
         assert result.tables[0].commit_ts_ms is not None, "its last batch, which had no change, tells the newest one"
 
     spec = restart()
     with monkeypatch.context() as patch, in_window(pipeline, update):
         patch.setattr(Staging, "write", twice(Staging.write))
-        commit_tick(result := jobs.run(spec), pipeline.offsets)
+        pipeline.commit(result := jobs.run(spec))
     assert result.failed[0].error.startswith("OSError")
     assert result.snapshots[-1].done in (1, 2), "the first group is published before the third is read"
     pipeline.captured()

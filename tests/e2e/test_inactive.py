@@ -23,7 +23,6 @@ from airflow_provider_db2cdc.spark import jobs, reader
 from airflow_provider_db2cdc.spark.delta import load, table_exists
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -104,7 +103,7 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
     pipeline.passed()
     spec = leave_a_batch(pipeline, table)
     lose_a_deletion(pipeline, table)
-    commit_tick(jobs.run(spec), pipeline.offsets)
+    pipeline.commit(jobs.run(spec))
     assert is_suspended(pipeline, table)
     assert "not active for a while" in failure(pipeline.tick(), table)
 
@@ -136,7 +135,7 @@ def test_it_happens_again_before_the_run_that_mended_it_is_committed(
     result = jobs.run(mending)
     assert not result.failed
     meet(pipeline, table, "DELETE FROM {} WHERE ID = 2")
-    commit_tick(result, pipeline.offsets)
+    pipeline.commit(result)
     do(pipeline, f"INSERT INTO {table} VALUES (6, 'd')")
     assert is_suspended(pipeline, table)
     last = pipeline.tick()

@@ -27,7 +27,6 @@ from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -265,7 +264,7 @@ def test_a_snapshot_survives_a_kill(new_pipeline: Callable[..., Pipeline]) -> No
         with in_window(pipeline, *seen), killed(owner, step, when, at):
             jobs.run(spec)
         if number % 2:
-            commit_tick(jobs.run(spec), pipeline.offsets)
+            pipeline.commit(jobs.run(spec))
         else:
             pipeline.execute(f"DELETE FROM {table} WHERE A = 2 AND V = (SELECT MIN(V) FROM {table} WHERE A = 2)")
             pipeline.writer.commit()

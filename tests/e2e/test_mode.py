@@ -26,7 +26,6 @@ from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -168,7 +167,7 @@ def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipelin
     assert spec is not None
     with killed(Target, "append_changes", "after", 2):
         jobs.run(spec)
-    commit_tick(jobs.run(spec), pipeline.offsets)
+    pipeline.commit(jobs.run(spec))
     assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "a")}
     assert reads(pipeline, table) == {(1,): 1, (2,): 1}
     assert first.lsn is not None

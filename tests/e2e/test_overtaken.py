@@ -26,7 +26,6 @@ from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -90,7 +89,7 @@ def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_has_given_up(
     assert b is not None
     with killed(Groups, "_await", "before"):
         jobs.run(b)
-    commit_tick(jobs.run(a), pipeline.offsets)
+    pipeline.commit(jobs.run(a))
     for _ in range(3):
         pipeline.captured()
         if pipeline.tick() is None:
@@ -113,7 +112,7 @@ def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_
     result = jobs.run(a)
     [line] = result.failed
     assert "a later plan has given up batch" in line.error
-    commit_tick(result, pipeline.offsets)
+    pipeline.commit(result)
     pipeline.captured()
     pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -128,7 +127,7 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
     table, spec = one_update(pipeline, before_img_prefix=before_img_prefix)
 
     def another() -> None:
-        commit_tick(jobs.run(spec), pipeline.offsets)
+        pipeline.commit(jobs.run(spec))
         faults.prune(pipeline.writer)
 
     finished = pytest.raises(TickLostError, match="another run has finished batch")
@@ -153,7 +152,7 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
         old.append(arguments)
         result = jobs.run(spec)
         assert not result.failed
-        commit_tick(result, pipeline.offsets)
+        pipeline.commit(result)
         raise Killed("the old run")
 
     def wakes(self: Ledger, *arguments: Any) -> Any:
@@ -217,7 +216,7 @@ def test_a_cleared_run_of_a_restart_that_is_over_gives_up_no_batch_of_a_later_pl
     pipeline.restart(table)
     b = pipeline.plan("B")
     assert b is not None
-    commit_tick(jobs.run(b), pipeline.offsets)
+    pipeline.commit(jobs.run(b))
     changed(pipeline, f"INSERT INTO {table} VALUES (100, 'x')", f"UPDATE {other} SET A = 'x' WHERE ID = 1")
     c = pipeline.plan("C")
     assert c is not None
@@ -286,7 +285,7 @@ def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
 
     before = manifests(pipeline)
     with beside(*hangs_before, another), suppress(TickLostError):
-        commit_tick(jobs.run(c), pipeline.offsets)
+        pipeline.commit(jobs.run(c))
     pipeline.to_its_end()
     new = [shown(pipeline, row, table) for batch, row in manifests(pipeline).items() if batch not in before]
     assert new, "there is one in the end"

@@ -17,7 +17,6 @@ from airflow_provider_db2cdc.source import plan
 from airflow_provider_db2cdc.spark import groups, jobs
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -158,5 +157,5 @@ def test_while_the_plan_is_made_is_a_gap(new_pipeline: Callable[..., Pipeline], 
         spec = pipeline.plan()
     assert spec is not None
     result = jobs.run(spec)
-    commit_tick(result, pipeline.offsets)
+    pipeline.commit(result)
     assert table in [line.table for line in result.failed]

@@ -11,16 +11,16 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.gained import change_gained, gain_with_row
 from support.history import HistoryOptions, random_history
 from support.log import change_rows, check_log, events_behind, logged_events
 from support.operation import Row, TableShape
-from support.pipeline import DERBY_FAULT, Pipeline, Replay, change_gained, gain_with_row, use_signal_table
+from support.pipeline import DERBY_FAULT, Pipeline, Replay, use_signal_table
 from support.rivals import Run, step_name, stepping
 from support.seeds import seeds
 
@@ -40,7 +40,7 @@ from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.reader import Reader
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick, keep_told
+from airflow_provider_db2cdc.tick import keep_told
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
 
@@ -51,7 +51,7 @@ MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete"
 USUAL = [
     (Ledger, "history"), (Ledger, "plan"), (Target, "prepare"), (Target, "append_changes"), (pull, "_check_all_read"),
     (batch, "find_effects"), (Target, "merge"), (Ledger, "commit"), (Ledger, "publish"), (Journal, "read"),
-    (sys.modules[__name__], "commit_tick"),
+    (Pipeline, "commit"),
 ]  # fmt: skip
 """Steps of each run that has something to do; the other ones are those of snapshots, and of what went wrong."""
 
@@ -156,7 +156,7 @@ class Rivals:
     def settle(self, result: JobResult) -> None:
         """Commit a tick."""
         self.happened += [f"  {line.table.name} fails: {line.error}" for line in result.failed]
-        commit_tick(result, self.pipeline.offsets)
+        self.pipeline.commit(result)
         keep_told(result, self.pipeline.offsets, is_notified=True)
 
     def prune(self) -> None:

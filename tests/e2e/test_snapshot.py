@@ -34,7 +34,6 @@ from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -421,7 +420,7 @@ def test_a_signal_table_that_is_not_captured_is_read_as_it_is(filled: tuple[Pipe
     pipeline.execute(f"INSERT INTO {signals} VALUES ('go', 'execute-snapshot', ?), ('no', NULL, '{{}}')", data)
     pipeline.writer.commit()
     result = jobs.run(spec)
-    commit_tick(result, pipeline.offsets)
+    pipeline.commit(result)
     got = outcomes(result)
     assert (got["go"], got["no"][0]) == (("done", ""), "refused")
     assert set(reads(pipeline, one).values()) == {2}
@@ -623,7 +622,7 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline:
         spec = pipeline.plan(signals=[ask])
         assert spec is not None
         with killed(owner, step, when, at):
-            commit_tick(jobs.run(spec), pipeline.offsets)
+            pipeline.commit(jobs.run(spec))
         pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET ID = ID + 1 WHERE ID > 15')
         pipeline.writer.commit()
         pipeline.captured()

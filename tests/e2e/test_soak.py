@@ -37,7 +37,7 @@ from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick, keep_told
+from airflow_provider_db2cdc.tick import keep_told
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
 
@@ -179,7 +179,7 @@ class Soak:
         """Commit a tick; nothing fails but what the sandbox itself breaks, and tables that the plan refused."""
         failed = [line.error for line in result.failed if not any(text in line.error for text in self.expected)]
         assert not failed, (failed, self.happened)
-        commit_tick(result, self.pipeline.offsets)
+        self.pipeline.commit(result)
         keep_told(result, self.pipeline.offsets, is_notified=True)
         self.check_loaded()
 

@@ -28,7 +28,6 @@ from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.spark.target import Target
-from airflow_provider_db2cdc.tick import commit_tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
 
@@ -115,7 +114,7 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
         spec = pipeline.plan()
         assert spec is not None
         with killed(Target, "append_changes", "after", at=2):
-            commit_tick(jobs.run(spec), pipeline.offsets)
+            pipeline.commit(jobs.run(spec))
         change_tables = [f'ASNCDC."CDC_{table.schema}_{table.name}"' for table in (good, bad)]
         [(last,)] = pipeline.query(f"SELECT MAX(IBMSNAP_COMMITSEQ) FROM {change_tables[0]}")
         faults.prune(pipeline.writer, upto=bytes(last))
@@ -124,7 +123,7 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
         if is_retry:
             retried = jobs.run(spec)
             assert not retried.failed, retried.failed
-            commit_tick(retried, pipeline.offsets)
+            pipeline.commit(retried)
         else:
             pipeline.passed()
         for table in (good, bad):
@@ -219,7 +218,7 @@ def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, 
         spec = pipeline.plan()
         assert spec is not None
     result = jobs.run(spec)
-    commit_tick(result, pipeline.offsets)
+    pipeline.commit(result)
     for failed in (result, jobs.run(spec), pipeline.tick()):
         assert failed is not None
         assert all("pruned" in line.error for line in failed.tables), failed.tables
@@ -437,7 +436,7 @@ def test_of_two_ticks_at_once_the_second_loses(pair: Pair, monkeypatch: pytest.M
         found = real(ledger, since)
         if not seen:
             seen.append(found)
-            commit_tick(jobs.run(first), pipeline.offsets)
+            pipeline.commit(jobs.run(first))
         return found
 
     monkeypatch.setattr(Ledger, "history", slow)
@@ -548,7 +547,7 @@ def test_a_plan_of_the_time_of_one_whose_commit_died_is_no_retry_of_it(new_pipel
     result = jobs.run(second)
     assert not result.failed
     assert [one.status for one in result.snapshots] == ["completed"]
-    commit_tick(result, pipeline.offsets)
+    pipeline.commit(result)
     assert not need_offset(pipeline, good).restart
     with pytest.raises(TickLostError, match="A later run has gone on from here"):
         jobs.run(first)
@@ -564,7 +563,7 @@ def test_a_restart_wished_for_while_one_is_under_way_is_the_next_ticks(new_pipel
     assert spec is not None
     result = jobs.run(spec)
     restart(config, str(good))
-    commit_tick(result, pipeline.offsets)
+    pipeline.commit(result)
     assert need_offset(pipeline, good).restart
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +32,7 @@ from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.tick import commit_tick, keep_asked, keep_told
 from support.history import Commit, History, Rollback
-from support.operation import Row, TableShape, create_table, statement
+from support.operation import Row, create_table, statement
 
 numbers = itertools.count(1)
 FIRST_TICKS = 12
@@ -119,11 +118,16 @@ class Pipeline:
             if spec is None:
                 return None
             result = jobs.run(spec)
-            commit_tick(result, self.offsets)
+            self.commit(result)
             keep_told(result, self.offsets, is_notified=True)
             if not any(DERBY_FAULT in line.error for line in result.failed):
                 break
         return result
+
+    def commit(self, result: JobResult) -> None:
+        """Move the offsets, every one of them."""
+        if (unkept := commit_tick(result, self.offsets)[1]) is not None:
+            raise unkept
 
     def passed(self, *signals: Signal) -> JobResult:
         """Do a tick that has something to do and in which no table fails."""
@@ -223,22 +227,6 @@ def gain_column(writes: Writes, table: TableId, column: str, kind: str = "INTEGE
     writes.execute(f'ALTER TABLE "{table.schema}"."{table.name}" ADD COLUMN "{column}" {kind}')
     writes.writer.commit()
     asn.addcolumn(writes.writer, table.schema, table.name, column)
-
-
-def gain_with_row(writes: Writes, shape: TableShape, column: str, at: int) -> None:
-    """Add a column to a history's table, and a row with a value there that the history does not know of."""
-    gain_column(writes, TableId(writes.schema, shape.name), column)
-    names = ", ".join(f'"{name}"' for name in (*shape.key, column))
-    values = ", ".join([str(1000 + at)] * len(shape.key) + ["1"])
-    writes.execute(f'INSERT INTO "{writes.schema}"."{shape.name}" ({names}) VALUES ({values})')
-    writes.writer.commit()
-
-
-def change_gained(writes: Writes, table: TableId, column: str, rng: random.Random) -> None:
-    """Give some rows another value in a column that a table has gained."""
-    value, of = rng.randint(1, 9), rng.randint(0, 1)
-    writes.execute(f'UPDATE "{table.schema}"."{table.name}" SET "{column}" = {value} WHERE A = {of}')
-    writes.writer.commit()
 
 
 @dataclass

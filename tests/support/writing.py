@@ -26,9 +26,10 @@ import pytest
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.groups import Groups
 from support.filled import changed
+from support.gained import change_gained, gain_with_row
 from support.history import HistoryOptions, random_history
 from support.operation import TableShape
-from support.pipeline import Pipeline, Play, change_gained, gain_with_row
+from support.pipeline import Pipeline, Play
 
 TESTS = Path(__file__).parents[1]
 GAIN_RATE, MOST_GAINED = 0.03, 4
