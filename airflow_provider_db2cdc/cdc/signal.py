@@ -91,7 +91,7 @@ class SignalOutcome:
     asked: str = ""
 
     @property
-    def told(self) -> str:
+    def as_json(self) -> str:
         """What a channel is told of it, a JSON object."""
         return json.dumps({"id": self.id, "status": self.status, "reason": self.reason})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
 from airflow_provider_db2cdc.channels.file import FileChannel
@@ -23,14 +23,19 @@ class SignalChannel(Protocol):
     """One way for signals to come in; a custom one is made with the pipeline's configuration alone.
 
     What it raises while it reads or acknowledges is told of in the log, and the tick goes on without it. By `name`,
-    which is none of the known ones, the outcomes find the way back. `db2cdc doctor` reads it, and asks one that is
-    `Checked`, too, whether it can be told of outcomes.
+    which is none of the known ones, the outcomes find the way back.
     """
 
     name: str
 
     def read(self) -> Sequence[Signal]:
         """Return the signals that are there, in their order, each under this channel's name; nothing is consumed."""
+
+    def check(self) -> None:
+        """Make sure beforehand that it can be told of outcomes, for `db2cdc doctor`; nothing is written.
+
+        :raises Db2CdcError: it cannot.
+        """
 
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
         """Consume the signals that were acted on, and tell where they came from what became of them.
@@ -42,17 +47,6 @@ class SignalChannel(Protocol):
 
     def close(self) -> None:
         """Let go of what is open."""
-
-
-@runtime_checkable
-class Checked(Protocol):
-    """A channel that can also tell beforehand whether it could be told of outcomes."""
-
-    def check(self) -> None:
-        """Make sure of it; nothing is written.
-
-        :raises Db2CdcError: it could not.
-        """
 
 
 @contextmanager
@@ -88,15 +82,14 @@ def read_channels(config: PipelineConfig, *names: str) -> list[Signal]:
 
 
 def check_channel(config: PipelineConfig, name: str) -> None:
-    """Read a channel once, as a tick would; nothing is consumed.
+    """Read a channel once, as a tick would, and have it check itself; nothing is consumed.
 
     :raises Db2CdcError: it is unknown, lacks a setting, or cannot be read.
     """
     with open_channels(config, name) as [channel]:
         try:
             channel.read()
-            if isinstance(channel, Checked):
-                channel.check()
+            channel.check()
         except Db2CdcError:
             raise
         except Exception as error:

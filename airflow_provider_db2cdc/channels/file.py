@@ -69,7 +69,7 @@ class FileChannel:
         place = self._outcomes
         with _naming(f"the outcomes of signals cannot be told in {place}"):
             told = {*_lines(place)}
-            _append(place, [outcome.told for outcome in outcomes if outcome.told not in told])
+            _append(place, [outcome.as_json for outcome in outcomes if outcome.as_json not in told])
         with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
             is_there = any(signal.is_answered(outcomes) for signal in self._signals())
             if is_there and not _is_being_written(self._file):

@@ -90,7 +90,7 @@ class KafkaChannel:
                 break
             behind = offset + 1
         if behind is not None:
-            with self._asking():
+            with self._asking(self._topic):
                 self._consumer.commit(offsets=[self._at(behind)], asynchronous=False)
 
     def close(self) -> None:
@@ -123,8 +123,8 @@ class KafkaChannel:
         with self._asking(self._outcomes):
             producer = self._kafka.Producer({"bootstrap.servers": self._servers, **self._given, **timeout})
             for outcome in outcomes:
-                told = replace(outcome, id=outcome.id[:MOST_CHARS], reason=outcome.reason[:MOST_CHARS]).told
-                producer.produce(self._outcomes, told, self._key, on_delivery=delivered)
+                cut = replace(outcome, id=outcome.id[:MOST_CHARS], reason=outcome.reason[:MOST_CHARS])
+                producer.produce(self._outcomes, cut.as_json, self._key, on_delivery=delivered)
                 producer.poll(0)
             # What was not delivered by then is told to be, shortly after.
             if producer.flush(2 * TIMEOUT_S):
@@ -137,7 +137,7 @@ class KafkaChannel:
 
     def _messages(self) -> Iterator[tuple[int, Signal | None]]:
         at, end = self._range()
-        with self._asking():
+        with self._asking(self._topic):
             self._consumer.assign([self._at(at)])
             answered = time.monotonic()
             while at < end:
@@ -160,7 +160,7 @@ class KafkaChannel:
                 f"topic {self._topic} of signals has {partitions} partitions",
                 "Give it one: signals are acted on in their order.",
             )
-        with self._asking():
+        with self._asking(self._topic):
             low, high = self._consumer.get_watermark_offsets(self._at(0), timeout=TIMEOUT_S)
             [committed] = self._consumer.committed([self._at(0)], timeout=TIMEOUT_S)
         return committed.offset if low <= committed.offset <= high else low, high
@@ -184,11 +184,11 @@ class KafkaChannel:
         return signal_of(message.value() or b"", NAME, f"offset {offset} of {at_ms}", at_ms)
 
     @contextmanager
-    def _asking(self, topic: str = "") -> Iterator[None]:
+    def _asking(self, topic: str) -> Iterator[None]:
         try:
             yield
         except self._kafka.KafkaException as error:
             raise SourceError(
-                f"Kafka does not serve topic {topic or self._topic} at {self._servers}: {error.args[0].str()}",
+                f"Kafka does not serve topic {topic} at {self._servers}: {error.args[0].str()}",
                 "Is the broker up, and the topic there?",
             ) from error

@@ -180,7 +180,7 @@ class Groups:
         after = self.tick.standing.of(task).upto
         upto = max(high, after)
         part = self.share.part(task.table)
-        check_counts(self.connection, task.schema, task.capture, part, of, LsnRange(of.low, upto))
+        check_counts(self.connection, task, part, of, LsnRange(of.low, upto))
         begun = of.low_batch if part.low_batch is None else part.low_batch
         of = replace(of, begun_batch=begun, read_before=part.read, rows_before=part.rows)
         if not task.schema.key:

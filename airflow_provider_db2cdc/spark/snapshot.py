@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.capture import CaptureInstance
-from airflow_provider_db2cdc.cdc.job import ApplySettings
+from airflow_provider_db2cdc.cdc.job import ApplySettings, TableTask
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Reading, Slice
@@ -102,20 +101,13 @@ def surviving(
     return rows.select("row", "chunk")
 
 
-def check_counts(
-    connection: DriverConnection,
-    schema: TableSchema,
-    capture: CaptureInstance,
-    part: Part,
-    of: Slice,
-    window: LsnRange,
-) -> None:
+def check_counts(connection: DriverConnection, task: TableTask, part: Part, of: Slice, window: LsnRange) -> None:
     """Make sure that the source counts what was read of each chunk, but for what its changes in the window explain.
 
     :raises SourceError: it does not, of whole chunks of the table.
     """
     unlike = {at: chunk for at, chunk in enumerate(of.counts, of.first) if chunk.counted != chunk.read}
-    moves = {} if window.empty else _moves(connection, schema, capture, part, unlike, window)
+    moves = {} if window.empty else _moves(connection, task, part, unlike, window)
     wrong = [at for at, chunk in unlike.items() if abs(chunk.counted - chunk.read) > moves.get(at, 0)]
     if not wrong:
         return
@@ -150,16 +142,11 @@ def check_part(connection: DriverConnection, schema: TableSchema, part: Part) ->
 
 
 def _moves(
-    connection: DriverConnection,
-    schema: TableSchema,
-    capture: CaptureInstance,
-    part: Part,
-    chunks: Mapping[int, ChunkCounts],
-    window: LsnRange,
+    connection: DriverConnection, task: TableTask, part: Part, chunks: Mapping[int, ChunkCounts], window: LsnRange
 ) -> dict[int, int]:
     """Return how many rows the changes in the window may have brought into each chunk, or taken out of it."""
-    cut = cut_of(schema, part)
-    by_chunk = {at: chunk_moves(schema, capture, cut, chunk.low, chunk.high) for at, chunk in chunks.items()}
+    cut, capture = cut_of(task.schema, part), task.capture
+    by_chunk = {at: chunk_moves(task.schema, capture, cut, chunk.low, chunk.high) for at, chunk in chunks.items()}
     numbers = [*by_chunk]
     moves: dict[int, int] = {}
     for start in range(0, len(numbers), COUNTED_AT_ONCE):

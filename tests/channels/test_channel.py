@@ -36,6 +36,9 @@ class QueueChannel:
     def read(self) -> Sequence[Signal]:
         return list(self._own)
 
+    def check(self) -> None:
+        """There is nothing that could be away."""
+
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
         acted = {outcome.id for outcome in outcomes}
         self.told.extend(outcomes)
@@ -58,6 +61,11 @@ class AwayChannel(QueueChannel):
 
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
         raise SourceError("the queue is away", "Wait for it.")
+
+
+class UntoldChannel(QueueChannel):
+    def check(self) -> None:
+        raise SourceError("the answers' queue is away", "Wait for it.")
 
 
 class FailingChannel(QueueChannel):
@@ -267,6 +275,8 @@ def test_channel_is_checked_by_reading_it_and_nothing_is_consumed() -> None:
     assert (QueueChannel.waiting["p"], QueueChannel.told, QueueChannel.closed) == ([pause("1")], [], 1)
     with pytest.raises(SourceError, match="the queue is away"):
         check_channel(config(), AWAY)
+    with pytest.raises(SourceError, match="the answers' queue is away"):
+        check_channel(config(), f"{__name__}:UntoldChannel")
     with pytest.raises(ConfigurationError, match="FailingChannel cannot be read: KeyError: 'token'"):
         check_channel(config(), FAILING)
 

@@ -17,7 +17,7 @@ from support.history import History, HistoryOptions, random_history
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
 from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
 from airflow_provider_db2cdc.cdc.event import RowChange, events_of
-from airflow_provider_db2cdc.cdc.job import ApplySettings
+from airflow_provider_db2cdc.cdc.job import ApplySettings, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Slice
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
@@ -148,7 +148,7 @@ def check(
     chunks = tuple(ChunkCounts(*ends[at : at + 2], *count) for at, count in enumerate(counts))
     of = Slice("ad-hoc", "incremental", 3, 2 + len(counts), LOW, 1, 1, "", counts=chunks)
     source = ChangeTable(moves)
-    check_counts(source, SEEDED, capture, part, of, LsnRange(LOW, HIGH))
+    check_counts(source, TableTask(SEEDED, capture, LOW, HIGH, 0), part, of, LsnRange(LOW, HIGH))
     return source.statements
 
 
@@ -219,21 +219,22 @@ def test_surrogate_key_may_have_been_anything_where_no_before_image_tells() -> N
 
 
 def test_a_bound_that_is_null_holds_what_has_a_value_before_it() -> None:
-    nullable = replace(SEEDED, columns=tuple(replace(column, nullable=True) for column in SEEDED.columns))
+    columns = tuple(replace(column, nullable=True) for column in SEEDED.columns)
+    nullable = TableTask(replace(SEEDED, columns=columns), CAPTURE, LOW, HIGH, 0)
     chunks = (ChunkCounts((), ("1", "NULL"), 5, 6), ChunkCounts(("1", "NULL"), (), 5, 5))
     of = Slice("ad-hoc", "incremental", 0, 1, LOW, 1, 1, "", counts=chunks)
-    check_counts(ChangeTable(some("I")), nullable, CAPTURE, WHOLE, of, LsnRange(LOW, HIGH))
+    check_counts(ChangeTable(some("I")), nullable, WHOLE, of, LsnRange(LOW, HIGH))
     other = replace(of, counts=(replace(chunks[0], counted=5), replace(chunks[1], counted=6)))
     with pytest.raises(SourceError, match=r"chunk 1 .* explain only 0\."):
-        check_counts(ChangeTable(some("I")), nullable, CAPTURE, WHOLE, other, LsnRange(LOW, HIGH))
+        check_counts(ChangeTable(some("I")), nullable, WHOLE, other, LsnRange(LOW, HIGH))
 
 
 def test_a_table_without_a_key_is_one_chunk() -> None:
-    bare = replace(SEEDED, key=())
+    bare = TableTask(replace(SEEDED, key=()), CAPTURE, LOW, HIGH, 0)
     of = Slice("ad-hoc", "incremental", 0, 0, LOW, 1, 1, "", counts=(ChunkCounts((), (), 5, 7),))
-    check_counts(ChangeTable(some("II")), bare, CAPTURE, WHOLE, of, LsnRange(LOW, HIGH))
+    check_counts(ChangeTable(some("II")), bare, WHOLE, of, LsnRange(LOW, HIGH))
     with pytest.raises(SourceError, match=r"chunk 0 .* explain only 1\."):
-        check_counts(ChangeTable(some("I")), bare, CAPTURE, WHOLE, of, LsnRange(LOW, HIGH))
+        check_counts(ChangeTable(some("I")), bare, WHOLE, of, LsnRange(LOW, HIGH))
 
 
 def test_chunks_that_changed_are_counted_several_a_statement_and_the_others_not() -> None:
