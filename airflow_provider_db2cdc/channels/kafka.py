@@ -119,15 +119,13 @@ class KafkaChannel:
             if error is not None:
                 errors.append(error)
 
-        timeout = {"message.timeout.ms": int(TIMEOUT_S * 1000)}
         with self._asking(self._outcomes):
-            producer = self._kafka.Producer({"bootstrap.servers": self._servers, **self._given, **timeout})
+            producer = self._kafka.Producer({"bootstrap.servers": self._servers, **self._given})
             for outcome in outcomes:
                 cut = replace(outcome, id=outcome.id[:MOST_CHARS], reason=outcome.reason[:MOST_CHARS])
                 producer.produce(self._outcomes, cut.as_json, self._key, on_delivery=delivered)
                 producer.poll(0)
-            # What was not delivered by then is told to be, shortly after.
-            if producer.flush(2 * TIMEOUT_S):
+            if producer.flush(TIMEOUT_S):
                 errors.append(self._kafka.KafkaError(self._kafka.KafkaError._TIMED_OUT))
             if errors:
                 raise self._kafka.KafkaException(errors[0])

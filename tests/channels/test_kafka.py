@@ -292,6 +292,16 @@ def test_a_long_outcome_is_cut(broker: Broker, topic: str, opened: Callable) -> 
     assert second["id"] == "1"
 
 
+def test_outcomes_are_told_by_a_client_with_the_consumers_properties(
+    broker: Broker, topic: str, opened: Callable
+) -> None:
+    outcomes = f"{topic}-outcomes"
+    broker.create_topic(outcomes)
+    short = opened(**{"signal.kafka.outcomes.topic": outcomes, "signal.consumer.message.max.bytes": "1000"})
+    with pytest.raises(SourceError, match=rf"topic {outcomes} at .*too large"):
+        short.acknowledge([SignalOutcome("1", "kafka", "refused", "x" * 2000)])
+
+
 def test_topic_of_the_signals_is_none_of_outcomes() -> None:
     same = {"signal.kafka.topic": "one", "signal.kafka.outcomes.topic": "one"}
     with pytest.raises(ConfigurationError, match=r"outcomes\.topic is the topic of the signals, one\. Name"):

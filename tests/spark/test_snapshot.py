@@ -120,14 +120,16 @@ Move = tuple[str, int, int | None]
 
 
 class ChangeTable(DriverConnection):
-    """A source in SQLite, of which there is nothing but a change table with these rows."""
+    """A source in SQLite, of which there is nothing but a change table: these rows, and some beside the window."""
 
     def __init__(self, moves: Sequence[Move]) -> None:
         self._database = sqlite3.connect(":memory:")
         self._database.execute("ATTACH ':memory:' AS \"ASN\"")
         columns = "IBMSNAP_COMMITSEQ, IBMSNAP_OPERATION, SEED, ID, XSEED, XID"
         self._database.execute(f"CREATE TABLE {change_table(CAPTURE)} ({columns})")
-        rows = [(HIGH.raw, op, 1, id_, 1, old) for op, id_, old in moves]
+        beside = [(at, "I", id_, None) for at in (LOW.raw, bytes(15) + b"\x10") for id_ in (5, 15, 25)]
+        inside = [(HIGH.raw, *move) for move in moves]
+        rows = [(at, op, 1, id_, 1, old) for at, op, id_, old in (*beside, *inside)]
         self._database.executemany(f"INSERT INTO {change_table(CAPTURE)} VALUES (?, ?, ?, ?, ?, ?)", rows)
         self.statements = 0
 
