@@ -145,7 +145,7 @@ def test_signals_are_not_consumed_when_what_became_of_them_cannot_be_kept(commit
     assert '"1"' in path.read_text()
 
 
-def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(run_dag, inside):
+def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(run_dag, inside, capfd):
     """Their offsets have moved, so that no later tick would tell of it; its own changes are told once it moves."""
     inside(lambda: Variable.set("db2cdc.commit_broken.SALES.BROKEN", "{'restart': True}"))
     changed = [table_result("ORDERS", creates=1), table_result("BROKEN", creates=2)]
@@ -155,6 +155,15 @@ def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(run_dag, 
     state, tasks = run_dag("commit_broken", text)
     assert (state, tasks) == ("failed", {"commit": "success", "outcome": "failed"})
     assert {uri for uri, extra in events("commit_broken").items() if extra} == {"db2cdc://commit_broken/SALES/ORDERS"}
+    said = capfd.readouterr().out
+    assert said.count("were not kept: ") == 2, "commit logs it, and outcome fails with it"
+
+
+def test_an_offset_that_cannot_be_kept_fails_the_task_where_no_other_reports_it(commit, inside):
+    ahead = Offset(TableId("SALES", "AHEAD"), lsn(99), 9)
+    inside(lambda: VariableOffsetStore("commit_ahead").put(ahead))
+    state, offsets, _ = commit("commit_ahead", table_result("ORDERS"), table_result("AHEAD"))
+    assert (state, offsets) == ("failed", {"ORDERS": lsn(9), "AHEAD": lsn(99)})
 
 
 def test_unreadable_file_of_signals_costs_neither_offset_nor_event(commit, tmp_path):
