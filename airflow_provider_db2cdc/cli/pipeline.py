@@ -103,12 +103,16 @@ def kept_elsewhere(config: PipelineConfig) -> bool:
 
 def _metadata(pipeline: str) -> KeptOffsets:
     try:
-        # Airflow sets up logging when it is imported: on standard output, where a command's result goes.
+        # Airflow sets up logging when it is imported: on standard output, where a command's result goes. In 3.1 the
+        # libraries that it loads for its database then tell of themselves.
+        logging.disable(logging.INFO)
         with redirect_stdout(sys.stderr):
             from airflow_provider_db2cdc.offsets.metadata import MetadataOffsetStore
     except ImportError as error:
         raise ConfigurationError(
             f"Airflow cannot be loaded here ({error})", "Run it where Airflow is installed, as its scheduler does."
         ) from error
+    finally:
+        logging.disable(logging.NOTSET)
     logging.getLogger().setLevel(logging.WARNING)
     return MetadataOffsetStore(pipeline)

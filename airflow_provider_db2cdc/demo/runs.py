@@ -23,12 +23,21 @@ def main(dag_id: str) -> int:
     return 0
 
 
+def dag_bag(path: Path, folder: Path) -> Any:
+    """Return the DAGs of a file or folder as Airflow finds them, `folder` being their bundle's."""
+    try:
+        from airflow.dag_processing.dagbag import DagBag
+    except ModuleNotFoundError:  # Airflow 3.1 has it elsewhere.
+        from airflow.models.dagbag import DagBag  # type: ignore[no-redef]
+
+    return DagBag(dag_folder=path, bundle_path=folder)
+
+
 def _load(dag_id: str) -> Any:
     from airflow.configuration import conf
-    from airflow.dag_processing.dagbag import DagBag
 
     folder = Path(conf.get_mandatory_value("core", "dags_folder"))
-    bag = DagBag(dag_folder=folder, bundle_path=folder)
+    bag = dag_bag(folder, folder)
     if dag_id not in bag.dags:
         raise SystemExit(f"DAG {dag_id} is not in {folder}: {bag.import_errors or 'no file has it'}")
     return bag.dags[dag_id]

@@ -16,6 +16,7 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.demo.runs import dag_bag
 from airflow_provider_db2cdc.sandbox import asn, faults
 from airflow_provider_db2cdc.sandbox.agent import await_captured
 from airflow_provider_db2cdc.sandbox.service import Sandbox
@@ -64,11 +65,9 @@ def run_dag(airflow_db: None) -> Callable[..., Any]:
     """Run a DAG of a file's text as `airflow dags test` does, and return the run's state and each task's."""
 
     def run(dag_id: str, text: str, conf: dict[str, Any] | None = None) -> tuple[str, dict[str, str]]:
-        from airflow.dag_processing.dagbag import DagBag
-
         path = DAGS / f"{dag_id}.py"
         path.write_text(text, encoding="utf-8")
-        bag = DagBag(dag_folder=path, bundle_path=DAGS)
+        bag = dag_bag(path, DAGS)
         assert bag.import_errors == {}
         dag_run = bag.dags[dag_id].test(run_conf=conf)
         return str(dag_run.state), {ti.task_id: str(ti.state) for ti in dag_run.get_task_instances()}

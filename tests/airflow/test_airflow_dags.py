@@ -1,10 +1,11 @@
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.exceptions import ParamValidationError
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.demo.runs import dag_bag
 
 pytestmark = pytest.mark.airflow
 
@@ -21,10 +22,9 @@ spark: {master: "spark://unused:7077", conf: {spark.driver.memory: 700m}}
 @pytest.fixture
 def dags(airflow_db):
     """Load a shipped DAG file and return its DAGs."""
-    from airflow.dag_processing.dagbag import DagBag
 
     def load(name):
-        bag = DagBag(dag_folder=DAGS / name, bundle_path=DAGS)
+        bag = dag_bag(DAGS / name, DAGS)
         assert bag.import_errors == {}
         return bag.dags
 
