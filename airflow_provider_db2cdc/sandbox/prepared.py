@@ -70,7 +70,8 @@ class _Cursor:
         ibm_db.execute(self._statement, *([parameters] if parameters else []))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        return list(ibm_db.fetchall(self._statement))
+        # Before 3.3 the driver returns None instead of no rows.
+        return list(ibm_db.fetchall(self._statement) or ())
 
     def close(self) -> None:
         if self._statement is not None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from delta.tables import DeltaTable
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
@@ -59,7 +58,8 @@ def load(spark: SparkSession, name: DeltaName, version: int | None = None) -> Da
 def append(rows: DataFrame, name: DeltaName, pair: Pair | None = None) -> int | None:
     """Append rows and return the version that this made, None when the pair was there already: then nothing happened.
 
-    :raises PySparkException: another writer brought the same pair meanwhile (ConcurrentTransactionException).
+    :raises Exception: another writer brought the same pair meanwhile (ConcurrentTransactionException): a
+        PySparkException, of Spark 4.0 Py4J's own error.
     """
     options = {} if pair is None else {"txnAppId": pair[0], "txnVersion": str(pair[1])}
     return _write(rows, name, "append", options)
@@ -69,7 +69,7 @@ def append_first(rows: DataFrame, name: DeltaName, pair: Pair) -> bool:
     """Append rows and return True, or False where another writer has brought the pair, before or meanwhile."""
     try:
         return append(rows, name, pair) is not None
-    except PySparkException as error:
+    except Exception as error:
         if not is_overtaken(error):
             raise
         return False

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName
 from airflow_provider_db2cdc.spark.delta import (
     APP_ID,
     APP_VERSION,
+    Pair,
     append,
+    append_first,
     committed,
     delta_table,
     literal_frame,
@@ -91,38 +93,43 @@ def test_a_merge_carries_the_pair_and_its_replay_is_skipped(spark: SparkSession,
     assert session.conf.get(APP_VERSION, None) is None
 
 
-def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    name, begun, go = named(tmp_path / "t"), tmp_path / "begun", tmp_path / "go"
-    write(spark, name, "(1, 'x')", 1)
-    errors: list[str] = []
+@pytest.fixture
+def overtaken(spark: SparkSession, tmp_path: Path) -> Callable[[Callable[[DataFrame, DeltaName, Pair], Any]], Any]:
+    """Append as is asked for, while another writer brings the pair; return what came back, or how the error reads."""
 
-    @F.udf("string")
-    def held(text: str) -> str:
-        begun.touch()
-        deadline = time.monotonic() + 60
-        while not go.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return text
+    def run(step: Callable[[DataFrame, DeltaName, Pair], Any]) -> Any:
+        name, begun, go = named(tmp_path / "t"), tmp_path / "begun", tmp_path / "go"
+        write(spark, name, "(1, 'x')", 1)
 
-    def slow() -> None:
+        @F.udf("string")
+        def held(text: str) -> str:
+            begun.touch()
+            deadline = time.monotonic() + 60
+            while not go.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            return text
+
         rows = spark.newSession().range(9, 10, 1, 1).select(F.col("id").cast("int"), held(F.lit("late")).alias("a"))
-        try:
-            append(rows, name, ("app", 2))
-        except PySparkException as error:
-            errors.append(describe(error))
+        with ThreadPoolExecutor(1) as pool:
+            slow = pool.submit(step, rows, name, ("app", 2))
+            deadline = time.monotonic() + 60
+            while not begun.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            write(spark.newSession(), name, "(2, 'first')", 2)
+            go.touch()
+            error = slow.exception(60)
+        assert ids(spark, name) == [1, 2]
+        return describe(error) if error else slow.result()
 
-    thread = threading.Thread(target=slow)
-    thread.start()
-    deadline = time.monotonic() + 60
-    while not begun.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    write(spark.newSession(), name, "(2, 'first')", 2)
-    go.touch()
-    thread.join(60)
+    return run
 
-    assert ids(spark, name) == [1, 2]
-    assert len(errors) == 1
-    assert "another run wrote this batch" in errors[0]
+
+def test_a_writer_that_was_overtaken_leaves_nothing(overtaken: Callable[..., Any]) -> None:
+    assert "another run wrote this batch" in overtaken(append)
+
+
+def test_who_was_overtaken_while_it_wrote_was_not_the_first(overtaken: Callable[..., Any]) -> None:
+    assert overtaken(append_first) is False
 
 
 CHUNKS = [[], [(1, "'ä \U0001f600'", None, 2**53 + 1)], [(at, "'\"\\\0\n'", "${x}", -at) for at in range(3000)]]
