@@ -66,8 +66,13 @@ class CaptureInstance:
 
     @property
     def active(self) -> bool:
-        """Whether the agent captures the table's changes."""
+        """Whether the agent captures the table's changes, once it has read the registration."""
         return self.state == "A"
+
+    @property
+    def has_captured(self) -> bool:
+        """Whether the agent has shown that it has read the registration: ADDTABLE leaves both positions empty."""
+        return self.newest is not None or self.floor is not None
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,11 @@ class Fence:
     synchtime: str
     source_time: str
     age_s: float
+
+
+def reinit_call(asn_schema: str) -> str:
+    """Return the statement that has the agent read its registrations again, as Debezium's scripts install it."""
+    return f"VALUES {asn_schema}.ASNCDCSERVICES('reinit', '{asn_schema.lower()}')"
 
 
 def check_state(instance: CaptureInstance, asn_schema: str) -> None:

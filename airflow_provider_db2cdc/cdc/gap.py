@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, reinit_call
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import command_of, restart_of
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -64,6 +64,6 @@ def unregistered(table: TableId, asn_schema: str) -> RegistrationError:
     """Return the error of a table that was captured, and is not any more."""
     return RegistrationError(
         f"{table} is not registered in schema {asn_schema} any more: nobody captures what changes in it",
-        f"Register it again ({asn_schema}.ADDTABLE) and have it snapshotted anew by {restart_of(table)}; or exclude it "
-        "with table.exclude.list (take it out of table.include.list).",
+        f"Register it again ({asn_schema}.ADDTABLE, then {reinit_call(asn_schema)}) and have it snapshotted anew by "
+        f"{restart_of(table)}; or exclude it with table.exclude.list (take it out of table.include.list).",
     )

@@ -69,6 +69,14 @@ class Lsn:
             )
 
 
+def synchpoint_of(raw: bytes | None) -> Lsn | None:
+    """Return a registration's position, None for none, also for one of zeros alone: scripts set it so by hand.
+
+    Debezium's own test helper sets CD_OLD_SYNCHPOINT to eight zero bytes, a width that no position has.
+    """
+    return Lsn(bytes(raw)) if raw and any(bytes(raw)) else None
+
+
 @dataclass(frozen=True)
 class LsnRange:
     """The commits after `after`, up to and including `upto`; whole commits only."""

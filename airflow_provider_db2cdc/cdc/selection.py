@@ -129,7 +129,7 @@ def _no_registered(name: str, pattern: str, tables: Sequence[TableId]) -> Config
     return ConfigurationError(
         f"{name}: {pattern!r} matches no registered table",
         f"Registered are: {', '.join(map(str, tables)) or 'none'}. Patterns match the whole of "
-        "schema.table; register the table for capture (ASNCDC.ADDTABLE) or correct the pattern.",
+        "schema.table; register the table for capture (ASNCDC.ADDTABLE, then a reinit) or correct the pattern.",
     )
 
 

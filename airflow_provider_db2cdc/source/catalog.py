@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
-from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.lsn import synchpoint_of
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES
@@ -71,7 +71,7 @@ def read_fence(source: Source, asn_schema: str) -> Fence:
     :raises CaptureStoppedError: the agent never ran: there is no SYNCHPOINT or SYNCHTIME yet.
     """
     [(synchpoint, newest, synchtime, clock)] = source.rows(asn.fence(asn_schema))
-    proven = [lsn for lsn in map(_lsn, (synchpoint, newest)) if lsn is not None]
+    proven = [lsn for lsn in map(synchpoint_of, (synchpoint, newest)) if lsn is not None]
     # A quiet table may keep one of before the agent's level changed.
     proven = [lsn for lsn in proven if len(lsn.raw) == len(proven[0].raw)]
     if not proven or synchtime is None:
@@ -197,7 +197,7 @@ def _key(indexes: Iterable[Index], captured: Iterable[Column]) -> tuple[str, ...
 def _instance(row: Row, created: Mapping[TableId, str], columns: Mapping[TableId, Sequence[Column]]) -> CaptureInstance:
     owner, name, _, _, state, state_info, as_pair, prefix, floor, newest, first = row
     table, change_table = _table(owner, name), _change_table(row)
-    cold_start = str(_lsn(first)) if first else ""
+    cold_start = synchpoint_of(first)
     return CaptureInstance(
         table=table,
         cd_owner=change_table.schema,
@@ -206,20 +206,18 @@ def _instance(row: Row, created: Mapping[TableId, str], columns: Mapping[TableId
         state_info=(state_info or "").strip(),
         update_as="DI" if as_pair == "Y" else "U",
         before_prefix=(prefix or "").strip() or None,
-        floor=_lsn(floor),
-        newest=_lsn(newest),
+        floor=synchpoint_of(floor),
+        newest=synchpoint_of(newest),
         cd_columns=tuple(column.name for column in columns.get(change_table, ())),
-        identity=CaptureIdentity(str(change_table), created.get(change_table, ""), created.get(table, ""), cold_start),
+        identity=CaptureIdentity(
+            str(change_table), created.get(change_table, ""), created.get(table, ""), str(cold_start or "")
+        ),
     )
 
 
 def _change_table(row: Row) -> TableId:
     """Return the change table that a row of the registrations names; an empty name where it names none."""
     return _table(row[2], row[3])
-
-
-def _lsn(raw: bytes | None) -> Lsn | None:
-    return Lsn(bytes(raw)) if raw else None
 
 
 def _timestamp(value: datetime | str) -> datetime:

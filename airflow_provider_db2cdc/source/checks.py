@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from airflow_provider_db2cdc.cdc import override
-from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance, reinit_call
 from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.gap import is_pruned
 from airflow_provider_db2cdc.cdc.key import PROPERTY
@@ -238,10 +238,9 @@ def _check_started(capture: CaptureInstance, asn_schema: str) -> Check:
     return _judged(
         "capture started",
         str(capture.table),
-        capture.state != "A" or capture.newest is not None or capture.floor is not None,
+        not capture.active or capture.has_captured,
         f"{capture.table} is active, but not one change of it was ever captured",
-        "This is well if it never changed since; else reinit the agent "
-        f"(VALUES {asn_schema}.ASNCDCSERVICES('reinit', '{asn_schema.lower()}')).",
+        f"This is well if it never changed since; else reinit the agent ({reinit_call(asn_schema)}).",
         "warning",
     )
 

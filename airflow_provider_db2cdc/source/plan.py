@@ -9,7 +9,7 @@ from functools import partial
 from uuid import uuid4
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence, reinit_call
 from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.gap import unregistered
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
@@ -73,6 +73,7 @@ def plan_tick(
         return None
     steps = bounded(source, steps, config.max_rows_per_batch, refused, config.asn_schema)
     steps = [replace(step, select=selects.get(step.table, "")) for step in steps]
+    _tell_unread(steps, config.asn_schema)
     spec = _behind(backlog, _spec(source, config, run_id, at_ms, captured.fence, steps, refused))
     return replace(spec, signals=tuple(asked), signal_table=table)
 
@@ -111,7 +112,8 @@ def nothing_chosen(asn_schema: str) -> ConfigurationError:
     """Return the error of a pipeline without a table: planned again and again it would look idle and healthy."""
     return ConfigurationError(
         f"no table that is registered in schema {asn_schema} is chosen",
-        f"Register tables for capture ({asn_schema}.ADDTABLE), or relax the include and exclude lists.",
+        f"Register tables for capture ({asn_schema}.ADDTABLE, then {reinit_call(asn_schema)}), or relax the include "
+        "and exclude lists.",
     )
 
 
@@ -134,6 +136,22 @@ def _has_work(steps: Sequence[Step], backlog: Backlog) -> bool:
     """Whether there are changes, or tables for Spark to look at: all, where no backlog tells what is open."""
     is_unknown = bool(steps) and not backlog.tables
     return is_unknown or any(step.due or step.rows for step in steps)
+
+
+def _tell_unread(steps: Sequence[Step], asn_schema: str) -> None:
+    """Say which tables begin though the agent may not have read their registrations: nothing else tells of it.
+
+    It reads them when it starts and when it is reinitialised. What changes between a snapshot and that is lost.
+    """
+    unread = [str(step.table) for step in steps if step.believed is None and not step.capture.has_captured]
+    if unread:
+        log.warning(
+            "begun: the capture agent has shown no change yet of %s. That is well if none was changed since it was "
+            "registered. If the agent was not started or reinitialised since then, it captures nothing of them: reinit "
+            "it (%s), then have them snapshotted anew (`db2cdc offset restart`).",
+            ", ".join(unread),
+            reinit_call(asn_schema),
+        )
 
 
 def _keep_inactive(captured: Captured, config: PipelineConfig, offsets: OffsetStore) -> None:

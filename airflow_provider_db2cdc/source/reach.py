@@ -9,7 +9,7 @@ from dataclasses import replace
 from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
 from airflow_provider_db2cdc.cdc.gap import is_pruned
 from airflow_provider_db2cdc.cdc.job import Refusal
-from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange, synchpoint_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.source.connection import Source
@@ -69,8 +69,8 @@ def _is_open(step: Step) -> bool:
 def _floored(source: Source, steps: Sequence[Step], asn_schema: str) -> list[Step]:
     """Return the steps with how far each table is pruned now; Spark looks at those whose changes that has reached."""
     rows = source.rows(asn.floors(asn_schema))
-    floors = {TableId(owner.rstrip(), name.rstrip()): Lsn(bytes(floor)) for owner, name, floor in rows if floor}
-    return [_with_floor(step, floors.get(step.table, step.capture.floor)) for step in steps]
+    floors = {TableId(owner.rstrip(), name.rstrip()): synchpoint_of(floor) for owner, name, floor in rows}
+    return [_with_floor(step, floors.get(step.table) or step.capture.floor) for step in steps]
 
 
 def _with_floor(step: Step, floor: Lsn | None) -> Step:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, check_state
 from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error, unregistered
 from airflow_provider_db2cdc.cdc.ledger import Entry
-from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.lsn import Lsn, synchpoint_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import RegistrationError
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
@@ -47,12 +47,12 @@ def _lost(
 ) -> Exception | None:
     if row is None:
         return unregistered(capture.table, asn_schema)
-    then, floor = capture.identity, Lsn.parse(row[8]) if row[8] else None
+    then, floor = capture.identity, _synchpoint(row[8])
     now = CaptureIdentity(
         change_table=str(TableId.in_catalog(row[2], row[3])),
         created=ANEW if capture.change_table in anew else then.created,
         source_created=ANEW if capture.table in anew else then.source_created,
-        cold_start=str(Lsn.parse(row[10])) if row[10] else "",
+        cold_start=str(_synchpoint(row[10]) or ""),
     )
     if gap := find_gap(capture.table, entry.after, then, now, floor, entry.upto):
         return gap_error(capture.table, gap)
@@ -61,6 +61,10 @@ def _lost(
     except RegistrationError as error:
         return error
     return None
+
+
+def _synchpoint(digits: str | None) -> Lsn | None:
+    return synchpoint_of(bytes.fromhex(digits.replace(":", ""))) if digits else None
 
 
 def _created(capture: CaptureInstance) -> dict[TableId, str]:

@@ -358,6 +358,32 @@ def test_tables_stop_at_one_frontier_and_rows_are_counted_up_to_it(plan, control
     assert held in caplog.text
 
 
+def test_tables_that_the_agent_may_not_have_read_are_named_when_they_begin(plan, control, caplog):
+    """Who calls ADDTABLE without a reinit has all that changes meanwhile captured by nobody."""
+    for name in ("A", "B", "C"):
+        control.add(name)
+    control.synch(100)
+    control.set("B", CD_NEW_SYNCHPOINT=lsn(50).raw)
+    plan(C=90)
+    assert f"the capture agent has shown no change yet of {control.table('A')}. " in caplog.text
+    assert f"(VALUES {control.asn}.ASNCDCSERVICES('reinit', '{control.asn.lower()}'))" in caplog.text
+    assert caplog.text.count("begun: ") == 1
+
+
+@pytest.mark.parametrize("width", [8, 10, 16])
+def test_floor_of_zeros_is_none(plan, control, caplog, width):
+    """Scripts set it so by hand, Debezium's in a width that no position has."""
+    control.add("A")
+    control.synch(100)
+    control.set("A", CD_OLD_SYNCHPOINT=bytes(width))
+    spec = plan()
+    assert [task.capture.floor for task in spec.tables] == [None]
+    assert "has shown no change yet" in caplog.text
+    control.capture("A", 110)
+    control.synch(120)
+    assert ends(plan(A=100)) == {"A": (lsn(120), 1)}
+
+
 def test_table_far_behind_does_not_hold_the_others_back(plan, control, caplog):
     for name in ("A", "B"):
         control.add(name)

@@ -33,7 +33,7 @@ class Registered(DriverConnection):
     owner: str = "S"
     change_table: str = "CDC_T"
     state: str = "A"
-    floor: Lsn | None = None
+    floor: Lsn | str | None = None
     created: dict[str, str] = field(default_factory=lambda: {"CDC_T": CREATED, "T": SOURCE_CREATED})
     cold_start: int = 1
 
@@ -47,8 +47,9 @@ class Registered(DriverConnection):
         return [[self.owner, "T", "ASNCDC", self.change_table, self.state, None, "Y", None, floor, None, first]]
 
 
-def test_a_registration_as_it_was_has_lost_nothing() -> None:
-    assert lost("ASNCDC", [CAPTURE], [ENTRY], Registered(floor=lsn(5))) == {}
+@pytest.mark.parametrize("floor", [None, lsn(5), "0000000000000000"], ids=["none", "at the offset", "zeros by hand"])
+def test_a_registration_as_it_was_has_lost_nothing(floor: Lsn | str | None) -> None:
+    assert lost("ASNCDC", [CAPTURE], [ENTRY], Registered(floor=floor)) == {}
 
 
 @pytest.mark.parametrize(
