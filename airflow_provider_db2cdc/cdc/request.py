@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from airflow_provider_db2cdc.cdc.collection import Condition, check_condition, check_pattern
 from airflow_provider_db2cdc.cdc.override import is_select, reads_uncommitted
-from airflow_provider_db2cdc.cdc.signal import Signal, SnapshotKind
+from airflow_provider_db2cdc.cdc.signal import Signal, SnapshotKind, read_json
 from airflow_provider_db2cdc.errors import SignalError
 
 T = TypeVar("T", str, list[Any])
@@ -84,7 +84,7 @@ def parse(signal: Signal) -> Request:
 
 def _object(text: str) -> Mapping[str, Any]:
     try:
-        data = json.loads(text) if text.strip() else {}
+        data = read_json(text) if text.strip() else {}
         json.dumps(data, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise SignalError(f"its data are not JSON: {error}", 'Write them like {"data-collections": [...]}.') from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -100,9 +100,10 @@ def signal_of(item: Any, channel: str, default_id: str, at_ms: int | None = None
     """Return the signal that a JSON object, or the text of one, is: `{"id": ..., "type": ..., "data": {...}}`.
 
     One without an id gets the default one. What is none gets it too, and a problem, by which `parse` refuses it.
+    A name beside these three is a problem: a stop whose tables stand in the wrong place would stop everything.
     """
     try:
-        given = json.loads(item) if isinstance(item, str | bytes) else item
+        given = read_json(item) if isinstance(item, str | bytes) else item
         if not isinstance(given, dict):
             return Signal(default_id, "", "", channel, at_ms, "it is no JSON object")
         id_, data = given.get("id"), given.get("data")
@@ -110,7 +111,27 @@ def signal_of(item: Any, channel: str, default_id: str, at_ms: int | None = None
         signal = Signal(name, str(given.get("type") or ""), {} if data is None else data, channel, at_ms)
     except (ValueError, RecursionError) as error:
         return Signal(default_id, "", "", channel, at_ms, f"it is not JSON: {error}")
-    return signal if not signal.problem else Signal(default_id, "", "", channel, at_ms, signal.problem)
+    if signal.problem:
+        return Signal(default_id, "", "", channel, at_ms, signal.problem)
+    if unknown := sorted(map(str, given.keys() - {"id", "type", "data"})):
+        return replace(signal, problem=f"it has {unknown[0]!r} beside id, type and data")
+    return signal
+
+
+def read_json(text: str | bytes) -> Any:
+    """Return what a JSON text says.
+
+    :raises ValueError: it is none, or an object names something twice: which of the two is meant is not ours to say.
+    """
+    return json.loads(text, object_pairs_hook=_object)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return named
 
 
 def _sound(value: Any) -> tuple[str, str]:

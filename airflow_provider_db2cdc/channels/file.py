@@ -18,6 +18,8 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 
 NAME = "file"
 WRITING_S = 60.0
+AS_THEY_ARE = "surrogateescape"
+"""Python's name for reading bytes that are not UTF-8 so that they are written back as they were."""
 LATE_S = 1.0
 """So long somebody who has opened the file has time to write a line, once the file was renamed."""
 
@@ -62,17 +64,20 @@ class FileChannel:
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
         """Tell the outcomes, and remove the lines that were acted on.
 
-        Lines that were appended meanwhile stay, also those of an id that was acted on which ask for something else.
+        A line that asks again what was answered before is told the same again. Lines that were appended meanwhile stay,
+        also those of an id that was acted on which ask for something else.
 
         :raises ConfigurationError: the file, or the one of the outcomes beside it, cannot be written.
         """
         place = self._outcomes
+        with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
+            takes = [] if _is_being_written(self._file) else self._signals()
         with _naming(f"the outcomes of signals cannot be told in {place}"):
             told = {*_lines(place)}
-            _append(place, [outcome.as_json for outcome in outcomes if outcome.as_json not in told])
+            due = [one for one in outcomes if one.as_json not in told or any(of.is_answered([one]) for of in takes)]
+            _append(place, [one.as_json for one in due])
         with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
-            is_there = any(signal.is_answered(outcomes) for signal in self._signals())
-            if is_there and not _is_being_written(self._file):
+            if any(signal.is_answered(outcomes) for signal in takes):
                 self._remove(outcomes)
 
     def close(self) -> None:
@@ -103,7 +108,7 @@ class FileChannel:
         _append(file, _lines(taken_path))
         taken_path.unlink(missing_ok=True)
         os.replace(file, taken_path)
-        with taken_path.open(encoding="utf-8", errors="replace") as taken:
+        with taken_path.open(encoding="utf-8", errors=AS_THEY_ARE) as taken:
             _append(file, [line for line in _split(taken.read()) if not _signal(line).is_answered(outcomes)])
             _hand_over(taken_path, file)
             # Who had opened the file before it was renamed may write into it still.
@@ -124,7 +129,7 @@ def _naming(problem: str) -> Iterator[None]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return _split(path.read_text(encoding="utf-8", errors="replace"))
+        return _split(path.read_text(encoding="utf-8", errors=AS_THEY_ARE))
     except FileNotFoundError:
         return []
 
@@ -143,7 +148,7 @@ def _hand_over(old: Path, new: Path) -> None:
 
 
 def _append(path: Path, lines: Iterable[str]) -> None:
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("a", encoding="utf-8", errors=AS_THEY_ARE) as file:
         file.writelines(f"{line}\n" for line in [*_unended(path), *lines])
 
 
@@ -171,7 +176,9 @@ def _is_json(line: str) -> bool:
 
 def _signal(line: str) -> Signal:
     """Return a line's signal; without an id of its own two equal lines would be one signal, so it is refused."""
-    digest = f"line {sha256(line.encode()).hexdigest()[:12]}"
+    digest = f"line {sha256(line.encode(errors=AS_THEY_ARE)).hexdigest()[:12]}"
+    if not line.isascii() and any("\udc80" <= letter <= "\udcff" for letter in line):
+        return Signal(digest, "", "", NAME, problem="it is not UTF-8")
     signal = signal_of(line, NAME, digest)
     if signal.id != digest or signal.problem:
         return signal

@@ -185,11 +185,13 @@ class Snapshots:
     def _hear(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
         """Act on signals that are not known yet, and remember the outcomes of all."""
         for signal in signals:
-            answer = self.book.agenda.known(signal)
-            if answer is None:
-                answer = self._act(signal, connection, begun)
+            known = self.book.agenda.known(signal)
+            answer = known or self._act(signal, connection, begun)
+            # A table brings all of its rows each time.
+            if known is None or signal.channel != SOURCE_CHANNEL:
                 called = f"channel={signal.channel} id={answer.id} type={signal.type}"
-                say(f"signal: {called} {answer.status} {answer.reason}")
+                say(f"signal: {called} {'came again: ' if known else ''}{answer.status} {answer.reason}")
+            if known is None:
                 self._note()
             of_id = self.book.agenda.outcomes[signal.channel, signal.id]
             for one in (of_id, answer):

@@ -171,6 +171,41 @@ def test_what_is_no_object_is_refused_under_the_default_id_and_by_what_is_wrong_
         parse(found)
 
 
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        ({"id": "7", "type": "stop-snapshot", "data-collections": ["A"]}, "data-collections"),
+        ({"id": "7", "type": "stop-snapshot", "Data": {"data-collections": ["A"]}}, "Data"),
+        ({"id": "7", "type": "pause-snapshot", "kind": "blocking", "data": {}}, "kind"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_stands_in_the_wrong_place_is_refused_under_the_signals_own_id(item, name):
+    """A stop of one table would be one of all."""
+    found = signal_of(item, "kafka", "default")
+    assert found.id == "7"
+    with pytest.raises(SignalError, match=f"it has '{name}' beside id, type and data"):
+        parse(found)
+
+
+TWICE = '{"data-collections": ["S.A"], "data-collections": ["S.B"]}'
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        signal_of('{"type": "stop-snapshot", "data": {"data-collections": ["A"]}, "data": {}}', "file", "default"),
+        signal_of(f'{{"type": "execute-snapshot", "data": {TWICE}}}', "file", "default"),
+        Signal("1", "execute-snapshot", TWICE, "source"),
+    ],
+    ids=["data", "within data", "of a row"],
+)
+def test_what_is_given_twice_is_refused(found):
+    """Which of the two is meant nobody knows; the last one would be taken without a word."""
+    with pytest.raises(SignalError, match=r"'data(-collections)?' is given twice"):
+        parse(found)
+
+
 def test_signals_ask_for_the_same_whatever_their_id_and_channel():
     one = Signal("1", "log", '{"message": "x"}', "file", 5)
     assert one.asked == replace(one, id="2", channel="kafka", at_ms=6).asked

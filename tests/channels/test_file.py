@@ -121,6 +121,15 @@ def test_acknowledging_twice_is_acknowledging_once(signals: Signals) -> None:
     assert len(signals.told) == 1
 
 
+def test_line_that_comes_again_is_answered_again(signals: Signals) -> None:
+    """Who asks daily under one id is told each time that nothing comes of it any more."""
+    for _ in range(2):
+        signals.append(line("1"))
+        signals.acknowledge(*done("1"))
+    assert signals.ids() == []
+    assert signals.told == [{"id": "1", "status": "done", "reason": ""}] * 2
+
+
 def test_one_signal_given_twice_is_consumed_and_told_once(signals: Signals) -> None:
     signals.append(line("1"), line("1"))
     assert signals.ids() == ["1", "1"]
@@ -171,6 +180,20 @@ def test_bytes_that_are_no_text_are_refused_and_spoil_no_other_line(signals: Sig
     signals.acknowledge(*done("2"))
     assert signals.ids() == [bad]
     signals.acknowledge(SignalOutcome(bad, "file", "refused", "no"))
+    assert signals.ids() == []
+
+
+def test_text_of_another_code_page_is_refused_and_stays_as_it_is(signals: Signals) -> None:
+    """Acted on as what can be read of it, it would read the rows of no city at all."""
+    latin = b'{"id": "1", "type": "log", "data": {"message": "M\xfcnchen"}}'
+    signals.path.write_bytes(latin + b"\n" + line("2").encode() + b"\n")
+    bad, good = FileChannel(signals.config).read()
+    with pytest.raises(SignalError, match="it is not UTF-8"):
+        parse(bad)
+    assert good.id == "2"
+    signals.acknowledge(*done("2"))
+    assert signals.path.read_bytes() == latin + b"\n"
+    signals.acknowledge(SignalOutcome(bad.id, "file", "refused", "no"))
     assert signals.ids() == []
 
 

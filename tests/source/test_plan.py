@@ -562,6 +562,13 @@ def test_signal_table_is_heard_while_its_channel_is_enabled(plan, control, signa
     assert spec.signal_table is not None
 
 
+def test_signals_of_a_table_that_is_not_captured_come_in_the_order_of_numbers(plan, control, signals):
+    """Nobody knows when they were given; who counts them up does not have a stop acted on before what it stops."""
+    control.add("A")
+    control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('100', 'log', '{{}}'), ('9', 'log', '{{}}')")
+    assert [one.id for one in plan(signals, A=100).signals] == ["9", "77", "100"]
+
+
 def test_signal_table_is_not_heard_without_its_channel(plan, control, signals):
     control.add("A")
     off = {**signals, "signal_channels": ("airflow",)}
