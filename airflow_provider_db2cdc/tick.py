@@ -61,12 +61,15 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], 
 def keep_told(result: JobResult, offsets: OffsetStore, is_notified: bool) -> None:
     """Keep how far the journal has been told, once it has been: what comes after this is told by the next tick.
 
-    So is what an older plan's result tells, of which the backlog took nothing; and notifications that could not be
-    sent, but what became of signals is told once.
+    So is what an older plan's result tells, of which the backlog took nothing: where the journal has gone on by it,
+    that is work for the next plan. And notifications that could not be sent, but what became of signals is told once.
     """
     backlog = offsets.backlog()
     told = replace(backlog, told=result.told, notified=None if is_notified else backlog.notified_upto)
-    if told != backlog and result.planned_at_ms >= backlog.planned_at_ms:
+    if result.planned_at_ms < backlog.planned_at_ms:
+        is_untold = result.told > backlog.told
+        told = replace(backlog, asked_at_ms=backlog.planned_at_ms) if is_untold else backlog
+    if told != backlog:
         offsets.put_backlog(told)
 
 

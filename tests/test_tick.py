@@ -244,6 +244,21 @@ def test_older_result_brings_no_snapshot_back(store: FileOffsetStore) -> None:
     assert store.backlog() == kept, "nor does it hide from the next tick what it alone told"
 
 
+def test_snapshot_that_an_older_plans_job_began_later_is_work_for_the_next_plan(store: FileOffsetStore) -> None:
+    """Its run was cleared: the backlog takes nothing of it, and nobody would look into the journal."""
+    new = JobResult("p", "2", (line(A, 9),), (), (), told=3, planned_at_ms=2)
+    old = JobResult("p", "1", (line(A, 5),), (told("accepted"),), (SNAPSHOT,), told=8, planned_at_ms=1)
+    for result in (new, old):
+        commit(result, store)
+        keep_told(result, store, is_notified=True)
+    kept = store.backlog()
+    assert (kept.told, kept.asked_at_ms) == (3, 2), "the next plan starts Spark, which tells from there"
+    then = replace(new, run_id="3", snapshots=(SNAPSHOT,), told=9, planned_at_ms=3)
+    commit(then, store)
+    keep_told(then, store, is_notified=True)
+    assert (store.backlog().asked_at_ms, store.backlog().snapshots) == (0, (SNAPSHOT,))
+
+
 def test_snapshots_are_kept_though_an_offset_cannot_be(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 8))
     assert commit_tick(JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,)), store)[1] is not None

@@ -25,14 +25,17 @@ class Notifier(Protocol):
         """Tell of a tick's notifications, in their order; a retried commit tells of them again."""
 
 
-def notify(config: PipelineConfig, notifications: Sequence[Notification], now_ms: int) -> bool:
+def notify(
+    config: PipelineConfig, notifications: Sequence[Notification], now_ms: int, drops_events: bool = False
+) -> bool:
     """Send a tick's notifications to the channels that `notification.enabled.channels` names; False to tell them again.
 
     The target's journal has them already; Airflow's events are the commit operator's. A channel that fails, or is not
     there on this machine, is named in the log, and keeps no other from being told: the tick is committed. Once the
-    oldest of them is a day old, all of them are given up.
+    oldest of them is a day old, all of them are given up. `drops_events` says that Airflow will drop its events.
     """
-    is_told = all([*_sent(config, notifications)])
+    is_dropped = drops_events and AIRFLOW in config.notification_channels and bool(notifications)
+    is_told = all([*_sent(config, notifications)]) and not is_dropped
     oldest_ms = min((one.timestamp for one in notifications), default=now_ms)
     if not is_told and now_ms - oldest_ms > GIVEN_UP_AFTER_MS:
         count = len(notifications)

@@ -77,7 +77,9 @@ class Db2CdcCommitOperator(BaseOperator):
             config, is_told = None if self.config is None else read_config(self.config), True
             if config is not None:
                 acknowledge_channels(config, result.signals)
-                is_told = notify(config, result.notifications, now_ms)
+                # Airflow drops the events of a task that fails.
+                fails = self.fail_for_tables and (unkept is not None or bool(result.failed))
+                is_told = notify(config, result.notifications, now_ms, drops_events=fails)
             # A table's changes are told once its offset moves, by whichever tick moves it.
             kept = [table for table in result.tables if unkept is None or name_of(table.table) not in unkept.tables]
             self._announce_tables(result.pipeline, kept, context)

@@ -194,6 +194,19 @@ def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(commi
     assert events_of_them == [{"notifications": [to_data(told)]}] * count
 
 
+def test_notifications_whose_events_airflow_drops_are_told_by_the_next_tick(commit, inside):
+    config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": "airflow"}
+    told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
+    failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
+    of_now = {"config": config, "notifications": [told], "told": 3}
+    state, _, seen = commit("commit_dropped", failed, **of_now)
+    assert (state, seen) == ("failed", {})
+    assert inside(lambda: VariableOffsetStore("commit_dropped").backlog()).notified_upto == 0
+    old = replace(told, timestamp=told.timestamp - 25 * 3_600_000)
+    assert commit("commit_dropped", failed, **{**of_now, "notifications": [old, told]})[0] == "failed"
+    assert inside(lambda: VariableOffsetStore("commit_dropped").backlog()).notified_upto == 3, "it is given up"
+
+
 class Unreachable:
     """A notifier that cannot tell anybody."""
 
