@@ -20,6 +20,8 @@ SignalStatus = Literal["accepted", "done", "stopped", "failed", "refused"]
 
 SOURCE_CHANNEL = "source"
 DIGEST_CHARACTERS = 12
+MAX_ID = 300
+"""Characters of an id that a channel brings (a run's has 250): each is kept with its outcome where offsets are."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ def signal_of(item: Any, channel: str, default_id: str, at_ms: int | None = None
         return Signal(default_id, "", "", channel, at_ms, f"it is not JSON: {error}")
     if signal.problem:
         return Signal(default_id, "", "", channel, at_ms, signal.problem)
+    if len(signal.id) > MAX_ID:
+        return Signal(default_id, "", "", channel, at_ms, f"its id has {len(signal.id)} characters, {MAX_ID} at most")
     if unknown := sorted(map(str, given.keys() - {"id", "type", "data"})):
         return replace(signal, problem=f"it has {unknown[0]!r} beside id, type and data")
     return signal

@@ -111,6 +111,11 @@ class Ledger:
         history = history_of(entries, commits)
         return replace(history, stored=history.stored | self._stored(list(ends)))
 
+    def first_planned_at_ms(self) -> int:
+        """Return when the first of all batches was planned, 0 before there is one."""
+        [(first,)] = load(self.spark, self._batches).agg(F.min("planned_at_ms")).collect()
+        return int(first or 0)
+
     def _ends(self, tables: Sequence[TableId]) -> dict[TableId, Row]:
         """Return the batches of each table's last commit and last slice; nothing where none."""
         if not tables:

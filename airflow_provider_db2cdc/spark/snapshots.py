@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, refuse, settle
 from airflow_provider_db2cdc.cdc.job import JobResult, TableTask
@@ -191,7 +191,6 @@ class Snapshots:
             if known is None or signal.channel != SOURCE_CHANNEL:
                 called = f"channel={signal.channel} id={answer.id} type={signal.type}"
                 say(f"signal: {called} {'came again: ' if known else ''}{answer.status} {answer.reason}")
-            if known is None:
                 self._note()
             of_id = self.book.agenda.outcomes[signal.channel, signal.id]
             for one in (of_id, answer):
@@ -199,7 +198,7 @@ class Snapshots:
                 self.outcomes[one.channel, one.id] = one
 
     def _act(self, signal: Signal, connection: DriverConnection, begun: bool) -> SignalOutcome:
-        if self.is_first and not begun and self._is_older(signal):
+        if self._is_older(signal, begun):
             return self.book.change(lambda agenda: refuse(agenda, signal, BEFORE_THE_FIRST))
         refused = {one.table: one.error for one in self.tick.spec.refused if one.chosen}
         tables, check = {**refused, **dict.fromkeys(self.tick.tasks, "")}, partial(self._check, connection)
@@ -208,10 +207,14 @@ class Snapshots:
             self._log(signal)
         return outcome
 
-    def _is_older(self, signal: Signal) -> bool:
-        """Whether a signal was given before this plan was made; of one in the signal table nobody knows when."""
-        at_ms = 0 if signal.channel == SOURCE_CHANNEL else signal.at_ms
-        return at_ms is not None and at_ms < self.tick.spec.planned_at_ms
+    def _is_older(self, signal: Signal, begun: bool) -> bool:
+        """Whether a signal was given before the pipeline's first plan; of one in the signal table nobody knows when."""
+        is_old = signal.at_ms is not None and signal.at_ms < self._first_planned_at_ms
+        return self.is_first and not begun if signal.channel == SOURCE_CHANNEL else is_old
+
+    @cached_property
+    def _first_planned_at_ms(self) -> int:
+        return self.tick.ledger.first_planned_at_ms() or self.tick.spec.planned_at_ms
 
     def _log(self, signal: Signal) -> None:
         request = parse(signal)

@@ -387,3 +387,23 @@ def test_snapshot_that_is_asked_for_by_kafka_is_taken_once(
     assert reads(pipeline, table) == {(1,): 2, (2,): 2}
     assert read_channels(pipeline.config) == []
     assert pipeline.tick() is None
+
+
+@pytest.mark.spark
+@pytest.mark.sandbox
+def test_messages_of_before_the_first_tick_are_refused_by_whichever_tick_hears_them(
+    new_pipeline: Callable[..., Pipeline], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The broker was out of reach in the first tick, or the channel is a new one and its topic an old one."""
+    pipeline = new_pipeline()
+    table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY)", "T")
+    pipeline.captured()
+    first_ms = pipeline.passed().planned_at_ms
+    data = json.dumps({"data-collections": [str(table)]})
+    given = [Signal(str(at), "execute-snapshot", data, "kafka", first_ms + at) for at in (-1, 1)]
+    for again in ("", "came again: "):
+        result = pipeline.passed(*given)
+        assert [(one.id, one.status) for one in result.signals] == [("-1", "refused"), ("1", "done")]
+        assert f"signal: channel=kafka id=-1 type=execute-snapshot {again}refused it was given before" in (
+            capsys.readouterr().out
+        )
