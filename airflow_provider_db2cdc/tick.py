@@ -65,12 +65,13 @@ def keep_told(result: JobResult, offsets: OffsetStore, is_notified: bool) -> Non
     that is work for the next plan. And notifications that could not be sent, but what became of signals is told once.
     """
     backlog = offsets.backlog()
-    told = replace(backlog, told=result.told, notified=None if is_notified else backlog.notified_upto)
-    if result.planned_at_ms < backlog.planned_at_ms:
-        is_untold = result.told > backlog.told
-        told = replace(backlog, asked_at_ms=backlog.planned_at_ms) if is_untold else backlog
-    if told != backlog:
-        offsets.put_backlog(told)
+    after = backlog
+    if result.planned_at_ms >= backlog.planned_at_ms:
+        after = replace(backlog, told=result.told, notified=None if is_notified else backlog.notified_upto)
+    elif result.told > backlog.told:
+        after = replace(backlog, asked_at_ms=backlog.planned_at_ms)
+    if after != backlog:
+        offsets.put_backlog(after)
 
 
 def raise_for_failures(result: JobResult) -> None:

@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.cdc.request import (
     StopSnapshot,
     parse,
 )
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalStatus, SnapshotKind
+from airflow_provider_db2cdc.cdc.signal import MAX_REASON, Signal, SignalOutcome, SignalStatus, SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot import LISTED, Snapshot, Status, find_open
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
@@ -120,7 +120,7 @@ def act(
 def refuse(agenda: Agenda, signal: Signal, error: Exception) -> tuple[Agenda, SignalOutcome]:
     """Return the agenda with a signal refused for an error, and its outcome; another signal of its id keeps its own."""
     known = isinstance(error, SignalError)
-    reason = str(error) if known else f"it cannot be acted on ({type(error).__name__}: {error})"
+    reason = (str(error) if known else f"it cannot be acted on ({type(error).__name__}: {error})")[:MAX_REASON]
     is_used = (signal.channel, signal.id) in agenda.outcomes
     return _answered(agenda, replace(signal, id=signal.id_again) if is_used else signal, "refused", reason)
 

@@ -17,9 +17,6 @@ T = TypeVar("T", str, list[Any])
 MAX_PATTERN = 1_000
 """Characters of one data collection: a channel is open to more people than the configuration is."""
 
-SHOWN = 100
-"""Characters of a type that is none: the reason is kept where offsets are."""
-
 
 @dataclass(frozen=True)
 class ExecuteSnapshot:
@@ -77,8 +74,7 @@ def parse(signal: Signal) -> Request:
         raise SignalError(signal.problem or "it has no type", 'Write {"id": "...", "type": "...", "data": {...}}.')
     reader = READERS.get(signal.type)
     if reader is None:
-        shown = signal.type if len(signal.type) <= SHOWN else f"{signal.type[:SHOWN]}..."
-        raise SignalError(f"its type {shown!r} is unknown", f"Known are {', '.join(READERS)}.")
+        raise SignalError(f"its type {signal.type!r} is unknown", f"Known are {', '.join(READERS)}.")
     names, read = reader
     data = _object(signal.data)
     if unknown := sorted(set(data) - names):

@@ -22,6 +22,8 @@ SOURCE_CHANNEL = "source"
 DIGEST_CHARACTERS = 12
 MAX_ID = 300
 """Characters of an id that a channel brings (a run's has 250): each is kept with its outcome where offsets are."""
+MAX_REASON = 10_000
+"""Characters of why one was refused, kept there too: it may repeat what the signal says."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +129,10 @@ def read_json(text: str | bytes) -> Any:
 
     :raises ValueError: it is none, or an object names something twice: which of the two is meant is not ours to say.
     """
-    return json.loads(text, object_pairs_hook=_object)
+    return json.loads(text, object_pairs_hook=_named_once)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = dict(pairs)
     if len(named) < len(pairs):
         names = [name for name, _ in pairs]

@@ -71,13 +71,13 @@ class FileChannel:
         """
         place = self._outcomes
         with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
-            takes = [] if _is_being_written(self._file) else self._signals()
+            given = self._signals()
         with _naming(f"the outcomes of signals cannot be told in {place}"):
             told = {*_lines(place)}
-            due = [one for one in outcomes if one.as_json not in told or any(of.is_answered([one]) for of in takes)]
+            due = [one for one in outcomes if one.as_json not in told or any(of.is_answered([one]) for of in given)]
             _append(place, [one.as_json for one in due])
         with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
-            if any(signal.is_answered(outcomes) for signal in takes):
+            if any(signal.is_answered(outcomes) for signal in given) and not _is_being_written(self._file):
                 self._remove(outcomes)
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ def _is_json(line: str) -> bool:
 def _signal(line: str) -> Signal:
     """Return a line's signal; without an id of its own two equal lines would be one signal, so it is refused."""
     digest = f"line {sha256(line.encode(errors=AS_THEY_ARE)).hexdigest()[:12]}"
-    if not line.isascii() and any("\udc80" <= letter <= "\udcff" for letter in line):
+    if any("\udc80" <= letter <= "\udcff" for letter in line):
         return Signal(digest, "", "", NAME, problem="it is not UTF-8")
     signal = signal_of(line, NAME, digest)
     if signal.id != digest or signal.problem:

@@ -34,7 +34,7 @@ def notify(
     there on this machine, is named in the log, and keeps no other from being told: the tick is committed. Once the
     oldest of them is a day old, all of them are given up. `drops_events` says that Airflow will drop its events.
     """
-    is_dropped = drops_events and AIRFLOW in config.notification_channels and bool(notifications)
+    is_dropped = drops_events and AIRFLOW in config.notification_channels
     is_told = all([*_sent(config, notifications)]) and not is_dropped
     oldest_ms = min((one.timestamp for one in notifications), default=now_ms)
     if not is_told and now_ms - oldest_ms > GIVEN_UP_AFTER_MS:

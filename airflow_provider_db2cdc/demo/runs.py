@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,10 @@ def main(dag_id: str) -> int:
 def dag_bag(path: Path, folder: Path) -> Any:
     """Return the DAGs of a file or folder as Airflow finds them, `folder` being their bundle's."""
     try:
-        from airflow.dag_processing.dagbag import DagBag
-    except ModuleNotFoundError:  # Airflow 3.1 has it elsewhere.
-        from airflow.models.dagbag import DagBag  # type: ignore[no-redef]
-
-    return DagBag(dag_folder=path, bundle_path=folder)
+        module = import_module("airflow.dag_processing.dagbag")
+    except ModuleNotFoundError:
+        module = import_module("airflow.models.dagbag")  # Where Airflow 3.1 has it.
+    return module.DagBag(dag_folder=path, bundle_path=folder)
 
 
 def _load(dag_id: str) -> Any:

@@ -64,7 +64,8 @@ def _lost(
 
 
 def _synchpoint(digits: str | None) -> Lsn | None:
-    return synchpoint_of(bytes.fromhex(digits.replace(":", ""))) if digits else None
+    """Return a position of the hex digits that the driver writes bit data as."""
+    return synchpoint_of(bytes.fromhex(digits or ""))
 
 
 def _created(capture: CaptureInstance) -> dict[TableId, str]:

@@ -320,6 +320,13 @@ def test_signal_that_fails_in_any_way_is_refused_and_ends_no_tick():
     assert (status, reason, agenda.snapshots) == ("refused", "it cannot be acted on (RecursionError: too deep)", ())
 
 
+def test_reason_is_not_kept_at_any_length():
+    """It is kept in a Variable beside the offsets, which some databases limit."""
+    _, [(status, reason)] = acting(Agenda(), sent("x" * 100_000))
+    assert (status, len(reason)) == ("refused", 10_000)
+    assert reason.startswith("its type 'xxx")
+
+
 def test_snapshots_wait_for_each_other_and_new_tables_go_first():
     agenda, _ = acting(Agenda(), execute("S.A"), execute("S.B", id="2"))
     assert agenda.next_snapshot().id == "1"

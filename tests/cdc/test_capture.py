@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, check_state
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import RegistrationError
 
@@ -18,6 +19,13 @@ def test_the_digest_of_an_identity_changes_with_each_of_its_parts_and_with_nothi
     assert len({identity.digest, *(other.digest for other in others)}) == 5
     assert identity.digest == CaptureIdentity("ASNCDC.CD", "2024", "2023", "0a").digest
     assert CaptureIdentity("a", "b", "", "").digest != CaptureIdentity("a", "", "b", "").digest
+
+
+def test_either_position_shows_that_the_agent_has_read_the_registration():
+    unread, at = instance("A"), Lsn(bytes(15) + b"\x01")
+    assert not unread.has_captured
+    assert replace(unread, floor=at).has_captured
+    assert replace(unread, newest=at).has_captured
 
 
 def test_an_active_registration_passes():

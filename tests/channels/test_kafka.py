@@ -400,6 +400,9 @@ def test_messages_of_before_the_first_tick_are_refused_by_whichever_tick_hears_t
     pipeline.captured()
     first_ms = pipeline.passed().planned_at_ms
     data = json.dumps({"data-collections": [str(table)]})
+    pipeline.execute(f"INSERT INTO {table} VALUES (1)")
+    pipeline.captured()
+    assert pipeline.passed().planned_at_ms > first_ms + 1
     given = [Signal(str(at), "execute-snapshot", data, "kafka", first_ms + at) for at in (-1, 1)]
     for again in ("", "came again: "):
         result = pipeline.passed(*given)

@@ -43,7 +43,7 @@ class Registered(DriverConnection):
             schemas = {"CDC_T": "ASNCDC", "T": "S"}
             named = {name: f"TABNAME = '{name}' AND CREATE_TIME = TIMESTAMP('{at}')" for name, at in times.items()}
             return [[f"{schemas[name]}  ", name] for name, text in named.items() if text in select]
-        floor, first = str(self.floor) if self.floor else None, str(lsn(self.cold_start))
+        floor, first = self.floor.hex if isinstance(self.floor, Lsn) else self.floor, lsn(self.cold_start).hex
         return [[self.owner, "T", "ASNCDC", self.change_table, self.state, None, "Y", None, floor, None, first]]
 
 
