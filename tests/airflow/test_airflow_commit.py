@@ -184,12 +184,13 @@ def test_refused_signals_are_told_once_in_the_tasks_log(commit, capfd):
 
 
 @pytest.mark.parametrize(("channels", "count"), [("delta,airflow", 1), ("delta,log", 0)])
-def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(commit, channels, count):
+def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(commit, inside, channels, count):
     dag_id = f"commit_notifies_{count}"
     config = {"pipeline": dag_id, "target": "/t", "notification.enabled.channels": channels}
-    told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
-    state, _, seen = commit(dag_id, table_result("ORDERS"), config=config, notifications=[told])
+    told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
+    state, _, seen = commit(dag_id, table_result("ORDERS"), config=config, notifications=[told], told=3)
     assert state == "success"
+    assert inside(lambda: VariableOffsetStore(dag_id).backlog()).notified_upto == 3
     events_of_them = [extra for uri, extra in seen.items() if uri == f"db2cdc://{dag_id}/notifications"]
     assert events_of_them == [{"notifications": [to_data(told)]}] * count
 
