@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from airflow_provider_db2cdc.foreign_properties import IGNORED, REFUSED
 from airflow_provider_db2cdc.properties import ALIASES, USED
 from airflow_provider_db2cdc.property import Form, Property
-from airflow_provider_db2cdc.source.address import CLI_OPTIONS, JDBC_OPTIONS
+from airflow_provider_db2cdc.source.address import CLI_DEFAULTS, CLI_OPTIONS, JDBC_OPTIONS
 
 INTRODUCTION = """\
 # Options
@@ -69,10 +69,13 @@ def options_page() -> str:
 
 
 def _drivers() -> str:
+    defaults = [f"{name}={value}" for name, value in CLI_DEFAULTS.items()]
     return (
         "In Airflow these are a connection, whose extras have the same keywords. "
         "`database.options` and the extras take, of Db2's CLI\ndriver:\n\n"
         f"{_names(CLI_OPTIONS)}.\n\n"
+        f"By default it is told {_names(defaults)}, times in seconds. A lock timeout of\n"
+        "`-1` waits for ever, as Db2 by itself does; Spark's reads are told none: `currentLockTimeout` sets it.\n\n"
         f"`driver.*` and the extras take, of the JDBC driver:\n\n{_names(JDBC_OPTIONS)}.\n"
     )
 

@@ -12,7 +12,14 @@ HOST = re.compile(r"[\w.-]+|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[\w.%]*")
 """A name, or an IPv4 or IPv6 address."""
 DATABASE = re.compile(r"[^\s/;:?='\"]+")
 DEFAULT_PORT = 50000
-CONNECT_TIMEOUT_S = 30
+CLI_DEFAULTS = {
+    "ConnectTimeout": "30",
+    # By default Db2 waits for ever: for a catalog's rows, say, behind a definition that nobody commits.
+    "LockTimeout": "60",
+    # As Spark's reads ask: the server's DB2_SKIPDELETED and its like then leave no committed row out.
+    "ConcurrentAccessResolution": "1",
+}
+"""What the CLI driver is told where the user says nothing; times are seconds."""
 
 CLI_OPTIONS = frozenset({
     "ArrayInputChain", "Authentication", "ClientAcctStr", "ClientApplName", "ClientEncAlg", "ClientUserID",
@@ -92,7 +99,7 @@ class Db2Address:
             "UID": self.user,
             "PWD": self.password,
             "TxnIsolation": "2",
-            **_spelled({"ConnectTimeout": str(CONNECT_TIMEOUT_S)}, self.options, CLI_OPTIONS),
+            **_spelled(CLI_DEFAULTS, self.options, CLI_OPTIONS),
             **self._cli_tls(),
         }
         return "".join(f"{name}={_carried(name, value)};" for name, value in keywords.items() if value)

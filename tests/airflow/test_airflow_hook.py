@@ -73,12 +73,12 @@ def test_half_a_tls_setting_never_means_plain_text(connect, extra, problem):
 
 def test_extras_are_taken_by_name_and_go_where_they_belong(connect):
     found = address(
-        connect, extra={"CurrentSchema": "ANN", "CONNECTTIMEOUT": 7, "ArrayInputChain": 0, "LockTimeout": None}
+        connect, extra={"CurrentSchema": "ANN", "CONNECTTIMEOUT": 7, "ArrayInputChain": 0, "ProgramName": None}
     )
     assert "CurrentSchema=ANN;" in found.dsn()
     assert "ConnectTimeout=7;" in found.dsn()
     assert "ArrayInputChain=0;" in found.dsn()
-    assert "LockTimeout" not in found.dsn()
+    assert "ProgramName" not in found.dsn()
     assert found.jdbc_url() == "jdbc:db2://db2.example:50000/SALES:currentSchema=ANN;"
 
 

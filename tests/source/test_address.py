@@ -9,7 +9,7 @@ ADDRESS = Db2Address("db2.example", "SALES", "reader", "secret")
 def test_dsn_names_everything_and_reads_committed():
     assert ADDRESS.dsn() == (
         "DATABASE=SALES;HOSTNAME=db2.example;PORT=50000;PROTOCOL=TCPIP;UID=reader;PWD=secret;"
-        "TxnIsolation=2;ConnectTimeout=30;"
+        "TxnIsolation=2;ConnectTimeout=30;LockTimeout=60;ConcurrentAccessResolution=1;"
     )
 
 
@@ -55,8 +55,9 @@ def test_unknown_option_is_refused_by_name(kind, name):
 
 
 def test_options_are_spelled_as_the_drivers_spell_them():
-    address = Db2Address("h", "D", options={"connecttimeout": "5"}, jdbc_options={"SSLVERSION": "TLSv1.2"})
-    assert "ConnectTimeout=5;" in address.dsn()
+    options = {"connecttimeout": "5", "LOCKTIMEOUT": "-1"}
+    address = Db2Address("h", "D", options=options, jdbc_options={"SSLVERSION": "TLSv1.2"})
+    assert "ConnectTimeout=5;LockTimeout=-1;" in address.dsn()
     assert address.jdbc_url() == "jdbc:db2://h:50000/D:sslVersion=TLSv1.2;"
 
 

@@ -63,7 +63,7 @@ CASES = {
         f"{DRIVER}[DB2/LINUXX8664] SQL0911N  The current transaction has been rolled back because of a deadlock or "
         'timeout.  Reason code "68".  SQLSTATE=40001 SQLCODE=-911',
         SourceError,
-        "waited too long for a lock",
+        "waited too long for a lock.*LockTimeout",
     ),
     "broken link": (
         "ibm_db_dbi::ProgrammingError: [IBM][CLI Driver] CLI0108E  Communication link failure. "
