@@ -71,9 +71,12 @@ class Agenda:
         return (part.sweep, part.select) == (asked.sweep, asked.select)
 
     def next_snapshot(self, besides: Collection[str] = ()) -> Snapshot | None:
-        """Return the snapshot to be worked on, of those of other ids: new tables first, then in the order asked."""
+        """Return the snapshot to be worked on, of those of other ids: new tables first, then in the order asked.
+
+        Behind all others comes what never gets on, which could take up each tick's time.
+        """
         running = [one for one in self.open if one.status == "running" and one.id not in besides]
-        return min(running, key=lambda snapshot: snapshot.kind != "initial", default=None)
+        return min(running, key=lambda snapshot: (snapshot.never_gets_on, snapshot.kind != "initial"), default=None)
 
     def known(self, signal: Signal) -> SignalOutcome | None:
         """Return what became of the signal; None if nobody has acted on it yet."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
-from airflow_provider_db2cdc.cdc.part import Part, Reading
+from airflow_provider_db2cdc.cdc.part import MAX_FAILURES, Part, Reading
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.table import TableId
 
@@ -43,6 +43,11 @@ class Snapshot:
     def open_parts(self) -> tuple[Part, ...]:
         """The parts of which something is left to do."""
         return tuple(part for part in self.parts if self.open and part.open)
+
+    @property
+    def never_gets_on(self) -> bool:
+        """Whether all that is left of it has failed, and come no further, as often as ends one that was asked for."""
+        return all(part.failures >= MAX_FAILURES for part in self.open_parts)
 
     def part(self, table: TableId) -> Part | None:
         """Return the table's part, None when it has none."""

@@ -334,6 +334,15 @@ def test_snapshots_wait_for_each_other_and_new_tables_go_first():
     assert (agenda.next_snapshot().kind, agenda.next_snapshot().parts) == ("initial", (Part(C),))
 
 
+@pytest.mark.parametrize(("failures", "first"), [((3, 4), "asked"), ((3, 2), "initial-1"), ((2, 3), "initial-1")])
+def test_initial_snapshot_of_which_no_table_ever_gets_on_lets_the_others_go_first(failures, first):
+    """A read of a table without a key that is never at rest may outlast the time that each tick has for snapshots."""
+    parts = [Part(table, failures=times) for table, times in zip((A, B), failures, strict=True)]
+    agenda, _ = acting(begin_initial(Agenda(), parts, 5), execute("S.C", id="asked"))
+    assert agenda.next_snapshot().id == first
+    assert agenda.next_snapshot(besides={"asked"}).id == "initial-1", "it has its turn all the same"
+
+
 def test_initial_snapshots_of_a_table_are_those_of_any_plan_or_of_one():
     agenda = begin_initial(Agenda((snapshot(C=1),)), [Part(A)], 5)
     assert [agenda.has_begun(table) for table in (A, B, C)] == [True, False, False]
