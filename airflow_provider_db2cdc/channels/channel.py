@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 AIRFLOW_CHANNEL = "airflow"
 ELSEWHERE = (SOURCE_CHANNEL, AIRFLOW_CHANNEL)
+MOST_SIGNALS = 1_000
+"""So many of a channel's signals go with a plan, whose JobSpec holds them all; the others wait for the next one."""
 
 
 class SignalChannel(Protocol):
@@ -67,7 +69,8 @@ def open_channels(config: PipelineConfig, *names: str) -> Iterator[list[SignalCh
 def read_channels(config: PipelineConfig, *names: str) -> list[Signal]:
     """Return what the channels of these names hold, or all of them.
 
-    One that cannot be read is told of in the log, and the tick goes on without it.
+    One that cannot be read is told of in the log, and the tick goes on without it. Of more than MOST_SIGNALS the first
+    ones are returned.
 
     :raises ConfigurationError: a channel is unknown, or lacks a setting.
     """
@@ -75,7 +78,7 @@ def read_channels(config: PipelineConfig, *names: str) -> list[Signal]:
     with open_channels(config, *names) as channels:
         for channel in channels:
             try:
-                signals += [_own(signal, channel.name) for signal in channel.read()]
+                signals += [_own(signal, channel.name) for signal in _first(channel)]
             except Exception as error:
                 log.error("signals: channel %s cannot be read: %s", channel.name, _told(error), exc_info=_is_own(error))
     return signals
@@ -112,6 +115,14 @@ def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutc
         except Exception as error:
             told = "signals: channel %s cannot be told of outcomes, what it holds comes again: %s"
             log.error(told, name, _told(error), exc_info=_is_own(error))
+
+
+def _first(channel: SignalChannel) -> Sequence[Signal]:
+    signals = [*channel.read()]
+    if len(signals) > MOST_SIGNALS:
+        told = "signals: channel %s holds %d signals; this tick acts on the first %d, later ones on the others"
+        log.warning(told, channel.name, len(signals), MOST_SIGNALS)
+    return signals[:MOST_SIGNALS]
 
 
 def _own(signal: Signal, channel: str) -> Signal:

@@ -135,6 +135,17 @@ def test_channel_of_ones_own_is_read_told_and_closed() -> None:
     assert QueueChannel.closed == 3
 
 
+def test_channel_with_more_signals_than_a_plan_can_hold_is_heard_in_several(caplog: pytest.LogCaptureFixture) -> None:
+    given = [pause(str(number)) for number in range(1500)]
+    QueueChannel.waiting["p"] = list(given)
+    first = read_channels(config(QUEUE))
+    assert "channel queue holds 1500 signals; this tick acts on the first 1000" in caplog.text
+    acknowledge_channels(config(QUEUE), [SignalOutcome(signal.id, "queue", "done") for signal in first])
+    caplog.clear()
+    assert [*first, *read_channels(config(QUEUE))] == given
+    assert caplog.text == ""
+
+
 def test_channels_are_read_in_the_order_they_are_named_in(tmp_path: Path) -> None:
     path = tmp_path / "signals"
     path.write_text(json.dumps({"id": "f", "type": "pause-snapshot"}) + "\n")
