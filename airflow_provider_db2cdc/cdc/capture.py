@@ -44,7 +44,8 @@ class CaptureInstance:
 
     `update_as` says how an update is written: 'DI' as the old row's D and the new row's I (CHG_UPD_TO_DEL_INS = 'Y'),
     'U' as one row with the after image. `floor` is CD_OLD_SYNCHPOINT: changes at or below it may be pruned; it is
-    never a stop mark. `newest` is CD_NEW_SYNCHPOINT.
+    never a stop mark. `newest` is CD_NEW_SYNCHPOINT. `data_capture` is the source table's DATACAPTURE: Y, L where
+    Db2's log has the values of long columns too, or N.
     """
 
     table: TableId
@@ -58,6 +59,7 @@ class CaptureInstance:
     newest: Lsn | None
     cd_columns: tuple[str, ...]
     identity: CaptureIdentity
+    data_capture: str = ""
 
     @property
     def change_table(self) -> TableId:

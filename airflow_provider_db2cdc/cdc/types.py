@@ -37,6 +37,12 @@ FIXED = {
 
 TIME_AS_NUMBER = "HOUR({c}) * 10000 + MINUTE({c}) * 100 + SECOND({c})"
 
+LONG_TYPES = {"LONG VARCHAR", "LONG VARGRAPHIC"}
+"""Types of which Db2's log holds the values only where DATA CAPTURE says so (SYSCAT.TABLES.DATACAPTURE 'L')."""
+
+DIGITS = {"DECIMAL", "NUMERIC", "DECFLOAT", "TIMESTAMP"}
+"""Types whose values lose digits, and not more, where they are put into a column of fewer."""
+
 SORTED_ALIKE = {"SMALLINT", "INTEGER", "BIGINT", "DECIMAL", "NUMERIC"}
 """Types whose values Spark sorts as every source does: no code page, collation or calendar bears on them."""
 
@@ -83,6 +89,24 @@ def map_type(table: TableId, column: Column) -> TypeMapping:
         f"{table}: column {column.name!r} has type {column.type}, which has no mapping to Delta",
         "Leave it out with column.exclude.list.",
     )
+
+
+def described(column: Column) -> str:
+    """Return a column's type as a person reads it, with what its values' digits hang on."""
+    kind, bit_data = column.type.upper(), " FOR BIT DATA" if column.bit_data else ""
+    sizes = (column.length, column.scale) if kind in ("DECIMAL", "NUMERIC") else (column.scale or column.length,)
+    return f"{kind}({','.join(map(str, sizes))}){bit_data}"
+
+
+def cuts(column: Column, carried: Column) -> bool:
+    """Return whether a change table's column of this type cuts values of the source's column without a word.
+
+    A text that is too long for it is no such case: the agent cannot write it.
+    """
+    kind = column.type.upper()
+    digits = (column.length, carried.length) if kind == "DECFLOAT" else (column.scale, carried.scale)
+    other = (kind, column.bit_data) != (carried.type.upper(), carried.bit_data)
+    return other or (kind in DIGITS and digits[0] > digits[1])
 
 
 def sorts_alike(columns: Iterable[Column]) -> bool:

@@ -21,7 +21,8 @@ from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.jars import spark_classpath
-from airflow_provider_db2cdc.source.checks import Check, preflight
+from airflow_provider_db2cdc.source.check import Check
+from airflow_provider_db2cdc.source.checks import preflight
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.submit.home import spark_binary
 

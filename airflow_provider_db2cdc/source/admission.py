@@ -10,10 +10,12 @@ from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECTS
 from airflow_provider_db2cdc.cdc.override import is_overridden
 from airflow_provider_db2cdc.cdc.table import TableSchema, check_names
-from airflow_provider_db2cdc.cdc.types import map_type
+from airflow_provider_db2cdc.cdc.types import LONG_TYPES, map_type
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, RegistrationError
 from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT, OPERATION, has_before_images
+
+CAPTURE_LONG = "DATA CAPTURE CHANGES INCLUDE LONGVAR COLUMNS"
 
 Condition = Callable[[CaptureInstance, TableSchema, PipelineConfig], None]
 
@@ -107,23 +109,48 @@ def _check_updates(instance: CaptureInstance, schema: TableSchema, config: Pipel
 
 
 def _check_before_images(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
-    """Refuse a column of the change table that is one column's before image by its name, and another's by its own."""
+    """Refuse a column of the change table that is one column's before image by its name, and another's by its own.
+
+    One that is not replicated is harmless, unless the others seem to have a before image each because of it.
+    """
     prefix, there = instance.before_prefix, {*instance.cd_columns}
     if not prefix:
         return
-    imaged = [name for name in instance.cd_columns if f"{prefix}{name}" in schema.names]
-    if unclear := [name for name in imaged if f"{prefix}{prefix}{name}" not in there]:
-        named = ", ".join(f"{prefix}{name} (of {name})" for name in unclear)
+    own = {*schema.names, *schema.left_out, *schema.missing} & there
+    imaged = [name for name in instance.cd_columns if f"{prefix}{name}" in own]
+    unclear = {f"{prefix}{name}": name for name in imaged if f"{prefix}{prefix}{name}" not in there}
+    misread = all(f"{prefix}{name}" in there for name in schema.names if name not in unclear)
+    if unclear and (misread or not unclear.keys().isdisjoint(schema.names)):
+        named = ", ".join(f"{image} (of {name})" for image, name in unclear.items())
+        leave_out = "" if misread else "leave them out with column.exclude.list, or "
+        remedy = f"{leave_out}register the table again with another BEFORE_IMG_PREFIX."
         raise RegistrationError(
             f"the change table of {instance.table} has columns that may be before images (BEFORE_IMG_PREFIX is "
             f"{prefix!r}) or captured columns of that very name: {named}",
-            "Leave them out with column.exclude.list, or register the table again with another BEFORE_IMG_PREFIX.",
+            remedy[0].upper() + remedy[1:],
         )
 
 
 def _check_types(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
     for column in schema.columns:
         map_type(schema.table, column)
+
+
+def _check_values(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
+    """Refuse columns whose values the change table has in part, or not at all."""
+    long = [column.name for column in schema.columns if column.type.upper() in LONG_TYPES]
+    if long and instance.data_capture != "L":
+        raise RegistrationError(
+            f"{instance.table} lacks {CAPTURE_LONG}, without which values of {', '.join(long)} are not captured",
+            f"ALTER TABLE {instance.table} {CAPTURE_LONG}, and if it was replicated before have it snapshotted anew "
+            f"by {restart_of(instance.table)}; or leave them out with column.exclude.list.",
+        )
+    if schema.cut:
+        raise RegistrationError(
+            f"the change table of {instance.table} ({instance.change_table}) cuts values of {', '.join(schema.cut)}",
+            "ALTER its columns to the source table's types and reinit the capture agent, then, if there were changes "
+            f"meanwhile, have the table snapshotted anew by {restart_of(instance.table)}.",
+        )
 
 
 def _check_names(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
@@ -148,5 +175,6 @@ CONDITIONS: dict[str, Condition] = {
     "update rows": _check_updates,
     "before images": _check_before_images,
     "types": _check_types,
+    "values": _check_values,
     "column names": _check_names,
 }

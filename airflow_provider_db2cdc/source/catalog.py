@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
 from airflow_provider_db2cdc.cdc.lsn import synchpoint_of
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES
+from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES, cuts, described
 from airflow_provider_db2cdc.errors import CaptureStoppedError
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql import asn, catalog
@@ -22,6 +22,7 @@ TABLES_PER_STATEMENT = 100
 _table = TableId.in_catalog
 
 Row = tuple[Any, ...]
+NO_TABLE: Row = ("", "", "")
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,15 @@ class Index:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the agent insists on before it captures a registered table; without it, it says nothing and skips it."""
+    """What the agent insists on before it captures a registered table; without it, it says nothing and skips it.
+
+    With `long_rows` Db2 keeps the texts of a row that is longer than its page as it keeps LOBs.
+    """
 
     option_flags: str
     prune_controls: int
     data_capture: str
+    long_rows: bool
 
 
 @dataclass(frozen=True)
@@ -92,11 +97,11 @@ def read_instances(source: Source, asn_schema: str) -> dict[TableId, CaptureInst
     registered = source.rows(asn.registrations(asn_schema))
     change_tables = sorted({_change_table(row) for row in registered if row[3]})
     named = sorted({*change_tables, *(_table(row[0], row[1]) for row in registered)})
-    created = {table: _iso(time) for table, (time, _) in _read_tables(source, named).items()}
+    found = _read_tables(source, named)
     columns = _read_columns(source, change_tables)
     instances: dict[TableId, CaptureInstance] = {}
     for row in registered:
-        instance = _instance(row, created, columns)
+        instance = _instance(row, found, columns)
         instances.setdefault(instance.table, instance)
     return instances
 
@@ -104,17 +109,17 @@ def read_instances(source: Source, asn_schema: str) -> dict[TableId, CaptureInst
 def read_schemas(
     source: Source, instances: Iterable[CaptureInstance], selection: Selection
 ) -> dict[TableId, TableSchema]:
-    """Read each table's chosen columns that its change table carries, and its key, in two statements per 100 tables.
+    """Read each table's chosen columns that its change table carries, and its key, in three statements per 100 tables.
 
     The key is what message.key.columns names; else, of those whose columns are all captured, the primary key, the
     smallest unique index of NOT NULL columns, the smallest of nullable ones. A table of which columns are named that it
     does not have comes out without a key, one that the catalog does not have without columns.
     """
     captures = {instance.table: instance for instance in instances}
-    columns = _read_columns(source, list(captures))
+    columns = _read_columns(source, [*captures, *(capture.change_table for capture in captures.values())])
     indexes = read_indexes(source, list(captures))
     return {
-        table: _schema(table, columns[table], indexes[table], frozenset(capture.cd_columns), selection)
+        table: _schema(table, columns[table], indexes[table], columns[capture.change_table], selection)
         for table, capture in captures.items()
     }
 
@@ -138,15 +143,16 @@ def read_columns(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, 
 def read_conditions(source: Source, asn_schema: str) -> dict[TableId, Conditions]:
     """Read what the agent insists on, for every registered table (not for registered views)."""
     registered = source.rows(asn.capture_conditions(asn_schema))
-    found = _read_tables(source, [_table(schema, name) for schema, name, *_ in registered])
+    tables = [_table(schema, name) for schema, name, *_ in registered]
+    found = {**dict.fromkeys(tables, NO_TABLE), **_read_tables(source, tables)}
     return {
-        table: Conditions((flags or "").rstrip(), int(controls), (found[table][1] or "") if table in found else "")
+        table: Conditions((flags or "").rstrip(), int(controls), found[table][1] or "", found[table][2] == "Y")
         for table, flags, controls in ((_table(schema, name), *rest) for schema, name, *rest in registered)
     }
 
 
 def _read_tables(source: Source, tables: Sequence[TableId]) -> dict[TableId, Row]:
-    """Return CREATE_TIME and DATACAPTURE of those of the tables that exist."""
+    """Return CREATE_TIME, DATACAPTURE and EXTENDED_ROW_SIZE of those of the tables that exist."""
     return {_table(schema, name): tuple(rest) for schema, name, *rest in _in_groups(source, tables, catalog.tables)}
 
 
@@ -163,8 +169,9 @@ def _in_groups(source: Source, tables: Sequence[TableId], query: Callable[[Seque
 
 
 def _schema(
-    table: TableId, columns: Sequence[Column], indexes: Iterable[Index], carried: frozenset[str], selection: Selection
+    table: TableId, columns: Sequence[Column], indexes: Iterable[Index], change: Sequence[Column], selection: Selection
 ) -> TableSchema:
+    carried = {column.name: column for column in change}
     captured = [column for column in columns if column.name in carried and column.type not in UNCAPTURED_TYPES]
     names = [column.name for column in captured]
     named = selection.named_key(table)
@@ -177,6 +184,11 @@ def _schema(
         missing=tuple(column.name for column in columns if column.name in chosen and column not in captured),
         unique=named is None,
         left_out=tuple(column.name for column in columns if column.name not in chosen),
+        cut=tuple(
+            f"{column.name} ({described(column)}, there {described(carried[column.name])})"
+            for column in captured
+            if column.name in chosen and cuts(column, carried[column.name])
+        ),
     )
 
 
@@ -194,10 +206,11 @@ def _key(indexes: Iterable[Index], captured: Iterable[Column]) -> tuple[str, ...
     return best.columns if best else ()
 
 
-def _instance(row: Row, created: Mapping[TableId, str], columns: Mapping[TableId, Sequence[Column]]) -> CaptureInstance:
+def _instance(row: Row, found: Mapping[TableId, Row], columns: Mapping[TableId, Sequence[Column]]) -> CaptureInstance:
     owner, name, _, _, state, state_info, as_pair, prefix, floor, newest, first = row
     table, change_table = _table(owner, name), _change_table(row)
-    cold_start = synchpoint_of(first)
+    cold_start, (_, data_capture, _) = synchpoint_of(first), found.get(table, NO_TABLE)
+    created, source_created = (_iso(found[one][0]) if one in found else "" for one in (change_table, table))
     return CaptureInstance(
         table=table,
         cd_owner=change_table.schema,
@@ -209,9 +222,8 @@ def _instance(row: Row, created: Mapping[TableId, str], columns: Mapping[TableId
         floor=synchpoint_of(floor),
         newest=synchpoint_of(newest),
         cd_columns=tuple(column.name for column in columns.get(change_table, ())),
-        identity=CaptureIdentity(
-            str(change_table), created.get(change_table, ""), created.get(table, ""), str(cold_start or "")
-        ),
+        identity=CaptureIdentity(str(change_table), created, source_created, str(cold_start or "")),
+        data_capture=data_capture or "",
     )
 
 

@@ -11,9 +11,12 @@ from airflow_provider_db2cdc.sql.query import Query
 
 
 def tables(tables: Sequence[TableId]) -> Query:
-    """Return the select of those of the tables that exist: TABSCHEMA, TABNAME, CREATE_TIME, DATACAPTURE."""
+    """Return the select of those of the tables that exist.
+
+    Columns: TABSCHEMA, TABNAME, CREATE_TIME, DATACAPTURE, EXTENDED_ROW_SIZE (since Db2 10.5).
+    """
     return Query(
-        "SELECT TABSCHEMA, TABNAME, CREATE_TIME, DATACAPTURE FROM SYSCAT.TABLES "
+        "SELECT TABSCHEMA, TABNAME, CREATE_TIME, DATACAPTURE, EXTENDED_ROW_SIZE FROM SYSCAT.TABLES "
         f"WHERE {_any_of(tables, 'TABSCHEMA', 'TABNAME')}",
         _names(tables),
     )

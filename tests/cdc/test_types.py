@@ -3,7 +3,7 @@ import re
 import pytest
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId
-from airflow_provider_db2cdc.cdc.types import TIME_AS_NUMBER, UNCAPTURED_TYPES, TypeMapping, map_type, sorts_alike
+from airflow_provider_db2cdc.cdc.types import TIME_AS_NUMBER, UNCAPTURED_TYPES, TypeMapping, cuts, map_type, sorts_alike
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 TABLE = TableId("S", "T")
@@ -109,3 +109,26 @@ def test_every_uncaptured_type_has_a_mapping_for_snapshots_all_the_same():
 )
 def test_spark_sorts_exact_numbers_as_any_source_does(columns, alike):
     assert sorts_alike(columns) is alike
+
+
+@pytest.mark.parametrize(
+    ("source", "carried", "expected"),
+    [
+        (("DECIMAL", 11, 4), ("DECIMAL", 9, 2), True),
+        (("DECIMAL", 11, 2), ("DECIMAL", 9, 2), False),
+        (("DECIMAL", 9, 2), ("DECIMAL", 11, 4), False),
+        (("TIMESTAMP", 10, 6), ("TIMESTAMP", 8, 3), True),
+        (("TIMESTAMP", 8, 3), ("TIMESTAMP", 10, 6), False),
+        (("DECFLOAT", 16), ("DECFLOAT", 8), True),
+        (("DECFLOAT", 8), ("DECFLOAT", 16), False),
+        (("DOUBLE", 8), ("REAL", 4), True),
+        (("BIGINT", 8), ("INTEGER", 4), True),
+        (("VARCHAR", 20), ("VARCHAR", 9), False),
+        (("VARCHAR", 20), ("CHARACTER", 20), True),
+        (("CHARACTER", 4, 0, True, True), ("CHARACTER", 4), True),
+        (("INTEGER", 4, 0, False), ("INTEGER", 4), False),
+    ],
+    ids=str,
+)
+def test_change_tables_column_of_other_digits_cuts_values(source, carried, expected):
+    assert cuts(Column("C", *source), Column("C", *carried)) is expected

@@ -15,7 +15,10 @@ from airflow_provider_db2cdc.cdc.table import TableId
 
 LSN = "VARCHAR(16) FOR BIT DATA"
 CATALOG = {
-    "TABLES": "TABSCHEMA VARCHAR(128), TABNAME VARCHAR(128), CREATE_TIME TIMESTAMP, DATACAPTURE CHAR(1)",
+    "TABLES": (
+        "TABSCHEMA VARCHAR(128), TABNAME VARCHAR(128), CREATE_TIME TIMESTAMP, DATACAPTURE CHAR(1), "
+        "EXTENDED_ROW_SIZE CHAR(1)"
+    ),
     "COLUMNS": (
         "TABSCHEMA VARCHAR(128), TABNAME VARCHAR(128), COLNAME VARCHAR(128), COLNO SMALLINT, TYPENAME VARCHAR(128), "
         "LENGTH INTEGER, SCALE SMALLINT, NULLS CHAR(1), CODEPAGE SMALLINT"
@@ -159,7 +162,7 @@ class ControlTables:
 
     def _catalog(self, schema: str, name: str, columns: tuple[Shape, ...], time: str) -> None:
         names = {"TABSCHEMA": schema, "TABNAME": name}
-        created = {"CREATE_TIME": time, "DATACAPTURE": "Y"}
+        created = {"CREATE_TIME": time, "DATACAPTURE": "Y", "EXTENDED_ROW_SIZE": "N"}
         self._insert("SANDBOX_SYSCAT.TABLES", {**names, **created})
         for place, (column, kind, length, nulls) in enumerate(columns):
             row = {"COLNAME": column, "COLNO": place, "TYPENAME": kind, "LENGTH": length, "SCALE": 0, "NULLS": nulls}

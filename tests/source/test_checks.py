@@ -42,7 +42,8 @@ def test_healthy_source_passes_every_check(source, config, captured):
     assert [check.name for check in checks if not check.ok] == []
     assert {check.name for check in checks} == {
         "connection", "control tables", "capture agent", "source table", "change table", "state", "key", "select",
-        "update rows", "before images", "types", "column names", "prune control", "option flags", "data capture",
+        "update rows", "before images", "types", "values", "column names", "prune control", "option flags",
+        "data capture", "row size",
         "columns", "unique rows", "capture started", "change table index", "change table readable",
         "source table readable", "offset",
     }  # fmt: skip
@@ -58,6 +59,10 @@ FAULTS = {
     "data capture": (
         lambda c: c.run(f"UPDATE SANDBOX_SYSCAT.TABLES SET DATACAPTURE = 'N' WHERE TABSCHEMA = '{c.schema}'"),
         "error",
+    ),
+    "row size": (
+        lambda c: c.run(f"UPDATE SANDBOX_SYSCAT.TABLES SET EXTENDED_ROW_SIZE = 'Y' WHERE TABSCHEMA = '{c.schema}'"),
+        "warning",
     ),
     "unique rows": (
         lambda c: c.run(f"DELETE FROM SANDBOX_SYSCAT.INDEXES WHERE TABSCHEMA = '{c.schema}'"),
@@ -98,7 +103,7 @@ def test_long_columns_must_be_in_the_log(source, config, control):
     control.add("T", (("ID", "INTEGER", 4, "N"), ("MEMO", "LONG VARCHAR", 32700, "Y")))
     control.capture("T", 50)
     [check] = failed(source, config)
-    assert (check.name, check.level) == ("data capture", "error")
+    assert (check.name, check.level) == ("values", "error")
     assert "INCLUDE LONGVAR COLUMNS" in check.remedy
     control.run(f"UPDATE SANDBOX_SYSCAT.TABLES SET DATACAPTURE = 'L' WHERE TABSCHEMA = '{control.schema}'")
     assert failed(source, config) == []

@@ -107,10 +107,27 @@ def test_before_image_that_has_another_columns_name_is_refused_as_unclear(source
     [instance] = read_instances(source, control.asn).values()
     schema = schema_of(source, control)
     assert [name for name, error in problems(instance, schema, config) if error] == ["before images"]
-    with pytest.raises(RegistrationError, match=rf"change table of {table} .*XA \(of A\)\. .*column\.exclude\.list"):
+    with pytest.raises(RegistrationError, match=rf"of {table} .*XA \(of A\)\. Leave .*column\.exclude\.list"):
         admit(instance, schema, config)
     without = Selection(column_exclude=(rf"{control.schema}\.T\.XA",))
     admit(instance, schema_of(source, control, selection=without), config)
+
+
+@pytest.mark.parametrize("excluded", [(), (r".*\.XA",)])
+def test_column_that_would_be_taken_for_a_before_image_is_not_just_left_out(source, control, config, excluded):
+    """The key has a before image of its own: without XA it looks as if each column had one."""
+    control.add("T", PREFIXED, BEFORE_IMG_PREFIX="X")
+    [instance] = read_instances(source, control.asn).values()
+    told = replace(instance, cd_columns=(*instance.cd_columns, "XID"))
+    schema = schema_of(source, control, selection=Selection(column_exclude=excluded))
+    with pytest.raises(RegistrationError, match=r"XA \(of A\)\. Register the table again with another"):
+        admit(told, schema, config)
+
+
+def test_column_of_the_source_that_is_not_carried_makes_no_before_image_unclear(source, control, config):
+    control.add("T", PREFIXED, carried=("ID", "A"), BEFORE_IMG_PREFIX="X")
+    [instance] = read_instances(source, control.asn).values()
+    admit(instance, schema_of(source, control), config)
 
 
 @pytest.mark.parametrize(("prefix", "more"), [(None, ()), ("Y", ()), ("X", ("XXA",))])
@@ -121,6 +138,43 @@ def test_captured_column_that_is_no_before_image_is_carried(source, control, con
     schema = schema_of(source, control, selection=Selection(column_exclude=tuple(rf".*\.{name}" for name in more)))
     admit(instance, schema, config)
     assert schema.names == ("ID", "A", "XA")
+
+
+def test_long_columns_whose_values_are_not_in_the_log_are_refused_or_left_out(source, control, config):
+    table = control.add("T", (("ID", "INTEGER", 4, "N"), ("MEMO", "LONG VARCHAR", 32700, "Y")))
+    [instance] = read_instances(source, control.asn).values()
+    long = rf"^{table} lacks DATA CAPTURE CHANGES INCLUDE LONGVAR COLUMNS, without which values of MEMO are not"
+    with pytest.raises(RegistrationError, match=long):
+        admit(instance, schema_of(source, control), config)
+    admit(instance, schema_of(source, control, selection=Selection(column_exclude=(r".*\.MEMO",))), config)
+    control.run(f"UPDATE SANDBOX_SYSCAT.TABLES SET DATACAPTURE = 'L' WHERE TABSCHEMA = '{control.schema}'")
+    [instance] = read_instances(source, control.asn).values()
+    admit(instance, schema_of(source, control), config)
+
+
+TYPED = (("ID", "INTEGER", 4, "N"), ("PRICE", "DECIMAL", 11, "Y"), ("V", "VARCHAR", 20, "Y"))
+
+
+@pytest.mark.parametrize(
+    ("change", "cut"),
+    [
+        ("SCALE = 2 WHERE COLNAME = 'PRICE'", r"PRICE \(DECIMAL\(11,4\), there DECIMAL\(11,2\)\)"),
+        ("TYPENAME = 'REAL' WHERE COLNAME = 'PRICE'", r"PRICE \(DECIMAL\(11,4\), there REAL\(4\)\)"),
+        ("CODEPAGE = 0 WHERE COLNAME = 'V'", r"V \(VARCHAR\(20\), there VARCHAR\(20\) FOR BIT DATA\)"),
+    ],
+)
+def test_change_table_whose_columns_would_cut_values_is_refused(source, control, config, change, cut):
+    table = control.add("T", TYPED)
+    control.run("UPDATE SANDBOX_SYSCAT.COLUMNS SET SCALE = 4 WHERE COLNAME = 'PRICE'")
+    [instance] = read_instances(source, control.asn).values()
+    admit(instance, schema_of(source, control), config)
+    control.run(f"UPDATE SANDBOX_SYSCAT.COLUMNS SET {change} AND TABSCHEMA = '{control.asn}'")
+    schema = schema_of(source, control)
+    assert [name for name, error in problems(instance, schema, config) if error] == ["values"]
+    problem = rf"^the change table of {table} \({control.asn}\.CD_T\) cuts values of {cut}\. ALTER its columns"
+    with pytest.raises(RegistrationError, match=problem):
+        admit(instance, schema, config)
+    admit(instance, schema_of(source, control, selection=Selection(column_include=(r".*\.ID",))), config)
 
 
 def test_bit_data_is_told_by_code_page_0(source, control):
@@ -301,4 +355,4 @@ def test_many_tables_need_few_statements(source, control):
     instances = read_instances(source, control.asn)
     before = source.statements
     assert len(read_schemas(source, instances.values(), ALL)) == 120
-    assert source.statements - before == 4
+    assert source.statements - before == 5
