@@ -22,6 +22,11 @@ SESSION_CONF = {
     "spark.sql.parser.escapedStringLiterals": "false",
     # Db2 has padded a CHAR by its own count, of bytes or code units; Spark would pad it again to as many code points.
     "spark.sql.readSideCharPadding": "false",
+    # Rows of a file that is missing would be taken for rows that the source has no longer.
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    # LEGACY would write days before 1582 by another calendar, which not every reader of Parquet knows of.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     # What was staged is read by its version also a week after a death, as long as its files are there.

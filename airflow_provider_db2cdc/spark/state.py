@@ -7,7 +7,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -20,10 +20,16 @@ BOUND_TEXT_LENGTH = 200
 
 
 def effect_rows(effects: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return effects (key, commit, row) as state rows with `__commit_lsn` and `__present`."""
-    columns = [
-        (F.col("key") if name in schema.key else F.col("row")).getField(name).alias(name) for name in schema.names
-    ]
+    """Return effects (key, commit, row) as state rows with `__commit_lsn` and `__present`.
+
+    A row's own key comes first: keys that were grouped by have lost the sign of their zeros.
+    """
+
+    def value(name: str) -> Column:
+        own = F.col("row").getField(name)
+        return F.coalesce(own, F.col("key").getField(name)) if name in schema.key else own
+
+    columns = [value(name).alias(name) for name in schema.names]
     return effects.select(*columns, F.col("commit").alias("__commit_lsn"), F.col("row").isNotNull().alias("__present"))
 
 

@@ -17,6 +17,7 @@ from airflow_provider_db2cdc.cdc.event import KeyChangeDetection, RowChange, eve
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, paired, row_struct
 from airflow_provider_db2cdc.spark.effects import count_batch, net_effects
+from airflow_provider_db2cdc.spark.state import effect_rows
 
 pytestmark = pytest.mark.spark
 HISTORIES = 150
@@ -140,3 +141,17 @@ def test_the_sign_of_a_zero_is_kept_of_a_key_with_several_events(spark: SparkSes
     [row] = net_effects(batch, schema, count_batch(batch)).collect()
 
     assert str(row["row"]["X"]) == "-0.0"
+
+
+def test_the_sign_of_a_zero_is_kept_in_a_key_with_several_events(spark: SparkSession) -> None:
+    schema = TableSchema(TableId("S", "T"), (Column("X", "DOUBLE", 8, 0, False), Column("A", "INTEGER", 4)), ("X",))
+    rows = [
+        (bytearray([at] * 16), bytearray([at] * 16), op, -0.0, value)
+        for at, op, value in ((1, "I", 1), (2, "D", 1), (3, "I", 2))
+    ]
+    frame = spark.createDataFrame(rows, "CC binary, CI binary, CO string, C0 double, C1 int").coalesce(1)
+    batch = log_frame(paired(frame, schema, "adjacent", before_images=False, bare_updates=False))
+
+    [row] = effect_rows(net_effects(batch, schema, count_batch(batch)), schema).collect()
+
+    assert (str(row["X"]), row["A"], row["__present"]) == ("-0.0", 2, True)

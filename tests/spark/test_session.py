@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import date
+from pathlib import Path
+
+import pyarrow.parquet
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -42,6 +46,33 @@ def test_a_value_that_does_not_fit_is_an_error_whatever_was_submitted(
     session = TableSessions(spark).of(TableId("S", "A"), 0)
     with pytest.raises(PySparkException, match="CAST_OVERFLOW"):
         session.sql("SELECT CAST(300 AS TINYINT)").collect()
+
+
+def test_a_file_that_is_missing_is_an_error_whatever_was_submitted(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    submitted = spark.newSession()
+    submitted.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
+    session = TableSessions(spark).of(TableId("S", "A"), 0)
+    session.range(9).write.parquet(str(tmp_path / "rows"))
+    rows = session.read.parquet(str(tmp_path / "rows"))
+    for file in (tmp_path / "rows").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(Exception, match=r"FileNotFoundException|FAILED_READ_FILE"):
+        rows.collect()
+
+
+def test_early_days_are_written_as_every_reader_reads_them_whatever_was_submitted(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    submitted = spark.newSession()
+    submitted.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
+    monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
+    session = TableSessions(spark).of(TableId("S", "A"), 0)
+    session.sql("SELECT DATE '0001-01-01' AS D").write.parquet(str(tmp_path / "days"))
+    found = pyarrow.parquet.read_table(str(tmp_path / "days"))
+    assert found.column("D").to_pylist() == [date(1, 1, 1)]
 
 
 def test_many_rows_bring_back_what_the_application_was_submitted_with(spark: SparkSession) -> None:
