@@ -42,16 +42,18 @@ def apply_entry(
     `compared` is what is known of its slice beforehand, if anything.
     """
     of = as_read(entry.slice, target.schema)
+    # What a first try has written of it nobody knows then.
+    is_left_out = of is None and entry.slice is not None
     # A redo of its first batch does not know any more that it was new.
     is_first = of is not None and of.kind == "initial" and of.first == 0
-    held = None if is_new or is_first else last
+    held = None if is_new or is_first or is_left_out else last
     has_changes = entry.rows != 0 and not entry.span.empty
     batch = pull(target, spec, source, task, entry) if has_changes else target.batch(entry.batch)
     if of is not None and delete_gone(target, spec, entry, of, held):
         has_changes, batch = True, target.batch(entry.batch)
     # A first try, which alone was compared beforehand, may have told of rows that are gone: changes of the batch, too.
     is_redone = of is not None and of.covers_range and compared is None
-    counts = count_batch(batch) if has_changes or is_redone else BatchCounts()
+    counts = count_batch(batch) if has_changes or is_redone or is_left_out else BatchCounts()
     reads = Reads(of) if of is None or of.sweep else publish_reads(target, spec, entry, of, counts)
     effects = find_effects(target, entry, batch, counts, reads, held, compared)
     if effects.gone is not None:

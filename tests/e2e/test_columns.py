@@ -22,6 +22,7 @@ from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.staging import Staging
+from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -195,3 +196,25 @@ def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline:
     certificates = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("commits").name)
     published = [[chunk["rows_published"] for chunk in row.chunks] for row in certificates.collect() if row.chunks]
     assert published == [[2, 2, 1]], "only what was published has a certificate"
+
+
+def test_a_group_that_died_behind_its_merge_is_counted_anew_though_columns_came_since(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """What it read is left out when it is redone, but is in the state already."""
+    pipeline = new_pipeline()
+    table = filled(pipeline, 5)
+    pipeline.passed()
+    pipeline.unseen(table, f"INSERT INTO {table} VALUES (7, 'new'), (8, 'new')", f"DELETE FROM {table} WHERE ID = 1")
+    spec = pipeline.plan(signals=[ask(table)])
+    assert spec is not None
+    with killed(Target, "merge", "after"):
+        jobs.run(spec)
+
+    pipeline.gain(table, "B", "INTEGER DEFAULT 7")
+    pipeline.captured()
+    [line] = pipeline.passed().tables
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert line.rows == len(pipeline.rows(table)) == 6
+    deleted = pipeline.changes(table).where("op = 'd'").select("key.ID").collect()
+    assert [id_ for (id_,) in deleted] == [1], "told once"
