@@ -44,7 +44,7 @@ test: setup ## Run the suite
 SOAK ?= 20
 soak: setup ## Run what `make test` leaves out, and play histories: SOAK=40 the first forty, SOAK=41-80 others
 	DB2CDC_SOAK=$(SOAK) $(PY) -m pytest -n 2 --dist worksteal -m long
-	$(PY) -m pytest -n 2 --hypothesis-profile default tests/cdc tests/sql
+	$(PY) -m pytest -n 2 --hypothesis-profile soak tests/cdc tests/sql
 
 check: setup lint ## Lint, types and the fast tests
 	$(PY) -m pytest -m "not spark and not sandbox and not airflow and not slow" -n 2

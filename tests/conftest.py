@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 # A run that decides over a change must come out the same twice. `make soak` looks at other cases each time.
 settings.register_profile("same", derandomize=True)
+settings.register_profile("soak", derandomize=False, deadline=None, database=None, print_blob=True)
 settings.load_profile("same")
 
 ROOT = Path(__file__).parents[1]

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.agenda import Agenda, act, settle
@@ -31,6 +31,11 @@ SIGNALS = st.builds(
     lambda id_, asked, channel: Signal(id_, asked[0], json.dumps(asked[1]), channel),
     st.sampled_from("12345"), st.sampled_from(ASKED), st.sampled_from(["source", "airflow", "file"]),
 )  # fmt: skip
+READ_AND_ASKED_AGAIN = [
+    Signal(id_, kind, json.dumps(data), "source") if id_ else (0, "completed")
+    for id_, (kind, data) in (("1", ASKED[3]), ("", ASKED[3]), ("2", ASKED[1]), ("3", ASKED[4]))
+]
+"""Of two tables one is read and then asked for again, before everything is stopped."""
 PROGRESS = st.tuples(st.integers(0, 9), st.sampled_from(["completed", "completed", "failed"]))
 
 
@@ -45,6 +50,7 @@ def gone_on(agenda: Agenda, part: int, end: str) -> Agenda:
 
 @settings(deadline=None, database=None, max_examples=300)
 @given(st.lists(SIGNALS | PROGRESS, max_size=25))
+@example(READ_AND_ASKED_AGAIN)
 def test_each_signal_is_acted_on_once_and_each_snapshot_told_once(steps):
     agenda, answers, told = Agenda(), {}, {}
     for at, step in enumerate(steps):
@@ -59,6 +65,9 @@ def test_each_signal_is_acted_on_once_and_each_snapshot_told_once(steps):
                 assert (agenda, answer.id) == (before, known.id), "acted on again"
                 assert known.status in (answer.status, "accepted")
         old = {one.id: one for one in before.snapshots}
+        over = [(id_, part) for id_, one in old.items() for part in one.parts if not part.open]
+        now = {one.id: one for one in agenda.snapshots}
+        assert all(part in now[id_].parts for id_, part in over), "what is over stays as it came to its end"
         for one in agenda.snapshots:
             if old.get(one.id) != one:
                 told.setdefault(one.id, []).extend(note.type for note in notifications(old.get(one.id), one, at))

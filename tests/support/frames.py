@@ -64,7 +64,9 @@ def events_in(rows: Iterable[Row]) -> list[Event]:
 
 def effects_in(rows: Iterable[Row]) -> Mapping[Any, tuple[Lsn, Any]]:
     """Return collected rows of `spark.effects.net_effects` by key."""
-    return {_plain(row["key"]): (Lsn.parse(row["commit"]), _plain(row["row"])) for row in rows}
+    found = [(_plain(row["key"]), (Lsn.parse(row["commit"]), _plain(row["row"]))) for row in rows]
+    assert len(found) == len(dict(found)), "a key has several, so that a merge would insert it twice"
+    return dict(found)
 
 
 def _lsn(seed: int, lsn: Lsn) -> Lsn:
