@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,15 +55,21 @@ def signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signals:
     return Signals(tmp_path)
 
 
-def test_line_of_who_had_opened_the_file_before_it_was_replaced_stays(tmp_path: Path) -> None:
-    signals = Signals(tmp_path)
+def test_line_of_who_had_opened_the_file_before_it_was_replaced_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals, waits = Signals(tmp_path), []
     signals.append(line("1"))
-    with signals.path.open("a", encoding="utf-8") as late:
-        writes = threading.Timer(0.3, lambda: (late.write(f"{line('2')}\n"), late.flush()))
-        writes.start()
+    with signals.path.open("a", encoding="utf-8") as late, monkeypatch.context() as patch:
+
+        def write(wait_s: float) -> None:
+            waits.append(wait_s)
+            late.write(f"{line('2')}\n")
+            late.flush()
+
+        patch.setattr("time.sleep", write)
         signals.acknowledge(*done("1"))
-        writes.join()
-    assert signals.ids() == ["2"]
+    assert (signals.ids(), waits) == (["2"], [file.LATE_S])
 
 
 def test_each_line_is_a_signal(signals: Signals) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from support.crash import killed
@@ -162,9 +162,9 @@ def test_a_snapshot_that_is_heard_meanwhile_begins_behind_its_own_moment(
         faults.pause(pipeline.writer)
         loads_behind_a_captured_change(pipeline, table)
         asks_in_it(pipeline, signals, table)
-        resumed.start()
+        waits.enter_context(beside(Groups, "_await_low", resumed.start))
 
-    with behind(Groups, "_settle_part", load):
+    with behind(Groups, "_settle_part", load), ExitStack() as waits:
         result = pipeline.passed(ask(other))
     resumed.join()
     assert ("mend", "done") in [(one.id, one.status) for one in result.signals]

@@ -81,7 +81,8 @@ def test_no_data_begins_at_the_fence_and_recovery_finds_a_lost_offset(new_pipeli
     first = pipeline.tick()
     assert first is not None
     [note] = first.notifications
-    assert (note.type, note.additional_data["data_collections"]) == ("SKIPPED", str(table))
+    assert (note.aggregate_type, note.type) == ("Initial Snapshot", "SKIPPED")
+    assert note.additional_data["data_collections"] == str(table)
     insert(pipeline, 2)
     pipeline.tick()
     assert pipeline.rows(table) == {(2, "a")}
@@ -311,7 +312,8 @@ def test_skipped_is_told_once_whatever_dies_before_it_is(new_pipeline: Callable[
 
     [note] = first.notifications
     assert second.notifications == ()
-    assert (note.type, note.additional_data["data_collections"]) == ("SKIPPED", str(table))
+    assert (note.aggregate_type, note.type) == ("Initial Snapshot", "SKIPPED")
+    assert note.additional_data["data_collections"] == str(table)
 
 
 def test_answer_of_a_signal_that_comes_again_is_told_last(new_pipeline: Callable[..., Pipeline]) -> None:

@@ -211,7 +211,9 @@ def test_conditions_surrogate_keys_and_what_is_refused(filled: tuple[Pipeline, T
     assert reads(pipeline, one)[(10,)] == 2
 
 
-def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_pause_resume_and_stop_through_the_signal_table(
+    new_pipeline: Callable[..., Pipeline], capsys: pytest.CaptureFixture[str]
+) -> None:
     pipeline = new_pipeline(**SMALL, **{"snapshot.budget.s": 0})
     signals = use_signal_table(pipeline, f"{pipeline.schema}_SIGNALS")
     pipeline.execute(f"INSERT INTO {signals} VALUES ('old', 'log', '{{\"message\": \"x\"}}')")
@@ -243,8 +245,12 @@ def test_pause_resume_and_stop_through_the_signal_table(new_pipeline: Callable[.
     assert shown(begun, "go").done == 2
     tell("note", "log", json.dumps({"message": "at {}"}))
     tell("wait", "pause-snapshot")
+    stood = pipeline.offsets.get(table)
+    capsys.readouterr()
     paused = pipeline.tick()
     assert outcomes(paused)["note"] == ("done", "")
+    assert stood is not None
+    assert f"signal note: at {table} {stood.lsn}" in capsys.readouterr().out
     assert outcomes(paused)["wait"] == ("done", "")
     assert shown(paused, "go").status == "paused"
     assert pipeline.tick() is None

@@ -86,6 +86,8 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair) -> None:
     fence = pipeline.captured()
     faults.reregister(pipeline.writer, pipeline.schema, "BAD")
     insert(pipeline)
+    manifest = Layout(pipeline.target).internal("manifest")
+    fit = load(pipeline.spark, manifest).count()
 
     result = pipeline.tick()
 
@@ -94,6 +96,7 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair) -> None:
     assert "created anew" in result.failed[0].error
     assert "offset restart" in result.failed[0].error
     assert pipeline.rows(good) == pipeline.source_rows(good)
+    assert load(pipeline.spark, manifest).count() == fit, "of versions of which one is behind"
     offset = pipeline.offsets.get(bad)
     assert offset is not None
     assert offset.lsn < fence
@@ -102,6 +105,7 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair) -> None:
     pipeline.passed()
     assert pipeline.rows(bad) == pipeline.source_rows(bad)
     assert (lost, "a") not in pipeline.rows(bad)
+    assert load(pipeline.spark, manifest).count() > fit
     insert(pipeline)
     pipeline.tick()
     assert pipeline.rows(bad) == pipeline.source_rows(bad)
@@ -588,3 +592,28 @@ def need_offset(pipeline: Pipeline, table: TableId) -> Offset:
     offset = pipeline.offsets.get(table)
     assert offset is not None
     return offset
+
+
+def test_no_row_value_shows_in_what_is_said_of_one_that_cannot_be_read(
+    new_pipeline: Callable[..., Pipeline], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Spark's own error quotes the value, and the statement with its filter."""
+    pipeline = new_pipeline()
+    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))"
+    table = pipeline.create(ddl, "T")
+    pipeline.execute(f"INSERT INTO {table} VALUES (1, 'c4n4ry')")
+    pipeline.writer.commit()
+    pipeline.captured()
+    spec = pipeline.plan()
+    assert spec is not None
+    schema = spec.tables[0].schema
+    number = replace(schema, columns=(schema.columns[0], replace(schema.columns[1], type="INTEGER", length=4)))
+    capfd.readouterr()
+
+    result = jobs.run(replace(spec, tables=(replace(spec.tables[0], schema=number),)))
+
+    [failed] = result.failed
+    assert "CAST_INVALID_INPUT" in failed.error
+    said = capfd.readouterr().out
+    assert failed.error in said
+    assert not [text for text in (said, result.to_json()) if "c4n4ry" in text]

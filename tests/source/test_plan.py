@@ -642,6 +642,16 @@ def test_include_list_of_snapshots_that_names_no_table_of_the_pipeline_fails_the
         plan({"selection": chosen, "snapshot_include": (r"SRC.*\.A", pattern)})
 
 
+def test_always_reads_again_what_the_list_of_snapshots_includes(plan, control):
+    for name in ("A", "B"):
+        control.add(name)
+        control.capture(name, 70)
+    always = {"snapshot_mode": "always"}
+    for include, again in (((), [True, True]), ((r"SRC.*\.A",), [True, False])):
+        spec = plan({**always, "snapshot_include": include}, A=60, B=60)
+        assert [task.again for task in spec.tables] == again
+
+
 def test_select_of_ones_own_goes_with_its_table(plan, control):
     control.add("A")
     control.add("B")

@@ -1,0 +1,121 @@
+"""Rows of the change log, whole: each field of Debezium's envelope, in the order in which readers take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC
+from typing import Any
+
+import pytest
+from support.filled import ask, changed, filled
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.version import __version__
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+LAST = ":".join(["ffffffff"] * 4)
+
+
+def done(pipeline: Pipeline, *signals: Any) -> JobSpec:
+    """Do a tick, and return its plan."""
+    spec = pipeline.plan(signals=signals)
+    assert spec is not None
+    result = jobs.run(spec)
+    assert not result.failed, result.failed
+    pipeline.commit(result)
+    return spec
+
+
+def row(
+    spec: JobSpec, table: TableId, at: tuple[str, str, int], op: str | None, key: int, **fields: Any
+) -> dict[str, Any]:
+    """Return a row of the change log that stands at a commit, an intent and an ordinal; images are texts of A."""
+    commit, intent, ordinal = at
+    ts_us, snapshot = fields.get("ts_us", spec.planned_at_ms * 1000), fields.get("snapshot", "false")
+    source = {
+        "version": __version__, "connector": "db2", "name": "erp", "ts_ms": ts_us // 1000, "ts_us": ts_us,
+        "ts_ns": ts_us * 1000, "snapshot": snapshot, "db": "SANDBOX", "schema": table.schema, "table": table.name,
+        "change_lsn": None if snapshot != "false" else intent, "commit_lsn": commit,
+    }  # fmt: skip
+    images = {name: None if (text := fields.get(name)) is None else {"ID": key, "A": text} for name in IMAGES}
+    keys = {name: {"ID": fields[name]} if name in fields else None for name in ("newkey", "oldkey")}
+    at_ms = None if op is None else spec.planned_at_ms
+    return {
+        "__commit_lsn": commit, "__intent_lsn": intent, "__ordinal": ordinal, "key": {"ID": key}, **images,
+        "source": source if op else None, "op": op, "ts_ms": at_ms, "ts_us": at_ms and at_ms * 1000,
+        "ts_ns": at_ms and at_ms * 1_000_000, "transaction": None, "headers": keys if any(keys.values()) else None,
+    }  # fmt: skip
+
+
+IMAGES = ("before", "after")
+
+
+def logged(pipeline: Pipeline, table: TableId, spec: JobSpec) -> list[dict[str, Any]]:
+    """Return what a tick has appended to the change log, in the order that readers are told to take."""
+    rows = pipeline.changes(table).where(f"source.ts_us IS NULL OR ts_ms = {spec.planned_at_ms}")
+    found = [one.asDict(recursive=True) for one in rows.orderBy("__commit_lsn", "__intent_lsn", "__ordinal").collect()]
+    batches = {one["__batch"] for one in found if one["ts_ms"] == spec.planned_at_ms}
+    return [{name: one[name] for name in one if name != "__batch"} for one in found if one["__batch"] in batches]
+
+
+def commits(pipeline: Pipeline, table: TableId) -> list[tuple[str, str, str, int]]:
+    """Return operation, commit, intent and the commit's time of the change rows, in their order."""
+    rows = pipeline.query(
+        "SELECT C.IBMSNAP_OPERATION, C.IBMSNAP_COMMITSEQ, C.IBMSNAP_INTENTSEQ, U.IBMSNAP_LOGMARKER "
+        f'FROM ASNCDC."CDC_{table.schema}_{table.name}" C JOIN ASNCDC.IBMSNAP_UOW U '
+        "ON U.IBMSNAP_COMMITSEQ = C.IBMSNAP_COMMITSEQ ORDER BY C.IBMSNAP_COMMITSEQ, C.IBMSNAP_INTENTSEQ"
+    )
+    return [
+        (op, _lsn(commit), _lsn(intent), round(time.replace(tzinfo=UTC).timestamp() * 1_000_000))
+        for op, commit, intent, time in rows
+    ]
+
+
+def _lsn(raw: Any) -> str:
+    digits = bytes(raw).hex()
+    return ":".join(digits[at : at + 8] for at in range(0, len(digits), 8))
+
+
+def test_of_changes_and_of_a_snapshot(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline(**{"topic.prefix": "erp"})
+    table = filled(pipeline, 2)
+    first = done(pipeline)
+    stands = first.fence.lsn
+    changed(pipeline, f"INSERT INTO {table} VALUES (5, 'c')")
+    changed(pipeline, f"UPDATE {table} SET A = 'x' WHERE ID = 0")
+    changed(pipeline, f"DELETE FROM {table} WHERE ID = 1")
+    changed(pipeline, f"UPDATE {table} SET ID = 6 WHERE ID = 5")
+    spec = done(pipeline)
+    rows = [one for one in commits(pipeline, table) if one[1] > str(stands)]
+    assert [one[0] for one in rows] == ["I", "D", "I", "D", "D", "I"]
+    (_, *c, ct), _, (_, *u, ut), (_, *d, dt), (_, *o, ot), (_, *n, nt) = rows
+    assert logged(pipeline, table, spec) == [
+        row(spec, table, (*c, 0), "c", 5, after="c", ts_us=ct),
+        row(spec, table, (*u, 0), "u", 0, before="a", after="x", ts_us=ut),
+        row(spec, table, (*d, 0), "d", 1, before="a", ts_us=dt),
+        row(spec, table, (*d, 1), None, 1),
+        row(spec, table, (*o, 0), "d", 5, before="c", newkey=6, ts_us=ot),
+        row(spec, table, (*o, 1), None, 5),
+        row(spec, table, (*n, 0), "c", 6, after="c", oldkey=5, ts_us=nt),
+    ]
+
+    pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 6")
+    spec = done(pipeline, ask(table))
+    found = logged(pipeline, table, spec)
+    at = found[0]["__commit_lsn"]
+    told = {"snapshot": "incremental"}
+    assert found == [
+        row(spec, table, (at, LAST, 0), "d", 6, before="c", **told),
+        row(spec, table, (at, LAST, 1), None, 6),
+        row(spec, table, (at, LAST, 2), "r", 0, after="x", **told),
+    ]
+
+    pipeline.properties = {**pipeline.properties, "tombstones.on.delete": "false"}
+    changed(pipeline, f"DELETE FROM {table} WHERE ID = 0")
+    spec = done(pipeline)
+    _, *d, dt = commits(pipeline, table)[-1]
+    assert logged(pipeline, table, spec) == [row(spec, table, (*d, 0), "d", 0, before="x", ts_us=dt)]
