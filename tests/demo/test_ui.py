@@ -41,9 +41,9 @@ class Api:
     def await_dag(self, dag: str) -> None:
         wait_for(lambda: find(f"{self.url}/api/v2/dags/{dag}", self.token), START_TIMEOUT_S)
 
-    def trigger(self, dag: str) -> None:
+    def trigger(self, dag: str, run_id: str = "asked") -> None:
         self.await_dag(dag)
-        run = {"logical_date": None, "dag_run_id": "asked"}
+        run = {"logical_date": None, "dag_run_id": run_id}
         wait_for(lambda: is_made(f"{self.url}/api/v2/dags/{dag}/dagRuns", self.token, run), START_TIMEOUT_S)
 
     def runs(self, dag: str) -> list[Any]:
@@ -57,6 +57,18 @@ class Api:
             return found if len(found) >= number else []
 
         return wait_for(enough, RUN_TIMEOUT_S)[number - 1]
+
+    def mended(self, dag: str, ticks: int = 3) -> None:
+        """Give a run of a DAG that failed a next one, as a schedule would; the last must not fail.
+
+        Derby has a fault of its own, which fails a table for one tick (docs/sandbox.md).
+        """
+        for number in range(ticks):
+            wait_for(lambda: all(run["state"] in ("success", "failed") for run in self.runs(dag)), RUN_TIMEOUT_S)
+            if self.runs(dag)[-1]["state"] == "success":
+                return
+            self.trigger(dag, f"again {number}")
+        raise AssertionError(f"{ticks} runs of {dag} failed")
 
 
 def test_a_person_asks_an_operator_and_the_form(tmp_path: Path) -> None:
@@ -121,6 +133,8 @@ def check_the_form(api: Api, ui: Program) -> None:
         wait_for(lambda: api.runs(FORM), START_TIMEOUT_S)
         browser.close()
 
+    api.ended(PIPELINE, 2)
+    api.mended(PIPELINE)
     run = api.ended(FORM)
     follow = f"dags/{FORM}/dagRuns/{run['dag_run_id']}/taskInstances/follow"
     assert run["state"] == "success", api.get(f"{follow}/logs/1")
