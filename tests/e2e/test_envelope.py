@@ -11,13 +11,14 @@ from support.filled import ask, changed, filled
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.version import __version__
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
-LAST = ":".join(["ffffffff"] * 4)
+LAST = str(Lsn(b"\xff" * 16))
 
 
 def done(pipeline: Pipeline, *signals: Any) -> JobSpec:
@@ -70,14 +71,9 @@ def commits(pipeline: Pipeline, table: TableId) -> list[tuple[str, str, str, int
         "ON U.IBMSNAP_COMMITSEQ = C.IBMSNAP_COMMITSEQ ORDER BY C.IBMSNAP_COMMITSEQ, C.IBMSNAP_INTENTSEQ"
     )
     return [
-        (op, _lsn(commit), _lsn(intent), round(time.replace(tzinfo=UTC).timestamp() * 1_000_000))
+        (op, str(Lsn(bytes(commit))), str(Lsn(bytes(intent))), round(time.replace(tzinfo=UTC).timestamp() * 1_000_000))
         for op, commit, intent, time in rows
     ]
-
-
-def _lsn(raw: Any) -> str:
-    digits = bytes(raw).hex()
-    return ":".join(digits[at : at + 8] for at in range(0, len(digits), 8))
 
 
 def test_of_changes_and_of_a_snapshot(new_pipeline: Callable[..., Pipeline]) -> None:
