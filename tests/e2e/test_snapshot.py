@@ -245,12 +245,12 @@ def test_pause_resume_and_stop_through_the_signal_table(
     assert shown(begun, "go").done == 2
     tell("note", "log", json.dumps({"message": "at {}"}))
     tell("wait", "pause-snapshot")
-    stood = pipeline.offsets.get(table)
     capsys.readouterr()
     paused = pipeline.tick()
     assert outcomes(paused)["note"] == ("done", "")
-    assert stood is not None
-    assert f"signal note: at {table} {stood.lsn}" in capsys.readouterr().out
+    stands = pipeline.offsets.get(table)
+    assert stands is not None
+    assert f"signal note: at {table} {stands.lsn}" in capsys.readouterr().out
     assert outcomes(paused)["wait"] == ("done", "")
     assert shown(paused, "go").status == "paused"
     assert pipeline.tick() is None
