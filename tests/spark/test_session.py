@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -17,6 +18,19 @@ from airflow_provider_db2cdc.spark.session import SMALL_CONF, SMALL_ROWS, TableS
 SHUFFLES = "spark.sql.shuffle.partitions"
 
 
+@pytest.fixture
+def under(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], SparkSession]:
+    """Open a table's session under an application that was submitted with a setting of its own."""
+
+    def open_session(name: str, value: str) -> SparkSession:
+        submitted = spark.newSession()
+        submitted.conf.set(name, value)
+        monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
+        return TableSessions(spark).of(TableId("S", "A"), 0)
+
+    return open_session
+
+
 def test_a_table_has_one_session_that_no_other_shares(spark: SparkSession) -> None:
     sessions = TableSessions(spark)
     one = sessions.of(TableId("S", "A"), 0)
@@ -27,34 +41,25 @@ def test_a_table_has_one_session_that_no_other_shares(spark: SparkSession) -> No
 
 
 def test_texts_in_statements_are_read_as_they_are_written_whatever_was_submitted(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    under: Callable[[str, str], SparkSession],
 ) -> None:
-    submitted = spark.newSession()
-    submitted.conf.set("spark.sql.parser.escapedStringLiterals", "true")
-    monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
-    session = TableSessions(spark).of(TableId("S", "A"), 0)
+    session = under("spark.sql.parser.escapedStringLiterals", "true")
     for text in ("a\\b", "it's", "${x}", "\\u0041"):
         assert session.sql(f"SELECT {text_literal(text)}").collect()[0][0] == text
 
 
 def test_a_value_that_does_not_fit_is_an_error_whatever_was_submitted(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    under: Callable[[str, str], SparkSession],
 ) -> None:
-    submitted = spark.newSession()
-    submitted.conf.set("spark.sql.ansi.enabled", "false")
-    monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
-    session = TableSessions(spark).of(TableId("S", "A"), 0)
+    session = under("spark.sql.ansi.enabled", "false")
     with pytest.raises(PySparkException, match="CAST_OVERFLOW"):
         session.sql("SELECT CAST(300 AS TINYINT)").collect()
 
 
 def test_a_file_that_is_missing_is_an_error_whatever_was_submitted(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    under: Callable[[str, str], SparkSession], tmp_path: Path
 ) -> None:
-    submitted = spark.newSession()
-    submitted.conf.set("spark.sql.files.ignoreMissingFiles", "true")
-    monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
-    session = TableSessions(spark).of(TableId("S", "A"), 0)
+    session = under("spark.sql.files.ignoreMissingFiles", "true")
     session.range(9).write.parquet(str(tmp_path / "rows"))
     rows = session.read.parquet(str(tmp_path / "rows"))
     for file in (tmp_path / "rows").glob("*.parquet"):
@@ -64,12 +69,9 @@ def test_a_file_that_is_missing_is_an_error_whatever_was_submitted(
 
 
 def test_early_days_are_written_as_every_reader_reads_them_whatever_was_submitted(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    under: Callable[[str, str], SparkSession], tmp_path: Path
 ) -> None:
-    submitted = spark.newSession()
-    submitted.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
-    monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
-    session = TableSessions(spark).of(TableId("S", "A"), 0)
+    session = under("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
     session.sql("SELECT DATE '0001-01-01' AS D").write.parquet(str(tmp_path / "days"))
     found = pyarrow.parquet.read_table(str(tmp_path / "days"))
     assert found.column("D").to_pylist() == [date(1, 1, 1)]
