@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cdc.key import PROPERTY as KEY_PROPERTY
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECT_PROPERTY
-from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Reading, ends
+from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Reading, Slice, ends
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
@@ -37,16 +37,14 @@ def apply_entry(
 
     Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
     from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
-    under other columns than the table has now are left out: their part of the snapshot is read anew. Where the table
-    `is_new`, begun anew, the last commit does not tell what the state holds: it may have been moved away meanwhile.
-    `compared` is what is known of its slice beforehand, if anything.
+    under other columns than the table has now are left out: their part of the snapshot is read anew, and what a first
+    try has written of them nobody knows. Where the table `is_new`, begun anew, the last commit does not tell what the
+    state holds: it may have been moved away meanwhile. `compared` is what is known of its slice beforehand, if
+    anything.
     """
     of = as_read(entry.slice, target.schema)
-    # What a first try has written of it nobody knows then.
     is_left_out = of is None and entry.slice is not None
-    # A redo of its first batch does not know any more that it was new.
-    is_first = of is not None and of.kind == "initial" and of.first == 0
-    held = None if is_new or is_first or is_left_out else last
+    held = None if is_new or is_left_out or _is_first(of) else last
     has_changes = entry.rows != 0 and not entry.span.empty
     batch = pull(target, spec, source, task, entry) if has_changes else target.batch(entry.batch)
     if of is not None and delete_gone(target, spec, entry, of, held):
@@ -131,6 +129,11 @@ def _check_unique(target: Target, first: int, second: int) -> None:
             f"{target.table}: its key ({key}) is not unique: {doubled} keys are each of several of the rows read",
             f"Name columns whose values are unique with {KEY_PROPERTY}, or correct its select in {SELECT_PROPERTY}.",
         )
+
+
+def _is_first(of: Slice | None) -> bool:
+    """Whether a batch begins a table: a redo of it does not know any more that it was new."""
+    return of is not None and of.kind == "initial" and of.first == 0
 
 
 def _committed(
