@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Literal
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import Column, TableId
 from airflow_provider_db2cdc.errors import RegistrationError
 
 UpdateAs = Literal["DI", "U"]
@@ -57,7 +57,7 @@ class CaptureInstance:
     before_prefix: str | None
     floor: Lsn | None
     newest: Lsn | None
-    cd_columns: tuple[str, ...]
+    cd_columns: tuple[Column, ...]
     identity: CaptureIdentity
     data_capture: str = ""
 
@@ -65,6 +65,11 @@ class CaptureInstance:
     def change_table(self) -> TableId:
         """The table that the agent writes the changes into."""
         return TableId(self.cd_owner, self.cd_table)
+
+    @property
+    def cd_names(self) -> tuple[str, ...]:
+        """The names of the change table's columns."""
+        return tuple(column.name for column in self.cd_columns)
 
     @property
     def active(self) -> bool:

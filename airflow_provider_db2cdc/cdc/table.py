@@ -51,8 +51,7 @@ class TableSchema:
     `key` is empty for a table without one, whose equal rows are counted (cdc.copies); its columns may be nullable, and
     nulls equal each other. `unique` says that the source sees to it that no two rows have one key; of a key that
     somebody has named nobody does. `missing` names source columns that the change table does not carry (LOBs, BOOLEAN,
-    columns left out of the registration): they are not replicated. Nor are those `left_out` by the configuration. `cut`
-    tells of columns whose values do not fit the change table's, which are of another type there.
+    columns left out of the registration): they are not replicated. Nor are those `left_out` by the configuration.
     """
 
     table: TableId
@@ -61,7 +60,6 @@ class TableSchema:
     missing: tuple[str, ...] = ()
     unique: bool = True
     left_out: tuple[str, ...] = ()
-    cut: tuple[str, ...] = ()
 
     def column(self, name: str) -> Column:
         """Return the column of that exact name.

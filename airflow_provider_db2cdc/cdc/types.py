@@ -13,6 +13,7 @@ Clean = Literal["", "time"]
 
 MAX_DELTA_PRECISION = 38
 MICROSECOND_DIGITS = 6
+SHORT_DECFLOAT_BYTES = 8
 
 CHARACTER_TYPES = {"CHARACTER", "CHAR", "VARCHAR", "LONG VARCHAR"}
 GRAPHIC_TYPES = {"GRAPHIC", "VARGRAPHIC", "LONG VARGRAPHIC", "DBCLOB"}
@@ -92,10 +93,17 @@ def map_type(table: TableId, column: Column) -> TypeMapping:
 
 
 def described(column: Column) -> str:
-    """Return a column's type as a person reads it, with what its values' digits hang on."""
-    kind, bit_data = column.type.upper(), " FOR BIT DATA" if column.bit_data else ""
-    sizes = (column.length, column.scale) if kind in ("DECIMAL", "NUMERIC") else (column.scale or column.length,)
-    return f"{kind}({','.join(map(str, sizes))}){bit_data}"
+    """Return a column's type as its definition has it."""
+    match kind := column.type.upper():
+        case "DECIMAL" | "NUMERIC":
+            return f"{kind}({column.length},{column.scale})"
+        case "TIMESTAMP":
+            return f"{kind}({column.scale})"
+        case "DECFLOAT":
+            return f"{kind}({16 if column.length == SHORT_DECFLOAT_BYTES else 34})"
+        case _ if kind in CHARACTER_TYPES | GRAPHIC_TYPES:
+            return f"{kind}({column.length}){' FOR BIT DATA' if column.bit_data else ''}"
+    return kind
 
 
 def cuts(column: Column, carried: Column) -> bool:

@@ -10,7 +10,7 @@ from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECTS
 from airflow_provider_db2cdc.cdc.override import is_overridden
 from airflow_provider_db2cdc.cdc.table import TableSchema, check_names
-from airflow_provider_db2cdc.cdc.types import LONG_TYPES, map_type
+from airflow_provider_db2cdc.cdc.types import LONG_TYPES, cuts, described, map_type
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, RegistrationError
 from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT, OPERATION, has_before_images
@@ -54,12 +54,12 @@ def _check_source_table(instance: CaptureInstance, schema: TableSchema, config: 
 
 
 def _check_change_table(instance: CaptureInstance, schema: TableSchema, config: PipelineConfig) -> None:
-    lacking = [name for name in (COMMIT, INTENT, OPERATION) if name not in instance.cd_columns]
+    lacking = [name for name in (COMMIT, INTENT, OPERATION) if name not in instance.cd_names]
     if lacking:
         name = f"{instance.cd_owner}.{instance.cd_table}" if instance.cd_table else "none"
         raise RegistrationError(
             f"the change table of {instance.table} ({name}) "
-            + (f"has no column {lacking[0]}" if instance.cd_columns else "does not exist"),
+            + (f"has no column {lacking[0]}" if instance.cd_names else "does not exist"),
             f"Register the table again ({config.asn_schema}.REMOVETABLE, ADDTABLE), then have it snapshotted anew by "
             f"{restart_of(instance.table)}.",
         )
@@ -113,11 +113,11 @@ def _check_before_images(instance: CaptureInstance, schema: TableSchema, config:
 
     One that is not replicated is harmless, unless the others seem to have a before image each because of it.
     """
-    prefix, there = instance.before_prefix, {*instance.cd_columns}
+    prefix, there = instance.before_prefix, {*instance.cd_names}
     if not prefix:
         return
     own = {*schema.names, *schema.left_out, *schema.missing} & there
-    imaged = [name for name in instance.cd_columns if f"{prefix}{name}" in own]
+    imaged = [name for name in instance.cd_names if f"{prefix}{name}" in own]
     unclear = {f"{prefix}{name}": name for name in imaged if f"{prefix}{prefix}{name}" not in there}
     misread = all(f"{prefix}{name}" in there for name in schema.names if name not in unclear)
     if unclear and (misread or not unclear.keys().isdisjoint(schema.names)):
@@ -145,9 +145,12 @@ def _check_values(instance: CaptureInstance, schema: TableSchema, config: Pipeli
             f"ALTER TABLE {instance.table} {CAPTURE_LONG}, and if it was replicated before have it snapshotted anew "
             f"by {restart_of(instance.table)}; or leave them out with column.exclude.list.",
         )
-    if schema.cut:
+    carried = {column.name: column for column in instance.cd_columns}
+    pairs = [(column, carried[column.name]) for column in schema.columns if column.name in carried]
+    cut = [f"{one.name} ({described(one)}, there {described(other)})" for one, other in pairs if cuts(one, other)]
+    if cut:
         raise RegistrationError(
-            f"the change table of {instance.table} ({instance.change_table}) cuts values of {', '.join(schema.cut)}",
+            f"the change table of {instance.table} ({instance.change_table}) cuts values of {', '.join(cut)}",
             "ALTER its columns to the source table's types and reinit the capture agent, then, if there were changes "
             f"meanwhile, have the table snapshotted anew by {restart_of(instance.table)}.",
         )

@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
 from airflow_provider_db2cdc.cdc.lsn import synchpoint_of
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES, cuts, described
+from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES
 from airflow_provider_db2cdc.errors import CaptureStoppedError
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql import asn, catalog
@@ -43,13 +43,13 @@ class Index:
 class Conditions:
     """What the agent insists on before it captures a registered table; without it, it says nothing and skips it.
 
-    With `long_rows` Db2 keeps the texts of a row that is longer than its page as it keeps LOBs.
+    With `extended_rows` Db2 keeps the texts of a row that is longer than its page as it keeps LOBs.
     """
 
     option_flags: str
     prune_controls: int
     data_capture: str
-    long_rows: bool
+    extended_rows: bool
 
 
 @dataclass(frozen=True)
@@ -109,17 +109,17 @@ def read_instances(source: Source, asn_schema: str) -> dict[TableId, CaptureInst
 def read_schemas(
     source: Source, instances: Iterable[CaptureInstance], selection: Selection
 ) -> dict[TableId, TableSchema]:
-    """Read each table's chosen columns that its change table carries, and its key, in three statements per 100 tables.
+    """Read each table's chosen columns that its change table carries, and its key, in two statements per 100 tables.
 
     The key is what message.key.columns names; else, of those whose columns are all captured, the primary key, the
     smallest unique index of NOT NULL columns, the smallest of nullable ones. A table of which columns are named that it
     does not have comes out without a key, one that the catalog does not have without columns.
     """
     captures = {instance.table: instance for instance in instances}
-    columns = _read_columns(source, [*captures, *(capture.change_table for capture in captures.values())])
+    columns = _read_columns(source, list(captures))
     indexes = read_indexes(source, list(captures))
     return {
-        table: _schema(table, columns[table], indexes[table], columns[capture.change_table], selection)
+        table: _schema(table, columns[table], indexes[table], frozenset(capture.cd_names), selection)
         for table, capture in captures.items()
     }
 
@@ -169,9 +169,8 @@ def _in_groups(source: Source, tables: Sequence[TableId], query: Callable[[Seque
 
 
 def _schema(
-    table: TableId, columns: Sequence[Column], indexes: Iterable[Index], change: Sequence[Column], selection: Selection
+    table: TableId, columns: Sequence[Column], indexes: Iterable[Index], carried: frozenset[str], selection: Selection
 ) -> TableSchema:
-    carried = {column.name: column for column in change}
     captured = [column for column in columns if column.name in carried and column.type not in UNCAPTURED_TYPES]
     names = [column.name for column in captured]
     named = selection.named_key(table)
@@ -184,11 +183,6 @@ def _schema(
         missing=tuple(column.name for column in columns if column.name in chosen and column not in captured),
         unique=named is None,
         left_out=tuple(column.name for column in columns if column.name not in chosen),
-        cut=tuple(
-            f"{column.name} ({described(column)}, there {described(carried[column.name])})"
-            for column in captured
-            if column.name in chosen and cuts(column, carried[column.name])
-        ),
     )
 
 
@@ -221,7 +215,7 @@ def _instance(row: Row, found: Mapping[TableId, Row], columns: Mapping[TableId, 
         before_prefix=(prefix or "").strip() or None,
         floor=synchpoint_of(floor),
         newest=synchpoint_of(newest),
-        cd_columns=tuple(column.name for column in columns.get(change_table, ())),
+        cd_columns=tuple(columns.get(change_table, ())),
         identity=CaptureIdentity(str(change_table), created, source_created, str(cold_start or "")),
         data_capture=data_capture or "",
     )

@@ -96,7 +96,7 @@ def _check_rows(schema: TableSchema, conditions: Conditions | None) -> Check:
     return judged(
         "row size",
         str(schema.table),
-        conditions is None or not conditions.long_rows,
+        conditions is None or not conditions.extended_rows,
         f"rows of {schema.table} may be longer than its pages (EXTENDED_ROW_SIZE 'Y'): Db2 keeps some of their texts "
         "as LOBs, whose values change tables do not carry; whether they carry these was not seen",
         "Try it: update another column of such a row and look at its texts in the change table; or move the table to "

@@ -33,7 +33,7 @@ def _altered(task: TableTask, found: Mapping[TableId, Mapping[str, Column]]) -> 
     """Return the columns that are read and have changed, and those that would be read by now."""
     schema = task.schema
     source, carried = (found.get(table, {}) for table in (task.table, task.capture.change_table))
-    known = {*schema.names, *schema.left_out, *({*schema.missing} & {*task.capture.cd_columns})}
+    known = {*schema.names, *schema.left_out, *({*schema.missing} & {*task.capture.cd_names})}
     changed = [column.name for column in schema.columns if source.get(column.name) != column]
     return [*changed, *(name for name in source if name in carried and name not in known)]
 

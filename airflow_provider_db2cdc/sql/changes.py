@@ -45,7 +45,7 @@ def commit_at_row(capture: CaptureInstance, span: LsnRange, row: int) -> str:
 def has_before_images(schema: TableSchema, capture: CaptureInstance) -> bool:
     """Whether the change table holds a before image of every captured column."""
     prefix = capture.before_prefix
-    return bool(prefix) and all(f"{prefix}{name}" in capture.cd_columns for name in schema.names)
+    return bool(prefix) and all(f"{prefix}{name}" in capture.cd_names for name in schema.names)
 
 
 def change_table(capture: CaptureInstance) -> str:

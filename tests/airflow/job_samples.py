@@ -14,7 +14,9 @@ def table_task(name, believed=None, upto=9, rows=3):
     table = TableId("SALES", name)
     schema = TableSchema(table, (Column("ID", "INTEGER", nullable=False),), ("ID",))
     identity = CaptureIdentity(f"ASNCDC.CD_{name}", "2026-01-01T00:00:00", "2025-01-01T00:00:00", "")
-    capture = CaptureInstance(table, "ASNCDC", f"CD_{name}", "A", "", "DI", None, None, lsn(upto), ("ID",), identity)
+    capture = CaptureInstance(
+        table, "ASNCDC", f"CD_{name}", "A", "", "DI", None, None, lsn(upto), schema.columns, identity
+    )
     return TableTask(schema, capture, lsn(believed) if believed else None, lsn(upto), rows)
 
 

@@ -37,8 +37,8 @@ SCHEMA = TableSchema(
 )
 CAPTURE = CaptureInstance(
     table=TABLE, cd_owner="ASNCDC", cd_table="CD", state="A", state_info="", update_as="U", before_prefix="X",
-    floor=LOW, newest=HIGH, cd_columns=("IBMSNAP_COMMITSEQ", "ID"),
-    identity=CaptureIdentity("ASNCDC.CD", "2024", "2023", "0a"),
+    floor=LOW, newest=HIGH, cd_columns=(Column("IBMSNAP_COMMITSEQ", "VARCHAR", 16, 0, False, True), SCHEMA.columns[0]),
+    identity=CaptureIdentity("ASNCDC.CD", "2024", "2023", "0a"), data_capture="L",
 )  # fmt: skip
 SPEC = JobSpec(
     pipeline="sales",

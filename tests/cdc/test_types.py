@@ -3,7 +3,15 @@ import re
 import pytest
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId
-from airflow_provider_db2cdc.cdc.types import TIME_AS_NUMBER, UNCAPTURED_TYPES, TypeMapping, cuts, map_type, sorts_alike
+from airflow_provider_db2cdc.cdc.types import (
+    TIME_AS_NUMBER,
+    UNCAPTURED_TYPES,
+    TypeMapping,
+    cuts,
+    described,
+    map_type,
+    sorts_alike,
+)
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 TABLE = TableId("S", "T")
@@ -132,3 +140,20 @@ def test_spark_sorts_exact_numbers_as_any_source_does(columns, alike):
 )
 def test_change_tables_column_of_other_digits_cuts_values(source, carried, expected):
     assert cuts(Column("C", *source), Column("C", *carried)) is expected
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (("DECIMAL", 11, 4), "DECIMAL(11,4)"),
+        (("TIMESTAMP", 7, 0), "TIMESTAMP(0)"),
+        (("TIMESTAMP", 13, 12), "TIMESTAMP(12)"),
+        (("DECFLOAT", 8), "DECFLOAT(16)"),
+        (("DECFLOAT", 16), "DECFLOAT(34)"),
+        (("VARCHAR", 20, 0, True, True), "VARCHAR(20) FOR BIT DATA"),
+        (("INTEGER", 4), "INTEGER"),
+    ],
+    ids=str,
+)
+def test_type_is_told_as_it_is_defined(column, text):
+    assert described(Column("C", *column)) == text

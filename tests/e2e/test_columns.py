@@ -17,7 +17,7 @@ from support.writing import behind
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import Column, TableId
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -145,7 +145,7 @@ def test_a_column_that_the_change_table_had_before_its_table_loses_no_value(
 
     def early(task: TableTask) -> TableTask:
         """Return the task as a plan finds it where the change table was altered first."""
-        columns = (*task.capture.cd_columns, "B")
+        columns = (*task.capture.cd_columns, Column("B", "INTEGER", 4))
         return replace(task, capture=replace(task.capture, cd_columns=columns)) if task.table == table else task
 
     with gaining(pipeline, table):

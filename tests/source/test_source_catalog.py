@@ -29,6 +29,10 @@ class NoOffsets:
         raise AssertionError("a plan writes nothing")
 
 
+def images(*names):
+    return [Column(name, "INTEGER", 4) for name in names]
+
+
 def schema_of(source, control, name="T", selection=ALL):
     instances = read_instances(source, control.asn)
     return read_schemas(source, instances.values(), selection)[control.table(name)]
@@ -64,7 +68,7 @@ def test_registration_is_read_whole(source, control):
     assert (instance.state, instance.state_info) == ("S", "ASN0069E")
     assert (instance.update_as, instance.before_prefix) == ("U", "X")
     assert (instance.floor, instance.newest) == (lsn(7), lsn(9))
-    assert instance.cd_columns == ("IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION", "ID", "V")
+    assert instance.cd_names == ("IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION", "ID", "V")
     assert instance.identity.change_table == f"{control.asn}.CD_T"
     assert instance.identity.created == "2026-01-02T03:04:05.678901"
     assert instance.identity.source_created == "2025-12-31T23:59:59.999999"
@@ -118,7 +122,7 @@ def test_column_that_would_be_taken_for_a_before_image_is_not_just_left_out(sour
     """The key has a before image of its own: without XA it looks as if each column had one."""
     control.add("T", PREFIXED, BEFORE_IMG_PREFIX="X")
     [instance] = read_instances(source, control.asn).values()
-    told = replace(instance, cd_columns=(*instance.cd_columns, "XID"))
+    told = replace(instance, cd_columns=(*instance.cd_columns, *images("XID")))
     schema = schema_of(source, control, selection=Selection(column_exclude=excluded))
     with pytest.raises(RegistrationError, match=r"XA \(of A\)\. Register the table again with another"):
         admit(told, schema, config)
@@ -159,7 +163,7 @@ TYPED = (("ID", "INTEGER", 4, "N"), ("PRICE", "DECIMAL", 11, "Y"), ("V", "VARCHA
     ("change", "cut"),
     [
         ("SCALE = 2 WHERE COLNAME = 'PRICE'", r"PRICE \(DECIMAL\(11,4\), there DECIMAL\(11,2\)\)"),
-        ("TYPENAME = 'REAL' WHERE COLNAME = 'PRICE'", r"PRICE \(DECIMAL\(11,4\), there REAL\(4\)\)"),
+        ("TYPENAME = 'REAL' WHERE COLNAME = 'PRICE'", r"PRICE \(DECIMAL\(11,4\), there REAL\)"),
         ("CODEPAGE = 0 WHERE COLNAME = 'V'", r"V \(VARCHAR\(20\), there VARCHAR\(20\) FOR BIT DATA\)"),
     ],
 )
@@ -169,6 +173,7 @@ def test_change_table_whose_columns_would_cut_values_is_refused(source, control,
     [instance] = read_instances(source, control.asn).values()
     admit(instance, schema_of(source, control), config)
     control.run(f"UPDATE SANDBOX_SYSCAT.COLUMNS SET {change} AND TABSCHEMA = '{control.asn}'")
+    [instance] = read_instances(source, control.asn).values()
     schema = schema_of(source, control)
     assert [name for name, error in problems(instance, schema, config) if error] == ["values"]
     problem = rf"^the change table of {table} \({control.asn}\.CD_T\) cuts values of {cut}\. ALTER its columns"
@@ -312,8 +317,8 @@ def test_update_rows_are_carried_that_have_a_before_image_of_each_column(source,
     [instance] = read_instances(source, control.asn).values()
     schema = schema_of(source, control)
     with pytest.raises(RegistrationError, match="without a before image of each column"):
-        admit(replace(instance, cd_columns=(*instance.cd_columns, "XID")), schema, config)
-    admit(replace(instance, cd_columns=(*instance.cd_columns, "XID", "XV")), schema, config)
+        admit(replace(instance, cd_columns=(*instance.cd_columns, *images("XID"))), schema, config)
+    admit(replace(instance, cd_columns=(*instance.cd_columns, *images("XID", "XV"))), schema, config)
 
 
 def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(source, control, config):
@@ -355,4 +360,4 @@ def test_many_tables_need_few_statements(source, control):
     instances = read_instances(source, control.asn)
     before = source.statements
     assert len(read_schemas(source, instances.values(), ALL)) == 120
-    assert source.statements - before == 5
+    assert source.statements - before == 4

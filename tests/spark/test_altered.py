@@ -35,8 +35,8 @@ def _row(table: TableId, column: Column) -> list[str | None]:
 
 
 def planned(*missing: str, left_out: tuple[str, ...] = (), carried: tuple[str, ...] = ("ID", "A")) -> TableTask:
-    identity = CaptureIdentity(str(CHANGES), "", "", "")
-    capture = CaptureInstance(TABLE, CHANGES.schema, CHANGES.name, "A", "", "DI", None, None, None, carried, identity)
+    identity, columns = CaptureIdentity(str(CHANGES), "", "", ""), tuple(Column(name, "INTEGER") for name in carried)
+    capture = CaptureInstance(TABLE, CHANGES.schema, CHANGES.name, "A", "", "DI", None, None, None, columns, identity)
     schema = TableSchema(TABLE, (ID, A), ("ID",), missing=missing, left_out=left_out)
     return TableTask(schema, capture, None, Lsn(bytes(16)), 0)
 

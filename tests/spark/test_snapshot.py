@@ -194,7 +194,7 @@ def test_count_that_no_change_of_the_chunk_explains_is_an_error(
         check(moves, *counts)
 
 
-IMAGES = tuple(f"{prefix}{name}" for prefix in ("", "X") for name in SEEDED.names)
+IMAGES = tuple(Column(f"{prefix}{name}", "INTEGER") for prefix in ("", "X") for name in SEEDED.names)
 
 
 def test_before_image_tells_where_an_update_came_from() -> None:

@@ -44,7 +44,7 @@ def standing(capture: CaptureInstance, last: int, fence: int, by: str = OLD, on_
 def instance() -> CaptureInstance:
     """A capture instance that nothing was pruned of."""
     identity = CaptureIdentity("ASN.CD", "2026-01-01", "2025-01-01", "0")
-    return CaptureInstance(T, "ASN", "CD", "A", "", "DI", None, None, None, ("ID",), identity)
+    return CaptureInstance(T, "ASN", "CD", "A", "", "DI", None, None, None, (Column("ID", "INTEGER"),), identity)
 
 
 def test_a_table_of_a_restored_source_is_set_back_also_by_a_retry(instance: CaptureInstance) -> None:

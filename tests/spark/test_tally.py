@@ -24,7 +24,7 @@ def lsn(number: int) -> Lsn:
 
 def task(table: TableId) -> TableTask:
     identity = CaptureIdentity(f"ASN.CD_{table.name}", "", "", "")
-    capture = CaptureInstance(table, "ASN", f"CD_{table.name}", "A", "", "DI", None, None, None, ("ID",), identity)
+    capture = CaptureInstance(table, "ASN", f"CD_{table.name}", "A", "", "DI", None, None, None, COLUMNS, identity)
     return TableTask(TableSchema(table, COLUMNS, ("ID",)), capture, lsn(1), lsn(5), 0)
 
 

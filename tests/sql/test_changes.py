@@ -30,12 +30,14 @@ META = ("IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION")
 SCHEMA = TableSchema(
     TableId("S", "T"), (Column("ID", "INTEGER", 4), Column("A", "INTEGER", 4), Column("B", "VARCHAR", 10)), ("ID",)
 )
+CHANGE = tuple(Column(name, "VARCHAR", 16, bit_data=True) for name in META)
 CAPTURE = CaptureInstance(
     table=SCHEMA.table, cd_owner="ASN odd", cd_table='CD"T', state="A", state_info="", update_as="DI",
-    before_prefix=None, floor=None, newest=None, cd_columns=(*META, "ID", "A", "B"),
+    before_prefix=None, floor=None, newest=None, cd_columns=(*CHANGE, *SCHEMA.columns),
     identity=CaptureIdentity("", "", "", ""),
 )  # fmt: skip
-PREFIXED = replace(CAPTURE, before_prefix="X", cd_columns=(*CAPTURE.cd_columns, "XID", "XA", "XB"))
+IMAGES = tuple(Column(name, "INTEGER") for name in ("XID", "XA", "XB"))
+PREFIXED = replace(CAPTURE, before_prefix="X", cd_columns=(*CAPTURE.cd_columns, *IMAGES))
 
 
 def lsn(number: int) -> Lsn:
