@@ -28,6 +28,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs, merge
+from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -590,7 +591,10 @@ def test_a_table_that_is_refused_or_taken_out_ends_its_part_with_the_reason(
     pipeline.execute(state, "S", two.name)
     pipeline.writer.commit()
     ask, alone = execute(f"{pipeline.schema}\\..*"), execute(str(two))
+    manifest = Layout(pipeline.target).internal("manifest")
+    fit = load(pipeline.spark, manifest).count()
     first = pipeline.tick(ask, alone)
+    assert load(pipeline.spark, manifest).count() == fit, "a row of one table would look whole"
     status, reason = outcomes(first)[ask.id]
     assert (status, reason.partition(" (")[0]) == ("failed", f"failed: {two}")
     status, why = outcomes(first)[alone.id]
