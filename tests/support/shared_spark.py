@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 """By these PySpark finds a JVM that runs already."""
+HADOOP = "spark.hadoop."
 
 
 @contextmanager
@@ -56,10 +57,20 @@ def _is_free(users: IO[str]) -> bool:
 
 def _started(conf: Mapping[str, str], address: Path) -> SparkSession:
     session = SparkSession.builder.config(map=dict(conf)).getOrCreate()
+    _drop_defaults(session, conf)
     gateway: Any = session.sparkContext._gateway
     at = gateway.gateway_parameters
     address.write_text(json.dumps({PORT: str(at.port), SECRET: at.auth_token}))
     return session
+
+
+def _drop_defaults(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """Leave Hadoop with what `conf` sets alone: each query sends all it has along, a thousand defaults else."""
+    hadoop: Any = session.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    hadoop.clear()
+    for name, value in conf.items():
+        if name.startswith(HADOOP):
+            hadoop.set(name.removeprefix(HADOOP), value)
 
 
 def _joined(conf: Mapping[str, str], address: Path) -> SparkSession:
