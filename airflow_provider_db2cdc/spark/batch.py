@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
 from airflow_provider_db2cdc.spark.merge import Compared, State, find_effects, merge_effects
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.pull import pull, rows_behind
-from airflow_provider_db2cdc.spark.slice import Reads, as_read, delete_gone, delete_unread, publish_reads
+from airflow_provider_db2cdc.spark.slice import as_read, delete_gone, delete_unread, publish_reads
 from airflow_provider_db2cdc.spark.snapshot import chunk_rows, count_chunks
 from airflow_provider_db2cdc.spark.target import Target
 
@@ -37,10 +37,10 @@ def apply_entry(
 
     Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
     from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
-    under other columns than the table has now are left out: their part of the snapshot is read anew, and what a first
-    try has written of them nobody knows. Where the table `is_new`, begun anew, the last commit does not tell what the
-    state holds: it may have been moved away meanwhile. `compared` is what is known of its slice beforehand, if
-    anything.
+    under other columns than the table has now are left out, and their part of the snapshot is read anew; but what a
+    first try has told of them in the change log, the state gets. Where the table `is_new`, begun anew, the last commit
+    does not tell what the state holds: it may have been moved away meanwhile. `compared` is what is known of its slice
+    beforehand, if anything.
     """
     of = as_read(entry.slice, target.schema)
     is_left_out = of is None and entry.slice is not None
@@ -52,7 +52,7 @@ def apply_entry(
     # A first try, which alone was compared beforehand, may have told of rows that are gone: changes of the batch, too.
     is_redone = of is not None and of.covers_range and compared is None
     counts = count_batch(batch) if has_changes or is_redone or is_left_out else BatchCounts()
-    reads = Reads(of) if of is None or of.sweep else publish_reads(target, spec, entry, of, counts)
+    reads = publish_reads(target, spec, entry, of, counts)
     effects = find_effects(target, entry, batch, counts, reads, held, compared)
     if effects.gone is not None:
         counts = delete_unread(target, spec, entry, reads, counts, effects.gone)

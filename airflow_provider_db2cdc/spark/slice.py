@@ -86,8 +86,13 @@ def delete_unread(
     return replace(batch, deletes=batch.deletes + count) if reads.fresh else count_batch(target.batch(entry.batch))
 
 
-def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch: BatchCounts) -> Reads:
-    """Append the staged rows that the window leaves alone as `r` events, and return them."""
+def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice | None, batch: BatchCounts) -> Reads:
+    """Append the staged rows that the window leaves alone as `r` events, and return them.
+
+    Of a slice that is left out they are what a first try has appended; a sweep has none.
+    """
+    if of is None or of.sweep:
+        return Reads(of) if of is entry.slice else _told_reads(target, entry.batch)
     # Where nothing was pulled since, batches between hold at most what groups of other keys have found gone.
     is_own = is_own_range(of, entry)
     window = target.batch(entry.batch) if is_own else target.window(of.low_batch, entry.batch)
@@ -112,6 +117,11 @@ def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice, batch:
         return Reads(of, staged, read, counts, fresh=is_fresh)
     # What went out is read back: to find once more which rows those are takes several joins.
     return Reads(of, target.reads(entry.batch), count_reads(target.batch(entry.batch)), counts, effects, is_fresh)
+
+
+def _told_reads(target: Target, batch: int) -> Reads:
+    counts = count_reads(target.batch(batch))
+    return Reads(None, target.reads(batch) if counts else None, counts)
 
 
 def _append_deletes(target: Target, spec: JobSpec, entry: Entry, of: Slice, rows: DataFrame) -> None:

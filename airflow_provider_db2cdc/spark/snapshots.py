@@ -149,7 +149,7 @@ class Snapshots:
                 task = self.tick.tasks.get(part.table)
                 if task is not None and part.fingerprint not in ("", task.schema.fingerprint):
                     say(f"table={part.table} snapshot={snapshot.id}: its columns changed, it is read anew")
-                    self.book.turn(snapshot.id, part.table, renewed)
+                    self.book.turn(snapshot.id, part.table, partial(renewed, is_held=self.tick.is_held(part.table)))
 
     def _begin_new(self) -> None:
         tick = self.tick
