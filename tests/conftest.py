@@ -82,7 +82,7 @@ def spark(spark_folder: Path) -> Iterator[Any]:
         # Nobody looks at what has run, of which Spark remembers a thousand queries otherwise.
         **{f"spark.{name}": "20" for name in ("ui.retainedJobs", "ui.retainedStages", "sql.ui.retainedExecutions")},
         "spark.ui.retainedTasks": "200",
-        # Nor reads the plan that each query tells, nor the lists of files that each commit's checksum has.
+        # Nor reads the plan that each query tells, nor what the checksum of each commit tells of its files.
         "spark.sql.ui.explainMode": "simple",
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
         "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",

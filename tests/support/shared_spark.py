@@ -66,7 +66,8 @@ def _started(conf: Mapping[str, str], address: Path) -> SparkSession:
 
 def _drop_defaults(session: SparkSession, conf: Mapping[str, str]) -> None:
     """Leave Hadoop with what `conf` sets alone: each query sends all it has along, a thousand defaults else."""
-    hadoop: Any = session.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    context: Any = session.sparkContext
+    hadoop = context._jsc.hadoopConfiguration()
     hadoop.clear()
     for name, value in conf.items():
         if name.startswith(HADOOP):
