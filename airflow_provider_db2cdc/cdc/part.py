@@ -138,10 +138,10 @@ def chunked(part: Part, bounds: Sequence[Sequence[str]], fingerprint: str) -> Pa
     return replace(part, status="reading", bounds=named, fingerprint=fingerprint)
 
 
-def renewed(part: Part, is_held: bool) -> Part:
-    """Return the part to be read from its beginning, under columns that have changed; what it has published stays.
+def from_start(part: Part, is_held: bool) -> Part:
+    """Return the part to be read from its beginning, if need be once more: under columns that have changed.
 
-    Where the target holds rows of the table, a read of all of it tells which of them are gone.
+    What it has published stays. Where the target holds rows of the table, a read of all of it tells which are gone.
     """
     sweep = part.sweep or (is_held and not (part.condition or part.select))
     asked = Part(part.table, part.condition, part.surrogate, part.select, sweep, left=part.left)

@@ -91,8 +91,10 @@ def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice | None,
 
     Of a slice that is left out they are what a first try has appended; a sweep has none.
     """
+    if of is None and entry.slice is not None:
+        return _told_reads(target, entry.batch)
     if of is None or of.sweep:
-        return Reads(of) if of is entry.slice else _told_reads(target, entry.batch)
+        return Reads(of)
     # Where nothing was pulled since, batches between hold at most what groups of other keys have found gone.
     is_own = is_own_range(of, entry)
     window = target.batch(entry.batch) if is_own else target.window(of.low_batch, entry.batch)

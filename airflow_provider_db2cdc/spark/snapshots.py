@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from airflow_provider_db2cdc.cdc.agenda import Agenda, act, begin_initial, refuse, settle
 from airflow_provider_db2cdc.cdc.job import JobResult, TableTask
 from airflow_provider_db2cdc.cdc.notification import notifications, skipped
-from airflow_provider_db2cdc.cdc.part import Part, Slice, is_cut_alike, published, renewed, stopped
+from airflow_provider_db2cdc.cdc.part import Part, Slice, from_start, is_cut_alike, published, stopped
 from airflow_provider_db2cdc.cdc.progress import progress
 from airflow_provider_db2cdc.cdc.request import LogMessage, parse
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
@@ -149,7 +149,7 @@ class Snapshots:
                 task = self.tick.tasks.get(part.table)
                 if task is not None and part.fingerprint not in ("", task.schema.fingerprint):
                     say(f"table={part.table} snapshot={snapshot.id}: its columns changed, it is read anew")
-                    self.book.turn(snapshot.id, part.table, partial(renewed, is_held=self.tick.is_held(part.table)))
+                    self.book.turn(snapshot.id, part.table, partial(from_start, is_held=self.tick.is_held(part.table)))
 
     def _begin_new(self) -> None:
         tick = self.tick
@@ -179,8 +179,8 @@ class Snapshots:
 
     def _initial(self, task: TableTask) -> Part:
         """Return a table's part of an initial snapshot, which sweeps wherever the state may hold rows already."""
-        sweep, left = self.tick.is_held(task.table) and not task.select, self.tick.left.get(task.table, ())
-        return Part(task.table, select=task.select, sweep=sweep, left=left)
+        part = Part(task.table, select=task.select, left=self.tick.left.get(task.table, ()))
+        return from_start(part, self.tick.is_held(task.table))
 
     def _hear(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
         """Act on signals that are not known yet, and remember the outcomes of all."""

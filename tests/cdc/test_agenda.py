@@ -14,9 +14,9 @@ from airflow_provider_db2cdc.cdc.part import (
     Slice,
     chunked,
     failed,
+    from_start,
     is_cut_alike,
     published,
-    renewed,
     stopped,
 )
 from airflow_provider_db2cdc.cdc.signal import Signal
@@ -114,7 +114,7 @@ def test_sweep_alone_tells_how_far_its_part_is():
 
 def test_part_whose_columns_changed_begins_anew_and_forgets_slices_of_before():
     part = published(chunked(Part(A), bounds(2), "f"), slice_of(0, 1), 10)
-    anew = renewed(part, is_held=False)
+    anew = from_start(part, is_held=False)
     assert (anew.status, anew.done, anew.rows, anew.low_batch, anew.bounds) == ("waiting", 0, 0, None, ())
     other = chunked(anew, bounds(1), "g")
     assert published(other, slice_of(0, 1), 10) == other
@@ -137,7 +137,7 @@ def test_part_that_begins_anew_deletes_what_is_gone_where_it_reads_all_of_a_tabl
     part: Part, is_held: bool, sweep: bool
 ) -> None:
     """Also of what it published before, be it an initial snapshot's, which found nothing there when it began."""
-    assert renewed(chunked(part, bounds(2), "f"), is_held) == replace(part, sweep=sweep)
+    assert from_start(chunked(part, bounds(2), "f"), is_held) == replace(part, sweep=sweep)
 
 
 def test_part_without_a_key_has_a_chunk_more_for_each_read_that_it_needs():
@@ -151,7 +151,7 @@ def test_part_without_a_key_has_a_chunk_more_for_each_read_that_it_needs():
     two = published(one, last, 2)
     assert (two.status, two.done, two.chunks, two.rows) == ("completed", 2, 2, 12)
     assert published(part, last, 2) == two, "the last slice alone tells how far the part is"
-    assert renewed(one, is_held=True) == replace(part, status="waiting", fingerprint="")
+    assert from_start(one, is_held=True) == replace(part, status="waiting", fingerprint="")
 
 
 def test_part_whose_reads_always_need_another_one_fails_as_any_other():
@@ -378,7 +378,7 @@ def test_what_batches_have_told_that_were_left_is_looked_for_by_whichever_snapsh
     assert not agenda.is_waiting(Part(A, sweep=True, left=(7, 9))), "it does not know of one of them"
     agenda = begin_initial(agenda, [Part(A, sweep=True, left=(9,)), Part(B)], 6)
     assert agenda.snapshots[1].parts == (Part(A, sweep=True, left=(7, 9)), Part(B))
-    assert renewed(agenda.snapshots[1].parts[0], is_held=True) == Part(A, sweep=True, left=(7, 9))
+    assert from_start(agenda.snapshots[1].parts[0], is_held=True) == Part(A, sweep=True, left=(7, 9))
 
 
 def test_a_table_that_is_begun_anew_elsewhere_is_not_being_filled_here():
@@ -484,8 +484,8 @@ def test_a_slice_of_bounds_that_were_given_up_tells_nothing_of_those_named_anew(
     part = chunked(Part(A), [("9",), ("19",)], "f")
     old = Slice("s", "initial", 0, 0, LOW, 0, 0, "f", counts=(ChunkCounts((), ("9",), 10, 10),))
     assert is_cut_alike(published(part, old, 10), old)
-    other = chunked(renewed(part, is_held=True), [("9",)], "other")
-    again = chunked(renewed(other, is_held=True), [("24",)], "f")
+    other = chunked(from_start(part, is_held=True), [("9",)], "other")
+    again = chunked(from_start(other, is_held=True), [("24",)], "f")
     assert not is_cut_alike(again, old)
     last = replace(old, first=2, last=2, counts=(ChunkCounts(("19",), (), 5, 5),))
     assert is_cut_alike(part, last)

@@ -11,10 +11,12 @@ from support.log import check_log
 from support.pipeline import Pipeline
 from support.writing import in_window
 
+from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -157,3 +159,6 @@ def test_what_a_snapshot_has_told_before_a_column_came(new_pipeline: Callable[..
     pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 7")
     is_right(pipeline, table)
     assert deleted(pipeline, table) == ([1, 7] if is_held else [7])
+    commits = load(pipeline.spark, Layout(pipeline.target).internal("commits"))
+    [(counted,)] = commits.agg({"reads": "sum"}).collect()
+    assert counted == pipeline.changes(table).where("op = 'r'").count()
