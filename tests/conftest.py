@@ -72,7 +72,7 @@ def spark(spark_folder: Path) -> Iterator[Any]:
         "spark.databricks.delta.delta.log.cacheSize": "100",
         # Every tenth tick would take twice as long.
         "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
-        # Few rows a query: to compile code for them takes longer than to interpret. Submitted jobs do compile.
+        # Few rows a query: to compile code for them takes longer than to interpret. Submitted jobs compile for many.
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # Hadoop starts some two hundred chmods and readlinks a tick where it has no native library.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",

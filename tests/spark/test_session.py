@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -15,7 +16,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.delta import text_literal
 from airflow_provider_db2cdc.spark.session import SMALL_CONF, SMALL_ROWS, TableSessions
 
-SHUFFLES = "spark.sql.shuffle.partitions"
+CODE, SHUFFLES = "spark.sql.codegen.factoryMode", "spark.sql.shuffle.partitions"
 
 
 @pytest.fixture
@@ -84,3 +85,31 @@ def test_many_rows_bring_back_what_the_application_was_submitted_with(spark: Spa
     for rows, wanted in ((0, "1"), (SMALL_ROWS + 1, submitted), (SMALL_ROWS, "1"), (10**9, submitted)):
         assert sessions.of(TableId("S", "A"), rows).conf.get(SHUFFLES) == wanted
     assert sessions.of(TableId("S", "NEW"), 10**9).conf.get(SHUFFLES) == submitted
+
+
+def test_a_table_that_had_few_rows_has_nothing_left_of_it_for_many(spark: SparkSession) -> None:
+    sessions, table, submitted = TableSessions(spark), TableId("S", "A"), spark.newSession()
+    assert {name: sessions.of(table, 0).conf.get(name) for name in SMALL_CONF} == SMALL_CONF
+    assert {name: sessions.of(table, 10**9).conf.get(name) for name in SMALL_CONF} == {
+        name: submitted.conf.get(name) for name in SMALL_CONF
+    }
+
+
+def test_no_code_is_generated_for_few_rows_whatever_was_submitted(
+    under: Callable[[str, str], SparkSession], spark: SparkSession
+) -> None:
+    session = under(CODE, "CODEGEN_ONLY")
+    assert _projection(session, spark) == "InterpretedUnsafeProjection"
+    session.conf.set(CODE, "CODEGEN_ONLY")
+    assert _projection(session, spark) == "SpecificUnsafeProjection"
+
+
+def _projection(session: SparkSession, before: SparkSession) -> str:
+    """Return the kind of projection that Spark makes for a row where a session is the active one."""
+    jvm: Any = session._jvm
+    schema = session.range(1)._jdf.schema()
+    projections = getattr(jvm.org.apache.spark.sql.catalyst.expressions, "UnsafeProjection$")
+    jvm.org.apache.spark.sql.SparkSession.setActiveSession(session._jsparkSession)
+    made = getattr(projections, "MODULE$").create(schema).getClass().getSimpleName()
+    jvm.org.apache.spark.sql.SparkSession.setActiveSession(before._jsparkSession)
+    return str(made)
