@@ -79,6 +79,12 @@ def progress(snapshot: Snapshot) -> SnapshotProgress:
     return SnapshotProgress(snapshot.id, snapshot.kind, snapshot.status, parts, snapshot.started_at_ms, snapshot.reason)
 
 
+def describe_applied(done: int, tables: int, seconds: float) -> str:
+    """Say how many of a batch's tables are applied, and about how long the rest takes where these took `seconds`."""
+    left = f", about {round(seconds / done * (tables - done))} s more" if done < tables else ""
+    return f"{done} of {tables} tables{left}"
+
+
 def _chunks(part: Part) -> int | None:
     """Return how many chunks a part comes to; a stopped one has come to its end."""
     if part.status in ("stopped", "failed"):

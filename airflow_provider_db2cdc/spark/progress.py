@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
+import time
+from collections.abc import Callable
 
 from pyspark.errors import PySparkException
 
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
+from airflow_provider_db2cdc.cdc.progress import describe_applied
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.spark.delta import is_overtaken
 
@@ -23,6 +28,19 @@ def say(text: str) -> None:
     line = " ".join(text.splitlines()).encode("utf-8", "backslashreplace").decode("utf-8")
     sys.stdout.write(f"{PROGRESS_MARK}{line}\n")
     sys.stdout.flush()
+
+
+def telling_applied(tables: int) -> Callable[[TableId], None]:
+    """Return what says of a table that its part of a batch is applied, how many are, and about how long the rest takes.
+
+    Tables that are applied side by side may call it at once.
+    """
+    begun, done = time.monotonic(), itertools.count(1)
+
+    def tell(table: TableId) -> None:
+        say(f"table={table} applied: {describe_applied(next(done), tables, time.monotonic() - begun)}")
+
+    return tell
 
 
 def describe(error: BaseException) -> str:

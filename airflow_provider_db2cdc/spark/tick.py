@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.merge import Compared, compare
 from airflow_provider_db2cdc.spark.place import Place
-from airflow_provider_db2cdc.spark.progress import describe, say
+from airflow_provider_db2cdc.spark.progress import describe, say, telling_applied
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.standing import Standing
 from airflow_provider_db2cdc.spark.tally import counted, is_uncounted
@@ -161,7 +161,10 @@ class Tick:
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         by_table = {entry.table: entry for entry in entries}
-        applied = self.each([self.tasks[table] for table in by_table], lambda task: self._commit(by_table[task.table]))
+        tell = telling_applied(sum(not self._stands(entry) for entry in entries))
+        applied = self.each(
+            [self.tasks[table] for table in by_table], lambda task: self._commit(by_table[task.table], tell)
+        )
         if not applied:
             return
         self.ledger.commit(list(applied.values()), _now_ms())
@@ -171,17 +174,23 @@ class Tick:
             if commit.slice is not None:
                 self.slices.append((commit.slice, commit))
 
-    def _commit(self, entry: Entry) -> Commit:
+    def _stands(self, entry: Entry) -> bool:
+        """Whether a batch brings nothing of a table, so that just its offset moves."""
+        return entry.rows == 0 and entry.table in self.standing.last and entry.slice is None
+
+    def _commit(self, entry: Entry, tell: Callable[[TableId], None]) -> Commit:
         task = self.tasks[entry.table]
         last = self.standing.last.get(entry.table)
-        if entry.rows == 0 and last is not None and entry.slice is None:
+        if self._stands(entry) and last is not None:
             return unmoved(entry, last)
         self.prepare(task)
         read = 0 if entry.slice is None else _rows_of(entry.slice, 0 if last is None else last.rows)
         changes = task.rows if entry.rows is None else entry.rows
         target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema)
         is_new, compared = self.standing.is_new(task), self.compared.pop(entry.table, None)
-        return apply_entry(target, self.spec, self.source, task, entry, last, is_new, compared)
+        commit = apply_entry(target, self.spec, self.source, task, entry, last, is_new, compared)
+        tell(entry.table)
+        return commit
 
     def prepare(self, task: TableTask) -> None:
         """Make a table's own tables ready, once a tick."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.part import Part, chunked, failed, stopped
-from airflow_provider_db2cdc.cdc.progress import describe_parts, progress
+from airflow_provider_db2cdc.cdc.progress import describe_applied, describe_parts, progress
 from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 
@@ -51,3 +51,8 @@ def test_table_that_failed_has_nothing_left_to_do() -> None:
 def test_table_that_was_stopped_before_it_began_has_no_chunks() -> None:
     one = progress(Snapshot("1", "incremental", (stopped(Part(A), "by hand"), cut(B, 1))))
     assert describe_parts(one)[0][2] == "0 of 0"
+
+
+def test_a_batch_tells_how_many_of_its_tables_are_applied_and_how_long_the_rest_takes() -> None:
+    assert describe_applied(3, 30, 12.4) == "3 of 30 tables, about 112 s more"
+    assert describe_applied(30, 30, 124.0) == "30 of 30 tables"

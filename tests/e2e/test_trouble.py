@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -76,10 +77,12 @@ def insert(pipeline: Pipeline) -> int:
     return number
 
 
-def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair) -> None:
+def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
     pipeline, good, bad = pair
     lost = insert(pipeline)
+    capsys.readouterr()
     pipeline.passed()
+    assert re.findall(r" applied: (\d of \d)", capsys.readouterr().out) == ["1 of 2", "2 of 2"]
     insert(pipeline)
     pipeline.execute(f'DELETE FROM "{pipeline.schema}"."BAD" WHERE ID = {lost}')
     pipeline.writer.commit()
@@ -358,7 +361,9 @@ def test_a_deleted_offset_is_asked_for_and_a_stale_one_follows(pair: Pair) -> No
     assert pipeline.rows(bad) == pipeline.source_rows(bad)
 
 
-def test_offsets_of_an_idle_pipeline_move_on_and_its_tables_do_not(pair: Pair) -> None:
+def test_offsets_of_an_idle_pipeline_move_on_and_its_tables_do_not(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
     pipeline, good, bad = pair
     while pipeline.tick() is not None:
         pass
@@ -368,7 +373,9 @@ def test_offsets_of_an_idle_pipeline_move_on_and_its_tables_do_not(pair: Pair) -
     for offset in kept.values():
         assert offset is not None
         pipeline.offsets.reset(replace(offset, planned_at_ms=0))
+    capsys.readouterr()
     [one, other] = pipeline.passed().tables
+    assert " applied: " not in capsys.readouterr().out
     for line in (one, other):
         before, after = kept[line.table], pipeline.offsets.get(line.table)
         assert before is not None
