@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -91,7 +91,7 @@ class KafkaChannel:
             behind = offset + 1
         if behind is not None:
             with self._asking(self._topic):
-                self._consumer.commit(offsets=[self._at(behind)], asynchronous=False)
+                self._of_group(lambda: self._consumer.commit(offsets=[self._at(behind)], asynchronous=False))
 
     def close(self) -> None:
         """Leave the broker."""
@@ -160,8 +160,20 @@ class KafkaChannel:
             )
         with self._asking(self._topic):
             low, high = self._consumer.get_watermark_offsets(self._at(0), timeout=TIMEOUT_S)
-            [committed] = self._consumer.committed([self._at(0)], timeout=TIMEOUT_S)
+            [committed] = self._of_group(lambda: self._consumer.committed([self._at(0)], timeout=TIMEOUT_S))
         return committed.offset if low <= committed.offset <= high else low, high
+
+    def _of_group(self, ask: Callable[[], Any]) -> Any:
+        """Return what the group's coordinator answers; one that begins, or has moved, is asked again for a while."""
+        error, asked = self._kafka.KafkaError, time.monotonic()
+        passing = (error.NOT_COORDINATOR, error.COORDINATOR_NOT_AVAILABLE, error.COORDINATOR_LOAD_IN_PROGRESS)
+        while True:
+            try:
+                return ask()
+            except self._kafka.KafkaException as failure:
+                if failure.args[0].code() not in passing or time.monotonic() - asked > TIMEOUT_S:
+                    raise
+            time.sleep(POLL_S)
 
     def _described(self, name: str) -> Any:
         with self._asking(name):

@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broker import Broker, end, running_broker
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from support.log import reads
 from support.pipeline import Pipeline
 
@@ -71,6 +73,33 @@ def test_messages_are_read_from_the_beginning_in_their_order(broker: Broker, top
     assert first == Signal("1", "execute-snapshot", json.dumps(data), "kafka", first.at_ms)
     assert before <= first.at_ms <= int(time.time() * 1000)
     assert (second.id, second.data) == ("2", json.dumps(data)), "data may be JSON, or a text that holds it"
+
+
+class Moving:
+    """A consumer whose group's coordinator has moved each time it is first asked."""
+
+    def __init__(self, consumer: Any) -> None:
+        self.consumer = consumer
+        self.refused: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("committed", "commit") and name not in self.refused:
+            return partial(self._refuse, name)
+        return getattr(self.consumer, name)
+
+    def _refuse(self, name: str, *_: object, **__: object) -> None:
+        self.refused.append(name)
+        raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
+
+
+def test_a_coordinator_that_has_moved_is_asked_again(broker: Broker, topic: str, opened: Callable) -> None:
+    broker.send(topic, ("shop", value("1")))
+    channel = opened()
+    channel._consumer = moving = Moving(channel._consumer)
+    assert ids(channel) == ["1"]
+    channel.acknowledge(done("1"))
+    assert moving.refused == ["committed", "commit"]
+    assert broker.committed(topic) == 1
 
 
 def test_topic_is_named_after_the_prefix(broker: Broker) -> None:
