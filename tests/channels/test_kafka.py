@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -76,30 +75,41 @@ def test_messages_are_read_from_the_beginning_in_their_order(broker: Broker, top
 
 
 class Moving:
-    """A consumer whose group's coordinator has moved each time it is first asked."""
+    """A consumer whose group's coordinator has moved the first times that it is asked."""
 
-    def __init__(self, consumer: Any) -> None:
+    def __init__(self, consumer: Any, times: int) -> None:
         self.consumer = consumer
-        self.refused: list[str] = []
+        self.times = dict.fromkeys(("committed", "commit"), times)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("committed", "commit") and name not in self.refused:
-            return partial(self._refuse, name)
+        if self.times.get(name):
+            self.times[name] -= 1
+            return self._refuse
         return getattr(self.consumer, name)
 
-    def _refuse(self, name: str, *_: object, **__: object) -> None:
-        self.refused.append(name)
+    @staticmethod
+    def _refuse(*_: object, **__: object) -> None:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
 
 def test_a_coordinator_that_has_moved_is_asked_again(broker: Broker, topic: str, opened: Callable) -> None:
     broker.send(topic, ("shop", value("1")))
     channel = opened()
-    channel._consumer = moving = Moving(channel._consumer)
+    channel._consumer = moving = Moving(channel._consumer, 2)
     assert ids(channel) == ["1"]
     channel.acknowledge(done("1"))
-    assert moving.refused == ["committed", "commit"]
+    assert moving.times == {"committed": 0, "commit": 0}
     assert broker.committed(topic) == 1
+
+
+def test_a_coordinator_that_is_nowhere_is_an_error_in_bounded_time(
+    topic: str, opened: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = opened()
+    monkeypatch.setattr(kafka, "TIMEOUT_S", 1.0)
+    channel._consumer = Moving(channel._consumer, 60)
+    with pytest.raises(SourceError, match=f"topic {topic} .*[Nn]ot coordinator"):
+        channel.read()
 
 
 def test_topic_is_named_after_the_prefix(broker: Broker) -> None:
