@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from threading import Lock
 
 from pyspark.errors import PySparkException
 
@@ -33,12 +34,14 @@ def say(text: str) -> None:
 def telling_applied(tables: int) -> Callable[[TableId], None]:
     """Return what says of a table that its part of a batch is applied, how many are, and about how long the rest takes.
 
-    Tables that are applied side by side may call it at once.
+    Tables that are applied side by side may call it at once. Where there is but one, nothing is said.
     """
-    begun, done = time.monotonic(), itertools.count(1)
+    begun, done, turn = time.monotonic(), itertools.count(1), Lock()
 
     def tell(table: TableId) -> None:
-        say(f"table={table} applied: {describe_applied(next(done), tables, time.monotonic() - begun)}")
+        if tables > 1:
+            with turn:
+                say(f"table={table} applied: {describe_applied(next(done), tables, time.monotonic() - begun)}")
 
     return tell
 

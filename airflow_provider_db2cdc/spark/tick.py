@@ -179,10 +179,10 @@ class Tick:
         return entry.rows == 0 and entry.table in self.standing.last and entry.slice is None
 
     def _commit(self, entry: Entry, tell: Callable[[TableId], None]) -> Commit:
+        if self._stands(entry):
+            return unmoved(entry, self.standing.last[entry.table])
         task = self.tasks[entry.table]
         last = self.standing.last.get(entry.table)
-        if self._stands(entry) and last is not None:
-            return unmoved(entry, last)
         self.prepare(task)
         read = 0 if entry.slice is None else _rows_of(entry.slice, 0 if last is None else last.rows)
         changes = task.rows if entry.rows is None else entry.rows

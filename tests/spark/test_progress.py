@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
-from airflow_provider_db2cdc.spark.progress import say
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark.progress import say, telling_applied
 
 
 @pytest.mark.parametrize(
@@ -20,3 +26,29 @@ from airflow_provider_db2cdc.spark.progress import say
 def test_no_text_becomes_a_line_of_its_own(text: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     say(text)
     assert capsys.readouterr().out == f"{PROGRESS_MARK}{line}\n"
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Have threads give way to each other at every turn."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+def test_tables_that_are_applied_side_by_side_are_told_in_the_order_they_are_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tables = [TableId("S", f"T{number}") for number in range(2000)]
+    with ThreadPoolExecutor(8) as pool:
+        [*pool.map(telling_applied(len(tables)), tables)]
+    lines = re.findall(r"table=(\S+) applied: (\d+) of 2000 tables", capsys.readouterr().out)
+    assert [int(number) for _, number in lines] == [*range(1, 2001)]
+    assert {name for name, _ in lines} == {*map(str, tables)}
+
+
+def test_of_a_table_alone_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    telling_applied(1)(TableId("S", "A"))
+    assert capsys.readouterr().out == ""
