@@ -385,6 +385,12 @@ def test_offsets_of_an_idle_pipeline_move_on_and_its_tables_do_not(
         assert (line.creates, line.updates, line.deletes, line.reads) == (0, 0, 0, 0)
     assert one.lsn == other.lsn
     assert pipeline.tick() is None
+    pipeline.execute(f'INSERT INTO "{pipeline.schema}"."GOOD" VALUES (?, ?)', next(numbers), "a")
+    pipeline.writer.commit()
+    pipeline.captured()
+    capsys.readouterr()
+    assert [line.creates for line in pipeline.passed().tables] in ([1, 0], [0, 1])
+    assert " applied: " not in capsys.readouterr().out, "the other table only stands"
 
 
 def test_a_pipelines_own_logs_are_compacted_now_and_then(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from airflow_provider_db2cdc.spark.delta import (
     overwrite,
 )
 from airflow_provider_db2cdc.spark.progress import describe
+from airflow_provider_db2cdc.submit.command import DEFAULTS
 
 pytestmark = pytest.mark.spark
 
@@ -145,3 +146,14 @@ def test_rows_of_literals_are_what_they_were(spark: SparkSession, chunks: list[A
     first, second = (row.asDict() for row in frame.collect())
     assert [*first.values()] == [*rows[0]]
     assert [*second.values()] == [None] * 5
+
+
+def test_checksums_of_a_jobs_commits_list_no_files(spark: SparkSession, tmp_path: Path) -> None:
+    name = "spark.databricks.delta.allFilesInCrc.enabled"
+    for number, value in enumerate((DEFAULTS[name], "true")):
+        session = spark.newSession()
+        session.conf.set(name, value)
+        write(session, named(tmp_path), "(1, 'a')", number)
+    without, listing = (json.loads(file.read_text()) for file in sorted((tmp_path / "_delta_log").glob("*.crc")))
+    assert "allFiles" not in without
+    assert len(listing["allFiles"]) == listing["numFiles"] == 2
