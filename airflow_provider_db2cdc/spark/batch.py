@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pyspark.sql import DataFrame
+
 from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.key import PROPERTY as KEY_PROPERTY
@@ -18,6 +20,7 @@ from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
 from airflow_provider_db2cdc.spark.merge import Compared, State, find_effects, merge_effects
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.pull import pull, rows_behind
+from airflow_provider_db2cdc.spark.session import set_for
 from airflow_provider_db2cdc.spark.slice import as_read, delete_gone, delete_unread, publish_reads
 from airflow_provider_db2cdc.spark.snapshot import chunk_rows, count_chunks
 from airflow_provider_db2cdc.spark.target import Target
@@ -45,14 +48,10 @@ def apply_entry(
     of = as_read(entry.slice, target.schema)
     is_left_out = of is None and entry.slice is not None
     held = None if is_new or is_left_out or _is_first(of) else last
-    has_changes = entry.rows != 0 and not entry.span.empty
-    batch = pull(target, spec, source, task, entry) if has_changes else target.batch(entry.batch)
-    if of is not None and delete_gone(target, spec, entry, of, held):
-        has_changes, batch = True, target.batch(entry.batch)
     # A first try, which alone was compared beforehand, may have told of rows that are gone: changes of the batch, too.
-    is_redone = of is not None and of.covers_range and compared is None
-    counts = count_batch(batch) if has_changes or is_redone or is_left_out else BatchCounts()
-    reads = publish_reads(target, spec, entry, of, counts)
+    is_redone = is_left_out or (of is not None and of.covers_range and compared is None)
+    batch, counts = _bring_changes(target, spec, source, task, entry, of, held, is_redone)
+    reads = publish_reads(target, spec, entry, of, batch, counts)
     effects = find_effects(target, entry, batch, counts, reads, held, compared)
     if effects.gone is not None:
         counts = delete_unread(target, spec, entry, reads, counts, effects.gone)
@@ -115,6 +114,32 @@ def stage_chunks(
     counted = count_chunks(spark, source, schema, part, reading, readers)
     counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), rows) for chunk, rows in sorted(counted.items()))
     return version, tuple(counts)
+
+
+def _bring_changes(
+    target: Target,
+    spec: JobSpec,
+    source: JdbcSource,
+    task: TableTask,
+    entry: Entry,
+    of: Slice | None,
+    held: Commit | None,
+    is_redone: bool,
+) -> tuple[DataFrame, BatchCounts]:
+    """Bring a batch's changes into the change log, and what its slice says is gone; return the batch and its counts.
+
+    What `is_redone` may have left more there than was counted when it was planned.
+    """
+    has_changes = entry.rows != 0 and not entry.span.empty
+    batch = pull(target, spec, source, task, entry) if has_changes else target.batch(entry.batch)
+    rows = None if is_redone else entry.rows
+    if of is not None and delete_gone(target, spec, entry, of, held):
+        has_changes, batch, rows = True, target.batch(entry.batch), None
+    if not (has_changes or is_redone):
+        return batch, BatchCounts()
+    # The session may be set for a snapshot's many rows, beside which there are few changes.
+    with set_for(target.spark, rows):
+        return batch, count_batch(batch)
 
 
 def _check_unique(target: Target, first: int, second: int) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName
+from airflow_provider_db2cdc.spark.session import meanwhile
 
 T = TypeVar("T")
 Pair = tuple[str, int]
@@ -92,18 +93,8 @@ def committed(
 
     `conf` are more settings of the session for just this step.
     """
-    wanted = {APP_ID: pair[0], APP_VERSION: str(pair[1]), **(conf or {})}
-    before = {key: spark.conf.get(key, None) for key in wanted}
-    for key, value in wanted.items():
-        spark.conf.set(key, value)
-    try:
+    with meanwhile(spark, {APP_ID: pair[0], APP_VERSION: str(pair[1]), **(conf or {})}):
         return _watched(spark, step)
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
 
 
 def delete_files(rows: DataFrame) -> None:

@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, envelopes, lsn_text, paired
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import check_not_applied
-from airflow_provider_db2cdc.spark.session import SMALL_ROWS
+from airflow_provider_db2cdc.spark.session import SMALL_ROWS, set_for
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
@@ -34,7 +34,7 @@ def pull(target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, ent
     """
     events = _changes(target.spark, spec, source, task, entry)
     is_small = entry.plan == spec.plan and entry.rows is not None and entry.rows <= SMALL_ROWS
-    with _naming_bare_updates(spec, task):
+    with _naming_bare_updates(spec, task), set_for(target.spark, entry.rows):
         if is_small:
             events = events.localCheckpoint()
         is_new = target.append_changes(events, entry.batch, "changes")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -67,6 +70,26 @@ def open_session(name: str) -> SparkSession:
     return spark
 
 
+@contextmanager
+def meanwhile(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Have a session set so for a while, and then as it was."""
+    before = {key: session.conf.get(key, None) for key in conf}
+    _configure(session, conf)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, old)
+
+
+def set_for(session: SparkSession, rows: int | None) -> AbstractContextManager[None]:
+    """Have a session set for few rows for a while, if they are: what is read then, or checkpointed, is few of many."""
+    return nullcontext() if rows is None or rows > SMALL_ROWS else meanwhile(session, SMALL_CONF)
+
+
 class TableSessions:
     """A session a table, on the same application; each belongs to one thread at a time.
 
@@ -92,6 +115,6 @@ class TableSessions:
         return session
 
 
-def _configure(session: SparkSession, conf: dict[str, str]) -> None:
+def _configure(session: SparkSession, conf: Mapping[str, str]) -> None:
     for key, value in conf.items():
         session.conf.set(key, value)

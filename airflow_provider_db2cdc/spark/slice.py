@@ -19,6 +19,7 @@ from airflow_provider_db2cdc.spark.changes import read_envelopes, swept_envelope
 from airflow_provider_db2cdc.spark.copies import settled, surplus, touched
 from airflow_provider_db2cdc.spark.delta import quoted
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch, count_reads, net_effects
+from airflow_provider_db2cdc.spark.session import set_for
 from airflow_provider_db2cdc.spark.snapshot import surviving
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.spark.told import told_copies, told_rows
@@ -86,8 +87,10 @@ def delete_unread(
     return replace(batch, deletes=batch.deletes + count) if reads.fresh else count_batch(target.batch(entry.batch))
 
 
-def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice | None, batch: BatchCounts) -> Reads:
-    """Append the staged rows that the window leaves alone as `r` events, and return them.
+def publish_reads(
+    target: Target, spec: JobSpec, entry: Entry, of: Slice | None, batch: DataFrame, counts: BatchCounts
+) -> Reads:
+    """Append the staged rows that the window leaves alone as `r` events, and return them; `counts` are the batch's.
 
     Of a slice that is left out they are what a first try has appended; a sweep has none.
     """
@@ -97,8 +100,8 @@ def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice | None,
         return Reads(of)
     # Where nothing was pulled since, batches between hold at most what groups of other keys have found gone.
     is_own = is_own_range(of, entry)
-    window = target.batch(entry.batch) if is_own else target.window(of.low_batch, entry.batch)
-    counts = batch if is_own else count_batch(window)
+    window = batch if is_own else target.window(of.low_batch, entry.batch)
+    counts = counts if is_own else count_batch(window)
     staged, again, effects = target.staging.rows(of.staging_version), False, None
     is_whole = not counts.events and len(of.windows) < 2
     if of.windows:
@@ -106,7 +109,8 @@ def publish_reads(target: Target, spec: JobSpec, entry: Entry, of: Slice | None,
         rows = settled(staged, moved, unknown)
         again = counts.events > 0 and not (moved if unknown is None else _both(moved, unknown)).isEmpty()
     elif counts.events:
-        effects = net_effects(window, target.schema, counts).localCheckpoint()
+        with set_for(target.spark, counts.events):
+            effects = net_effects(window, target.schema, counts).localCheckpoint()
         rows = surviving(staged, target.schema, window, counts, effects)
     else:
         rows = staged

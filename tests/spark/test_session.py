@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.delta import text_literal
-from airflow_provider_db2cdc.spark.session import SMALL_CONF, SMALL_ROWS, TableSessions
+from airflow_provider_db2cdc.spark.session import SMALL_CONF, SMALL_ROWS, TableSessions, meanwhile, set_for
 
 CODE, SHUFFLES = "spark.sql.codegen.factoryMode", "spark.sql.shuffle.partitions"
 
@@ -93,6 +94,31 @@ def test_a_table_that_had_few_rows_has_nothing_left_of_it_for_many(spark: SparkS
     assert {name: sessions.of(table, 10**9).conf.get(name) for name in SMALL_CONF} == {
         name: submitted.conf.get(name) for name in SMALL_CONF
     }
+
+
+def test_a_session_for_many_rows_is_set_for_few_while_they_are_read(spark: SparkSession) -> None:
+    session = TableSessions(spark).of(TableId("S", "A"), 10**9)
+    before = {name: session.conf.get(name) for name in SMALL_CONF}
+    assert before != SMALL_CONF
+    with suppress(ZeroDivisionError), set_for(session, SMALL_ROWS):
+        assert {name: session.conf.get(name) for name in SMALL_CONF} == SMALL_CONF
+        raise ZeroDivisionError
+    assert {name: session.conf.get(name) for name in SMALL_CONF} == before
+
+
+@pytest.mark.parametrize("rows", [None, SMALL_ROWS + 1])
+def test_a_session_stays_set_for_many_rows_where_they_may_be(spark: SparkSession, rows: int | None) -> None:
+    session = TableSessions(spark).of(TableId("S", "A"), 10**9)
+    before = {name: session.conf.get(name) for name in SMALL_CONF}
+    with set_for(session, rows):
+        assert {name: session.conf.get(name) for name in SMALL_CONF} == before
+
+
+def test_what_a_session_had_not_is_not_there_afterwards(spark: SparkSession) -> None:
+    session = spark.newSession()
+    with meanwhile(session, {"db2cdc.test": "1"}):
+        assert session.conf.get("db2cdc.test") == "1"
+    assert session.conf.get("db2cdc.test", None) is None
 
 
 def test_no_code_is_generated_for_few_rows_whatever_was_submitted(
