@@ -98,9 +98,8 @@ USED = (
     used(
         "snapshot.group.chunks",
         "snapshot_group_chunks",
-        "Chunks that are read and published together; if it is not given, the first group has as many as make 3200000 "
-        "rows (8 to 160; 8 with snapshot.chunk.bytes), and each next one twice as many while they are read within a "
-        "minute.",
+        "Chunks that are read and published together; if it is not given, as many as are read in about a minute (the "
+        "first ones, 800000 rows in 4 to 160 chunks, tell how many that is).",
     ),
     used(
         "snapshot.budget.s",

@@ -41,11 +41,14 @@ class SourceSpec:
     driver: str = "com.ibm.db2.jcc.DB2Driver"
 
 
-GROUP_ROWS, LEAST_CHUNKS, MOST_CHUNKS = 3_200_000, 8, 160
-"""What a first group is made of where nobody says how many chunks: each has an entry of its own in the commit log."""
+GROUP_S = 60.0
+"""What a group is to take to read: no more can well be lost with it, and what a batch costs is little beside that."""
 
-FAST_GROUP_S = 60.0
-"""A group that is read in less is followed by one of twice as many chunks."""
+FIRST_ROWS, LEAST_CHUNKS, MOST_CHUNKS = 800_000, 4, 160
+"""What is read of a table first, while nobody knows how long that takes."""
+
+MOST_TIMES = 8.0
+"""How many times as many chunks may come next: of few rows most of the time is none of theirs."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class ApplySettings:
 
     `rows_per_read` is how many change rows one JDBC reader takes before another is opened beside it (at most
     `parallel_reads` a table); `high_mark_timeout_s` bounds each wait of a snapshot for capture. A snapshot is
-    cut into chunks of `snapshot_chunk_rows`, or of about `snapshot_chunk_bytes` where these are given, of which
-    `group_chunks` are read at once; no group is begun when `snapshot_budget_s` of the tick's time for snapshots is
+    cut into chunks of `snapshot_chunk_rows`, or of about `snapshot_chunk_bytes` where these are given, of which a
+    group is read and published together; none is begun when `snapshot_budget_s` of the tick's time for snapshots is
     over, the next tick goes on. Fetch sizes are the driver's (0: its own choice). `snapshot_on_gap` mends
     a gap by a snapshot, `recover_offsets` a lost offset by what Delta proves. `accept_update_rows` takes the word of
     an update row without a before image for it that the row's key is as it was.
@@ -80,22 +83,31 @@ class ApplySettings:
     accept_update_rows: bool = False
 
     @property
-    def group_chunks(self) -> int:
-        """How many chunks the first group has: those named, or 8; of small ones more, because a group costs a batch."""
+    def first_chunks(self) -> int:
+        """How many chunks the first group begins with: those named, or as make not too many rows."""
         if self.snapshot_group_chunks is not None:
             return self.snapshot_group_chunks
         if self.snapshot_chunk_bytes is not None:
             return LEAST_CHUNKS
-        return min(MOST_CHUNKS, max(LEAST_CHUNKS, GROUP_ROWS // self.snapshot_chunk_rows))
+        return min(MOST_CHUNKS, max(LEAST_CHUNKS, FIRST_ROWS // self.snapshot_chunk_rows))
+
+    def more_chunks(self, chunks: int, read_s: float) -> int:
+        """How many more a group of `chunks`, read in `read_s`, gets: as many as fit into what is left of its time.
+
+        None where a group's number is named, or half of its time is over.
+        """
+        if self.snapshot_group_chunks is not None or read_s > GROUP_S / 2:
+            return 0
+        return _fitting(chunks, read_s, GROUP_S - read_s)
 
     def next_group_chunks(self, chunks: int, read_s: float) -> int:
-        """How many chunks the group behind one of `chunks` has, which was read in `read_s`: those named, or as many.
+        """How many chunks the next group, behind one of `chunks`, begins with: those named, or as many as fit."""
+        return self.snapshot_group_chunks or max(1, _fitting(chunks, read_s, GROUP_S))
 
-        Or twice as many where that was fast. So a group takes no more time to read than can well be lost with it, and
-        what a batch costs besides its rows is little beside that.
-        """
-        is_fast = self.snapshot_group_chunks is None and read_s < FAST_GROUP_S
-        return 2 * chunks if is_fast else chunks
+
+def _fitting(chunks: int, read_s: float, left_s: float) -> int:
+    """Return how many chunks are read in `left_s`, if `chunks` of them took `read_s`."""
+    return int(chunks * min(MOST_TIMES, left_s / max(read_s, 0.001)))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
@@ -86,34 +87,35 @@ def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) ->
         raise gap_error(task.table, gap)
 
 
-def stage_chunks(
-    target: Target, spec: JobSpec, source: JdbcSource, part: Part, reading: Reading
-) -> tuple[int, tuple[ChunkCounts, ...]]:
-    """Read some chunks of a table into its staging table; return the version that holds just these rows, and counts.
+def stage_chunks(target: Target, spec: JobSpec, source: JdbcSource, part: Part, of: Slice, reading: Reading) -> Slice:
+    """Read some chunks of a table into its staging table, behind those of its slice, and return it with them.
 
     The source counts after the read and before the high mark, so that every change between the two is in the window.
 
-    Where nobody sees to it that keys are unique, rows that share one are read once more: a scan may meet a row twice
-    that was moved meanwhile.
+    Where nobody sees to it that keys are unique, and rows share one, the whole slice is read once more: a scan may
+    meet a row twice that was moved meanwhile.
 
     :raises SourceError: several rows have the same key, both times.
     """
-    spark, schema = target.spark, target.schema
-    how = Fetch(spec.settings.snapshot_fetch_rows, spec.settings.snapshot_isolation)
-    readers = spec.settings.parallel_reads
-
-    def read_rows() -> int:
-        return target.staging.write(chunk_rows(spark, source, schema, part, reading, how, readers))
-
-    version = read_rows()
-    is_unique = schema.unique and not part.select
-    if schema.key and not is_unique and not target.staging.doubled(version).isEmpty():
-        first, version = version, read_rows()
+    version = _stage(target, spec, source, part, reading, of.staging_version if of.counts else None)
+    is_unique = target.schema.unique and not part.select
+    if target.schema.key and not is_unique and not target.staging.doubled(version).isEmpty():
+        reading, of, first = Reading(part.table, of.first, reading.last), replace(of, counts=()), version
+        version = _stage(target, spec, source, part, reading, None)
         _check_unique(target, first, version)
-    read = {int(row[0]): int(row[1]) for row in target.staging.rows(version).groupBy("chunk").count().collect()}
-    counted = count_chunks(spark, source, schema, part, reading, readers)
+    staged = target.staging.rows(version).where(F.col("chunk") >= reading.first)
+    read = {int(row[0]): int(row[1]) for row in staged.groupBy("chunk").count().collect()}
+    counted = count_chunks(target.spark, source, target.schema, part, reading, spec.settings.parallel_reads)
     counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), rows) for chunk, rows in sorted(counted.items()))
-    return version, tuple(counts)
+    return replace(of, last=reading.last, staging_version=version, counts=(*of.counts, *counts))
+
+
+def _stage(target: Target, spec: JobSpec, source: JdbcSource, part: Part, reading: Reading, onto: int | None) -> int:
+    """Stage some chunks, to those of a version if one is named, and return the version that holds just these rows."""
+    settings = spec.settings
+    how = Fetch(settings.snapshot_fetch_rows, settings.snapshot_isolation)
+    rows = chunk_rows(target.spark, source, target.schema, part, reading, how, settings.parallel_reads)
+    return target.staging.write(rows) if onto is None else target.staging.add(rows, onto)
 
 
 def _bring_changes(

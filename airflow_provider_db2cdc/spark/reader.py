@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -48,7 +48,7 @@ class Reader:
         self.marks = self.share.marks(self.connection)
         self.sessions = TableSessions(self.tick.spark)
         self._begun: dict[TableId, int] = {}
-        self._limit = self.tick.spec.settings.group_chunks
+        self._chunks = self.tick.spec.settings.first_chunks
         self.has_read = False
 
     @property
@@ -57,29 +57,37 @@ class Reader:
         return time.monotonic() > self.deadline
 
     def next(self) -> Group | None:
-        """Read the snapshot's next group; None when there is none, it was stopped, or the time is over."""
-        limit, started = self._limit, time.monotonic()
+        """Read the snapshot's next group; None when there is none, it was stopped, or the time is over.
+
+        It is read in pieces: how fast the first one was tells how many chunks more fit into a group's time.
+        """
         if self.has_read and self.is_late:
             return None
-        snapshot = self.cut()
-        readings = next_group(snapshot, self._begun, limit) if snapshot is not None else []
-        by_table = {reading.table: reading for reading in readings}
-        if snapshot is None or not readings or not self.share.is_together(by_table):
+        settings, started, chunks, read = self.tick.spec.settings, time.monotonic(), self._chunks, 0
+        slices: dict[TableId, Slice] | None = None
+        opened = ""
+        while chunks and (readings := self._readings(chunks)):
+            if slices is None:
+                slices, opened = {}, self.marks.open()
+            slices = self._read(readings, slices)
+            read += sum(reading.last - reading.first + 1 for reading in readings)
+            taken_s = time.monotonic() - started
+            chunks = 0 if self.is_late else settings.more_chunks(read, taken_s)
+            self._chunks = settings.next_group_chunks(read, taken_s)
+        if slices is None:
             return None
-        opened = self.marks.open()
-        tasks = [self.tick.tasks[table] for table in by_table]
-        slices = self.share.each(tasks, lambda task: self._stage(snapshot, task, by_table[task.table]))
         closed = self.marks.close(opened)
         # A table whose read fails, however long that takes, is not to keep the others from theirs.
         self.has_read = self.has_read or bool(slices)
-        self._limit = self.tick.spec.settings.next_group_chunks(limit, time.monotonic() - started)
-        self._begun |= {table: reading.last + 1 for table, reading in by_table.items()}
         return Group(slices, closed)
 
-    def cut(self) -> Snapshot | None:
-        """Find where the chunks end of the tables that come next, and return the snapshot; None if it was stopped."""
+    def cut(self, chunks: int = 0) -> Snapshot | None:
+        """Find where the chunks end of the tables of the next `chunks` (0: of those that a group begins with).
+
+        Returns the snapshot, None if it was stopped.
+        """
         while (snapshot := self.share.running()) is not None:
-            table = next_to_chunk(snapshot, self._begun, self._limit)
+            table = next_to_chunk(snapshot, self._begun, chunks or self._chunks)
             if table is None:
                 break
             self._chunk(table)
@@ -99,6 +107,20 @@ class Reader:
                 self._begun[table] = part.done
         return replace(group, slices=slices)
 
+    def _readings(self, chunks: int) -> list[Reading]:
+        """Return what to read next, up to that many chunks; nothing where there is none, or it has to wait."""
+        snapshot = self.cut(chunks)
+        readings = next_group(snapshot, self._begun, chunks) if snapshot is not None else []
+        return readings if self.share.is_together([reading.table for reading in readings]) else []
+
+    def _read(self, readings: Sequence[Reading], before: Mapping[TableId, Slice]) -> dict[TableId, Slice]:
+        """Read some chunks more of a group, and return its slices, without those of tables whose read fails."""
+        by_table = {reading.table: reading for reading in readings}
+        tasks = [self.tick.tasks[table] for table in by_table]
+        slices = self.share.each(tasks, lambda task: self._stage(task, by_table[task.table], before.get(task.table)))
+        self._begun |= {table: reading.last + 1 for table, reading in by_table.items()}
+        return {**{table: of for table, of in before.items() if table not in by_table}, **slices}
+
     def _chunk(self, table: TableId) -> None:
         task, part = self.tick.tasks[table], self.share.part(table)
 
@@ -113,21 +135,27 @@ class Reader:
         say(f"table={table} snapshot={self.share.id}: {len(found[table]) + 1} chunks")
         self.share.turn(table, lambda part: chunked(part, found[table], task.schema.fingerprint))
 
-    def _stage(self, snapshot: Snapshot, task: TableTask, reading: Reading) -> Slice:
-        self.tick.standing.check_window(task)
-        part = self.share.part(task.table)
-        low = self.tick.standing.of(task)
+    def _stage(self, task: TableTask, reading: Reading, before: Slice | None) -> Slice:
+        """Stage some chunks of a table behind those that the group has of it, if any, and return its slice of both."""
+        of = before or self._begin_slice(task, reading)
         settings = self.tick.spec.settings
         rows = (reading.last - reading.first + 1) * settings.snapshot_chunk_rows
         about = sys.maxsize if settings.snapshot_chunk_bytes else rows
         target = Target(self.sessions.of(task.table, about), self.tick.place, task.schema)
-        with _naming_what_was_asked(part, snapshot.id):
-            version, counts = stage_chunks(target, self.tick.spec, self.tick.source, part, reading)
+        part = self.share.part(task.table)
+        with _naming_what_was_asked(part, self.share.id):
+            of = stage_chunks(target, self.tick.spec, self.tick.source, part, of, reading)
         if (error := altered([task], self.connection).get(task.table)) is not None:
             raise error
+        return of
+
+    def _begin_slice(self, task: TableTask, reading: Reading) -> Slice:
+        """Return a slice of which nothing is read yet: its low mark is how far the table stands now."""
+        self.tick.standing.check_window(task)
+        part, low = self.share.part(task.table), self.tick.standing.of(task)
         return Slice(
-            snapshot.id, snapshot.kind, reading.first, reading.last, low.upto, low.batch, low.batch, part.fingerprint,
-            staging_version=version, counts=counts, condition=part.condition or part.select,
+            self.share.id, self.share.kind, reading.first, reading.first - 1, low.upto, low.batch, low.batch,
+            part.fingerprint, condition=part.condition or part.select,
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.part import Part
+from airflow_provider_db2cdc.cdc.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot import Snapshot, is_together
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.book import Book
@@ -30,6 +31,11 @@ class Share:
     book: Book
     id: str
     low_mark: str
+
+    @property
+    def kind(self) -> SnapshotKind:
+        """What kind of snapshot it is."""
+        return self.book.snapshot(self.id).kind
 
     def running(self) -> Snapshot | None:
         """Return the snapshot with the tables that this tick can work on, None while it is not running."""

@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cdc.layout import DeltaName
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.changes import row_type
-from airflow_provider_db2cdc.spark.delta import delete_files, load, newest_version, overwrite
+from airflow_provider_db2cdc.spark.delta import append, delete_files, load, newest_version, overwrite
 from airflow_provider_db2cdc.spark.place import Place, ensure_table
 
 
@@ -46,6 +46,18 @@ class Staging:
                 f"{self.schema.table}: its staged rows vanished while they were written", "Run the tick again."
             )
         return version
+
+    def add(self, rows: DataFrame, onto: int) -> int:
+        """Stage rows beside those of that version, and return the version that holds just all of these.
+
+        :raises TargetError: another run's were written meanwhile.
+        """
+        version = append(rows, self.name)
+        if version not in (None, onto + 1):
+            raise TargetError(
+                f"{self.schema.table}: another run has staged rows of it meanwhile", "Run one tick at a time."
+            )
+        return onto if version is None else version
 
     def rows(self, version: int) -> DataFrame:
         """Return the rows that were staged as that version."""

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.capture import Fence
-from airflow_provider_db2cdc.cdc.job import ApplySettings, JobSpec, SourceSpec
+from airflow_provider_db2cdc.cdc.job import GROUP_S, ApplySettings, JobSpec, SourceSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 
 
 @pytest.mark.parametrize(
     ("settings", "chunks"),
     [
-        (ApplySettings(), 16),
-        (ApplySettings(snapshot_chunk_rows=5_000_000), 8),
-        (ApplySettings(snapshot_chunk_rows=100_000), 32),
-        (ApplySettings(snapshot_chunk_rows=10_000), 160),
+        (ApplySettings(), 4),
+        (ApplySettings(snapshot_chunk_rows=5_000_000), 4),
+        (ApplySettings(snapshot_chunk_rows=100_000), 8),
+        (ApplySettings(snapshot_chunk_rows=10_000), 80),
         (ApplySettings(snapshot_chunk_rows=1024), 160),
-        (ApplySettings(snapshot_chunk_rows=1024, snapshot_chunk_bytes=10_000_000), 8),
+        (ApplySettings(snapshot_chunk_rows=1024, snapshot_chunk_bytes=10_000_000), 4),
         (ApplySettings(snapshot_chunk_rows=1024, snapshot_group_chunks=3), 3),
     ],
 )
-def test_small_chunks_make_groups_as_large_as_large_ones_do(settings: ApplySettings, chunks: int) -> None:
-    assert settings.group_chunks == chunks
+def test_the_first_group_begins_with_some_rows_whatever_chunks_hold(settings: ApplySettings, chunks: int) -> None:
+    assert settings.first_chunks == chunks
 
 
 @pytest.mark.parametrize(("clock", "ahead_ms"), [("2023-11-14T22:13:20.5", 500), ("2023-11-15T00:13:20", 7_200_000)])
@@ -33,7 +35,32 @@ def test_a_plan_knows_how_far_the_sources_local_clock_is_ahead(clock: str, ahead
     assert spec.source_ahead_ms == ahead_ms
 
 
-def test_groups_grow_while_they_are_read_fast_unless_their_size_was_named() -> None:
+@pytest.mark.parametrize(
+    ("read_s", "more", "following"),
+    [(0.0, 128, 128), (1, 128, 128), (10, 80, 96), (20, 32, 48), (30, 16, 32), (31, 0, 30), (60, 0, 16), (2000, 0, 1)],
+)
+def test_a_group_gets_as_many_chunks_as_fit_into_its_time(read_s: float, more: int, following: int) -> None:
     settings = ApplySettings()
-    assert [settings.next_group_chunks(16, read_s) for read_s in (1, 59, 61, 600)] == [32, 32, 16, 16]
-    assert ApplySettings(snapshot_group_chunks=3).next_group_chunks(3, 1) == 3
+    assert (settings.more_chunks(16, read_s), settings.next_group_chunks(16, read_s)) == (more, following)
+
+
+def test_a_number_of_chunks_that_was_named_is_a_groups_whatever_its_time() -> None:
+    settings = ApplySettings(snapshot_group_chunks=3)
+    for read_s in (0.1, 1000):
+        assert (settings.more_chunks(3, read_s), settings.next_group_chunks(3, read_s)) == (0, 3)
+
+
+@given(st.floats(1e-4, 1e3), st.floats(0, 3), st.integers(1, 10_000_000))
+def test_groups_take_their_time_and_no_more_at_a_steady_pace(chunk_s: float, start_s: float, chunk_rows: int) -> None:
+    """Behind the first one, of which nobody knew how long it would take."""
+    settings = ApplySettings(snapshot_chunk_rows=chunk_rows)
+    begin = settings.first_chunks
+    for number in range(4):
+        read, piece = 0, begin
+        while piece:
+            read += piece
+            taken_s = start_s + read * chunk_s
+            piece = settings.more_chunks(read, taken_s)
+            begin = settings.next_group_chunks(read, taken_s)
+        assert taken_s <= GROUP_S + start_s or read == (settings.first_chunks if number == 0 else 1)
+        assert taken_s >= GROUP_S / 2 or chunk_s > GROUP_S / 4

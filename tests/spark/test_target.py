@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from support.crash import killed
 
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -248,6 +248,24 @@ def test_what_was_staged_leaves_the_storage_and_what_is_staged_beside_stays(
     odd.staging.delete(versions[2])
     odd.staging.delete(versions[2])
     assert ids(staged(6)) == [6]
+
+
+def test_what_is_staged_in_pieces_is_one_version_of_nothing_else(target: Target) -> None:
+    def rows(*ids: int) -> DataFrame:
+        ddl = "row struct<ID: int, A: int>, chunk int"
+        return target.spark.createDataFrame([((id_, 0), id_) for id_ in ids], ddl)
+
+    def ids(version: int) -> list[int]:
+        return sorted(row["chunk"] for row in target.staging.rows(version).collect())
+
+    target.staging.write(rows(9))
+    first = target.staging.write(rows(1, 2))
+    both = target.staging.add(rows(3), first)
+    assert (ids(first), ids(both)) == ([1, 2], [1, 2, 3])
+    assert target.staging.add(rows(), both) == both, "a piece without rows"
+    target.staging.write(rows(7))
+    with pytest.raises(TargetError, match="another run has staged rows"):
+        target.staging.add(rows(4), both)
 
 
 def test_files_of_a_small_state_are_written_anew_and_those_of_others_are_marked(target: Target) -> None:

@@ -1,0 +1,110 @@
+"""A group that is read in pieces: one slice, one window, one batch, whatever happens between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.filled import ask, changed, filled
+from support.log import check_log, reads
+from support.pipeline import Pipeline
+from support.writing import behind
+
+from airflow_provider_db2cdc.cdc import job
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.part import Part
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark import reader
+from airflow_provider_db2cdc.spark.delta import load, table_exists
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+
+@pytest.fixture
+def pipeline(new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """A pipeline whose groups begin with three rows, and go on with as many as there are, however slow that was."""
+    monkeypatch.setattr(job, "MOST_CHUNKS", 3)
+    monkeypatch.setattr(job, "GROUP_S", 100_000.0)
+    return new_pipeline(**{"incremental.snapshot.chunk.size": 1})
+
+
+def batches_with_reads(pipeline: Pipeline, table: TableId) -> list[int]:
+    rows = pipeline.changes(table).where("op = 'r'").select("__batch").distinct().collect()
+    return sorted(row[0] for row in rows)
+
+
+def certified(pipeline: Pipeline, table: TableId) -> list[tuple[int, int]]:
+    """Return, chunk by chunk, what the commit log says of rows read and counted."""
+    log = load(pipeline.spark, Layout(pipeline.target).internal("commits")).where(f"table = '{table.name}'")
+    chunks = (chunk for row in log.orderBy("batch").collect() for chunk in row["chunks"] or ())
+    return [(chunk["rows_read"], chunk["rows_counted"]) for chunk in chunks]
+
+
+def test_what_changes_between_two_pieces_comes_out_once(pipeline: Pipeline) -> None:
+    """Rows move into the piece that is read and out of it, change on both sides, come and go."""
+    table = filled(pipeline, 9)
+
+    def change(piece: int) -> None:
+        if piece == 1:
+            moves = [f"UPDATE {table} SET ID = {new} WHERE ID = {old}" for old, new in ((8, -1), (0, 20))]
+            sets = [f"UPDATE {table} SET A = 'b' WHERE ID = {id_}" for id_ in (1, 5)]
+            changed(pipeline, *moves, *sets, f"DELETE FROM {table} WHERE ID IN (2, 6)")
+            changed(pipeline, f"INSERT INTO {table} VALUES (2, 'new')", f"INSERT INTO {table} VALUES (30, 'new')")
+
+    with behind(reader, "stage_chunks", change):
+        result = pipeline.passed()
+    assert [(one.status, one.done, one.chunks) for one in result.snapshots] == [("completed", 10, 10)]
+    assert len(batches_with_reads(pipeline, table)) == 1, "both pieces are one group"
+    assert set(reads(pipeline, table)) == {(3,), (4,), (7,)}, "all others have changed meanwhile"
+    assert len(certified(pipeline, table)) == 10
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
+
+
+def test_a_key_met_in_two_pieces_has_the_whole_group_read_once_more(pipeline: Pipeline) -> None:
+    """Nobody sees to it that K is unique, and a row moves over to what is still to be read."""
+    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL UNIQUE, K INTEGER NOT NULL)"
+    table = pipeline.create(ddl, "T")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(at, at) for at in range(9)])
+    pipeline.properties = {**pipeline.properties, "message.key.columns": rf"{table.schema}\.T:K"}
+    pipeline.captured()
+    pipeline.passed()
+
+    def move(piece: int) -> None:
+        if piece == 1:
+            changed(pipeline, f"UPDATE {table} SET ID = 20 WHERE ID = 0")
+
+    with behind(reader, "stage_chunks", move):
+        result = pipeline.passed(ask(table, **{"surrogate-key": "ID"}))
+    assert [one.status for one in result.signals] == ["done"]
+    assert certified(pipeline, table)[-10:] == [(0, 0), *([(1, 1)] * 9)], "as the second read found it"
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
+
+
+def test_a_second_piece_that_fails_leaves_its_table_alone_out(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, other = filled(pipeline, 9, "T1"), filled(pipeline, 2, "T2")
+    real, seen = reader.stage_chunks, []
+
+    def fail_second(*arguments: Any) -> Any:
+        [part] = [one for one in arguments if isinstance(one, Part)]
+        seen.append(part.table)
+        if part.table == broken and seen.count(broken) == 2:
+            raise OSError("the statement was killed")
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reader, "stage_chunks", fail_second)
+        result = pipeline.tick()
+    assert result is not None
+    assert sorted(seen) == [broken, broken, other]
+    assert [line.table for line in result.failed] == [broken]
+    pipeline.captured()
+    assert pipeline.rows(other) == pipeline.source_rows(other)
+    changes = Layout(pipeline.target).changes(broken)
+    assert not table_exists(pipeline.spark, changes) or not batches_with_reads(pipeline, broken), "half a group is none"
+    pipeline.to_its_end()
+    assert pipeline.rows(broken) == pipeline.source_rows(broken)
