@@ -98,8 +98,8 @@ USED = (
     used(
         "snapshot.group.chunks",
         "snapshot_group_chunks",
-        "Chunks that are read and published together; if it is not given, as many as are read in about a minute (the "
-        "first ones, 800000 rows in 4 to 160 chunks, tell how many that is).",
+        "Chunks that are read and published together; if it is not given, as many as are read in about a minute, but "
+        "at least as many as make 800000 rows (4 to 160), which tell how many that is.",
     ),
     used(
         "snapshot.budget.s",

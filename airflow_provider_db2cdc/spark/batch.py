@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECT_PROPERTY
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Reading, Slice, ends
+from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
@@ -93,29 +94,32 @@ def stage_chunks(target: Target, spec: JobSpec, source: JdbcSource, part: Part, 
     The source counts after the read and before the high mark, so that every change between the two is in the window.
 
     Where nobody sees to it that keys are unique, and rows share one, the whole slice is read once more: a scan may
-    meet a row twice that was moved meanwhile.
+    meet a row twice that was moved meanwhile. So it is where another run has staged rows between.
 
     :raises SourceError: several rows have the same key, both times.
     """
-    version = _stage(target, spec, source, part, reading, of.staging_version if of.counts else None)
-    is_unique = target.schema.unique and not part.select
-    if target.schema.key and not is_unique and not target.staging.doubled(version).isEmpty():
-        reading, of, first = Reading(part.table, of.first, reading.last), replace(of, counts=()), version
-        version = _stage(target, spec, source, part, reading, None)
-        _check_unique(target, first, version)
-    staged = target.staging.rows(version).where(F.col("chunk") >= reading.first)
+
+    def rows(reading: Reading) -> DataFrame:
+        how = Fetch(spec.settings.snapshot_fetch_rows, spec.settings.snapshot_isolation)
+        return chunk_rows(target.spark, source, target.schema, part, reading, how, spec.settings.parallel_reads)
+
+    staging, whole = target.staging, replace(reading, first=of.first)
+    version = staging.add(rows(reading), of.staging_version) if of.counts else staging.write(rows(reading))
+    if version is None:
+        reading, of, version = whole, replace(of, counts=()), staging.write(rows(whole))
+    if _may_double(target.schema, part) and not (doubled := staging.doubled(version)).isEmpty():
+        reading, of, version = whole, replace(of, counts=()), staging.write(rows(whole))
+        _check_unique(target, doubled, version)
+    staged = staging.rows(version).where(F.col("chunk") >= reading.first)
     read = {int(row[0]): int(row[1]) for row in staged.groupBy("chunk").count().collect()}
     counted = count_chunks(target.spark, source, target.schema, part, reading, spec.settings.parallel_reads)
-    counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), rows) for chunk, rows in sorted(counted.items()))
+    counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), held) for chunk, held in sorted(counted.items()))
     return replace(of, last=reading.last, staging_version=version, counts=(*of.counts, *counts))
 
 
-def _stage(target: Target, spec: JobSpec, source: JdbcSource, part: Part, reading: Reading, onto: int | None) -> int:
-    """Stage some chunks, to those of a version if one is named, and return the version that holds just these rows."""
-    settings = spec.settings
-    how = Fetch(settings.snapshot_fetch_rows, settings.snapshot_isolation)
-    rows = chunk_rows(target.spark, source, target.schema, part, reading, how, settings.parallel_reads)
-    return target.staging.write(rows) if onto is None else target.staging.add(rows, onto)
+def _may_double(schema: TableSchema, part: Part) -> bool:
+    """Whether rows that are read may share a key, as nobody sees to it that they do not."""
+    return bool(schema.key) and (not schema.unique or bool(part.select))
 
 
 def _bring_changes(
@@ -144,12 +148,12 @@ def _bring_changes(
         return batch, count_batch(batch)
 
 
-def _check_unique(target: Target, first: int, second: int) -> None:
+def _check_unique(target: Target, doubled_first: DataFrame, second: int) -> None:
     """Refuse what was staged twice of which the state would hold several rows of one key, which no merge tells apart.
 
     No batch is planned of it yet, so that what is corrected counts at the next tick.
     """
-    doubled = target.staging.doubled(first).intersect(target.staging.doubled(second)).count()
+    doubled = doubled_first.intersect(target.staging.doubled(second)).count()
     if doubled:
         key = ", ".join(target.schema.key)
         raise SourceError(

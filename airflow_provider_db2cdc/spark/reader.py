@@ -23,6 +23,9 @@ from airflow_provider_db2cdc.spark.snapshot import chunk_ends
 from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.chunk import Bound
 
+CUT_AHEAD = 16
+"""Of so many chunks the tables are cut before a group is begun: as few as may come together of small tables."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -63,31 +66,31 @@ class Reader:
         """
         if self.has_read and self.is_late:
             return None
-        settings, started, chunks, read = self.tick.spec.settings, time.monotonic(), self._chunks, 0
-        slices: dict[TableId, Slice] | None = None
-        opened = ""
-        while chunks and (readings := self._readings(chunks)):
-            if slices is None:
-                slices, opened = {}, self.marks.open()
-            slices = self._read(readings, slices)
-            read += sum(reading.last - reading.first + 1 for reading in readings)
-            taken_s = time.monotonic() - started
-            chunks = 0 if self.is_late else settings.more_chunks(read, taken_s)
-            self._chunks = settings.next_group_chunks(read, taken_s)
-        if slices is None:
+        settings, chunks, spent_s = self.tick.spec.settings, self._chunks, 0.0
+        readings = self._readings(self.cut(), chunks)
+        if not readings:
             return None
+        opened, slices = self.marks.open(), dict[TableId, Slice]()
+        while readings:
+            started = time.monotonic()
+            slices = self._read(readings, slices)
+            read_s = time.monotonic() - started
+            spent_s += read_s
+            read = sum(reading.last - reading.first + 1 for reading in readings if reading.table in slices)
+            self._chunks = settings.next_group_chunks(read, read_s)
+            chunks = 0 if self.is_late else settings.more_chunks(read, read_s, spent_s)
+            # No table is cut meanwhile, which may take long: what was read would wait for it.
+            readings = self._readings(self.share.running(), chunks)
         closed = self.marks.close(opened)
         # A table whose read fails, however long that takes, is not to keep the others from theirs.
         self.has_read = self.has_read or bool(slices)
         return Group(slices, closed)
 
-    def cut(self, chunks: int = 0) -> Snapshot | None:
-        """Find where the chunks end of the tables of the next `chunks` (0: of those that a group begins with).
-
-        Returns the snapshot, None if it was stopped.
-        """
+    def cut(self) -> Snapshot | None:
+        """Find where the chunks end of the tables that come next, and return the snapshot; None if it was stopped."""
+        ahead = self.tick.spec.settings.snapshot_group_chunks or max(self._chunks, CUT_AHEAD)
         while (snapshot := self.share.running()) is not None:
-            table = next_to_chunk(snapshot, self._begun, chunks or self._chunks)
+            table = next_to_chunk(snapshot, self._begun, ahead)
             if table is None:
                 break
             self._chunk(table)
@@ -107,11 +110,23 @@ class Reader:
                 self._begun[table] = part.done
         return replace(group, slices=slices)
 
-    def _readings(self, chunks: int) -> list[Reading]:
-        """Return what to read next, up to that many chunks; nothing where there is none, or it has to wait."""
-        snapshot = self.cut(chunks)
-        readings = next_group(snapshot, self._begun, chunks) if snapshot is not None else []
-        return readings if self.share.is_together([reading.table for reading in readings]) else []
+    def _readings(self, snapshot: Snapshot | None, chunks: int) -> list[Reading]:
+        """Return what to read next, up to that many chunks; nothing where there is none, or it has to wait.
+
+        Of a table that nothing was read of, no more than a first group begins with: its rows may take longer.
+        """
+        if snapshot is None or not chunks:
+            return []
+        readings = next_group(snapshot, self._begun, chunks)
+        if not readings or not self.share.is_together([reading.table for reading in readings]):
+            return []
+        if snapshot.kind == "blocking":
+            return readings
+        most = self.tick.spec.settings.first_chunks
+        return [
+            one if one.table in self._begun else replace(one, last=min(one.last, one.first + most - 1))
+            for one in readings
+        ]
 
     def _read(self, readings: Sequence[Reading], before: Mapping[TableId, Slice]) -> dict[TableId, Slice]:
         """Read some chunks more of a group, and return its slices, without those of tables whose read fails."""
@@ -139,7 +154,7 @@ class Reader:
         """Stage some chunks of a table behind those that the group has of it, if any, and return its slice of both."""
         of = before or self._begin_slice(task, reading)
         settings = self.tick.spec.settings
-        rows = (reading.last - reading.first + 1) * settings.snapshot_chunk_rows
+        rows = (reading.last - of.first + 1) * settings.snapshot_chunk_rows
         about = sys.maxsize if settings.snapshot_chunk_bytes else rows
         target = Target(self.sessions.of(task.table, about), self.tick.place, task.schema)
         part = self.share.part(task.table)

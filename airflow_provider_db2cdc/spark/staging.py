@@ -47,17 +47,15 @@ class Staging:
             )
         return version
 
-    def add(self, rows: DataFrame, onto: int) -> int:
+    def add(self, rows: DataFrame, onto: int) -> int | None:
         """Stage rows beside those of that version, and return the version that holds just all of these.
 
-        :raises TargetError: another run's were written meanwhile.
+        None where another run has staged rows meanwhile.
         """
         version = append(rows, self.name)
-        if version not in (None, onto + 1):
-            raise TargetError(
-                f"{self.schema.table}: another run has staged rows of it meanwhile", "Run one tick at a time."
-            )
-        return onto if version is None else version
+        if version is None:
+            return onto
+        return version if version == onto + 1 else None
 
     def rows(self, version: int) -> DataFrame:
         """Return the rows that were staged as that version."""

@@ -36,31 +36,40 @@ def test_a_plan_knows_how_far_the_sources_local_clock_is_ahead(clock: str, ahead
 
 
 @pytest.mark.parametrize(
-    ("read_s", "more", "following"),
-    [(0.0, 128, 128), (1, 128, 128), (10, 80, 96), (20, 32, 48), (30, 16, 32), (31, 0, 30), (60, 0, 16), (2000, 0, 1)],
-)
-def test_a_group_gets_as_many_chunks_as_fit_into_its_time(read_s: float, more: int, following: int) -> None:
+    ("read_s", "spent_s", "more", "following"),
+    [
+        (0.0, 0.0, 128, 128), (1, 1, 128, 128), (10, 10, 80, 96), (10, 30, 48, 96), (30, 30, 16, 32), (10, 31, 0, 96),
+        (60, 60, 0, 16), (2000, 2000, 0, 4),
+    ],
+)  # fmt: skip
+def test_a_group_gets_as_many_chunks_as_fit_into_its_time(
+    read_s: float, spent_s: float, more: int, following: int
+) -> None:
     settings = ApplySettings()
-    assert (settings.more_chunks(16, read_s), settings.next_group_chunks(16, read_s)) == (more, following)
+    assert settings.more_chunks(16, read_s, spent_s) == more
+    assert settings.next_group_chunks(16, read_s) == following
+    assert settings.more_chunks(0, read_s, spent_s) == 0, "nothing of it could be read"
 
 
 def test_a_number_of_chunks_that_was_named_is_a_groups_whatever_its_time() -> None:
     settings = ApplySettings(snapshot_group_chunks=3)
     for read_s in (0.1, 1000):
-        assert (settings.more_chunks(3, read_s), settings.next_group_chunks(3, read_s)) == (0, 3)
+        assert (settings.more_chunks(3, read_s, read_s), settings.next_group_chunks(3, read_s)) == (0, 3)
 
 
-@given(st.floats(1e-4, 1e3), st.floats(0, 3), st.integers(1, 10_000_000))
-def test_groups_take_their_time_and_no_more_at_a_steady_pace(chunk_s: float, start_s: float, chunk_rows: int) -> None:
-    """Behind the first one, of which nobody knew how long it would take."""
+@given(st.floats(1e-4, 1e3), st.floats(0, 3), st.integers(1, 8), st.integers(1, 10_000_000))
+def test_groups_take_their_time_and_no_more_at_a_steady_pace(
+    chunk_s: float, start_s: float, readers: int, chunk_rows: int
+) -> None:
+    """But for what each begins with; whether the source reads one chunk after the other, or some side by side."""
     settings = ApplySettings(snapshot_chunk_rows=chunk_rows)
     begin = settings.first_chunks
-    for number in range(4):
-        read, piece = 0, begin
+    for _ in range(4):
+        spent_s, piece, pieces = 0.0, begin, 0
         while piece:
-            read += piece
-            taken_s = start_s + read * chunk_s
-            piece = settings.more_chunks(read, taken_s)
-            begin = settings.next_group_chunks(read, taken_s)
-        assert taken_s <= GROUP_S + start_s or read == (settings.first_chunks if number == 0 else 1)
-        assert taken_s >= GROUP_S / 2 or chunk_s > GROUP_S / 4
+            read_s = start_s + -(-piece // readers) * chunk_s
+            spent_s, read, pieces = spent_s + read_s, piece, pieces + 1
+            piece = settings.more_chunks(read, read_s, spent_s)
+            begin = settings.next_group_chunks(read, read_s)
+        assert spent_s <= GROUP_S + chunk_s + start_s or (pieces == 1 and read == settings.first_chunks)
+        assert spent_s > GROUP_S / 2

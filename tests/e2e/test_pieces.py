@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import pytest
 from support.filled import ask, changed, filled
 from support.log import check_log, reads
-from support.pipeline import Pipeline
-from support.writing import behind
+from support.pieces import in_pieces
+from support.pipeline import Pipeline, use_signal_table
+from support.writing import behind, beside
 
-from airflow_provider_db2cdc.cdc import job
+from airflow_provider_db2cdc.cdc.job import ApplySettings
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.part import Part
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark import reader
 from airflow_provider_db2cdc.spark.delta import load, table_exists
+from airflow_provider_db2cdc.spark.groups import Groups
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -24,8 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 @pytest.fixture
 def pipeline(new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline whose groups begin with three rows, and go on with as many as there are, however slow that was."""
-    monkeypatch.setattr(job, "MOST_CHUNKS", 3)
-    monkeypatch.setattr(job, "GROUP_S", 100_000.0)
+    in_pieces(monkeypatch, 3, 8)
     return new_pipeline(**{"incremental.snapshot.chunk.size": 1})
 
 
@@ -43,6 +45,8 @@ def certified(pipeline: Pipeline, table: TableId) -> list[tuple[int, int]]:
 
 def test_what_changes_between_two_pieces_comes_out_once(pipeline: Pipeline) -> None:
     """Rows move into the piece that is read and out of it, change on both sides, come and go."""
+    signals = use_signal_table(pipeline)
+    pipeline.properties = {**pipeline.properties, "incremental.snapshot.watermarking.strategy": "insert_delete"}
     table = filled(pipeline, 9)
 
     def change(piece: int) -> None:
@@ -58,6 +62,7 @@ def test_what_changes_between_two_pieces_comes_out_once(pipeline: Pipeline) -> N
     assert len(batches_with_reads(pipeline, table)) == 1, "both pieces are one group"
     assert set(reads(pipeline, table)) == {(3,), (4,), (7,)}, "all others have changed meanwhile"
     assert len(certified(pipeline, table)) == 10
+    assert not pipeline.query(f"SELECT * FROM {signals}"), "a mark of a group, not of each piece, and gone again"
     assert pipeline.rows(table) == pipeline.source_rows(table)
     check_log(pipeline, table)
 
@@ -78,7 +83,7 @@ def test_a_key_met_in_two_pieces_has_the_whole_group_read_once_more(pipeline: Pi
     with behind(reader, "stage_chunks", move):
         result = pipeline.passed(ask(table, **{"surrogate-key": "ID"}))
     assert [one.status for one in result.signals] == ["done"]
-    assert certified(pipeline, table)[-10:] == [(0, 0), *([(1, 1)] * 9)], "as the second read found it"
+    assert certified(pipeline, table)[10:] == [(0, 0), *([(1, 1)] * 9)], "as the second read found it"
     assert pipeline.rows(table) == pipeline.source_rows(table)
     check_log(pipeline, table)
 
@@ -108,3 +113,52 @@ def test_a_second_piece_that_fails_leaves_its_table_alone_out(
     assert not table_exists(pipeline.spark, changes) or not batches_with_reads(pipeline, broken), "half a group is none"
     pipeline.to_its_end()
     assert pipeline.rows(broken) == pipeline.source_rows(broken)
+
+
+def test_a_batch_between_two_pieces_is_in_the_window_of_the_first(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row changes behind its read, and the group before publishes that while the rest is still to be read."""
+    table = filled(pipeline, 9)
+    more, is_changed, is_published = [0, 3, 0], Event(), Event()
+    monkeypatch.setattr(ApplySettings, "more_chunks", lambda *_: more.pop(0) if more else 0)
+    monkeypatch.setattr(ApplySettings, "next_group_chunks", lambda *_: 3)
+
+    def change(piece: int) -> None:
+        if piece == 2:
+            changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 4")
+            is_changed.set()
+            assert is_published.wait(120)
+
+    with (
+        behind(reader, "stage_chunks", change),
+        beside(Groups, "_publish", lambda: is_changed.wait(120)),
+        behind(Groups, "_settle_part", lambda _: is_published.set()),
+    ):
+        pipeline.passed()
+    first, second = batches_with_reads(pipeline, table)[:2]
+    [update] = pipeline.changes(table).where("op = 'u'").collect()
+    assert update["__batch"] == first
+    assert len(certified(pipeline, table)) == 10
+    assert pipeline.changes(table).where(f"__batch = {second} AND key.ID = 4").isEmpty(), "older than its event"
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
+
+
+def test_a_table_that_nothing_was_read_of_begins_as_carefully_as_the_first(pipeline: Pipeline) -> None:
+    """However fast the small one was: how long the other's rows take nobody knows."""
+    filled(pipeline, 2, "T1")
+    filled(pipeline, 9, "T2")
+    seen: list[tuple[str, int]] = []
+    real = reader.stage_chunks
+
+    def note(*arguments: Any) -> Any:
+        of = real(*arguments)
+        [part] = [one for one in arguments if isinstance(one, Part)]
+        seen.append((part.table.name, of.last))
+        return of
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "stage_chunks", note)
+        pipeline.passed()
+    assert seen == [("T1", 2), ("T2", 2), ("T2", 9)]

@@ -20,6 +20,7 @@ from support.gained import change_gained, gain_with_row
 from support.history import HistoryOptions, random_history
 from support.log import change_rows, check_log, events_behind, logged_events
 from support.operation import Row, TableShape
+from support.pieces import some_groups
 from support.pipeline import DERBY_FAULT, Pipeline, Replay, use_signal_table
 from support.rivals import Run, step_name, stepping
 from support.seeds import seeds
@@ -245,7 +246,7 @@ def test_whoever_hangs_or_is_cleared_target_and_source_are_equal_in_the_end(
     pipeline = new_pipeline(
         **{
             "incremental.snapshot.chunk.size": rng.choice((8, 15, 40)),
-            "snapshot.group.chunks": rng.choice((1, 2, 3)),
+            **some_groups(rng, monkeypatch),
             "snapshot.budget.s": rng.choice((0, 900)),
             "snapshot.mode": rng.choice(("initial", "when_needed", "when_needed", "when_needed")),
             "incremental.snapshot.watermarking.strategy": rng.choice(MARKS),

@@ -492,12 +492,13 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(
     assert (retried.rows, retried.deletes, retried.state_version) == (26, 1, versions(pipeline, one)[-1])
     assert pipeline.changes(one).where("op = 'd'").count() == 4
 
-    monkeypatch.setattr("airflow_provider_db2cdc.cdc.job.MOST_CHUNKS", 1)
+    monkeypatch.setattr("airflow_provider_db2cdc.cdc.job.MOST_CHUNKS", 2)
+    monkeypatch.setattr("airflow_provider_db2cdc.cdc.job.GROUP_S", 0.0)
     pipeline.properties = {"incremental.snapshot.chunk.size": 4}
     result = pipeline.tick(again := execute(str(one)))
     assert (shown(result, again.id).status, shown(result, again.id).chunks) == ("completed", 7)
-    groups = ["IN_PROGRESS"] * 3
-    assert told(result)[-6:] == ["STARTED", *groups, "TABLE_SCAN_COMPLETED", "COMPLETED"], "of one, two and four chunks"
+    groups = ["IN_PROGRESS"] * 4
+    assert told(result)[-7:] == ["STARTED", *groups, "TABLE_SCAN_COMPLETED", "COMPLETED"], "of no more than two chunks"
 
 
 def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, TableId, TableId]) -> None:

@@ -21,6 +21,7 @@ import pytest
 from support.crash import Killed, dying
 from support.history import HistoryOptions, random_history
 from support.log import captured_events, check_log, logged_events
+from support.pieces import some_groups
 from support.pipeline import DERBY_FAULT, Pipeline, Replay, use_signal_table
 from support.seeds import seeds
 from support.writing import in_turn, writing
@@ -257,7 +258,7 @@ def test_whatever_happens_target_and_source_are_equal_in_the_end(
     pipeline = new_pipeline(
         **{
             "incremental.snapshot.chunk.size": rng.choice((8, 15, 40)),
-            "snapshot.group.chunks": rng.choice((1, 2, 3)),
+            **some_groups(rng, monkeypatch),
             "snapshot.budget.s": rng.choice((0, 0, 5, 900)),
             "incremental.snapshot.watermarking.strategy": rng.choice(MARKS),
         }
