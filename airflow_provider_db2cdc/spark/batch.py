@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
@@ -110,8 +109,7 @@ def stage_chunks(target: Target, spec: JobSpec, source: JdbcSource, part: Part, 
     if _may_double(target.schema, part) and not (doubled := staging.doubled(version)).isEmpty():
         reading, of, version = whole, replace(of, counts=()), staging.write(rows(whole))
         _check_unique(target, doubled, version)
-    staged = staging.rows(version).where(F.col("chunk") >= reading.first)
-    read = {int(row[0]): int(row[1]) for row in staged.groupBy("chunk").count().collect()}
+    read = {int(row[0]): int(row[1]) for row in staging.rows(version).groupBy("chunk").count().collect()}
     counted = count_chunks(target.spark, source, target.schema, part, reading, spec.settings.parallel_reads)
     counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), held) for chunk, held in sorted(counted.items()))
     return replace(of, last=reading.last, staging_version=version, counts=(*of.counts, *counts))

@@ -24,7 +24,7 @@ from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.chunk import Bound
 
 CUT_AHEAD = 16
-"""Of so many chunks the tables are cut before a group is begun: as few as may come together of small tables."""
+"""For so many chunks tables are cut before a group is begun, so that it can have several small ones."""
 
 
 @dataclass(frozen=True)

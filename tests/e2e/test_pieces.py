@@ -11,15 +11,19 @@ from support.filled import ask, changed, filled
 from support.log import check_log, reads
 from support.pieces import in_pieces
 from support.pipeline import Pipeline, use_signal_table
-from support.writing import behind, beside
+from support.writing import behind, beside, in_window
 
 from airflow_provider_db2cdc.cdc.job import ApplySettings
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.part import Part
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark import reader
+from airflow_provider_db2cdc.spark import batch, reader, session, slice
 from airflow_provider_db2cdc.spark.delta import load, table_exists
 from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.session import SMALL_CONF
+from airflow_provider_db2cdc.spark.target import Target
+
+SHUFFLES = "spark.sql.shuffle.partitions"
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -162,3 +166,41 @@ def test_a_table_that_nothing_was_read_of_begins_as_carefully_as_the_first(pipel
         patch.setattr(reader, "stage_chunks", note)
         pipeline.passed()
     assert seen == [("T1", 2), ("T2", 2), ("T2", 9)]
+
+
+def test_a_ticks_time_that_is_over_ends_a_group_behind_the_piece_that_is_read(pipeline: Pipeline) -> None:
+    table = filled(pipeline, 9)
+    pipeline.properties = {**pipeline.properties, "snapshot.budget.s": 0}
+    assert pipeline.passed().snapshots[0].done == 3
+    pipeline.properties = {"incremental.snapshot.chunk.size": 1}
+    pipeline.to_its_end()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+def test_a_groups_few_changes_are_brought_by_a_session_set_for_few(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its many rows by one set for many."""
+    monkeypatch.setattr(session, "SMALL_ROWS", 5)
+    pipeline = new_pipeline()
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    seen: dict[str, bool] = {}
+
+    def noting(owner: Any, name: str, step: Callable[..., str]) -> None:
+        real = getattr(owner, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            [spark] = [one.spark if isinstance(one, Target) else one.sparkSession for one in arguments[:1]]
+            seen[step(*arguments)] = spark.conf.get(SHUFFLES) == SMALL_CONF[SHUFFLES]
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    noting(Target, "append_changes", lambda *arguments: arguments[-1])
+    noting(batch, "count_batch", lambda _: "counted")
+    noting(slice, "net_effects", lambda *_: "effects")
+    with in_window(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID IN (1, 5)"):
+        pipeline.passed(ask(table))
+    assert seen == {"changes": True, "counted": True, "effects": True, "reads": False}
+    assert pipeline.rows(table) == pipeline.source_rows(table)
