@@ -165,7 +165,7 @@ class _Run:
         connection.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def soak(sandbox: Sandbox) -> Iterator[Soak]:
     """Several seconds of writers, reader and agent, and what is left of it."""
     result = Soak()
