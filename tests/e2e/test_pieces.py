@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.spark import batch, reader, session, slice
 from airflow_provider_db2cdc.spark.delta import load, table_exists
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.session import SMALL_CONF
+from airflow_provider_db2cdc.spark.snapshots import Snapshots
 from airflow_provider_db2cdc.spark.target import Target
 
 SHUFFLES = "spark.sql.shuffle.partitions"
@@ -145,6 +146,36 @@ def test_a_batch_between_two_pieces_is_in_the_window_of_the_first(
     assert update["__batch"] == first
     assert len(certified(pipeline, table)) == 10
     assert pipeline.changes(table).where(f"__batch = {second} AND key.ID = 4").isEmpty(), "older than its event"
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
+
+
+def test_a_pause_that_is_heard_between_two_pieces_ends_the_group(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read of it is read again once the snapshot goes on."""
+    signals = use_signal_table(pipeline)
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    more, pieces, is_heard = [0, 3], list[int](), Event()
+    monkeypatch.setattr(ApplySettings, "more_chunks", lambda *_: more.pop(0) if more else 0)
+    monkeypatch.setattr(ApplySettings, "next_group_chunks", lambda *_: 3)
+
+    def pause(piece: int) -> None:
+        pieces.append(piece)
+        if piece == 1:
+            changed(pipeline, f"INSERT INTO {signals} VALUES ('p', 'pause-snapshot', '{{}}')")
+        if piece == 2:
+            assert is_heard.wait(120), "behind the first group, while the second one is read"
+
+    with behind(reader, "stage_chunks", pause), behind(Snapshots, "_after_group", lambda _: is_heard.set()):
+        *_, snapshot = pipeline.passed(ask(table)).snapshots
+    assert (snapshot.status, snapshot.done, pieces) == ("paused", 3, [1, 2])
+
+    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 4", f"DELETE FROM {table} WHERE ID = 5")
+    changed(pipeline, f"INSERT INTO {signals} VALUES ('r', 'resume-snapshot', '{{}}')")
+    pipeline.to_its_end()
+    assert len(certified(pipeline, table)) == 2 * 10, "each chunk was published once"
     assert pipeline.rows(table) == pipeline.source_rows(table)
     check_log(pipeline, table)
 
