@@ -28,6 +28,7 @@ from airflow_provider_db2cdc.spark.target import Target
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
 
+@pytest.mark.long
 def test_a_table_cut_anew_under_its_first_columns_is_read_from_its_beginning(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -50,7 +51,8 @@ def test_a_table_cut_anew_under_its_first_columns_is_read_from_its_beginning(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.parametrize("prefix", [pytest.param("", marks=pytest.mark.long), "X"], ids=["bare", "with before images"])
+@pytest.mark.long
+@pytest.mark.parametrize("prefix", ["", "X"], ids=["bare", "with before images"])
 def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
     new_pipeline: Callable[..., Pipeline], prefix: str
 ) -> None:
@@ -68,7 +70,7 @@ def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.parametrize("marks", ["read_only", "insert_insert", "insert_delete"])
+@pytest.mark.parametrize("marks", ["read_only", "insert_insert", pytest.param("insert_delete", marks=pytest.mark.long)])
 def test_nothing_is_published_before_capture_has_passed_its_read(
     new_pipeline: Callable[..., Pipeline], marks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +176,7 @@ def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_d
     assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1
 
 
+@pytest.mark.long
 def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_dies_before_its_merge(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -192,6 +195,7 @@ def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_di
     assert pipeline.changes(table).where("op = 'd'").count() == 1
 
 
+@pytest.mark.long
 def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +220,7 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     assert reads(pipeline, table)[(5,)] == 2, "one a snapshot"
 
 
+@pytest.mark.long
 def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_and_came_back(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +253,7 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
     assert doubled == [[], []], doubled
 
 
+@pytest.mark.long
 def test_a_window_of_many_changes_is_read_by_several_readers_whatever_the_plan_has_counted(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,7 +119,9 @@ ALIKE = "'a', X'00FF', -1.50, 0.1, '2026-03-29-02.30.00.123456', '2026-01-01', '
 
 
 @pytest.mark.parametrize(
-    "registration", [{}, {"update_as": "U", "before_img_prefix": "X"}], ids=["two rows", "one row"]
+    "registration",
+    [{}, pytest.param({"update_as": "U", "before_img_prefix": "X"}, marks=pytest.mark.long)],
+    ids=["two rows", "one row"],
 )
 def test_changes_explain_the_counts_of_chunks_of_keys_of_any_type(
     new_pipeline: Callable[..., Pipeline], registration: dict[str, str]

@@ -67,7 +67,8 @@ def test_columns_that_change_during_a_snapshot(new_pipeline: Callable[..., Pipel
     assert {row[2] for row in pipeline.rows(table)} == {7}
 
 
-@pytest.mark.parametrize("mode", [pytest.param("when_needed", marks=pytest.mark.long), "initial"])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["when_needed", "initial"])
 def test_a_snapshot_begun_anew_behind_a_gap_finds_what_went_meanwhile(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_column_that_comes_while_a_tick_reads_a_snapshot_loses_no_value(
     assert pipeline.rows(tables["O"]) == pipeline.source_rows(tables["O"])
 
 
+@pytest.mark.long
 def test_a_column_that_is_left_out_is_none_that_came(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"column.exclude.list": r".*\.A"})
     table = filled(pipeline, 9)
@@ -134,6 +136,7 @@ def test_a_column_that_is_left_out_is_none_that_came(new_pipeline: Callable[...,
     assert pipeline.rows(table) == {(id_,) for id_, _ in pipeline.source_rows(table)}
 
 
+@pytest.mark.long
 def test_a_column_that_the_change_table_had_before_its_table_loses_no_value(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -156,6 +159,7 @@ def test_a_column_that_the_change_table_had_before_its_table_loses_no_value(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 def test_a_snapshot_that_is_asked_for_because_of_a_new_column_has_it(new_pipeline: Callable[..., Pipeline]) -> None:
     """Its default is in each row, and nothing of that is captured; the signal table is heard by the running tick."""
     pipeline = new_pipeline()
@@ -178,6 +182,7 @@ def test_a_snapshot_that_is_asked_for_because_of_a_new_column_has_it(new_pipelin
     assert {row[2] for row in pipeline.rows(table)} == {7}
 
 
+@pytest.mark.long
 def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline: Callable[..., Pipeline]) -> None:
     # With the new column a row has 4 + 1 + 4 bytes: two of them fill a chunk.
     pipeline = new_pipeline(**{"snapshot.chunk.bytes": 18})
@@ -198,6 +203,7 @@ def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline:
     assert published == [[2, 2, 1]], "only what was published has a certificate"
 
 
+@pytest.mark.long
 def test_a_group_that_died_behind_its_merge_is_counted_anew_though_columns_came_since(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:

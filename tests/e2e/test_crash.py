@@ -186,7 +186,8 @@ def twice(step: Callable[..., Any]) -> Callable[..., Any]:
     return fails
 
 
-@pytest.mark.parametrize("dies_again", [pytest.param(False, marks=pytest.mark.long), True], ids=["once", "twice"])
+@pytest.mark.long
+@pytest.mark.parametrize("dies_again", [False, True], ids=["once", "twice"])
 def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
     new_pipeline: Callable[..., Pipeline], dies_again: bool
 ) -> None:
@@ -213,6 +214,7 @@ def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
     assert (len(found), set(found.values())) == (50, {1})
 
 
+@pytest.mark.long
 def test_what_was_staged_is_found_again_however_long_its_run_is_dead(new_pipeline: Callable[..., Pipeline]) -> None:
     """Delta gives out no version that is older than its deleted files are kept, though the files are there."""
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 4, "snapshot.group.chunks": 1})

@@ -81,7 +81,8 @@ def is_suspended(pipeline: Pipeline, table: TableId) -> bool:
     return offset is not None and offset.suspended
 
 
-@pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
 def test_a_batch_of_before_that_is_redone_does_not_hide_it(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": mode})
     table, _ = three_rows(pipeline, "BAD"), three_rows(pipeline, "GOOD")
@@ -97,6 +98,7 @@ def test_a_batch_of_before_that_is_redone_does_not_hide_it(new_pipeline: Callabl
         assert not is_suspended(pipeline, table)
 
 
+@pytest.mark.long
 def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = three_rows(pipeline, "BAD")
@@ -108,13 +110,10 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
     assert "not active for a while" in failure(pipeline.tick(), table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "ahead_ms"),
-    [
-        pytest.param("initial", 0, marks=pytest.mark.long),
-        pytest.param("when_needed", 0, marks=pytest.mark.long),
-        ("when_needed", HALF_HOUR_MS),
-    ],
+    [("initial", 0), ("when_needed", 0), ("when_needed", HALF_HOUR_MS)],
     ids=str,
 )
 def test_it_happens_again_before_the_run_that_mended_it_is_committed(
@@ -147,6 +146,7 @@ def test_it_happens_again_before_the_run_that_mended_it_is_committed(
         assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", [2, 0], ids=["its first batch is pending", "its first offset was never kept"])
 def test_a_table_whose_first_tick_died(new_pipeline: Callable[..., Pipeline], at: int) -> None:
     pipeline = new_pipeline()
@@ -163,6 +163,7 @@ def test_a_table_whose_first_tick_died(new_pipeline: Callable[..., Pipeline], at
     assert "not active for a while" in failure(pipeline.tick(), table)
 
 
+@pytest.mark.long
 def test_a_table_that_was_never_begun_begins_as_any_other(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     three_rows(pipeline, "GOOD")
@@ -220,6 +221,7 @@ def test_a_restart_that_fails_behind_its_first_group_goes_on(
     assert [one.status for one in last.snapshots] == ["completed"], "it went on, and did not begin once more"
 
 
+@pytest.mark.long
 def test_a_clock_that_was_ahead_and_a_commit_that_died_stop_nothing(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = three_rows(pipeline, "T")
@@ -267,7 +269,7 @@ def register_anew(pipeline: Pipeline, table: TableId) -> None:
 @pytest.mark.parametrize(
     ("end", "told"),
     [
-        (stop, "registered in state 'S'"),
+        pytest.param(stop, "registered in state 'S'", marks=pytest.mark.long),
         (start_cold, "was started cold"),
         pytest.param(register_anew, "was created anew at a later time", marks=pytest.mark.long),
     ],

@@ -177,6 +177,7 @@ def test_updates_are_counted_by_their_before_images(new_pipeline: Callable[..., 
     assert "or of which each column was null" in result.failed[0].error
 
 
+@pytest.mark.long
 def test_a_table_that_never_rests_is_reported_until_it_does(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_table_that_never_rests_is_reported_until_it_does(
     assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
 
 
+@pytest.mark.long
 def test_a_snapshot_finds_what_came_and_went_unseen(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = bare(pipeline, 60)

@@ -135,6 +135,7 @@ def test_what_was_read_of_a_range_with_a_gap_stays_and_is_told_to_be_gone(
     assert deleted(pipeline, table) == [101]
 
 
+@pytest.mark.long
 def test_what_was_told_before_a_column_came(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = told(pipeline, "INSERT INTO {} VALUES (100, 'new'), (101, 'new')")
@@ -145,7 +146,7 @@ def test_what_was_told_before_a_column_came(new_pipeline: Callable[..., Pipeline
     assert deleted(pipeline, table) == [100]
 
 
-@pytest.mark.parametrize("is_held", [True, False], ids=["asked for", "its first"])
+@pytest.mark.parametrize("is_held", [True, pytest.param(False, marks=pytest.mark.long)], ids=["asked for", "its first"])
 def test_what_a_snapshot_has_told_before_a_column_came(new_pipeline: Callable[..., Pipeline], is_held: bool) -> None:
     """Its group is left out when its batch is redone, and what it told of was deleted unseen meanwhile."""
     pipeline = new_pipeline()

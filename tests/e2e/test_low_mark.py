@@ -77,9 +77,10 @@ def is_right(pipeline: Pipeline, table: TableId) -> None:
     check_log(pipeline, table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "properties",
-    [{"max.rows.per.batch": 2}, pytest.param({"snapshot.mode": "initial_only"}, marks=pytest.mark.long)],
+    [{"max.rows.per.batch": 2}, {"snapshot.mode": "initial_only"}],
     ids=["a row limit", "no streaming"],
 )
 def test_a_column_that_had_values_before_it_was_captured(
@@ -97,6 +98,7 @@ def test_a_column_that_had_values_before_it_was_captured(
     is_right(pipeline, table)
 
 
+@pytest.mark.long
 def test_a_column_that_had_values_while_capture_lags(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = filled(pipeline, 5)
@@ -172,6 +174,7 @@ def test_a_snapshot_that_is_heard_meanwhile_begins_behind_its_own_moment(
     is_right(pipeline, table)
 
 
+@pytest.mark.long
 def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -201,6 +204,7 @@ def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
     is_right(pipeline, table)
 
 
+@pytest.mark.long
 def test_a_change_that_nobody_captured_while_capture_lags_is_mended_by_a_restart(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:

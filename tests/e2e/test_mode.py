@@ -98,7 +98,9 @@ def test_no_data_begins_at_the_fence_and_recovery_finds_a_lost_offset(new_pipeli
     assert not reads(pipeline, table)
 
 
-@pytest.mark.parametrize("mode", ["initial_only", f"custom {__name__}:OnlyNamedKnown"])
+@pytest.mark.parametrize(
+    "mode", ["initial_only", pytest.param(f"custom {__name__}:OnlyNamedKnown", marks=pytest.mark.long)]
+)
 def test_modes_without_streaming_pull_nothing_after_the_snapshot(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:
@@ -185,7 +187,11 @@ def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipelin
 
 @pytest.mark.parametrize(
     "properties",
-    [{"snapshot.mode": "when_needed"}, SWITCHES, {"snapshot.mode": "custom", CUSTOM: f"{__name__}:Mending"}],
+    [
+        {"snapshot.mode": "when_needed"},
+        pytest.param(SWITCHES, marks=pytest.mark.long),
+        {"snapshot.mode": "custom", CUSTOM: f"{__name__}:Mending"},
+    ],
     ids=["when_needed", "configuration_based", "custom"],
 )
 def test_a_mode_that_mends_a_gap_does_so_by_itself(
@@ -204,6 +210,7 @@ def test_a_mode_that_mends_a_gap_does_so_by_itself(
     assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "a"), (3, "a")}
 
 
+@pytest.mark.long
 def test_what_a_first_batch_left_behind_is_swept(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
     table, _ = table_of(pipeline, "T"), table_of(pipeline, "U")
@@ -251,6 +258,7 @@ def test_include_list_and_a_select_of_ones_own(new_pipeline: Callable[..., Pipel
     assert not reads(pipeline, two)
 
 
+@pytest.mark.long
 def test_when_needed_mends_a_table_that_new_ones_are_not_begun_with(new_pipeline: Callable[..., Pipeline]) -> None:
     """Its offset was lost; to begin it at the fence would lose what changed since the target's."""
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
@@ -297,6 +305,7 @@ def test_skipped_is_not_told_of_a_table_that_is_snapshotted_by_then(new_pipeline
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 def test_skipped_is_told_once_whatever_dies_before_it_is(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "no_data"})
     table = table_of(pipeline)

@@ -97,6 +97,7 @@ def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_has_given_up(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_it(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -137,7 +138,8 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.parametrize("before_img_prefix", [pytest.param(None, marks=pytest.mark.long), "X"], ids=HALVES_OR_ROWS)
+@pytest.mark.long
+@pytest.mark.parametrize("before_img_prefix", [None, "X"], ids=HALVES_OR_ROWS)
 def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, before_img_prefix: str | None
 ) -> None:
@@ -230,6 +232,7 @@ def test_a_cleared_run_of_a_restart_that_is_over_gives_up_no_batch_of_a_later_pl
     assert pipeline.changes(table).where("op = 'c'").count() == 1
 
 
+@pytest.mark.long
 def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -250,6 +253,7 @@ def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "hangs_before",
     [

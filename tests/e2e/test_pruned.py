@@ -44,6 +44,7 @@ def test_while_the_offset_is_behind_the_target_is_a_gap(new_pipeline: Callable[.
     assert "are pruned" in line.error
 
 
+@pytest.mark.long
 def test_a_table_that_cannot_be_counted_fails_alone(new_pipeline: Callable[..., Pipeline]) -> None:
     """Its change table goes behind the plan; it comes back, for the tests behind this one share the source."""
     pipeline = new_pipeline()
@@ -77,6 +78,7 @@ def test_behind_the_read_is_no_gap(new_pipeline: Callable[..., Pipeline]) -> Non
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 def test_of_updates_of_which_nobody_knows_how_many_rows_they_were_is_a_gap(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -98,6 +100,7 @@ def test_of_updates_of_which_nobody_knows_how_many_rows_they_were_is_a_gap(
     assert "pruned" in line.error
 
 
+@pytest.mark.long
 def test_of_a_batch_that_nobody_can_tell_to_be_whole_is_mended_by_a_snapshot(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:

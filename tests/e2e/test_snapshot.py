@@ -289,6 +289,7 @@ def test_pause_resume_and_stop_through_the_signal_table(
     assert line.updates == 5, "the tables' changes do not wait for a snapshot that cannot be read"
 
 
+@pytest.mark.long
 def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +355,7 @@ def test_a_group_that_is_published_counts_though_the_next_one_cannot_be_read(
     assert set(reads(pipeline, one).values()) == {2}
 
 
+@pytest.mark.long
 def test_rows_are_compared_once_and_before_capture_is_waited_for(filled: tuple[Pipeline, TableId, TableId]) -> None:
     pipeline, one, _ = filled
     done: list[str] = []
@@ -367,6 +369,7 @@ def test_rows_are_compared_once_and_before_capture_is_waited_for(filled: tuple[P
     assert pipeline.rows(one) == pipeline.source_rows(one)
 
 
+@pytest.mark.long
 def test_a_group_that_is_read_ahead_leaves_alone_what_the_group_before_it_has_pulled(
     filled: tuple[Pipeline, TableId, TableId], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -477,6 +480,15 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(
     assert [row["ID"] for row in written] == [5], "what was right is left alone"
     assert staged_files(pipeline, one) == held, "what was staged of a large group is cleared away once it is applied"
 
+
+@pytest.mark.long
+@pytest.mark.parametrize("key", ["INTEGER", "DOUBLE"], ids=["by chunk", "by a sweep"])
+def test_a_group_that_died_behind_its_merge_tells_what_it_found_gone_once(
+    new_pipeline: Callable[..., Pipeline], key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
+    pipeline, one, _ = fill(new_pipeline(), key)
+    pipeline.properties = SMALL
     pipeline.unseen(one, f"UPDATE {one} SET A = 'c' WHERE ID = 7")
     pipeline.unseen(one, f"DELETE FROM {one} WHERE ID = 8")
     spec = pipeline.plan(signals=[execute(str(one))])
@@ -489,14 +501,19 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(
         jobs.run(spec)
     retried = {line.table: line for line in jobs.run(spec).tables}[one]
     assert pipeline.rows(one) == pipeline.source_rows(one)
-    assert (retried.rows, retried.deletes, retried.state_version) == (26, 1, versions(pipeline, one)[-1])
-    assert pipeline.changes(one).where("op = 'd'").count() == 4
+    assert (retried.rows, retried.deletes, retried.state_version) == (29, 1, versions(pipeline, one)[-1])
+    assert pipeline.changes(one).where("op = 'd'").count() == 1
 
+
+def test_a_group_has_no_more_chunks_than_it_may(
+    filled: tuple[Pipeline, TableId, TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, one, _ = filled
     monkeypatch.setattr("airflow_provider_db2cdc.cdc.job.MOST_CHUNKS", 2)
     monkeypatch.setattr("airflow_provider_db2cdc.cdc.job.GROUP_S", 0.0)
     pipeline.properties = {"incremental.snapshot.chunk.size": 4}
     result = pipeline.tick(again := execute(str(one)))
-    assert (shown(result, again.id).status, shown(result, again.id).chunks) == ("completed", 7)
+    assert (shown(result, again.id).status, shown(result, again.id).chunks) == ("completed", 8)
     groups = ["IN_PROGRESS"] * 4
     assert told(result)[-7:] == ["STARTED", *groups, "TABLE_SCAN_COMPLETED", "COMPLETED"], "of no more than two chunks"
 
@@ -671,7 +688,8 @@ def test_a_state_that_was_restored_behind_the_ledgers_back_takes_no_key_twice(
     assert pipeline.rows(table) == {(1, "new")}
 
 
-@pytest.mark.parametrize("moved", ["state", pytest.param("changes", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("moved", ["state", "changes"])
 def test_a_table_whose_target_was_moved_away_stops_until_it_is_back_or_restarted(
     new_pipeline: Callable[..., Pipeline], moved: str
 ) -> None:

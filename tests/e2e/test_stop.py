@@ -61,7 +61,9 @@ def test_tables_that_are_stopped_by_name_end_alone_be_they_begun_or_waiting(
     ("is_planned", "what"),
     [
         (True, "capture did not pass the snapshot's read within 1 s"),
-        (False, "capture did not pass the moment that the snapshot begins behind within 1 s"),
+        pytest.param(
+            False, "capture did not pass the moment that the snapshot begins behind within 1 s", marks=pytest.mark.long
+        ),
     ],
     ids=["high mark", "low mark"],
 )
@@ -102,6 +104,7 @@ SLOW = {"incremental.snapshot.chunk.size": 4, "snapshot.group.chunks": 1, "snaps
 """A tick does one group."""
 
 
+@pytest.mark.long
 def test_a_table_that_is_taken_out_within_its_initial_snapshot_keeps_nobody_else_waiting(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -151,9 +154,10 @@ def test_a_table_that_fails_keeps_no_other_of_its_initial_snapshot_waiting(
     assert pipeline.rows(broken) == pipeline.source_rows(broken)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "is_one",
-    [True, pytest.param(False, marks=pytest.mark.long)],
+    [True, False],
     ids=["a snapshot of two tables", "two snapshots"],
 )
 def test_behind_the_ticks_time_a_capture_that_stands_still_is_not_waited_for_once_more(
@@ -188,6 +192,7 @@ def test_behind_the_ticks_time_a_capture_that_stands_still_is_not_waited_for_onc
     assert {one.id: one.status for one in kept} == {one.id: "done" for one in signals}
 
 
+@pytest.mark.long
 def test_what_was_read_ahead_is_not_waited_for_behind_the_ticks_time_once_capture_stands_still(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,7 +153,7 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
         ("", "A = 2", "N"),
         pytest.param("", "A = 2", "Y", marks=pytest.mark.long),
         pytest.param("X", "A = 2", "N", marks=pytest.mark.long),
-        ("X", "ID = -ID", "N"),
+        pytest.param("X", "ID = -ID", "N", marks=pytest.mark.long),
     ],
 )
 def test_a_pruned_update_row_is_missed_in_what_a_death_left(
@@ -183,10 +183,11 @@ def test_a_pruned_update_row_is_missed_in_what_a_death_left(
     assert "pruned" in line.error
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("update_as", "prefix"),
-    [("DI", ""), pytest.param("U", "", marks=pytest.mark.long), pytest.param("U", "X", marks=pytest.mark.long)],
+    [("DI", ""), ("U", ""), ("U", "X")],
 )
 def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
     new_pipeline: Callable[..., Pipeline], update_as: Any, prefix: str
@@ -209,12 +210,13 @@ def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "after",
     [
         "",
-        pytest.param("a death", marks=pytest.mark.long),
-        pytest.param("a death and another plan", marks=pytest.mark.long),
+        "a death",
+        "a death and another plan",
     ],
 )
 def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, after: str) -> None:
