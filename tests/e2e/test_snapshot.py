@@ -450,13 +450,19 @@ def staged_files(pipeline: Pipeline, table: TableId) -> set[Path]:
     return set(Path(Layout(pipeline.target).staging(table).name).rglob("*.parquet"))
 
 
-@pytest.mark.parametrize("key", ["INTEGER", "DOUBLE"], ids=["by chunk", "by a sweep"])
-def test_a_new_snapshot_finds_what_was_deleted_unseen(
-    new_pipeline: Callable[..., Pipeline], key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(params=["INTEGER", "DOUBLE"], ids=["by chunk", "by a sweep"])
+def large(
+    request: pytest.FixtureRequest, new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Pipeline, TableId]:
+    """A pipeline with a table whose groups are large ones; of the second key Spark's order is not the source's."""
     monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
-    pipeline, one, _ = fill(new_pipeline(), key)
+    pipeline, table, _ = fill(new_pipeline(), request.param)
     pipeline.properties = SMALL
+    return pipeline, table
+
+
+def test_a_new_snapshot_finds_what_was_deleted_unseen(large: tuple[Pipeline, TableId]) -> None:
+    pipeline, one = large
     pipeline.unseen(one, f"DELETE FROM {one} WHERE ID < 2 OR ID = 29")
     pipeline.unseen(one, f"UPDATE {one} SET A = 'b' WHERE ID = 5")
     pipeline.tick()
@@ -482,13 +488,10 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("key", ["INTEGER", "DOUBLE"], ids=["by chunk", "by a sweep"])
 def test_a_group_that_died_behind_its_merge_tells_what_it_found_gone_once(
-    new_pipeline: Callable[..., Pipeline], key: str, monkeypatch: pytest.MonkeyPatch
+    large: tuple[Pipeline, TableId], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
-    pipeline, one, _ = fill(new_pipeline(), key)
-    pipeline.properties = SMALL
+    pipeline, one = large
     pipeline.unseen(one, f"UPDATE {one} SET A = 'c' WHERE ID = 7")
     pipeline.unseen(one, f"DELETE FROM {one} WHERE ID = 8")
     spec = pipeline.plan(signals=[execute(str(one))])
@@ -688,8 +691,7 @@ def test_a_state_that_was_restored_behind_the_ledgers_back_takes_no_key_twice(
     assert pipeline.rows(table) == {(1, "new")}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("moved", ["state", "changes"])
+@pytest.mark.parametrize("moved", ["state", pytest.param("changes", marks=pytest.mark.long)])
 def test_a_table_whose_target_was_moved_away_stops_until_it_is_back_or_restarted(
     new_pipeline: Callable[..., Pipeline], moved: str
 ) -> None:

@@ -155,11 +155,7 @@ def test_a_table_that_fails_keeps_no_other_of_its_initial_snapshot_waiting(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "is_one",
-    [True, False],
-    ids=["a snapshot of two tables", "two snapshots"],
-)
+@pytest.mark.parametrize("is_one", [True, False], ids=["a snapshot of two tables", "two snapshots"])
 def test_behind_the_ticks_time_a_capture_that_stands_still_is_not_waited_for_once_more(
     new_pipeline: Callable[..., Pipeline], is_one: bool
 ) -> None:

@@ -185,10 +185,7 @@ def test_a_pruned_update_row_is_missed_in_what_a_death_left(
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("update_as", "prefix"),
-    [("DI", ""), ("U", ""), ("U", "X")],
-)
+@pytest.mark.parametrize(("update_as", "prefix"), [("DI", ""), ("U", ""), ("U", "X")])
 def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
     new_pipeline: Callable[..., Pipeline], update_as: Any, prefix: str
 ) -> None:
@@ -211,14 +208,7 @@ def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "after",
-    [
-        "",
-        "a death",
-        "a death and another plan",
-    ],
-)
+@pytest.mark.parametrize("after", ["", "a death", "a death and another plan"])
 def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, after: str) -> None:
     pipeline, _, bad = pair
     insert(pipeline)
