@@ -68,7 +68,7 @@ def spark(spark_folder: Path) -> Iterator[Any]:
         "spark.sql.warehouse.dir": str(spark_folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
-        # VACUUM lists a table's few files by so many tasks.
+        # VACUUM lists a table's files by so many tasks, by itself 10,000.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         # As submitted jobs have it; the logs of some eight hundred tables took 2 GB at the end of the suite.
         "spark.databricks.delta.delta.log.cacheSize": "100",

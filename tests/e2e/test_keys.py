@@ -199,7 +199,6 @@ def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., P
     check_log(pipeline, table)
 
 
-@pytest.mark.long
 def test_rows_that_share_a_key_are_refused_until_they_do_not(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     joined, named, orders = (TableId(pipeline.schema, name) for name in ("JOINED", "NAMED", "ORDERS"))

@@ -44,7 +44,6 @@ def test_while_the_offset_is_behind_the_target_is_a_gap(new_pipeline: Callable[.
     assert "are pruned" in line.error
 
 
-@pytest.mark.long
 def test_a_table_that_cannot_be_counted_fails_alone(new_pipeline: Callable[..., Pipeline]) -> None:
     """Its change table goes behind the plan; it comes back, for the tests behind this one share the source."""
     pipeline = new_pipeline()
