@@ -32,6 +32,8 @@ JDBC_DRIVER = "com.ibm.db2:jcc:12.1.3.0"
 DERBY_VERSION = "10.16.1.1"
 DERBY = tuple(f"org.apache.derby:{name}:{DERBY_VERSION}" for name in ("derby", "derbyclient", "derbynet", "derbytools"))
 KAFKA = ("org.apache.kafka:kafka_2.13:4.4.0",)
+DRIVER_LIBRARY = re.compile(r"jcc4?[-:.]")
+DELTA_LIBRARY = re.compile(r"\bdelta-(spark|core)")
 EXCLUDED = "org.apache.kafka:kafka-tools-api"
 """The broker names it, needs it for its command line tools alone, and Maven Central does not have it."""
 
@@ -70,22 +72,23 @@ def spark_packages(spark: str = "", delta: str = "") -> tuple[str, ...]:
     return (f"io.delta:{artifact}:{delta}", JDBC_DRIVER)
 
 
-def spark_classpath(folder: Path | None, packages: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
-    """Return the jar files and the Maven coordinates that a job needs; one of the two is empty.
+def spark_classpath(folder: Path | None, named: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
+    """Return the jar files and the Maven coordinates that a job needs beside those that it names itself.
 
-    `packages` are taken as they are. Otherwise the folder's jars serve, or without a folder those that `db2cdc jars`
-    put into its default place, or when there are none the coordinates of the installed versions.
+    The folder's jars serve, or without a folder those that `db2cdc jars` put into its default place, or when there are
+    none the coordinates of the installed versions. Where `named` (files or coordinates) has a Delta or a JDBC driver of
+    its own, that one stays the only one.
 
     :raises ConfigurationError: the folder has no jars.
     """
-    if packages:
-        return [], list(packages)
     chosen = folder or default_folder()
     place = chosen / "spark" if (chosen / "spark").is_dir() else chosen
     jars = sorted(place.glob("*.jar"))
     if folder and not jars:
         raise ConfigurationError(f"{folder} holds no jars", f"Fill it with `db2cdc jars --into {folder}`.")
-    return jars, [] if jars else list(spark_packages())
+    if jars:
+        return [jar for jar in jars if _is_lacking(jar.name, named)], []
+    return [], [coordinates for coordinates in spark_packages() if _is_lacking(coordinates, named)]
 
 
 def ensure_jars(into: Path, parts: Sequence[Part], resolve: Resolve) -> list[Path]:
@@ -156,6 +159,14 @@ def _remove_other_versions(folder: Path, names: set[str]) -> None:
     for path in folder.glob("*.jar"):
         if path.name not in names and _library(path.name) in libraries:
             path.unlink()
+
+
+def _is_lacking(ours: str, named: Sequence[str]) -> bool:
+    """Return whether no library that a job names stands in for ours, which is a driver, Delta's, or the user's own."""
+    if DRIVER_LIBRARY.search(ours):
+        return not any(map(DRIVER_LIBRARY.search, named))
+    of_delta = ":" in ours or _library(ours) in {_library(jar.name) for jar in JARS if jar.part == "spark"}
+    return not (of_delta and any(map(DELTA_LIBRARY.search, named)))
 
 
 def _library(name: str) -> str:

@@ -182,7 +182,12 @@ USED = (
     used("driver.*", "database.jdbc_options", "Properties of Db2's JDBC driver, for Spark."),
     used("spark.master", "spark.master", "Spark's master (command line).", "local[*]"),
     used("spark.jars", "spark.jars", "Folder of jars, as `db2cdc jars` fills it.", "", "path"),
-    used("spark.packages", "spark.packages", "Maven coordinates instead of a folder.", form="list"),
+    used(
+        "spark.packages",
+        "spark.packages",
+        "Maven coordinates to add; a Delta or a JDBC driver among them replaces the folder's.",
+        form="list",
+    ),
     used("spark.conf", "spark.conf", "Further Spark settings, name to value.", form="mapping"),
     used("spark.binary", "spark.binary", "The spark-submit to call.", "the installed pyspark's"),
 )

@@ -11,6 +11,8 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.jars import JARS, Jar, ensure_jars, spark_classpath, spark_packages
 
 CONTENT = {"a.jar": b"first", "b.jar": b"second"}
+DELTA = [jar.name for jar in JARS if jar.part == "spark" and "jcc" not in jar.name]
+[DRIVER] = [jar.name for jar in JARS if jar.part == "spark" and "jcc" in jar.name]
 SMALL = tuple(Jar("spark", name, sha256(content).hexdigest()) for name, content in CONTENT.items())
 
 
@@ -105,8 +107,32 @@ class TestClasspath:
         with pytest.raises(ConfigurationError, match="db2cdc jars --into"):
             spark_classpath(tmp_path)
 
-    def test_packages_are_taken_as_they_are(self) -> None:
-        assert spark_classpath(None, ["g:a:1"]) == ([], ["g:a:1"])
+    @pytest.mark.parametrize(
+        ("named", "added"),
+        [
+            (["org.apache.hadoop:hadoop-aws:3.4.1"], [*DELTA, DRIVER, "mine-1.jar"]),
+            (["io.delta:delta-spark_2.13:4.0.0"], [DRIVER, "mine-1.jar"]),
+            (["/opt/delta-spark_4.1_2.13-4.2.0.jar", "/opt/db2jcc4.jar"], ["mine-1.jar"]),
+            (["com.ibm.db2:jcc:11.5.9.0"], [*DELTA, "mine-1.jar"]),
+            (["s3://jars/com.ibm.db2_jcc-11.5.9.0.jar", "/opt/db2jcc_license_cu.jar"], [*DELTA, "mine-1.jar"]),
+            (["/opt/db2jcc_license_cu.jar", "/opt/my-delta.jar"], [*DELTA, DRIVER, "mine-1.jar"]),
+        ],
+    )
+    def test_a_delta_or_a_driver_of_the_users_own_stays_the_only_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: list[str], added: list[str]
+    ) -> None:
+        monkeypatch.setattr(jars, "JARS", JARS)
+        for name in (*DELTA, DRIVER, "mine-1.jar"):
+            (tmp_path / name).touch()
+        found, packages = spark_classpath(tmp_path, named)
+        assert ({path.name for path in found}, packages) == ({*added}, [])
+
+    def test_the_same_goes_for_what_is_fetched(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DB2CDC_JARS", str(tmp_path))
+        delta, driver = spark_packages()
+        assert spark_classpath(None, ["g:a:1"]) == ([], [delta, driver])
+        assert spark_classpath(None, ["io.delta:delta-spark_2.13:4.0.0"]) == ([], [driver])
+        assert spark_classpath(None, ["com.ibm.db2:jcc:11.5.9.0"]) == ([], [delta])
 
     def test_without_any_the_installed_versions_are_fetched(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

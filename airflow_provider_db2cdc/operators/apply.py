@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_onc
 from airflow_provider_db2cdc.operators.summary import describe_table
 from airflow_provider_db2cdc.submit import LOG4J, application_path
 from airflow_provider_db2cdc.submit.bundle import build_bundle
-from airflow_provider_db2cdc.submit.command import application_args, is_short, spark_conf
+from airflow_provider_db2cdc.submit.command import application_args, classpath_of, is_short, items_of, spark_conf
 from airflow_provider_db2cdc.submit.home import spark_binary, spark_environment
 
 
@@ -43,8 +43,10 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
     :param spec: The JobSpec as JSON, from the plan task. (templated)
     :param db2_conn_id: The connection whose user and password the job gets. (templated)
     :param spark_conn_id: The Spark connection; it must exist.
-    :param jars_folder: A folder of jars on the worker, as `db2cdc jars` fills it. Without it, and without jars or
-        packages, the default folder is taken, or the Maven coordinates of the installed versions.
+    :param jars_folder: A folder of jars on the worker, as `db2cdc jars` fills it; without it the default folder is
+        taken, or the Maven coordinates of the installed versions. Its jars join those that jars, packages and conf
+        name, but for a Delta or a JDBC driver that is among these. Where jars or packages is an empty text, none do:
+        the cluster has them.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "spec", "db2_conn_id", "jars_folder")
@@ -122,18 +124,20 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         self.application = self.application or str(application_path())
         self.py_files = ",".join(filter(None, (self.py_files, str(build_bundle()))))
         conf = {str(name): str(value) for name, value in (self.conf or {}).items()}
-        jars, packages = self._classpath(conf)
-        self.conf = spark_conf(jars, packages, conf, LOG4J, short)
+        self.conf = spark_conf(*self._classpath(conf), conf, LOG4J, short)
+        self.jars = self.packages = None  # they stand in conf now, which spark-submit would let them replace
         if not self._spark_binary and not connection.extra_dejson.get("spark-binary"):
             home = {**os.environ, **(self.env_vars or {})}.get("SPARK_HOME")
             self._spark_binary = f"{home}/bin/spark-submit" if home else spark_binary()
 
-    def _classpath(self, conf: dict[str, str]) -> tuple[list[Path], list[str]]:
-        """Return the jars and packages to add; none where the user names any (an empty text too)."""
-        named = self.jars is not None or self.packages is not None
-        if named or "spark.jars" in conf or "spark.jars.packages" in conf:
-            return [], []
-        return spark_classpath(Path(self.jars_folder) if self.jars_folder else None)
+    def _classpath(self, conf: dict[str, str]) -> tuple[list[str], list[str]]:
+        """Return the jars and packages beside those of `conf`: the user's own, and what lacks in both."""
+        jars, packages = items_of(self.jars), items_of(self.packages)
+        if "" in (self.jars, self.packages):
+            return jars, packages
+        folder = Path(self.jars_folder) if self.jars_folder else None
+        lacking, coordinates = spark_classpath(folder, [*jars, *packages, *classpath_of(conf)])
+        return [*jars, *map(str, lacking)], [*packages, *coordinates]
 
     def _get_hook(self) -> SparkJobHook:
         """Return the hook that listens; the base class asks for it behind what it adds to `conf` (OpenLineage's)."""

@@ -13,6 +13,7 @@ DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 SESSION_ZONE = "spark.sql.session.timeZone"
 EXTENSIONS = "spark.sql.extensions"
 DEPLOY_MODE = "spark.submit.deployMode"
+JARS, PACKAGES = "spark.jars", "spark.jars.packages"
 UTC = "-Duser.timezone=UTC"
 JVM_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 
@@ -87,10 +88,20 @@ def spark_conf(
     conf[driver] = _spaced(FAST_START if short else "", given_driver, UTC, logging)
     conf[executor] = _spaced(given.get(executor, ""), UTC)
     if jars:
-        conf["spark.jars"] = _joined(given.get("spark.jars", ""), *map(str, jars))
+        conf[JARS] = _joined(given.get(JARS, ""), *map(str, jars))
     if packages:
-        conf["spark.jars.packages"] = _joined(given.get("spark.jars.packages", ""), *packages)
+        conf[PACKAGES] = _joined(given.get(PACKAGES, ""), *packages)
     return conf
+
+
+def classpath_of(conf: Mapping[str, str]) -> list[str]:
+    """Return the jars and packages that settings name."""
+    return [*items_of(conf.get(JARS)), *items_of(conf.get(PACKAGES))]
+
+
+def items_of(text: str | None) -> list[str]:
+    """Return what a list of Spark's names, which are separated by commas."""
+    return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
 def is_short(spec: JobSpec) -> bool:
@@ -121,5 +132,4 @@ def _spaced(*options: str) -> str:
 
 
 def _joined(*lists: str) -> str:
-    items = (item.strip() for text in lists for item in text.split(","))
-    return ",".join(dict.fromkeys(filter(None, items)))
+    return ",".join(dict.fromkeys(item for text in lists for item in items_of(text)))

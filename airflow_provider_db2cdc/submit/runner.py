@@ -13,7 +13,14 @@ from airflow_provider_db2cdc.jars import spark_classpath
 from airflow_provider_db2cdc.submit import LOG4J, application_path
 from airflow_provider_db2cdc.submit.bundle import build_bundle
 from airflow_provider_db2cdc.submit.child import OnLine, run_child
-from airflow_provider_db2cdc.submit.command import Submission, application_args, is_short, spark_conf, submit_argv
+from airflow_provider_db2cdc.submit.command import (
+    Submission,
+    application_args,
+    classpath_of,
+    is_short,
+    spark_conf,
+    submit_argv,
+)
 from airflow_provider_db2cdc.submit.home import spark_binary, spark_environment
 
 
@@ -24,7 +31,7 @@ def run_job(spec: JobSpec, spark: SparkConfig, user: str, password: str, on_line
 
     :raises TickFailedError: Spark ended without a result.
     """
-    jars, packages = spark_classpath(spark.jars, spark.packages)
+    jars, packages = spark_classpath(spark.jars, [*spark.packages, *classpath_of(spark.conf)])
     env = {**spark_environment(spark.binary, spark.master), USER_ENV: user, PASSWORD_ENV: password}
     with tempfile.TemporaryDirectory(prefix="db2cdc-") as folder:
         path = Path(folder) / "spec.json"
@@ -33,7 +40,7 @@ def run_job(spec: JobSpec, spark: SparkConfig, user: str, password: str, on_line
             application=str(application_path()),
             args=tuple(application_args(path)),
             py_files=(str(build_bundle()),),
-            conf=spark_conf(jars, packages, spark.conf, LOG4J, short=is_short(spec)),
+            conf=spark_conf(jars, [*spark.packages, *packages], spark.conf, LOG4J, short=is_short(spec)),
             master=spark.master,
             name=f"db2cdc {spec.pipeline}",
         )

@@ -137,11 +137,23 @@ def test_jars_of_a_folder_are_named_in_full(apply, fake_spark, tmp_path):
     assert conf(fake_spark.call())["spark.jars"] == str(tmp_path / "delta.jar")
 
 
-def test_users_own_packages_keep_ours_away(apply, fake_spark):
-    apply(jars=None, packages="io.example:mine:1")
+def test_ours_join_the_jars_and_packages_of_the_user(apply, fake_spark, tmp_path):
+    for name in ("com.ibm.db2_jcc-12.jar", "mine.jar"):
+        (tmp_path / name).touch()
+    given = {"spark.jars": "/a.jar", "spark.jars.packages": "io.example:conf:1"}
+    apply(jars="/b.jar,/db2jcc4.jar", packages="io.example:mine:1", conf=given, jars_folder=str(tmp_path))
     call = fake_spark.call()
-    assert options(call, "--packages") == ["io.example:mine:1"]
-    assert not {"spark.jars", "spark.jars.packages"} & set(conf(call))
+    # spark-submit would take what its options say instead of what the settings do.
+    assert (options(call, "--jars"), options(call, "--packages")) == ([], [])
+    assert conf(call)["spark.jars"] == f"/a.jar,/b.jar,/db2jcc4.jar,{tmp_path}/mine.jar"
+    assert conf(call)["spark.jars.packages"] == "io.example:conf:1,io.example:mine:1"
+
+
+def test_an_empty_text_keeps_ours_away(apply, fake_spark, tmp_path):
+    (tmp_path / "delta.jar").touch()
+    apply(jars="", packages="io.example:mine:1", conf={"spark.jars": "/a.jar"}, jars_folder=str(tmp_path))
+    settings = conf(fake_spark.call())
+    assert (settings["spark.jars"], settings["spark.jars.packages"]) == ("/a.jar", "io.example:mine:1")
 
 
 def test_failed_table_is_told_and_the_result_still_returned(apply, monkeypatch, capfd):
