@@ -58,7 +58,7 @@ class Tick:
         self.standing = Standing(self.spec, self.history, self._captured)
         self.batch = self.history.batch
         self.sessions = TableSessions(self.spark)
-        self.errors.update({refusal.table: refusal.error for refusal in self.spec.refused})
+        self.errors.update({refusal.table: refusal.error for refusal in self.spec.refused if refusal.chosen})
 
     def redo(self) -> None:
         """Finish, as they were planned, the batches that a tick before this one did not."""
@@ -103,12 +103,13 @@ class Tick:
         self.ledger.publish(self.batch, stands.pop(), [last[table] for table in self.tasks], _now_ms())
 
     def result(self) -> JobResult:
-        """Return a line a table, refused ones included."""
-        tables = [*self.tasks, *(refusal.table for refusal in self.spec.refused)]
-        lines = tuple(map(self._line, tables))
+        """Return a line a table, refused ones included; a table of signals that was refused may have two."""
+        refused = [one for one in self.spec.refused if not one.chosen]
+        lines = [*map(self._line, (*self.tasks, *(one.table for one in self.spec.refused if one.chosen)))]
+        lines += [TableResult(one.table, "failed", chosen=False, error=one.error) for one in refused]
         planned_at_ms, ahead_ms = self.spec.planned_at_ms, self.spec.source_ahead_ms
         return JobResult(
-            self.spec.pipeline, self.spec.run_id, lines, planned_at_ms=planned_at_ms, source_ahead_ms=ahead_ms
+            self.spec.pipeline, self.spec.run_id, tuple(lines), planned_at_ms=planned_at_ms, source_ahead_ms=ahead_ms
         )
 
     def open_tasks(self) -> list[TableTask]:
@@ -269,7 +270,6 @@ class Tick:
             reads=sum(commit.reads for commit in commits),
             duration_s=round(self.seconds.get(table, 0.0), 3),
             restart=task is not None and task.restart,
-            chosen=task is not None or all(one.chosen for one in self.spec.refused if one.table == table),
             mark=task.mark if task is not None else "",
             inactive=table in self.inactive,
             error=error,

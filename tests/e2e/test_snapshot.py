@@ -437,6 +437,23 @@ def test_a_signal_table_that_is_not_captured_is_read_as_it_is(filled: tuple[Pipe
     assert pipeline.tick() is None, "they were heard"
 
 
+def test_a_refused_signal_table_keeps_neither_its_own_changes_nor_the_manifest(
+    filled: tuple[Pipeline, TableId, TableId],
+) -> None:
+    pipeline, one, _ = filled
+    # A carried table that has not the three columns.
+    pipeline.properties = {**pipeline.properties, "signal.data.collection": str(one)}
+    pipeline.execute(f"DELETE FROM {one} WHERE ID = 1")
+    pipeline.writer.commit()
+    pipeline.captured()
+    result = pipeline.tick()
+    assert result is not None
+    assert [(line.table, line.chosen) for line in result.failed] == [(one, False)]
+    assert "has no column type" in result.failed[0].error
+    assert pipeline.rows(one) == pipeline.source_rows(one)
+    assert load(pipeline.spark, Layout(pipeline.target).internal("manifest")).count() == 2
+
+
 def versions(pipeline: Pipeline, table: TableId) -> list[int]:
     path = Layout(pipeline.target).state(table).name
     return sorted(row["version"] for row in pipeline.spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect())
