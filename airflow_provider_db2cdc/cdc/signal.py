@@ -80,6 +80,14 @@ class SignalTable:
     capture: CaptureInstance | None = None
     heard: bool = True
 
+    @property
+    def shown(self) -> CaptureInstance | None:
+        """The capture in whose change table its signals stand: none before it has shown the first row.
+
+        Until then the table itself has more, as what was inserted before the agent has read the registration.
+        """
+        return self.capture if self.capture is not None and self.capture.newest is not None else None
+
 
 @dataclass(frozen=True)
 class SignalOutcome:

@@ -67,7 +67,7 @@ def plan_tick(
     begin = partial(_begin, config, beginning, schemas, offsets)
     steps = counted(source, each(chosen, begin, refused), refused, config.asn_schema)
     table = _signal_table(source, config, captured, refused)
-    asked = [*signals, *backlog.unheard(_in_table(source, table))]
+    asked = [*signals, *backlog.unheard(_in_table(source, table, refused))]
     if not (_has_work(steps, backlog) or asked or backlog.asked_at_ms or backlog.running(schemas.keys())):
         report_nothing(refused)
         return None
@@ -197,13 +197,12 @@ def _signal_table(
         found = read_signal_table(source, table, captured.instances)
         return replace(found, heard=SOURCE_CHANNEL in config.signal_channels)
     except Db2CdcError as error:
-        log.warning("refused: signal table %s: %s", table, error)
-        refused.append(Refusal(table, str(error), chosen=False))
+        _refuse_signals(table, str(error), refused)
         return None
 
 
-def _in_table(source: Source, table: SignalTable | None) -> list[Signal]:
-    """Return the signals of the table where it is a channel, none if it cannot be read: the log says so."""
+def _in_table(source: Source, table: SignalTable | None, refused: list[Refusal]) -> list[Signal]:
+    """Return the signals of the table where it is a channel, none if it cannot be read: then it is refused."""
     if table is None or not table.heard:
         return []
     try:
@@ -211,8 +210,13 @@ def _in_table(source: Source, table: SignalTable | None) -> list[Signal]:
     except UnreachableError:
         raise
     except Db2CdcError as error:
-        log.error("signals: signal table %s cannot be read: %s", table.table, error)
+        _refuse_signals(table.table, f"signal table {table.table} cannot be read: {error}", refused)
         return []
+
+
+def _refuse_signals(table: TableId, error: str, refused: list[Refusal]) -> None:
+    log.warning("refused: signal table %s: %s", table, error)
+    refused.append(Refusal(table, error, chosen=False))
 
 
 def _spec(

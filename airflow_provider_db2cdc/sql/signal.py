@@ -12,19 +12,19 @@ WINDOW_OPEN, WINDOW_CLOSE = "snapshot-window-open", "snapshot-window-close"
 
 
 def given_signals(of: SignalTable) -> str:
-    """Return the select of the signals: id, type, data; in the order of their commits where the table is captured.
+    """Return the select of the signals: id, type, data; in the order of their commits where capture has shown any.
 
-    The marks that snapshots write are left out. A captured table's signals are found even where they were deleted. Of
+    The marks that snapshots write are left out. Signals that were captured are found even where they were deleted. Of
     another table nobody knows the order; by the length of the id first, numbers that are counted up keep theirs.
     """
     names = [quote(name) for name in of.columns]
     listed = ", ".join(f"{name} AS {alias}" for name, alias in zip(names, ("ID", "TYPE", "DATA"), strict=True))
     # A signal without a type is refused, which somebody wants to hear.
     marks = f"({names[1]} IS NULL OR {names[1]} NOT IN ({text_literal(WINDOW_OPEN)}, {text_literal(WINDOW_CLOSE)}))"
-    if of.capture is None:
+    if of.shown is None:
         return f"SELECT {listed} FROM {quote_table(of.table)} WHERE {marks} ORDER BY LENGTH({names[0]}), {names[0]}"
     return (
-        f"SELECT {listed} FROM {change_table(of.capture)} WHERE {OPERATION} = 'I' AND {marks} "
+        f"SELECT {listed} FROM {change_table(of.shown)} WHERE {OPERATION} = 'I' AND {marks} "
         f"ORDER BY {COMMIT}, {INTENT}"
     )
 

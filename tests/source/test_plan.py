@@ -610,25 +610,41 @@ def test_signals_are_texts_whatever_the_columns_are(plan, control):
     ):
         row = f"X'{lsn(70).hex}', X'{lsn(intent).hex}', 'I', {values}"
         control.run(f"INSERT INTO {control.asn}.CD_SIGNALS VALUES ({row})")
+    control.set("SIGNALS", CD_NEW_SYNCHPOINT=lsn(70).raw)
     spec = plan(settings, SIGNALS=100)
     given = [(signal.id, signal.type, signal.data) for signal in spec.signals]
     assert given == [("1", "pause-snapshot", ""), ("2", "", "")], "marks are none, and what has no type is refused"
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
+def test_a_registered_signal_table_is_read_as_it_is_until_capture_has_shown_a_row(plan, control):
+    """What was inserted before the registration, or before the agent has read it, stands in no change table."""
+    control.add("A")
+    settings = {"signal_table": str(control.add("SIGNALS", SIGNALS))}
+    control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('before', 'log', '{{}}')")
+    assert [one.id for one in plan(settings, A=100).signals] == ["before"]
+    row = f"X'{lsn(70).hex}', X'{lsn(1).hex}', 'I', 'captured', 'log', '{{}}'"
+    control.run(f"INSERT INTO {control.asn}.CD_SIGNALS VALUES ({row})")
+    control.set("SIGNALS", CD_NEW_SYNCHPOINT=lsn(70).raw)
+    assert [one.id for one in plan(settings, A=100).signals] == ["captured"]
+
+
 @pytest.mark.parametrize("statement", ["DROP TABLE {cd}", "ALTER TABLE {cd} DROP COLUMN DATA"], ids=["gone", "no data"])
-def test_signal_table_that_cannot_be_read_is_named_and_the_plan_goes_on(plan, control, caplog, statement):
+def test_signal_table_that_cannot_be_read_is_refused_and_the_plan_goes_on(plan, control, statement):
     settings = {
         "signal_table": str(control.add("SIGNALS", SIGNALS)),
         "selection": Selection(table_include=(r"SRC\d+\.A",)),
     }
     control.add("A")
     control.capture("A", 70)
+    control.set("SIGNALS", CD_NEW_SYNCHPOINT=lsn(60).raw)
     control.run(statement.format(cd=f"{control.asn}.CD_SIGNALS"))
     spec = plan(settings, A=60)
-    assert (ends(spec), spec.signals, spec.refused) == ({"A": (lsn(100), 1)}, (), ())
+    assert (ends(spec), spec.signals) == ({"A": (lsn(100), 1)}, ())
+    [refusal] = spec.refused
+    assert (refusal.table, refusal.chosen) == (control.table("SIGNALS"), False)
+    assert f"signal table {control.table('SIGNALS')} cannot be read" in refusal.error
     assert spec.signal_table.table == control.table("SIGNALS"), "marks may still be written into it"
-    assert f"signal table {control.table('SIGNALS')} cannot be read" in caplog.text
 
 
 @pytest.mark.parametrize("pattern", [r"SRC\d+\.TYPO", r"SRC\d+\.B"], ids=["not registered", "not of the pipeline"])
