@@ -52,9 +52,13 @@ class SnapshotProgress:
 
     def __str__(self) -> str:
         """Say it in a line."""
-        chunks = f"{self.done} of {self.chunks or '?'} chunks"
+        known = sum(part.chunks or 0 for part in self.parts)
+        in_all = self.chunks or (f"more than {known}" if known else "?")
+        over = sum(part.status not in OPEN_PARTS for part in self.parts)
+        tables = f"{over} of {len(self.parts)} tables, " if len(self.parts) > 1 else ""
         left = "" if self.left_s is None else f", about {self.left_s} s more"
-        return f"snapshot {self.id} ({self.kind}) {self.status}: {chunks}, {self.rows} rows{left}"
+        told = f"{tables}{self.done} of {in_all} chunks, {self.rows} rows{left}"
+        return f"snapshot {self.id} ({self.kind}) {self.status}: {told}"
 
     def at_pace(self, done: int, seconds: float) -> SnapshotProgress:
         """Return it with how long the rest takes where the chunks behind `done` have taken so many seconds."""

@@ -75,6 +75,8 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
                     "See why, clear that run and then this task. If its job had acted on the signal before it died, "
                     "the pipeline's next run goes on with it, and asking anew is refused.",
                 )
+            if outcome is not None and outcome.reason:
+                self.log.info("signal %s %s: %s", outcome.id, outcome.status, outcome.reason)
         return outcome is not None and outcome.status == "done"
 
     def _ended(self, context: Context) -> str:

@@ -24,8 +24,7 @@ def given_signals(of: SignalTable) -> str:
     if of.shown is None:
         return f"SELECT {listed} FROM {quote_table(of.table)} WHERE {marks} ORDER BY LENGTH({names[0]}), {names[0]}"
     return (
-        f"SELECT {listed} FROM {change_table(of.shown)} WHERE {OPERATION} = 'I' AND {marks} "
-        f"ORDER BY {COMMIT}, {INTENT}"
+        f"SELECT {listed} FROM {change_table(of.shown)} WHERE {OPERATION} = 'I' AND {marks} ORDER BY {COMMIT}, {INTENT}"
     )
 
 

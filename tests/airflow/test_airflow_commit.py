@@ -277,7 +277,7 @@ def test_outcome_fails_for_offsets_that_were_not_kept():
                 PartProgress(ORDERS, "completed", 4, 4, 40),
                 PartProgress(TableId("SALES", "ITEMS"), "failed", 1, 2, 3, "no disk"),
             ),
-            "snapshot 77 (incremental) paused: 5 of 6 chunks, 43 rows; "
+            "snapshot 77 (incremental) paused: 2 of 2 tables, 5 of 6 chunks, 43 rows; "
             "SALES.ORDERS completed 4 of 4, SALES.ITEMS failed 1 of 2 (no disk)",
         ),
     ],

@@ -361,6 +361,12 @@ def test_sensor_ends_when_the_signal_is_done(look):
     assert pushed["progress"]["status"] == "completed"
 
 
+def test_sensor_says_what_was_left_out_of_a_signal_that_is_done(look, capfd):
+    done = SignalOutcome("77", "airflow", "done", "no snapshot of SALES.TYPO runs")
+    assert look("sensor_partly", Backlog((), (done,)))[0] is True
+    assert "signal 77 done: no snapshot of SALES.TYPO runs" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize("status", ["refused", "failed", "stopped"])
 def test_sensor_fails_at_once_when_the_signal_came_to_a_bad_end(look, status):
     with pytest.raises(AirflowFailException, match=f"signal 77 {status}: no such table"):

@@ -35,6 +35,13 @@ def test_rest_takes_as_long_as_what_was_done_of_it() -> None:
     assert str(one.at_pace(1, 10.0)).endswith("2 of 6 chunks, 20 rows, about 40 s more")
 
 
+def test_line_tells_what_is_known_so_far() -> None:
+    one = Snapshot("1", "incremental", (replace(cut(A, 3), status="completed"), cut(B, 1), Part(C)))
+    assert str(progress(one)) == ("snapshot 1 (incremental) running: 1 of 3 tables, 4 of more than 6 chunks, 40 rows")
+    assert str(progress(replace(one, parts=(Part(A), Part(B))))).endswith(": 0 of 2 tables, 0 of ? chunks, 0 rows")
+    assert str(progress(replace(one, parts=(Part(A),)))).endswith(": 0 of ? chunks, 0 rows")
+
+
 def test_rest_is_unknown_before_a_chunk_is_done_and_while_not_all_are_known() -> None:
     assert progress(Snapshot("1", "incremental", (cut(A, 1),))).at_pace(1, 10.0).left_s is None
     assert progress(Snapshot("1", "incremental", (cut(A, 1), Part(B)))).at_pace(0, 10.0).left_s is None

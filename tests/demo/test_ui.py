@@ -142,7 +142,7 @@ def check_the_form(api: Api, ui: Program) -> None:
     assert told["status"] == "completed"
     assert sorted(part["table"]["name"] for part in told["parts"]) == ["CUSTOMERS", "ORDERS"]
     assert all(part["done"] == part["chunks"] for part in told["parts"])
-    assert "completed: 2 of 2 chunks" in str(api.get(f"{follow}/logs/1"))
+    assert "completed: 2 of 2 tables, 2 of 2 chunks" in str(api.get(f"{follow}/logs/1"))
     check_the_command_line(ui, told["id"])
 
 

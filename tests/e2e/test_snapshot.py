@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,6 +26,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.hooks.spark_job import SNAPSHOT_MARK
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs, merge
@@ -166,7 +168,9 @@ def fill(pipeline: Pipeline, key: str = "INTEGER") -> tuple[Pipeline, TableId, T
     return pipeline, tables[0], tables[1]
 
 
-def test_conditions_surrogate_keys_and_what_is_refused(filled: tuple[Pipeline, TableId, TableId]) -> None:
+def test_conditions_surrogate_keys_and_what_is_refused(
+    filled: tuple[Pipeline, TableId, TableId], capsys: pytest.CaptureFixture[str]
+) -> None:
     pipeline, one, two = filled
     some = [{"data-collection": str(one), "filter": "ID >= 10 AND (ID < 20 OR A = ';')"}]
     asks = {
@@ -184,6 +188,10 @@ def test_conditions_surrogate_keys_and_what_is_refused(filled: tuple[Pipeline, T
     result = pipeline.tick(*(ask for name, ask in asks.items() if name not in refused_later))
     got = {name: outcomes(result).get(ask.id) for name, ask in asks.items()}
     assert got["part"] == got["by S"] == ("done", "")
+    how_far = rf"^{re.escape(SNAPSHOT_MARK)}{asks['by S'].id} \(incremental\) running: "
+    told = re.findall(how_far + "(.*)", capsys.readouterr().out, re.MULTILINE)
+    assert told[0] == "0 of ? chunks, 0 rows"
+    assert re.fullmatch(r"2 of 3 chunks, 24 rows, about \d+ s more", told[-1]), told
     for name, word in {"twice": "already", "unknown": "no table", "no json": "JSON", "no type": "unknown"}.items():
         status, reason = got[name] or ("", "")
         assert status == "refused"
