@@ -175,6 +175,7 @@ class PipelineConfig(_Frozen):
             recover_offsets=self.snapshotter.recover_offset(),
             high_mark_timeout_s=self.high_mark_timeout_s,
             accept_update_rows=self.accept_update_rows,
+            streaming=self.snapshotter.stream(),
         )
 
     @classmethod

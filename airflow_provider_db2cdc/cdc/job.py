@@ -61,7 +61,8 @@ class ApplySettings:
     group is read and published together; none is begun when `snapshot_budget_s` of the tick's time for snapshots is
     over, the next tick goes on. Fetch sizes are the driver's (0: its own choice). `snapshot_on_gap` mends
     a gap by a snapshot, `recover_offsets` a lost offset by what Delta proves. `accept_update_rows` takes the word of
-    an update row without a before image for it that the row's key is as it was.
+    an update row without a before image for it that the row's key is as it was. Without `streaming` nothing but a
+    snapshot pulls a table's changes.
     """
 
     tombstones: bool = True
@@ -81,6 +82,7 @@ class ApplySettings:
     snapshot_on_gap: bool = False
     recover_offsets: bool = False
     accept_update_rows: bool = False
+    streaming: bool = True
 
     @property
     def first_chunks(self) -> int:

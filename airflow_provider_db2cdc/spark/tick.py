@@ -84,7 +84,8 @@ class Tick:
     def align(self) -> None:
         """Bring the tables that stand at the plan's fence to where snapshots have brought the foremost one."""
         last, is_new = self.standing.last, self.standing.is_new
-        known = [task.table for task in self.open_tasks() if task.table in last and not is_new(task)]
+        pulled = last if self.spec.settings.streaming else self.standing.done
+        known = [task.table for task in self.open_tasks() if task.table in pulled and not is_new(task)]
         stands = {table: last[table].upto for table in known}
         front = max(stands.values(), default=self.spec.fence.lsn)
         entries = [

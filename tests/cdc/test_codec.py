@@ -65,7 +65,7 @@ SPEC = JobSpec(
         ),
     ),
     settings=ApplySettings(
-        False, "none", 1, 2, 3, 4, 5, 6, 60.5, "insert_delete", 5.5, "exclusive", 7, 8, True, True, True
+        False, "none", 1, 2, 3, 4, 5, 6, 60.5, "insert_delete", 5.5, "exclusive", 7, 8, True, True, True, False
     ),
     refused=(Refusal(TableId("S", "T"), "why"),),
     signals=(Signal("1", "log", "{}", "file", 7),),

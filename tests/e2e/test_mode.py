@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.crash import killed
-from support.filled import ask
+from support.filled import ask, filled
 from support.log import captured_events, logged_events, reads
 from support.pipeline import Pipeline, use_signal_table
-from support.writing import behind
+from support.writing import behind, in_window
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.mode import CUSTOM
@@ -122,6 +123,26 @@ def test_modes_without_streaming_pull_nothing_after_the_snapshot(
     assert result is not None
     errors = [line.error for line in result.failed]
     assert ["pruned" in error for error in errors] == ([True] if custom else []), "nobody pulls them but a snapshot"
+
+
+def test_a_snapshot_of_one_table_pulls_nothing_of_another_without_streaming(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": "initial_only"})
+    one, other = filled(pipeline, 3, "T1"), filled(pipeline, 3, "T2")
+    pipeline.passed()
+    kept = pipeline.offsets.get(one)
+    assert kept is not None
+    spec = pipeline.plan(signals=[ask(other)])
+    assert spec is not None
+    # As where nothing at all was committed since the tick before.
+    spec = replace(spec, fence=replace(spec.fence, lsn=kept.lsn))
+    both = [f"UPDATE {table} SET A = 'b' WHERE ID = 1" for table in (one, other)]
+    with in_window(pipeline, *both):
+        pipeline.commit(jobs.run(spec))
+    assert pipeline.rows(other) == pipeline.source_rows(other)
+    assert pipeline.changes(one).where("op <> 'r'").isEmpty()
+    assert pipeline.offsets.get(one) == kept
 
 
 def test_a_table_that_is_included_later_is_snapshotted_and_no_other(new_pipeline: Callable[..., Pipeline]) -> None:
