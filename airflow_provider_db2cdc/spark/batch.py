@@ -48,6 +48,8 @@ def apply_entry(
     """
     of = as_read(entry.slice, target.schema)
     is_left_out = of is None and entry.slice is not None
+    if is_left_out:
+        target.leave_out(entry.batch)
     held = None if is_new or is_left_out or _is_first(of) else last
     # A first try, which alone was compared beforehand, may have told of rows that are gone: changes of the batch, too.
     is_redone = is_left_out or (of is not None and of.covers_range and compared is None)

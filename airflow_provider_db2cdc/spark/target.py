@@ -6,7 +6,7 @@ skipped; a run that another one overtook meanwhile fails with ConcurrentTransact
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -46,8 +46,9 @@ MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
 LEFT = "db2cdc.left"
 """The state's property that names the newest batch that a later plan has given up."""
 
-LOG_STEPS = ("changes", "sweep", "reads")
-"""What writes into the change log."""
+SLICE_STEPS = ("sweep", "reads")
+LOG_STEPS = ("changes", *SLICE_STEPS)
+"""What writes into the change log; what of a snapshot's slice does."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,12 @@ class Target:
         """
         if batch > self._left():
             set_properties(self.spark, self.layout.state(self.table), {LEFT: str(batch)})
-        for name, steps in ((self.layout.changes(self.table), LOG_STEPS), (self.layout.state(self.table), ("state",))):
-            nothing = load(self.spark, name).limit(0)
-            for step in steps:
-                append(nothing, name, self._pair(step, batch))
+        self._close(self.layout.changes(self.table), LOG_STEPS, batch)
+        self._close(self.layout.state(self.table), ("state",), batch)
+
+    def leave_out(self, batch: int) -> None:
+        """Let nobody tell any more of a batch's slice in the change log; what was told of it stays."""
+        self._close(self.layout.changes(self.table), SLICE_STEPS, batch)
 
     def append_changes(self, rows: DataFrame, batch: int, step: str) -> bool:
         """Append change log rows of one step of a batch and return True; False where that step is already there.
@@ -225,6 +228,11 @@ class Target:
     def count(self, version: int) -> int:
         """Return the rows of a version of the state, which Delta knows without reading any."""
         return load(self.spark, self.layout.state(self.table), version).count()
+
+    def _close(self, name: DeltaName, steps: Iterable[str], batch: int) -> None:
+        nothing = load(self.spark, name).limit(0)
+        for step in steps:
+            append(nothing, name, self._pair(step, batch))
 
     def _left(self) -> int:
         """Return the newest batch that a later plan has given up, 0 for none."""

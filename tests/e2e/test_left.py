@@ -9,14 +9,16 @@ from support.crash import killed
 from support.filled import ask, changed, filled
 from support.log import check_log
 from support.pipeline import Pipeline
-from support.writing import in_window
+from support.writing import beside, in_window
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import TickLostError
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load
+from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -163,3 +165,29 @@ def test_what_a_snapshot_has_told_before_a_column_came(new_pipeline: Callable[..
     commits = load(pipeline.spark, Layout(pipeline.target).internal("commits"))
     [(counted,)] = commits.agg({"reads": "sum"}).collect()
     assert counted == pipeline.changes(table).where("op = 'r'").count()
+
+
+def test_who_hangs_tells_nothing_of_a_group_that_another_run_has_left_out(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """A hangs before its `r` rows; B leaves them out for a column that came, pulls, and dies before its own read."""
+    pipeline = new_pipeline()
+    table = filled(pipeline, 5)
+    pipeline.passed()
+    pipeline.unseen(table, f"INSERT INTO {table} VALUES (7, 'new'), (8, 'new')")
+    a = pipeline.plan(signals=[ask(table)])
+    assert a is not None
+
+    def another() -> None:
+        pipeline.gain(table, "B")
+        pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 7")
+        changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 2")
+        b = pipeline.plan()
+        assert b is not None
+        with killed(Groups, "_await", "before"):
+            jobs.run(b)
+
+    with beside(Target, "append_changes", another), pytest.raises(TickLostError):
+        jobs.run(a)
+    is_right(pipeline, table)
+    assert pipeline.changes(table).where("key.ID = 7").isEmpty()
