@@ -38,7 +38,8 @@ class Groups:
     """The groups of one snapshot, published as the reader has them ready; `connection` is the publishing thread's.
 
     `write_down` keeps in the target what the book says; it comes before the first batch that publishes a chunk of a
-    table, so that a crash never leaves published chunks of a snapshot, or of bounds, that nobody knows.
+    table, so that a crash never leaves published chunks of a snapshot, or of bounds, that nobody knows; and once a
+    table is cut.
     """
 
     share: Share
@@ -58,6 +59,8 @@ class Groups:
             self._catch_up()
             cut.result()
             ahead = pool.submit(self.reader.next)
+            # Else whoever dies within the first read finds the chunks' bounds once more, which may take as long.
+            self.write_down()
             # Behind the last group there may be more to read by now: again, what a table without a key left open.
             while not self._is_over() and (group := ahead.result() or self.reader.next()) is not None:
                 group = self.reader.going_on(group)

@@ -7,6 +7,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from support.crash import killed
 from support.filled import ask, changed, filled
 from support.log import check_log, reads
 from support.pieces import in_pieces
@@ -17,11 +18,13 @@ from airflow_provider_db2cdc.cdc.job import ApplySettings
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.part import Part
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark import batch, reader, session, slice
+from airflow_provider_db2cdc.spark import batch, jobs, reader, session, slice
 from airflow_provider_db2cdc.spark.delta import load, table_exists
 from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.session import SMALL_CONF
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
+from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 
 SHUFFLES = "spark.sql.shuffle.partitions"
@@ -46,6 +49,20 @@ def certified(pipeline: Pipeline, table: TableId) -> list[tuple[int, int]]:
     log = load(pipeline.spark, Layout(pipeline.target).internal("commits")).where(f"table = '{table.name}'")
     chunks = (chunk for row in log.orderBy("batch").collect() for chunk in row["chunks"] or ())
     return [(chunk["rows_read"], chunk["rows_counted"]) for chunk in chunks]
+
+
+def test_a_table_is_cut_once_though_its_first_read_never_ends(pipeline: Pipeline) -> None:
+    """To cut a large one may take as long as a task has."""
+    table = filled(pipeline, 9)
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Staging, "write", "before"):
+        jobs.run(spec)
+    cut: list[int] = []
+    with behind(DriverConnection, "chunk_bounds", cut.append):
+        pipeline.passed()
+    assert cut == []
+    assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
 def test_what_changes_between_two_pieces_comes_out_once(pipeline: Pipeline) -> None:
