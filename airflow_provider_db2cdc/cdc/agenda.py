@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -70,13 +70,13 @@ class Agenda:
             return False
         return (part.sweep, part.select) == (asked.sweep, asked.select)
 
-    def next_snapshot(self, besides: Collection[str] = ()) -> Snapshot | None:
+    def next_snapshot(self, tables: Container[TableId] | None = None, besides: Collection[str] = ()) -> Snapshot | None:
         """Return the snapshot to be worked on, of those of other ids: new tables first, then in the order asked.
 
-        Behind all others comes what never gets on, which could take up each tick's time.
+        Behind all others comes what never gets on with `tables`, the pipeline's, which could take up each tick's time.
         """
         running = [one for one in self.open if one.status == "running" and one.id not in besides]
-        return min(running, key=lambda snapshot: (snapshot.never_gets_on, snapshot.kind != "initial"), default=None)
+        return min(running, key=lambda one: (one.never_gets_on(tables), one.kind != "initial"), default=None)
 
     def known(self, signal: Signal) -> SignalOutcome | None:
         """Return what became of the signal; None if nobody has acted on it yet."""

@@ -6,7 +6,7 @@ span the end of one table and the beginning of others. All here is pure: a snaps
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
@@ -44,10 +44,13 @@ class Snapshot:
         """The parts of which something is left to do."""
         return tuple(part for part in self.parts if self.open and part.open)
 
-    @property
-    def never_gets_on(self) -> bool:
-        """Whether all that is left of it has failed, and come no further, as often as ends one that was asked for."""
-        return all(part.failures >= MAX_FAILURES for part in self.open_parts)
+    def never_gets_on(self, tables: Container[TableId] | None = None) -> bool:
+        """Whether all that is left of it has failed, and come no further, as often as ends one that was asked for.
+
+        Of `tables` alone, where they are given: nothing comes of one that the pipeline does not carry.
+        """
+        left = [part for part in self.open_parts if tables is None or part.table in tables]
+        return all(part.failures >= MAX_FAILURES for part in left)
 
     def part(self, table: TableId) -> Part | None:
         """Return the table's part, None when it has none."""

@@ -252,7 +252,7 @@ class Snapshots:
         has_come = len(self.tick.slices) > self._applied
         if time.monotonic() > self.deadline and (has_come or self.tick.stands_still):
             return None
-        return self.book.agenda.next_snapshot(besides=worked)
+        return self.book.agenda.next_snapshot(self.tick.tasks, worked)
 
     def _write_down(self) -> None:
         """Write down what a crash must not make forgotten; mere progress, which the ledger tells too, now and then."""

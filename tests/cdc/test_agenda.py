@@ -360,6 +360,12 @@ def test_initial_snapshot_of_which_no_table_ever_gets_on_lets_the_others_go_firs
     assert agenda.next_snapshot(besides={"asked"}).id == "initial-1", "it has its turn all the same"
 
 
+def test_a_table_that_was_taken_out_of_the_pipeline_does_not_get_on_either():
+    agenda, _ = acting(begin_initial(Agenda(), [Part(A, failures=3), Part(B)], 5), execute("S.C", id="asked"))
+    assert agenda.next_snapshot({A, B, C}).id == "initial-1"
+    assert agenda.next_snapshot({A, C}).id == "asked"
+
+
 def test_initial_snapshots_of_a_table_are_those_of_any_plan_or_of_one():
     agenda = begin_initial(Agenda((snapshot(C=1),)), [Part(A)], 5)
     assert [agenda.has_begun(table) for table in (A, B, C)] == [True, False, False]
