@@ -119,7 +119,10 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
 def test_it_happens_again_before_the_run_that_mended_it_is_committed(
     new_pipeline: Callable[..., Pipeline], mode: str, ahead_ms: int
 ) -> None:
-    """Also where the clock of the machine that planned last was ahead of this one's."""
+    """Also where the clock of the machine that planned last was ahead of this one's.
+
+    A restart that was wished for before is done once more: the commit leaves the offset to what was found since.
+    """
     pipeline = new_pipeline(**{"snapshot.mode": mode})
     table = three_rows(pipeline, "BAD")
     pipeline.passed()
@@ -137,13 +140,9 @@ def test_it_happens_again_before_the_run_that_mended_it_is_committed(
     pipeline.commit(result)
     do(pipeline, f"INSERT INTO {table} VALUES (6, 'd')")
     assert is_suspended(pipeline, table)
-    last = pipeline.tick()
-    if mode == "initial":
-        assert last is not None
-        assert "not active for a while" in last.failed[0].error
-    else:
-        assert last is None or not last.failed
-        assert pipeline.rows(table) == pipeline.source_rows(table)
+    pipeline.passed()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert not is_suspended(pipeline, table)
 
 
 @pytest.mark.long
