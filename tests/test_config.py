@@ -377,6 +377,9 @@ class TestFile:
         )
         made = load_config(path, {"DB2CDC_USER": "u"}, with_database=False)
         assert (made.database, made.spark.conf) == (None, {"a": "b"})
+        assert {name: "extras of the connection" in why for name, why in made.ignored.items()} == {
+            "driver.currentSchema": True
+        }
         with pytest.raises(ConfigurationError, match="NOT_SET"):
             load_config(path, {})
 
@@ -396,7 +399,7 @@ class TestFile:
         assert made.ignored == {}
 
 
-DECIDED_BY_MODE = {"snapshot_on_gap", "recover_offsets"}
+DECIDED_BY_MODE = {"snapshot_on_gap", "recover_offsets", "streaming"}
 """Settings of the job that follow from snapshot.mode."""
 
 
