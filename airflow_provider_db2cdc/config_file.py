@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.given_properties import flatten
-from airflow_provider_db2cdc.properties import ALIASES, find_property, is_address
+from airflow_provider_db2cdc.properties import ALIASES, OF_THE_CONNECTION, find_property, is_address, is_driver_option
 
 MERGE = "tag:yaml.org,2002:merge"
 PLACEHOLDER = re.compile(r"\$\{env:(\w+)\}")
@@ -27,6 +27,7 @@ def load_config(
 
     User and password, where the file has none, come from DB2CDC_USER and DB2CDC_PASSWORD. Without `with_database` what
     the file says of the database is left out, unread: Airflow has a connection, and its machines perhaps no password.
+    That drivers' options are among it stands in what is `ignored`, for nobody would miss them.
 
     :raises ConfigurationError: the file cannot be read, or from_properties refuses what it says.
     """
@@ -44,7 +45,9 @@ def load_config(
         raise ConfigurationError(f"{file} holds no properties", "Write one `name: value` a line.")
     given = {name: value for name, value in flatten(data).items() if with_database or not is_address(name)}
     flat = {name: _substitute(name, value, environ) for name, value in given.items()}
-    return PipelineConfig.from_properties(_complete(_anchor(flat, file.parent), environ))
+    config = PipelineConfig.from_properties(_complete(_anchor(flat, file.parent), environ))
+    lost = {name: OF_THE_CONNECTION for name in flatten(data) if name not in given and is_driver_option(name)}
+    return config.model_copy(update={"ignored": {**config.ignored, **lost}})
 
 
 def _parse(text: str) -> Any:

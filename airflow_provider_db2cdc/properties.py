@@ -202,6 +202,8 @@ ALIASES = {
 
 PROPERTIES = {item.name: item for item in (*USED, *IGNORED, *REFUSED)}
 
+OF_THE_CONNECTION = "In Airflow the drivers' options are extras of the connection."
+
 
 def find_property(name: str) -> Property | None:
     """Return the property of that dotted or snake_case name, None when there is none."""
@@ -213,6 +215,12 @@ def find_property(name: str) -> Property | None:
             if prefix.endswith("*") and spelling.startswith(prefix[:-1]):
                 return item
     return None
+
+
+def is_driver_option(name: str) -> bool:
+    """Whether a property is an option of one of Db2's drivers."""
+    item = find_property(name)
+    return item is not None and item.field in ("database.options", "database.jdbc_options")
 
 
 def is_address(name: str) -> bool:

@@ -28,7 +28,7 @@ if path := os.environ.get("DB2CDC_CONFIG"):
 
     with DAG(
         dag_id=os.environ.get("DB2CDC_DAG_ID", f"db2cdc_{config.pipeline}"),
-        schedule=None if schedule == "none" else schedule,
+        schedule=None if schedule.strip().lower() in ("", "none") else schedule,
         start_date=datetime(2025, 1, 1, tzinfo=UTC),
         catchup=False,
         max_active_runs=1,

@@ -33,7 +33,6 @@ if path := os.environ.get("DB2CDC_CONFIG"):
         start_date=datetime(2025, 1, 1, tzinfo=UTC),
         # A run may follow its snapshot for days: the one that pauses or stops it must not wait behind it.
         max_active_runs=16,
-        render_template_as_native_obj=True,
         tags=["db2cdc"],
         doc_md=__doc__,
         params={

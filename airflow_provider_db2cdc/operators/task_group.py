@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.operators.asset import pipeline_alias
 from airflow_provider_db2cdc.operators.commit import Db2CdcCommitOperator
 from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
 from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
-from airflow_provider_db2cdc.properties import is_address
+from airflow_provider_db2cdc.properties import OF_THE_CONNECTION, is_address, is_driver_option
 
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 """Beneath the group's and the DAG's default_args."""
@@ -91,6 +91,8 @@ def _complete(
                 f"config and {', '.join(sorted(properties))} are both given", "Write the properties into the config."
             )
         return config
+    if options := sorted(name for name in properties if is_driver_option(name)):
+        raise ConfigurationError(f"{options[0]} has no meaning in a DAG", OF_THE_CONNECTION)
     given = {name: value for name, value in properties.items() if not is_address(name)}
     return given if {"pipeline", "name"} & set(given) else {**given, "pipeline": group_id}
 

@@ -63,6 +63,7 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
                     context["ti"].xcom_push(key="progress", value=to_data(snapshot))
             if ended == UNDER_WAY:
                 self.log.info("run %s of DAG %s has not ended yet", self.trigger_run_id, self.trigger_dag_id)
+                self._tell_paused(context)
                 # What stands under its id by now may be what became of an older signal.
                 return False
             outcome = _outcome(backlog, id_)
@@ -85,6 +86,17 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
             return ""
         state = context["ti"].get_dagrun_state(self.trigger_dag_id, str(self.trigger_run_id))
         return next((end for end in ENDED if state == end), UNDER_WAY)
+
+    def _tell_paused(self, context: Context) -> None:
+        """Say that the pipeline's DAG is paused, as a new one mostly is: until somebody turns it on its run waits."""
+        try:
+            # Airflow's API tells it since 3.2.
+            is_paused = context["ti"].get_dag(self.trigger_dag_id).is_paused
+        except Exception as error:
+            self.log.debug("not known whether DAG %s is paused: %s", self.trigger_dag_id, error)
+            return
+        if is_paused:
+            self.log.warning("DAG %s is paused, so the run waits: unpause it", self.trigger_dag_id)
 
 
 def _outcome(backlog: Backlog, id_: str) -> SignalOutcome | None:

@@ -45,6 +45,7 @@ def test_debeziums_own_names_are_taken():
         ({"target": "not a path"}, "neither a path nor a catalog"),
         ({"config": PipelineConfig(pipeline="p", target="/t")}, "config and target are both given"),
         ({"max_rows_per_batch": 0}, "max.rows.per.batch"),
+        ({"driver.currentLockTimeout": 5}, r"driver\.currentLockTimeout has no meaning .* extras of the connection"),
     ],
 )
 def test_wrong_property_breaks_the_dag_while_it_is_parsed(arguments, problem):

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_2_PLUS
 from jinja2 import Template
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
@@ -325,9 +326,11 @@ def backlog(status, snapshot="running", reason="", done=1):
 def look(inside):
     """Let the sensor look once at a backlog; return what it says, and the progress it leaves."""
 
-    def once(pipeline, kept=None, signal_id="77", runs=None):
+    def once(pipeline, kept=None, signal_id="77", runs=None, paused=None):
         pushed = {}
         states = {"get_dagrun_state": lambda dag_id, run_id: (runs or {})[dag_id, run_id]}
+        if paused is not None:
+            states["get_dag"] = lambda dag_id: SimpleNamespace(is_paused=paused[dag_id])
         context = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}), **states)}
         run = {"trigger_dag_id": "sales", "trigger_run_id": "r1"} if runs else {}
 
@@ -403,7 +406,7 @@ from airflow_provider_db2cdc import Db2CdcSignalOperator, Db2CdcSnapshotSensor
 from inside_task import CALLS
 
 with DAG("signal_follower", schedule=None, render_template_as_native_obj=True):
-    data = {"message": "m"}
+    data = {{"message": "m"}}
     send = Db2CdcSignalOperator(task_id="send", trigger_dag_id="signal_target", signal_type="log", data=data)
 
     @task
@@ -411,7 +414,7 @@ with DAG("signal_follower", schedule=None, render_template_as_native_obj=True):
         CALLS.pop()()
 
     follow = Db2CdcSnapshotSensor(
-        task_id="follow", pipeline="followed", signal_id=send.output, poke_interval=1, timeout=60,
+        task_id="follow", pipeline="followed", signal_id=send.output, poke_interval=1, timeout={timeout},
         trigger_dag_id="signal_target", trigger_run_id=send.output["trigger_run_id"],
     )
     send >> meanwhile() >> follow
@@ -430,9 +433,27 @@ def test_who_follows_a_run_that_fails_before_it_acts_does_not_follow_for_ever(ru
 
     run_dag("signal_target", TARGET)
     CALLS.append(fail)
-    state, tasks = run_dag("signal_follower", FOLLOWER)
+    state, tasks = run_dag("signal_follower", FOLLOWER.format(timeout=60))
     assert (state, tasks) == ("failed", {"send": "success", "meanwhile": "success", "follow": "failed"})
     assert "is over (failed), and told nothing of signal" in capfd.readouterr().out, "not by its timeout"
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_2_PLUS, reason="its API tells since Airflow 3.2 whether a DAG is paused")
+def test_who_follows_a_run_of_a_dag_that_is_paused_is_told(run_dag, capfd):
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+    from inside_task import CALLS
+
+    def pause(is_paused=True):
+        with create_session() as session:
+            session.query(DagModel).filter_by(dag_id="signal_target").one().is_paused = is_paused
+
+    run_dag("signal_target", TARGET)
+    CALLS.append(pause)
+    state, _ = run_dag("signal_follower", FOLLOWER.format(timeout=3))
+    assert state == "failed", "by its timeout"
+    assert "DAG signal_target is paused, so the run waits" in capfd.readouterr().out
+    pause(False)
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
@@ -440,6 +461,12 @@ def test_sensor_waits_for_its_run(look, state):
     assert look("sensor_yet", runs={("sales", "r1"): state})[0] is False
     for older in ("done", "stopped"):
         assert look("sensor_older", backlog(older), runs={("sales", "r1"): state})[0] is False, "another one's end"
+
+
+def test_sensor_says_that_the_dag_which_is_to_run_is_paused(look, capfd):
+    for paused, is_told in ((None, False), ({"sales": False}, False), ({"sales": True}, True)):
+        assert look("sensor_paused", runs={("sales", "r1"): "queued"}, paused=paused)[0] is False
+        assert ("DAG sales is paused" in capfd.readouterr().out) is is_told
 
 
 def test_sensor_finds_a_signal_whose_id_was_rendered_to_a_number(look):
