@@ -46,7 +46,7 @@ def apply_entry(
     does not tell what the state holds: it may have been moved away meanwhile. `compared` is what is known of its slice
     beforehand, if anything.
     """
-    of = as_read(entry.slice, target.schema)
+    of = _slice_of(target, entry)
     is_left_out = of is None and entry.slice is not None
     if is_left_out:
         target.leave_out(entry.batch)
@@ -115,6 +115,12 @@ def stage_chunks(target: Target, spec: JobSpec, source: JdbcSource, part: Part, 
     counted = count_chunks(target.spark, source, target.schema, part, reading, spec.settings.parallel_reads)
     counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), held) for chunk, held in sorted(counted.items()))
     return replace(of, last=reading.last, staging_version=version, counts=(*of.counts, *counts))
+
+
+def _slice_of(target: Target, entry: Entry) -> Slice | None:
+    """Return the slice that a batch brings; none where it was read under other columns, or redone without it once."""
+    of = as_read(entry.slice, target.schema)
+    return None if of is not None and not of.sweep and target.has_left_out(entry.batch) else of
 
 
 def _may_double(schema: TableSchema, part: Part) -> bool:

@@ -118,11 +118,10 @@ def publish_reads(
     events = read_envelopes(rows, target.schema, spec, entry.batch, entry.upto, how, entry.planned_at_ms)
     is_fresh = target.append_changes(events, entry.batch, "reads")
     of = replace(of, again=again)
-    if is_whole and is_fresh:
+    if is_whole:
         read = {at: chunk.read for at, chunk in enumerate(of.counts, of.first)}
         return Reads(of, staged, read, counts, fresh=is_fresh)
-    # What went out is read back: to find once more which rows those are takes several joins, and where somebody was
-    # there before, what that one has told counts.
+    # What went out is read back: to find once more which rows those are takes several joins.
     return Reads(of, target.reads(entry.batch), count_reads(target.batch(entry.batch)), counts, effects, is_fresh)
 
 

@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.ledger import Commit
 from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
-from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.errors import TargetError, TickLostError
 from airflow_provider_db2cdc.spark.changes import key_struct, log_ddl
 from airflow_provider_db2cdc.spark.columns import FIXED, TYPES, checked_types, fit_columns, types_text
 from airflow_provider_db2cdc.spark.copies import COPY
@@ -43,8 +43,8 @@ MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
 """Whether a merge marks in a file which of its rows are gone, or writes the file anew."""
 
 
-LEFT = "db2cdc.left"
-"""The state's property that names the newest batch that a later plan has given up."""
+LEFT, LEFT_OUT = "db2cdc.left", "db2cdc.left_out"
+"""The state's properties that name the newest batch that a later plan has given up, or redone without its slice."""
 
 SLICE_STEPS = ("sweep", "reads")
 LOG_STEPS = ("changes", *SLICE_STEPS)
@@ -122,23 +122,33 @@ class Target:
 
         Nor take a step for its own first try's that is held back by that: a cleared run would tell what is not there.
         """
-        if batch > self._left():
+        if batch > self._newest(LEFT):
             set_properties(self.spark, self.layout.state(self.table), {LEFT: str(batch)})
         self._close(self.layout.changes(self.table), LOG_STEPS, batch)
         self._close(self.layout.state(self.table), ("state",), batch)
 
     def leave_out(self, batch: int) -> None:
         """Let nobody tell any more of a batch's slice in the change log; what was told of it stays."""
+        if not self.has_left_out(batch):
+            set_properties(self.spark, self.layout.state(self.table), {LEFT_OUT: str(batch)})
         self._close(self.layout.changes(self.table), SLICE_STEPS, batch)
+
+    def has_left_out(self, batch: int) -> bool:
+        """Whether somebody has redone a batch, or one behind it, without its slice."""
+        return batch <= self._newest(LEFT_OUT)
 
     def append_changes(self, rows: DataFrame, batch: int, step: str) -> bool:
         """Append change log rows of one step of a batch and return True; False where that step is already there.
 
         :raises TargetError: a later plan has given up the batch.
+        :raises TickLostError: another run has redone it without its slice, of which these rows are.
         """
         is_new = append(rows, self.layout.changes(self.table), self._pair(step, batch)) is not None
         if not is_new:
             self._check_not_left(batch)
+            if step in SLICE_STEPS and self.has_left_out(batch):
+                problem = f"another run has redone batch {batch} of {self.table} without what a snapshot has read"
+                raise TickLostError(problem, "Columns came since then. Leave this run: the next one reads again.")
         return is_new
 
     def batch(self, number: int) -> DataFrame:
@@ -234,12 +244,12 @@ class Target:
         for step in steps:
             append(nothing, name, self._pair(step, batch))
 
-    def _left(self) -> int:
-        """Return the newest batch that a later plan has given up, 0 for none."""
-        return int(table_properties(self.spark, self.layout.state(self.table)).get(LEFT, 0))
+    def _newest(self, name: str) -> int:
+        """Return the newest batch that a property of the state names, 0 for none."""
+        return int(table_properties(self.spark, self.layout.state(self.table)).get(name, 0))
 
     def _check_not_left(self, batch: int) -> None:
-        if batch <= self._left():
+        if batch <= self._newest(LEFT):
             raise TargetError(
                 f"{self.table}: a later plan has given up batch {batch}, to begin the table anew",
                 "Leave this run, or clear all of its tasks, the plan too. If none has begun the table anew since then, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.crash import killed
@@ -19,6 +20,7 @@ from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -167,15 +169,26 @@ def test_what_a_snapshot_has_told_before_a_column_came(new_pipeline: Callable[..
     assert counted == pipeline.changes(table).where("op = 'r'").count()
 
 
+@pytest.mark.parametrize(
+    ("is_held", "step", "owner"),
+    [
+        (True, "_await", Groups),
+        (False, "leave_out", Target),
+        pytest.param(True, "leave_out", Target, marks=pytest.mark.long),
+        pytest.param(False, "commit", Ledger, marks=pytest.mark.long),
+    ],
+    ids=["pulls", "its first, and dies at once", "dies at once", "its first, and finishes it"],
+)
 def test_who_hangs_tells_nothing_of_a_group_that_another_run_has_left_out(
-    new_pipeline: Callable[..., Pipeline],
+    new_pipeline: Callable[..., Pipeline], is_held: bool, step: str, owner: Any
 ) -> None:
-    """A hangs before its `r` rows; B leaves them out for a column that came, pulls, and dies before its own read."""
+    """A hangs before its `r` rows; B leaves them out for a column that came, goes on or not, and dies."""
     pipeline = new_pipeline()
     table = filled(pipeline, 5)
-    pipeline.passed()
+    if is_held:
+        pipeline.passed()
     pipeline.unseen(table, f"INSERT INTO {table} VALUES (7, 'new'), (8, 'new')")
-    a = pipeline.plan(signals=[ask(table)])
+    a = pipeline.plan(signals=[ask(table)] if is_held else [])
     assert a is not None
 
     def another() -> None:
@@ -184,10 +197,32 @@ def test_who_hangs_tells_nothing_of_a_group_that_another_run_has_left_out(
         changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 2")
         b = pipeline.plan()
         assert b is not None
-        with killed(Groups, "_await", "before"):
+        with killed(owner, step, "before" if owner is Groups else "after"):
             jobs.run(b)
 
     with beside(Target, "append_changes", another), pytest.raises(TickLostError):
         jobs.run(a)
     is_right(pipeline, table)
     assert pipeline.changes(table).where("key.ID = 7").isEmpty()
+
+
+def test_what_was_left_out_once_is_left_out_though_its_columns_are_back(new_pipeline: Callable[..., Pipeline]) -> None:
+    """B leaves it out for a column that grew, and dies; A, whose plan knows the column as it was, is cleared."""
+    pipeline = new_pipeline()
+    table = filled(pipeline, 5)
+    pipeline.passed()
+    pipeline.unseen(table, f"INSERT INTO {table} VALUES (7, 'new')")
+    a = pipeline.plan(signals=[ask(table)])
+    assert a is not None
+    with killed(Target, "append_changes", "before"):
+        jobs.run(a)
+    pipeline.execute(f"ALTER TABLE {table} ALTER COLUMN A SET DATA TYPE VARCHAR(20)")
+    pipeline.writer.commit()
+    pipeline.captured()
+    b = pipeline.plan()
+    assert b is not None
+    with killed(Target, "leave_out", "after"):
+        jobs.run(b)
+    jobs.run(a)
+    is_right(pipeline, table)
+    assert pipeline.changes(table).where("key.ID = 7 AND op = 'r'").count() == 1
