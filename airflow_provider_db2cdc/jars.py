@@ -32,8 +32,8 @@ JDBC_DRIVER = "com.ibm.db2:jcc:12.1.3.0"
 DERBY_VERSION = "10.16.1.1"
 DERBY = tuple(f"org.apache.derby:{name}:{DERBY_VERSION}" for name in ("derby", "derbyclient", "derbynet", "derbytools"))
 KAFKA = ("org.apache.kafka:kafka_2.13:4.4.0",)
-DRIVER_LIBRARY = re.compile(r"jcc4?[-:.]")
-DELTA_LIBRARY = re.compile(r"\bdelta-(spark|core)")
+DRIVER_LIBRARY = re.compile(r"(db2)?jcc4?(-\d|\.|$)")
+DELTA_LIBRARY = re.compile(r"delta-(spark|core)(_|-\d|\.|$)")
 EXCLUDED = "org.apache.kafka:kafka-tools-api"
 """The broker names it, needs it for its command line tools alone, and Maven Central does not have it."""
 
@@ -84,7 +84,7 @@ def spark_classpath(folder: Path | None, named: Sequence[str] = ()) -> tuple[lis
     chosen = folder or default_folder()
     place = chosen / "spark" if (chosen / "spark").is_dir() else chosen
     jars = sorted(place.glob("*.jar"))
-    if folder and not jars:
+    if folder and not jars and any(_is_lacking(each, named) for each in spark_packages()):
         raise ConfigurationError(f"{folder} holds no jars", f"Fill it with `db2cdc jars --into {folder}`.")
     if jars:
         return [jar for jar in jars if _is_lacking(jar.name, named)], []
@@ -162,11 +162,21 @@ def _remove_other_versions(folder: Path, names: set[str]) -> None:
 
 
 def _is_lacking(ours: str, named: Sequence[str]) -> bool:
-    """Return whether no library that a job names stands in for ours, which is a driver, Delta's, or the user's own."""
-    if DRIVER_LIBRARY.search(ours):
-        return not any(map(DRIVER_LIBRARY.search, named))
-    of_delta = ":" in ours or _library(ours) in {_library(jar.name) for jar in JARS if jar.part == "spark"}
-    return not (of_delta and any(map(DELTA_LIBRARY.search, named)))
+    """Return whether a jar of ours, or coordinates, are to be added: no driver and nothing of Delta if one is named."""
+    artifact, others = _artifact(ours), [*map(_artifact, named)]
+    if DRIVER_LIBRARY.match(artifact):
+        return not any(map(DRIVER_LIBRARY.match, others))
+    tested = {_library(_artifact(jar.name)) for jar in JARS if jar.part == "spark"}
+    is_of_delta = DELTA_LIBRARY.match(artifact) or _library(artifact) in tested
+    return not (is_of_delta and any(map(DELTA_LIBRARY.match, others)))
+
+
+def _artifact(item: str) -> str:
+    """Return the artifact of coordinates (`group:artifact:version`), or a file's name without the group before it."""
+    name = item.rsplit("/", 1)[-1]
+    if "/" not in item and item.count(":") >= 2:
+        return item.split(":")[1]
+    return re.sub(r"^\w+(\.[\w-]+)+_(?=[a-z])", "", name)
 
 
 def _library(name: str) -> str:

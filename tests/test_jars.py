@@ -116,6 +116,9 @@ class TestClasspath:
             (["com.ibm.db2:jcc:11.5.9.0"], [*DELTA, "mine-1.jar"]),
             (["s3://jars/com.ibm.db2_jcc-11.5.9.0.jar", "/opt/db2jcc_license_cu.jar"], [*DELTA, "mine-1.jar"]),
             (["/opt/db2jcc_license_cu.jar", "/opt/my-delta.jar"], [*DELTA, DRIVER, "mine-1.jar"]),
+            (["/opt/delta-spark/a.jar", "s3://jcc-1/db2.jar", "local:/jcc.d/b.jar"], [*DELTA, DRIVER, "mine-1.jar"]),
+            (["com.ibm.db2.jcc:db2jcc_license_cu:4.1", "a:my-delta-spark:1"], [*DELTA, DRIVER, "mine-1.jar"]),
+            (["local:///opt/io.delta_delta-spark_2.13-4.0.0.jar", "local:///opt/jcc-12.jar"], ["mine-1.jar"]),
         ],
     )
     def test_a_delta_or_a_driver_of_the_users_own_stays_the_only_one(
@@ -126,6 +129,17 @@ class TestClasspath:
             (tmp_path / name).touch()
         found, packages = spark_classpath(tmp_path, named)
         assert ({path.name for path in found}, packages) == ({*added}, [])
+
+    def test_delta_of_a_folder_goes_whatever_its_file_is_called(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(jars, "JARS", JARS)
+        (tmp_path / "delta-spark_2.13-4.0.0.jar").touch()
+        assert spark_classpath(tmp_path, ["io.delta:delta-spark_4.1_2.13:4.1.0"]) == ([], [])
+
+    def test_a_folder_without_jars_will_do_where_all_that_is_needed_is_named(self, tmp_path: Path) -> None:
+        named = ["io.delta:delta-spark_4.1_2.13:4.1.0", "com.ibm.db2:jcc:12.1.3.0"]
+        assert spark_classpath(tmp_path, named) == ([], [])
 
     def test_the_same_goes_for_what_is_fetched(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DB2CDC_JARS", str(tmp_path))

@@ -125,7 +125,8 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         self.py_files = ",".join(filter(None, (self.py_files, str(build_bundle()))))
         conf = {str(name): str(value) for name, value in (self.conf or {}).items()}
         self.conf = spark_conf(*self._classpath(conf), conf, LOG4J, short)
-        self.jars = self.packages = None  # they stand in conf now, which spark-submit would let them replace
+        # They stand in conf now, instead of which spark-submit would take them; an empty text adds nothing once more.
+        self.jars = self.packages = ""
         if not self._spark_binary and not connection.extra_dejson.get("spark-binary"):
             home = {**os.environ, **(self.env_vars or {})}.get("SPARK_HOME")
             self._spark_binary = f"{home}/bin/spark-submit" if home else spark_binary()
