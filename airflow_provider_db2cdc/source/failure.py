@@ -21,6 +21,10 @@ class UnreachableError(SourceError):
     """Raised when there is no connection: nothing else can be asked, of any table."""
 
 
+class LockedError(SourceError):
+    """Raised when a statement waited too long for a lock, or in a deadlock: the next one may not."""
+
+
 def explain(error: Exception, where: str) -> Db2CdcError:
     """Return the error to raise for a driver's error at `where` (host:port/database)."""
     text = " ".join(str(error).split())
@@ -78,7 +82,7 @@ def _explain_statement(code: int | None, text: str, where: str) -> Db2CdcError:
                 "GRANT SELECT on the named table to the connection's user.",
             )
         case -911 | -913:
-            return SourceError(
+            return LockedError(
                 f"a statement at {where} waited too long for a lock, or in a deadlock ({_shortened(text)})",
                 "Try again; if it stays, look for a long transaction on the control tables, or a definition (ALTER, "
                 "CREATE, LOAD) that nobody committed. ibm_db waits for LockTimeout seconds (60), JDBC for "

@@ -28,7 +28,7 @@ from airflow_provider_db2cdc.errors import (
 from airflow_provider_db2cdc.source.admission import admit
 from airflow_provider_db2cdc.source.catalog import Captured, read_capture, read_fence, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
-from airflow_provider_db2cdc.source.failure import UnreachableError
+from airflow_provider_db2cdc.source.failure import LockedError, UnreachableError
 from airflow_provider_db2cdc.source.reach import bounded, counted
 from airflow_provider_db2cdc.source.refusal import each, report_nothing
 from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
@@ -202,13 +202,19 @@ def _signal_table(
 
 
 def _in_table(source: Source, table: SignalTable | None, refused: list[Refusal]) -> list[Signal]:
-    """Return the signals of the table where it is a channel, none if it cannot be read: then it is refused."""
+    """Return the signals of the table where it is a channel, none if it cannot be read: then it is refused.
+
+    But not for a lock, which the next tick may not meet.
+    """
     if table is None or not table.heard:
         return []
     try:
         return read_signals(source, table)
     except UnreachableError:
         raise
+    except LockedError as error:
+        log.warning("signals: those of %s are left to the next tick: %s", table.table, error)
+        return []
     except Db2CdcError as error:
         _refuse_signals(table.table, f"signal table {table.table} cannot be read: {error}", refused)
         return []

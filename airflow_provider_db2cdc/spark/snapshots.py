@@ -240,7 +240,7 @@ class Snapshots:
         try:
             rows = connection.text_rows(given_signals(table))
         except Exception as error:
-            say(f"signals: the signal table {table} cannot be read, the tick goes on without it: {describe(error)}")
+            say(f"signals: {table.table} cannot be read, the tick goes on without it: {describe(error)}")
             return []
         return [Signal(row[0] or "", row[1] or "", row[2] or "", SOURCE_CHANNEL) for row in rows]
 

@@ -1,7 +1,7 @@
 import pytest
 
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
-from airflow_provider_db2cdc.source.failure import UnreachableError, explain, sqlcode
+from airflow_provider_db2cdc.source.failure import LockedError, UnreachableError, explain, sqlcode
 
 WHERE = "db2.example:50000/SALES"
 DRIVER = "ibm_db_dbi::ProgrammingError: Statement Execute Failed: [IBM][CLI Driver]"
@@ -62,7 +62,7 @@ CASES = {
     "lock": (
         f"{DRIVER}[DB2/LINUXX8664] SQL0911N  The current transaction has been rolled back because of a deadlock or "
         'timeout.  Reason code "68".  SQLSTATE=40001 SQLCODE=-911',
-        SourceError,
+        LockedError,
         "waited too long for a lock.*LockTimeout",
     ),
     "broken link": (

@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
 from airflow_provider_db2cdc.source.catalog import read_fence
+from airflow_provider_db2cdc.source.failure import LockedError
 from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.tick import keep_asked
 
@@ -645,6 +646,18 @@ def test_signal_table_that_cannot_be_read_is_refused_and_the_plan_goes_on(plan, 
     assert (refusal.table, refusal.chosen) == (control.table("SIGNALS"), False)
     assert f"signal table {control.table('SIGNALS')} cannot be read" in refusal.error
     assert spec.signal_table.table == control.table("SIGNALS"), "marks may still be written into it"
+
+
+def test_a_lock_on_the_signal_table_leaves_its_signals_to_the_next_tick(plan, control, monkeypatch, caplog):
+    def locked(*_):
+        raise LockedError("waited too long", "Try again.")
+
+    control.add("A")
+    settings = {"signal_table": str(control.add("SIGNALS", SIGNALS))}
+    monkeypatch.setattr("airflow_provider_db2cdc.source.plan.read_signals", locked)
+    only = {**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))}
+    assert plan(only, A=100) is None, "there is nothing to do, and nothing wrong"
+    assert "are left to the next tick" in caplog.text
 
 
 @pytest.mark.parametrize("pattern", [r"SRC\d+\.TYPO", r"SRC\d+\.B"], ids=["not registered", "not of the pipeline"])
