@@ -1,8 +1,8 @@
 """A pipeline from a configuration file: name it in DB2CDC_CONFIG, and this DAG runs it.
 
 The file is the one that the command line takes (`db2cdc tick --config ...`). Db2 and Spark are reached by Airflow's own
-connections, so its `database` (which needs no password here) and `spark.master` are not used; its other `spark`
-settings are.
+connections, so its `database` (which needs no password here), `driver.*` and `spark.master` are not used; its other
+`spark` settings are.
 
 - DB2CDC_CONFIG: path of the YAML or JSON file; without it there is no DAG.
 - DB2CDC_DAG_ID: the DAG's id, by default `db2cdc_<pipeline>`.

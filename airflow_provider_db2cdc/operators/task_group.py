@@ -46,7 +46,8 @@ class Db2CdcTaskGroup(TaskGroup):
     :param config: A whole configuration, as `config_file.load_config` reads it from a file; or give properties.
     :param spark_submit: Further arguments of the apply task: whatever `SparkSubmitOperator` takes.
     :param properties: The pipeline's properties in snake_case (`target`, `table_include_list` ...) or, with
-        ``**{"table.include.list": ...}``, under Debezium's own names. `database.*` is left to the connection.
+        ``**{"table.include.list": ...}``, under Debezium's own names. `database.*` is left to the connection; drivers'
+        options are refused, for they are its extras.
         Arguments of `TaskGroup` (tooltip, default_args ...) are passed on to it.
     """
 
