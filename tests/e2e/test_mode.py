@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from support.crash import killed
-from support.filled import ask, filled
-from support.log import captured_events, logged_events, reads
+from support.filled import ask, changed, filled
+from support.log import captured_events, check_log, logged_events, reads
 from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind, in_window
 
@@ -97,6 +97,22 @@ def test_no_data_begins_at_the_fence_and_recovery_finds_a_lost_offset(new_pipeli
     pipeline.tick()
     assert pipeline.rows(table) == {(2, "a"), (3, "a")}
     assert not reads(pipeline, table)
+
+
+def test_a_table_that_began_without_its_rows_has_them_once_they_are_asked_for(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """What changed by then is in the log, of rows that the state never had, too."""
+    pipeline = new_pipeline(**{"snapshot.mode": "no_data", "incremental.snapshot.chunk.size": 2})
+    table = filled(pipeline, 6)
+    pipeline.passed()
+    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID IN (1, 5)", f"DELETE FROM {table} WHERE ID = 2")
+    pipeline.passed()
+    assert pipeline.rows(table) == {(1, "b"), (5, "b")}
+    with in_window(pipeline, f"UPDATE {table} SET ID = 9 WHERE ID = 0", f"DELETE FROM {table} WHERE ID = 5"):
+        pipeline.passed(ask(table))
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
 
 
 @pytest.mark.parametrize(
