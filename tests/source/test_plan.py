@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
 from airflow_provider_db2cdc.source.catalog import read_fence
-from airflow_provider_db2cdc.source.failure import LockedError
+from airflow_provider_db2cdc.source.failure import explain
 from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.tick import keep_asked
 
@@ -648,15 +648,21 @@ def test_signal_table_that_cannot_be_read_is_refused_and_the_plan_goes_on(plan, 
     assert spec.signal_table.table == control.table("SIGNALS"), "marks may still be written into it"
 
 
-def test_a_lock_on_the_signal_table_leaves_its_signals_to_the_next_tick(plan, control, monkeypatch, caplog):
-    def locked(*_):
-        raise LockedError("waited too long", "Try again.")
+class LockedSource(CountingSource):
+    """A source of which somebody has locked the table of signals."""
 
+    def rows(self, query):
+        if "snapshot-window-open" in query.text:
+            raise explain(Exception("SQL0911N  ... deadlock or timeout.  SQLSTATE=40001 SQLCODE=-911"), "db2:50000/S")
+        return super().rows(query)
+
+
+def test_a_lock_on_the_signal_table_leaves_its_signals_to_the_next_tick(config, control, address, caplog):
     control.add("A")
-    settings = {"signal_table": str(control.add("SIGNALS", SIGNALS))}
-    monkeypatch.setattr("airflow_provider_db2cdc.source.plan.read_signals", locked)
-    only = {**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))}
-    assert plan(only, A=100) is None, "there is nothing to do, and nothing wrong"
+    only = {"selection": Selection(table_include=(r"SRC\d+\.A",)), "signal_table": str(control.add("SIGNALS", SIGNALS))}
+    with LockedSource(address) as source:
+        idle = plan_tick(source, config.model_copy(update=only), MemoryOffsets(control, A=100), "run-1", 1234)
+    assert idle is None, "there is nothing to do, and nothing wrong"
     assert "are left to the next tick" in caplog.text
 
 
