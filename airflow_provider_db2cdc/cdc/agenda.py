@@ -70,7 +70,7 @@ class Agenda:
             return False
         return (part.sweep, part.select) == (asked.sweep, asked.select)
 
-    def next_snapshot(self, tables: Container[TableId] | None = None, besides: Collection[str] = ()) -> Snapshot | None:
+    def next_snapshot(self, tables: Container[TableId], besides: Collection[str] = ()) -> Snapshot | None:
         """Return the snapshot to be worked on, of those of other ids: new tables first, then in the order asked.
 
         Behind all others comes what never gets on with `tables`, the pipeline's, which could take up each tick's time.

@@ -44,13 +44,12 @@ class Snapshot:
         """The parts of which something is left to do."""
         return tuple(part for part in self.parts if self.open and part.open)
 
-    def never_gets_on(self, tables: Container[TableId] | None = None) -> bool:
+    def never_gets_on(self, tables: Container[TableId]) -> bool:
         """Whether all that is left of it has failed, and come no further, as often as ends one that was asked for.
 
-        Of `tables` alone, where they are given: nothing comes of one that the pipeline does not carry.
+        Of `tables` alone, the pipeline's: nothing comes of one that it does not carry.
         """
-        left = [part for part in self.open_parts if tables is None or part.table in tables]
-        return all(part.failures >= MAX_FAILURES for part in left)
+        return all(part.failures >= MAX_FAILURES for part in self.open_parts if part.table in tables)
 
     def part(self, table: TableId) -> Part | None:
         """Return the table's part, None when it has none."""

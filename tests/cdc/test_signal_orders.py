@@ -41,7 +41,7 @@ PROGRESS = st.tuples(st.integers(0, 9), st.sampled_from(["completed", "completed
 
 def gone_on(agenda: Agenda, part: int, end: str) -> Agenda:
     """Bring an open part of the snapshot that is worked on to an end."""
-    snapshot = agenda.next_snapshot()
+    snapshot = agenda.next_snapshot(TABLES)
     if snapshot is None:
         return agenda
     one = snapshot.open_parts[part % len(snapshot.open_parts)]
