@@ -43,10 +43,11 @@ def load_config(
         raise ConfigurationError(f"{file} is neither YAML nor JSON{where}", "Correct it.") from None
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{file} holds no properties", "Write one `name: value` a line.")
-    given = {name: value for name, value in flatten(data).items() if with_database or not is_address(name)}
+    whole = flatten(data)
+    given = {name: value for name, value in whole.items() if with_database or not is_address(name)}
     flat = {name: _substitute(name, value, environ) for name, value in given.items()}
     config = PipelineConfig.from_properties(_complete(_anchor(flat, file.parent), environ))
-    lost = {name: OF_THE_CONNECTION for name in flatten(data) if name not in given and is_driver_option(name)}
+    lost = {name: OF_THE_CONNECTION for name in whole if name not in given and is_driver_option(name)}
     return config.model_copy(update={"ignored": {**config.ignored, **lost}})
 
 
