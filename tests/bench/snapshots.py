@@ -6,7 +6,9 @@ import argparse
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -53,7 +55,7 @@ def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> 
     rows, (pipeline, table) = 2 * options.rows, _held(stage, 2 * options.rows)
     measured = Measured(goal=0.7, more={"rows": rows})
     for number in range(options.rounds + 1):
-        _round(stage, pipeline, _asked(pipeline, table, f"round{number}"), number, measured, console)
+        _round(stage, pipeline, partial(_asked, pipeline, table, f"round{number}"), number, measured, console)
     small = rows // 200
     sizes: dict[str, dict[str, Any]] = {
         f"chunks of {size}": {"incremental.snapshot.chunk.size": size} for size in (small, rows // 20, rows // 2)
@@ -86,8 +88,7 @@ def network(stage: Stage, options: argparse.Namespace, console: Console) -> Meas
     measured = Measured(goal=0.7, more={"rows": rows, "MB/s": options.mb_per_s})
     with behind(pipeline.sandbox.port, options.mb_per_s * 1e6) as port:
         for number in range(options.rounds + 1):
-            spec = _asked(pipeline, table, f"round{number}")
-            far = replace(spec, source=replace(spec.source, jdbc_url=_by(spec.source.jdbc_url, port)))
+            far = partial(_asked, pipeline, table, f"round{number}", port)
             _round(stage, pipeline, far, number, measured, console)
     return measured
 
@@ -102,11 +103,15 @@ def _held(stage: Stage, rows: int) -> tuple[Pipeline, TableId]:
     return pipeline, table
 
 
-def _round(stage: Stage, pipeline: Pipeline, spec: JobSpec, number: int, measured: Measured, console: Console) -> None:
-    rows = measured.more["rows"]
+def _round(
+    stage: Stage, pipeline: Pipeline, ask: Callable[[], JobSpec], number: int, measured: Measured, console: Console
+) -> None:
+    """Measure both; what is changed beside the bare read is pulled before ours begins."""
+    rows, spec = measured.more["rows"], ask()
     with changing(pipeline, rows, 200):
         limit = timed(lambda: _bare_snapshot(stage, spec, number))
-    ours, told = _beside_writer(pipeline, rows, spec)
+    _catch_up(pipeline)
+    ours, told = _beside_writer(pipeline, rows, ask())
     note(measured, number, ours, limit, console)
     measured.more |= told
 
@@ -115,21 +120,27 @@ def _by(url: str, port: int) -> str:
     return re.sub(r":\d+/", f":{port}/", url, count=1)
 
 
-def _asked(pipeline: Pipeline, table: TableId, id_: str) -> JobSpec:
+def _asked(pipeline: Pipeline, table: TableId, id_: str, port: int | None = None) -> JobSpec:
+    """Plan a tick that is asked for a snapshot; Spark reaches the source by that port, if one is given."""
     asked = Signal(id_, "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
     spec = pipeline.plan(signals=[asked])
     assert spec is not None
-    return spec
+    url = spec.source.jdbc_url
+    return spec if port is None else replace(spec, source=replace(spec.source, jdbc_url=_by(url, port)))
 
 
 def _beside_writer(pipeline: Pipeline, rows: int, spec: JobSpec) -> tuple[float, dict[str, Any]]:
     """Run a snapshot while rows are changed, then catch up; return its seconds, and what it asked of the source."""
     with changing(pipeline, rows, 200) as changes, counted() as counts:
         ours = timed(lambda: pipeline.commit(run(spec)))
+    _catch_up(pipeline)
+    return ours, counts.told(ours, changes[0])
+
+
+def _catch_up(pipeline: Pipeline) -> None:
     pipeline.captured()
     while (rest := pipeline.plan()) is not None:
         pipeline.commit(run(rest))
-    return ours, counts.told(ours, changes[0])
 
 
 def _bare_snapshot(stage: Stage, spec: JobSpec, number: int) -> None:
