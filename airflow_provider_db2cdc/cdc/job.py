@@ -41,16 +41,6 @@ class SourceSpec:
     driver: str = "com.ibm.db2.jcc.DB2Driver"
 
 
-GROUP_S = 60.0
-"""What a group is to take to read, if no less than it begins with: what a batch costs is little beside that."""
-
-FIRST_ROWS, LEAST_CHUNKS, MOST_CHUNKS = 800_000, 4, 160
-"""What is read of a table first, while nobody knows how long that takes; in no less and no more chunks than these."""
-
-MOST_TIMES = 8.0
-"""How many times as many chunks may come next: of few rows most of the time is none of theirs."""
-
-
 @dataclass(frozen=True)
 class ApplySettings:
     """What a pipeline's configuration says about applying.
@@ -83,36 +73,6 @@ class ApplySettings:
     recover_offsets: bool = False
     accept_update_rows: bool = False
     streaming: bool = True
-
-    @property
-    def first_chunks(self) -> int:
-        """How many chunks the first group begins with: those named, or as make not too many rows."""
-        if self.snapshot_group_chunks is not None:
-            return self.snapshot_group_chunks
-        if self.snapshot_chunk_bytes is not None:
-            return LEAST_CHUNKS
-        return min(MOST_CHUNKS, max(LEAST_CHUNKS, FIRST_ROWS // self.snapshot_chunk_rows))
-
-    def more_chunks(self, chunks: int, read_s: float, spent_s: float) -> int:
-        """How many more a group gets that took `spent_s` so far, and `read_s` for its last `chunks`: as many as fit.
-
-        None where a group's number is named, or half of its time is over.
-        """
-        if self.snapshot_group_chunks is not None or spent_s > GROUP_S / 2:
-            return 0
-        return _fitting(chunks, read_s, GROUP_S - spent_s)
-
-    def next_group_chunks(self, chunks: int, read_s: float) -> int:
-        """How many chunks the next group begins with, if `chunks` took `read_s`: those named, or as many as fit.
-
-        But no less than the first one: with few readers at work a group is read no faster.
-        """
-        return self.snapshot_group_chunks or max(self.first_chunks, _fitting(chunks, read_s, GROUP_S))
-
-
-def _fitting(chunks: int, read_s: float, left_s: float) -> int:
-    """Return how many chunks are read in `left_s`, if `chunks` of them took `read_s`."""
-    return int(chunks * min(MOST_TIMES, left_s / max(read_s, 0.001)))
 
 
 @dataclass(frozen=True)

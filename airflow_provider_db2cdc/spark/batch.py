@@ -89,7 +89,9 @@ def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) ->
         raise gap_error(task.table, gap)
 
 
-def stage_chunks(target: Target, spec: JobSpec, source: JdbcSource, part: Part, of: Slice, reading: Reading) -> Slice:
+def stage_chunks(
+    target: Target, spec: JobSpec, source: JdbcSource, part: Part, of: Slice, reading: Reading, readers: int
+) -> Slice:
     """Read some chunks of a table into its staging table, behind those of its slice, and return it with them.
 
     The source counts after the read and before the high mark, so that every change between the two is in the window.
@@ -102,7 +104,7 @@ def stage_chunks(target: Target, spec: JobSpec, source: JdbcSource, part: Part, 
 
     def rows(reading: Reading) -> DataFrame:
         how = Fetch(spec.settings.snapshot_fetch_rows, spec.settings.snapshot_isolation)
-        return chunk_rows(target.spark, source, target.schema, part, reading, how, spec.settings.parallel_reads)
+        return chunk_rows(target.spark, source, target.schema, part, reading, how, readers)
 
     staging, whole = target.staging, replace(reading, first=of.first)
     version = staging.add(rows(reading), of.staging_version) if of.counts else staging.write(rows(reading))

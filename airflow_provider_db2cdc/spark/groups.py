@@ -64,11 +64,13 @@ class Groups:
             # Behind the last group there may be more to read by now: again, what a table without a key left open.
             while not self._is_over() and (group := ahead.result() or self.reader.next()) is not None:
                 group = self.reader.going_on(group)
+                self.share.publishing.set()
                 ahead, applied = pool.submit(self.reader.next), len(self.tick.slices)
                 self._publish(group)
                 if len(self.tick.slices) == applied and not self.tick.stands_still:
                     self.reader.has_read = False
                 between()
+                self.share.publishing.clear()
 
     def _is_over(self) -> bool:
         """Whether capture stands still: behind the tick's time it is not waited for once more."""

@@ -6,6 +6,7 @@ import itertools
 import re
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from threading import Lock
 
@@ -63,3 +64,9 @@ def describe(error: BaseException) -> str:
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     parts = [" <- ".join(names[:4]), *codes, *([f"condition {condition}"] if condition else [])]
     return "; ".join(parts) + ". The Spark driver's own log has the stack."
+
+
+def trace(error: BaseException) -> None:
+    """Print where an error came from: frames only, because its text may hold row values."""
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    say("  at " + " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames)))

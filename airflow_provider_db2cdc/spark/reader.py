@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.pace import first_chunks, more_chunks, next_group_chunks, readers
 from airflow_provider_db2cdc.cdc.part import Part, Reading, Slice, chunked
 from airflow_provider_db2cdc.cdc.snapshot import Snapshot, next_group, next_to_chunk
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -51,7 +52,7 @@ class Reader:
         self.marks = self.share.marks(self.connection)
         self.sessions = TableSessions(self.tick.spark)
         self._begun: dict[TableId, int] = {}
-        self._chunks = self.tick.spec.settings.first_chunks
+        self._chunks = first_chunks(self.tick.spec.settings)
         self.has_read = False
 
     @property
@@ -77,8 +78,8 @@ class Reader:
             read_s = time.monotonic() - started
             spent_s += read_s
             read = sum(reading.last - reading.first + 1 for reading in readings if reading.table in slices)
-            self._chunks = settings.next_group_chunks(read, read_s)
-            chunks = 0 if self.is_late else settings.more_chunks(read, read_s, spent_s)
+            self._chunks = next_group_chunks(settings, read, read_s)
+            chunks = 0 if self.is_late else more_chunks(settings, read, read_s, spent_s)
             # No table is cut meanwhile, which may take long: what was read would wait for it.
             readings = self._readings(self.share.running(), chunks)
         closed = self.marks.close(opened)
@@ -122,7 +123,7 @@ class Reader:
             return []
         if snapshot.kind == "blocking":
             return readings
-        most = self.tick.spec.settings.first_chunks
+        most = first_chunks(self.tick.spec.settings)
         return [
             one if one.table in self._begun else replace(one, last=min(one.last, one.first + most - 1))
             for one in readings
@@ -132,7 +133,10 @@ class Reader:
         """Read some chunks more of a group, and return its slices, without those of tables whose read fails."""
         by_table = {reading.table: reading for reading in readings}
         tasks = [self.tick.tasks[table] for table in by_table]
-        slices = self.share.each(tasks, lambda task: self._stage(task, by_table[task.table], before.get(task.table)))
+        at_once, of_each = self._readers(len(tasks))
+        slices = self.share.each(
+            tasks, lambda task: self._stage(task, by_table[task.table], before.get(task.table), of_each), at_once
+        )
         self._begun |= {table: reading.last + 1 for table, reading in by_table.items()}
         return {**{table: of for table, of in before.items() if table not in by_table}, **slices}
 
@@ -150,7 +154,14 @@ class Reader:
         say(f"table={table} snapshot={self.share.id}: {len(found[table]) + 1} chunks")
         self.share.turn(table, lambda part: chunked(part, found[table], task.schema.fingerprint))
 
-    def _stage(self, task: TableTask, reading: Reading, before: Slice | None) -> Slice:
+    def _readers(self, tables: int) -> tuple[int, int]:
+        """Return how many tables are read side by side, and by how many readers each: all that may be, if alone."""
+        settings = self.tick.spec.settings
+        if not self.share.publishing.is_set():
+            return settings.parallel_tables, settings.parallel_reads
+        return readers(settings, tables, self.tick.spark.sparkContext.defaultParallelism)
+
+    def _stage(self, task: TableTask, reading: Reading, before: Slice | None, of_each: int) -> Slice:
         """Stage some chunks of a table behind those that the group has of it, if any, and return its slice of both."""
         of = before or self._begin_slice(task, reading)
         settings = self.tick.spec.settings
@@ -159,7 +170,7 @@ class Reader:
         target = Target(self.sessions.of(task.table, about), self.tick.place, task.schema)
         part = self.share.part(task.table)
         with _naming_what_was_asked(part, self.share.id):
-            of = stage_chunks(target, self.tick.spec, self.tick.source, part, of, reading)
+            of = stage_chunks(target, self.tick.spec, self.tick.source, part, of, reading, of_each)
         if (error := altered([task], self.connection).get(task.table)) is not None:
             raise error
         return of

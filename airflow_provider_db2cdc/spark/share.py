@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from typing import TypeVar
 
 from airflow_provider_db2cdc.cdc.job import TableTask
@@ -25,12 +26,14 @@ class Share:
     """What the thread that reads and the one that publishes have in common.
 
     `low_mark` is the source's clock when the tick was planned; empty for a snapshot that was not to be worked on then.
+    `publishing` is set while a group is published: what is read beside leaves some of Spark to it.
     """
 
     tick: Tick
     book: Book
     id: str
     low_mark: str
+    publishing: Event = field(default_factory=Event)
 
     @property
     def kind(self) -> SnapshotKind:
@@ -67,9 +70,11 @@ class Share:
         say(f"snapshot={self.id} waits until all its tables can be read: they come to stand at one mark")
         return False
 
-    def each(self, tasks: Sequence[TableTask], step: Callable[[TableTask], T]) -> dict[TableId, T]:
+    def each(
+        self, tasks: Sequence[TableTask], step: Callable[[TableTask], T], at_once: int | None = None
+    ) -> dict[TableId, T]:
         """Do a step for several tables; the parts of those for which it fails are left out of the tick."""
-        found = self.tick.each(tasks, step)
+        found = self.tick.each(tasks, step, at_once)
         for task in tasks:
             if task.table not in found:
                 self.fail(task.table)

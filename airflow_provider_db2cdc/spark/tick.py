@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.merge import Compared, compare
 from airflow_provider_db2cdc.spark.place import Place
-from airflow_provider_db2cdc.spark.progress import describe, say, telling_applied
+from airflow_provider_db2cdc.spark.progress import describe, say, telling_applied, trace
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.standing import Standing
 from airflow_provider_db2cdc.spark.tally import counted, is_uncounted
@@ -214,8 +213,10 @@ class Tick:
             Target(self.sessions.of(task.table, rows), self.place, task.schema), of, last
         )
 
-    def each(self, tasks: Iterable[TableTask], step: Callable[[TableTask], T]) -> dict[TableId, T]:
-        """Do a step for several tables side by side; a table whose step fails is out for the rest of the tick."""
+    def each(
+        self, tasks: Iterable[TableTask], step: Callable[[TableTask], T], at_once: int | None = None
+    ) -> dict[TableId, T]:
+        """Do a step for several tables, so many side by side; one whose step fails is out for the rest of the tick."""
 
         def attempt(task: TableTask) -> tuple[TableId, T] | None:
             started = time.monotonic()
@@ -230,7 +231,7 @@ class Tick:
                 taken = time.monotonic() - started
                 self.seconds[task.table] = self.seconds.get(task.table, 0.0) + taken
 
-        with ThreadPoolExecutor(max(1, self.spec.settings.parallel_tables)) as pool:
+        with ThreadPoolExecutor(at_once or max(1, self.spec.settings.parallel_tables)) as pool:
             return dict(pair for pair in pool.map(attempt, tasks) if pair is not None)
 
     def fail(self, table: TableId, error: Exception) -> None:
@@ -242,7 +243,7 @@ class Tick:
             self.inactive.add(table)
         self.errors[table] = describe(error)
         say(f"table={table} failed: {self.errors[table]}")
-        _trace(error)
+        trace(error)
 
     def _counted(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         if not any(is_uncounted(entry, self.tasks[entry.table]) for entry in entries):
@@ -292,9 +293,3 @@ def _rows_of(of: Slice, held: int) -> int:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def _trace(error: Exception) -> None:
-    """Print where an error came from: frames only, because its text may hold row values."""
-    frames = traceback.extract_tb(error.__traceback__)[-4:]
-    say("  at " + " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames)))

@@ -14,7 +14,6 @@ from support.pieces import in_pieces
 from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind, beside, in_window
 
-from airflow_provider_db2cdc.cdc.job import ApplySettings
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.part import Part
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -143,8 +142,8 @@ def test_a_batch_between_two_pieces_is_in_the_window_of_the_first(
     """A row changes behind its read, and the group before publishes that while the rest is still to be read."""
     table = filled(pipeline, 9)
     more, is_changed, is_published = [0, 3, 0], Event(), Event()
-    monkeypatch.setattr(ApplySettings, "more_chunks", lambda *_: more.pop(0) if more else 0)
-    monkeypatch.setattr(ApplySettings, "next_group_chunks", lambda *_: 3)
+    monkeypatch.setattr(reader, "more_chunks", lambda *_: more.pop(0) if more else 0)
+    monkeypatch.setattr(reader, "next_group_chunks", lambda *_: 3)
 
     def change(piece: int) -> None:
         if piece == 2:
@@ -175,8 +174,8 @@ def test_a_pause_that_is_heard_between_two_pieces_ends_the_group(
     table = filled(pipeline, 9)
     pipeline.passed()
     more, pieces, is_heard = [0, 3], list[int](), Event()
-    monkeypatch.setattr(ApplySettings, "more_chunks", lambda *_: more.pop(0) if more else 0)
-    monkeypatch.setattr(ApplySettings, "next_group_chunks", lambda *_: 3)
+    monkeypatch.setattr(reader, "more_chunks", lambda *_: more.pop(0) if more else 0)
+    monkeypatch.setattr(reader, "next_group_chunks", lambda *_: 3)
 
     def pause(piece: int) -> None:
         pieces.append(piece)

@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-JOB = "airflow_provider_db2cdc.cdc.job"
+PACE = "airflow_provider_db2cdc.cdc.pace"
 
 
 def in_pieces(patch: pytest.MonkeyPatch, first: int, times: float) -> None:
     """Have groups begin with `first` chunks, and go on with up to `times` as many as were read last, for an hour."""
-    patch.setattr(f"{JOB}.MOST_CHUNKS", first)
-    patch.setattr(f"{JOB}.MOST_TIMES", times)
-    patch.setattr(f"{JOB}.GROUP_S", 3600.0)
+    patch.setattr(f"{PACE}.MOST_CHUNKS", first)
+    patch.setattr(f"{PACE}.MOST_TIMES", times)
+    patch.setattr(f"{PACE}.GROUP_S", 3600.0)
 
 
 def some_groups(rng: random.Random, patch: pytest.MonkeyPatch) -> dict[str, int]:
