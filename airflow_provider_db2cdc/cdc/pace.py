@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 from airflow_provider_db2cdc.cdc.job import ApplySettings
+
+Name = TypeVar("Name")
 
 GROUP_S = 60.0
 """What a group is to take to read, if no less than it begins with: what a batch costs is little beside that."""
@@ -12,6 +17,9 @@ FIRST_ROWS, LEAST_CHUNKS, MOST_CHUNKS = 800_000, 4, 160
 
 MOST_TIMES = 8.0
 """How many times as many chunks may come next: of few rows most of the time is none of theirs."""
+
+PIECE_S = 15.0
+"""What is read of a group, while another is published, before it is asked whether that is over."""
 
 
 def first_chunks(settings: ApplySettings) -> int:
@@ -23,14 +31,16 @@ def first_chunks(settings: ApplySettings) -> int:
     return min(MOST_CHUNKS, max(LEAST_CHUNKS, FIRST_ROWS // settings.snapshot_chunk_rows))
 
 
-def more_chunks(settings: ApplySettings, chunks: int, read_s: float, spent_s: float) -> int:
+def more_chunks(settings: ApplySettings, chunks: int, read_s: float, spent_s: float, left: int = 0) -> int:
     """Return how many more a group gets that took `spent_s` so far, and `read_s` for its last `chunks`.
 
-    As many as fit; none where a group's number is named, or half of its time is over.
+    Those `left` of what it begins with, but in a group's time where no number is named; then as many as fit, none where
+    a number is named, or half of its time is over.
     """
-    if settings.snapshot_group_chunks is not None or spent_s > GROUP_S / 2:
-        return 0
-    return _fitting(chunks, read_s, GROUP_S - spent_s)
+    is_named = settings.snapshot_group_chunks is not None
+    if left and (is_named or spent_s < GROUP_S):
+        return left
+    return 0 if is_named or spent_s > GROUP_S / 2 else _fitting(chunks, read_s, GROUP_S - spent_s)
 
 
 def next_group_chunks(settings: ApplySettings, chunks: int, read_s: float) -> int:
@@ -41,15 +51,31 @@ def next_group_chunks(settings: ApplySettings, chunks: int, read_s: float) -> in
     return settings.snapshot_group_chunks or max(first_chunks(settings), _fitting(chunks, read_s, GROUP_S))
 
 
-def readers(settings: ApplySettings, tables: int, slots: int) -> tuple[int, int]:
-    """Return how many of `tables` are read side by side, and by how many readers each, while a group is published.
+def free_slots(slots: int) -> int:
+    """Return how many of Spark's slots are read with while a group is published: of two or more, never all.
 
-    A reader keeps one of Spark's slots for as long as its source takes, and what was asked of Spark first goes first.
-    So a quarter of the slots, at least one, is left to what is published.
+    A reader keeps its slot for as long as the source takes, and what was asked of Spark first goes first.
     """
-    free = max(1, slots - max(1, slots // 4))
-    at_once = max(1, min(tables, settings.parallel_tables, free))
-    return at_once, max(1, min(settings.parallel_reads, free // at_once))
+    return max(1, slots - max(1, slots // 4))
+
+
+def piece_beside(chunks: int, read: int, read_s: float, free: int) -> int:
+    """Return how many of `chunks` are read at once while a group is published, if the `read` last ones took `read_s`.
+
+    As many as fit into a piece's time, or one a slot: behind it there may be more slots.
+    """
+    return min(chunks, max(free, _fitting(read, read_s, PIECE_S)))
+
+
+def readers(settings: ApplySettings, chunks: Mapping[Name, int], free: int) -> tuple[int, dict[Name, int]]:
+    """Return how many tables are read side by side with so many slots, and by how many readers each has.
+
+    `chunks` are each table's: that of the most gets what is left of the slots when each has one.
+    """
+    at_once = max(1, min(len(chunks), settings.parallel_tables, free))
+    of_each = dict.fromkeys(chunks, 1)
+    most = max(chunks, key=lambda name: chunks[name])
+    return at_once, {**of_each, most: min(settings.parallel_reads, 1 + free - at_once)}
 
 
 def _fitting(chunks: int, read_s: float, left_s: float) -> int:

@@ -16,6 +16,8 @@ from airflow_provider_db2cdc.spark.session import meanwhile
 
 T = TypeVar("T")
 Pair = tuple[str, int]
+Options = Mapping[str, str]
+NO_OPTIONS: Options = {}
 """Delta's transaction pair: an appId, and a number that only grows. A write whose pair is there already is skipped."""
 
 STATISTICS = "delta.dataSkippingStatsColumns"
@@ -56,14 +58,14 @@ def load(spark: SparkSession, name: DeltaName, version: int | None = None) -> Da
     return reader.load(name.name) if name.is_path else reader.table(name.name)
 
 
-def append(rows: DataFrame, name: DeltaName, pair: Pair | None = None) -> int | None:
+def append(rows: DataFrame, name: DeltaName, pair: Pair | None = None, files: Options = NO_OPTIONS) -> int | None:
     """Append rows and return the version that this made, None when the pair was there already: then nothing happened.
 
     :raises Exception: another writer brought the same pair meanwhile (ConcurrentTransactionException): a
         PySparkException, of Spark 4.0 Py4J's own error.
     """
     options = {} if pair is None else {"txnAppId": pair[0], "txnVersion": str(pair[1])}
-    return _write(rows, name, "append", options)
+    return _write(rows, name, "append", {**options, **files})
 
 
 def append_first(rows: DataFrame, name: DeltaName, pair: Pair) -> bool:
@@ -81,9 +83,9 @@ def is_overtaken(error: BaseException) -> bool:
     return any(name in str(error) for name in ("ConcurrentTransaction", "DELTA_CONCURRENT_TRANSACTION"))
 
 
-def overwrite(rows: DataFrame, name: DeltaName) -> int | None:
+def overwrite(rows: DataFrame, name: DeltaName, files: Options = NO_OPTIONS) -> int | None:
     """Replace the table's rows and columns; return the version that this made, None without rows before and after."""
-    return _write(rows, name, "overwrite", {"overwriteSchema": "true"})
+    return _write(rows, name, "overwrite", {"overwriteSchema": "true", **files})
 
 
 def committed(

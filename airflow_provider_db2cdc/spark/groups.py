@@ -58,9 +58,9 @@ class Groups:
             cut = pool.submit(self.reader.cut)
             self._catch_up()
             cut.result()
-            ahead = pool.submit(self.reader.next)
             # Else whoever dies within the first read finds the chunks' bounds once more, which may take as long.
             self.write_down()
+            ahead = pool.submit(self.reader.next)
             # Behind the last group there may be more to read by now: again, what a table without a key left open.
             while not self._is_over() and (group := ahead.result() or self.reader.next()) is not None:
                 group = self.reader.going_on(group)

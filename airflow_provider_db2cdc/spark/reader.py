@@ -9,7 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.job import TableTask
-from airflow_provider_db2cdc.cdc.pace import first_chunks, more_chunks, next_group_chunks, readers
+from airflow_provider_db2cdc.cdc.pace import (
+    first_chunks,
+    free_slots,
+    more_chunks,
+    next_group_chunks,
+    piece_beside,
+    readers,
+)
 from airflow_provider_db2cdc.cdc.part import Part, Reading, Slice, chunked
 from airflow_provider_db2cdc.cdc.snapshot import Snapshot, next_group, next_to_chunk
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -18,7 +25,7 @@ from airflow_provider_db2cdc.spark.altered import altered
 from airflow_provider_db2cdc.spark.batch import stage_chunks
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.progress import describe, say
-from airflow_provider_db2cdc.spark.session import TableSessions
+from airflow_provider_db2cdc.spark.session import TableSessions, slots
 from airflow_provider_db2cdc.spark.share import Share
 from airflow_provider_db2cdc.spark.snapshot import chunk_ends
 from airflow_provider_db2cdc.spark.target import Target
@@ -53,6 +60,7 @@ class Reader:
         self.sessions = TableSessions(self.tick.spark)
         self._begun: dict[TableId, int] = {}
         self._chunks = first_chunks(self.tick.spec.settings)
+        self._last: tuple[int, float] | None = None
         self.has_read = False
 
     @property
@@ -68,7 +76,8 @@ class Reader:
         if self.has_read and self.is_late:
             return None
         settings, chunks, spent_s = self.tick.spec.settings, self._chunks, 0.0
-        readings = self._readings(self.cut(), chunks)
+        snapshot, piece = self.cut(), self._piece(chunks)
+        readings = self._readings(snapshot, piece)
         if not readings:
             return None
         opened, slices = self.marks.open(), dict[TableId, Slice]()
@@ -77,11 +86,12 @@ class Reader:
             slices = self._read(readings, slices)
             read_s = time.monotonic() - started
             spent_s += read_s
-            read = sum(reading.last - reading.first + 1 for reading in readings if reading.table in slices)
-            self._chunks = next_group_chunks(settings, read, read_s)
-            chunks = 0 if self.is_late else more_chunks(settings, read, read_s, spent_s)
+            read = sum(_size(reading) for reading in readings if reading.table in slices)
+            self._chunks, self._last = next_group_chunks(settings, read, read_s), (read, read_s)
+            chunks = 0 if self.is_late else more_chunks(settings, read, read_s, spent_s, chunks - piece)
             # No table is cut meanwhile, which may take long: what was read would wait for it.
-            readings = self._readings(self.share.running(), chunks)
+            piece = self._piece(chunks)
+            readings = self._readings(self.share.running(), piece)
         closed = self.marks.close(opened)
         # A table whose read fails, however long that takes, is not to keep the others from theirs.
         self.has_read = self.has_read or bool(slices)
@@ -133,9 +143,11 @@ class Reader:
         """Read some chunks more of a group, and return its slices, without those of tables whose read fails."""
         by_table = {reading.table: reading for reading in readings}
         tasks = [self.tick.tasks[table] for table in by_table]
-        at_once, of_each = self._readers(len(tasks))
+        at_once, of_each = self._readers(readings)
         slices = self.share.each(
-            tasks, lambda task: self._stage(task, by_table[task.table], before.get(task.table), of_each), at_once
+            tasks,
+            lambda task: self._stage(task, by_table[task.table], before.get(task.table), of_each[task.table]),
+            at_once,
         )
         self._begun |= {table: reading.last + 1 for table, reading in by_table.items()}
         return {**{table: of for table, of in before.items() if table not in by_table}, **slices}
@@ -154,14 +166,25 @@ class Reader:
         say(f"table={table} snapshot={self.share.id}: {len(found[table]) + 1} chunks")
         self.share.turn(table, lambda part: chunked(part, found[table], task.schema.fingerprint))
 
-    def _readers(self, tables: int) -> tuple[int, int]:
-        """Return how many tables are read side by side, and by how many readers each: all that may be, if alone."""
-        settings = self.tick.spec.settings
-        if not self.share.publishing.is_set():
-            return settings.parallel_tables, settings.parallel_reads
-        return readers(settings, tables, self.tick.spark.sparkContext.defaultParallelism)
+    @property
+    def _free(self) -> int | None:
+        """How many of Spark's slots are read with beside what is published; None: nothing is, or nobody knows."""
+        all_of_them = slots(self.tick.spark) if self.share.publishing.is_set() else None
+        return None if all_of_them is None else free_slots(all_of_them)
 
-    def _stage(self, task: TableTask, reading: Reading, before: Slice | None, of_each: int) -> Slice:
+    def _piece(self, chunks: int) -> int:
+        """Return how many of a group's next chunks are read at once."""
+        free = self._free
+        return chunks if free is None or self._last is None else piece_beside(chunks, *self._last, free)
+
+    def _readers(self, readings: Sequence[Reading]) -> tuple[int | None, Mapping[TableId, int]]:
+        """Return how many tables are read side by side, and by how many readers each."""
+        settings, free = self.tick.spec.settings, self._free
+        if free is None:
+            return None, {reading.table: settings.parallel_reads for reading in readings}
+        return readers(settings, {reading.table: _size(reading) for reading in readings}, free)
+
+    def _stage(self, task: TableTask, reading: Reading, before: Slice | None, readers: int) -> Slice:
         """Stage some chunks of a table behind those that the group has of it, if any, and return its slice of both."""
         of = before or self._begin_slice(task, reading)
         settings = self.tick.spec.settings
@@ -170,7 +193,7 @@ class Reader:
         target = Target(self.sessions.of(task.table, about), self.tick.place, task.schema)
         part = self.share.part(task.table)
         with _naming_what_was_asked(part, self.share.id):
-            of = stage_chunks(target, self.tick.spec, self.tick.source, part, of, reading, of_each)
+            of = stage_chunks(target, self.tick.spec, self.tick.source, part, of, reading, readers)
         if (error := altered([task], self.connection).get(task.table)) is not None:
             raise error
         return of
@@ -183,6 +206,10 @@ class Reader:
             self.share.id, self.share.kind, reading.first, reading.first - 1, low.upto, low.batch, low.batch,
             part.fingerprint, condition=part.condition or part.select,
         )  # fmt: skip
+
+
+def _size(reading: Reading) -> int:
+    return reading.last - reading.first + 1
 
 
 @contextmanager

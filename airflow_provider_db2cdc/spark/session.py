@@ -70,6 +70,15 @@ def open_session(name: str) -> SparkSession:
     return spark
 
 
+def slots(spark: SparkSession) -> int | None:
+    """Return how many tasks Spark runs side by side; None where that is not known, or as many as there are tasks."""
+    conf = spark.sparkContext.getConf()
+    is_named = conf.get("spark.default.parallelism") is not None
+    if is_named or conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return None
+    return max(1, spark.sparkContext.defaultParallelism // int(conf.get("spark.task.cpus", "1") or 1))
+
+
 @contextmanager
 def meanwhile(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """Have a session set so for a while, and then as it was."""

@@ -26,7 +26,7 @@ class Share:
     """What the thread that reads and the one that publishes have in common.
 
     `low_mark` is the source's clock when the tick was planned; empty for a snapshot that was not to be worked on then.
-    `publishing` is set while a group is published: what is read beside leaves some of Spark to it.
+    `publishing` is set while a group is published: what is read beside leaves some of Spark to that.
     """
 
     tick: Tick

@@ -14,6 +14,9 @@ from airflow_provider_db2cdc.spark.changes import row_type
 from airflow_provider_db2cdc.spark.delta import append, delete_files, load, newest_version, overwrite
 from airflow_provider_db2cdc.spark.place import Place, ensure_table
 
+FILES = {"maxRecordsPerFile": "100000"}
+"""So that what few readers stage is read by as many tasks as there are slots: a file of few bytes is not divided."""
+
 
 @dataclass(frozen=True)
 class Staging:
@@ -36,7 +39,7 @@ class Staging:
         ddl = f"row {row_type(self.schema)}, chunk int"
         no_ends = {"delta.dataSkippingNumIndexedCols": "0"}
         ensure_table(self.spark, self.place.owner, self.name, self.schema.names, ddl, no_ends)
-        version = overwrite(rows, self.name)
+        version = overwrite(rows, self.name, FILES)
         if version is not None:
             return version
         # Without rows before and after, Delta has nothing to commit: then the newest version is as empty.
@@ -52,7 +55,7 @@ class Staging:
 
         None where another run has staged rows meanwhile.
         """
-        version = append(rows, self.name)
+        version = append(rows, self.name, files=FILES)
         if version is None:
             return onto
         return version if version == onto + 1 else None

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.job import ApplySettings
-from airflow_provider_db2cdc.cdc.pace import GROUP_S, first_chunks, more_chunks, next_group_chunks, readers
+from airflow_provider_db2cdc.cdc.pace import (
+    GROUP_S,
+    first_chunks,
+    free_slots,
+    more_chunks,
+    next_group_chunks,
+    piece_beside,
+    readers,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +56,14 @@ def test_a_number_of_chunks_that_was_named_is_a_groups_whatever_its_time() -> No
         assert (more_chunks(settings, 3, read_s, read_s), next_group_chunks(settings, 3, read_s)) == (0, 3)
 
 
+@pytest.mark.parametrize(
+    ("spent_s", "left", "more"), [(15, 3, 3), (15, 0, 12), (45, 3, 3), (45, 0, 0), (61, 3, 0), (61, 0, 0)]
+)
+def test_a_group_gets_what_is_left_of_its_beginning_as_long_as_its_time_is(spent_s: int, left: int, more: int) -> None:
+    assert more_chunks(ApplySettings(), 4, 15, spent_s, left) == more
+    assert more_chunks(ApplySettings(snapshot_group_chunks=9), 4, 15, spent_s, left) == left
+
+
 @given(st.floats(1e-4, 1e3), st.floats(0, 3), st.integers(1, 8), st.integers(1, 10_000_000))
 def test_groups_take_their_time_and_no_more_at_a_steady_pace(
     chunk_s: float, start_s: float, readers: int, chunk_rows: int
@@ -66,20 +82,41 @@ def test_groups_take_their_time_and_no_more_at_a_steady_pace(
         assert spent_s > GROUP_S / 2
 
 
+@pytest.mark.parametrize(("slots", "free"), [(1, 1), (2, 1), (3, 2), (4, 3), (8, 6), (16, 12), (200, 150)])
+def test_what_is_read_beside_a_publish_leaves_it_some_of_spark(slots: int, free: int) -> None:
+    assert free_slots(slots) == free
+
+
 @pytest.mark.parametrize(
-    ("tables", "slots", "at_once", "of_each"),
+    ("chunks", "free", "at_once", "of_each"),
     [
-        (1, 1, 1, 1), (1, 2, 1, 1), (1, 4, 1, 3), (1, 8, 1, 6), (1, 16, 1, 8), (1, 200, 1, 8),
-        (3, 2, 1, 1), (3, 4, 3, 1), (9, 4, 3, 1), (9, 8, 4, 1), (2, 8, 2, 3), (9, 64, 4, 8),
+        ({"a": 9}, 1, 1, {"a": 1}), ({"a": 9}, 6, 1, {"a": 6}), ({"a": 9}, 12, 1, {"a": 8}),
+        ({"a": 1, "b": 50, "c": 1}, 1, 1, {"a": 1, "b": 1, "c": 1}),
+        ({"a": 1, "b": 50, "c": 1}, 6, 3, {"a": 1, "b": 4, "c": 1}),
+        ({"a": 2, "b": 2}, 3, 2, {"a": 2, "b": 1}),
     ],
 )  # fmt: skip
-def test_readers_beside_a_publish_leave_it_some_of_spark(tables: int, slots: int, at_once: int, of_each: int) -> None:
-    assert readers(ApplySettings(), tables, slots) == (at_once, of_each)
+def test_the_largest_table_has_the_readers_that_the_others_do_not_need(
+    chunks: dict[str, int], free: int, at_once: int, of_each: dict[str, int]
+) -> None:
+    assert readers(ApplySettings(), chunks, free) == (at_once, of_each)
 
 
-@given(st.integers(1, 50), st.integers(1, 100), st.integers(1, 8), st.integers(1, 20))
-def test_readers_beside_a_publish_never_take_all_slots(tables: int, slots: int, parallel: int, most: int) -> None:
-    at_once, of_each = readers(ApplySettings(parallel_tables=parallel, parallel_reads=most), tables, slots)
-    assert 1 <= at_once <= min(tables, parallel)
-    assert 1 <= of_each <= most
-    assert at_once * of_each < slots or slots == 1
+@given(st.lists(st.integers(1, 99), min_size=1, max_size=9), st.integers(1, 100), st.integers(1, 8), st.integers(1, 20))
+def test_readers_never_take_more_slots_than_are_free(chunks: list[int], free: int, parallel: int, most: int) -> None:
+    settings = ApplySettings(parallel_tables=parallel, parallel_reads=most)
+    at_once, of_each = readers(settings, dict(enumerate(chunks)), free)
+    assert 1 <= at_once <= min(len(chunks), parallel)
+    assert all(1 <= number <= most for number in of_each.values())
+    assert sum(sorted(of_each.values())[-at_once:]) <= free
+
+
+@pytest.mark.parametrize(
+    ("read", "read_s", "free", "piece"),
+    [(4, 53, 1, 1), (4, 53, 3, 3), (4, 5, 1, 12), (4, 0.1, 1, 20), (4, 30, 1, 2), (0, 9, 2, 2)],
+)
+def test_a_piece_beside_a_publish_is_short_but_has_a_chunk_a_slot(
+    read: int, read_s: float, free: int, piece: int
+) -> None:
+    assert piece_beside(20, read, read_s, free) == piece
+    assert piece_beside(2, read, read_s, free) <= 2

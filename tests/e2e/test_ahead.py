@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
-from support.filled import filled
+from support.filled import ask, filled
 from support.pipeline import Pipeline
-from support.writing import behind
+from support.writing import behind, beside
 
 from airflow_provider_db2cdc.spark import reader
 from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.session import slots
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -18,22 +21,44 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 def test_readers_that_wait_for_the_source_do_not_keep_a_group_from_being_published(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """Each of the next group's chunks waits for a row of an open transaction, which ends once the first is published.
+    """Each of the next group's chunks waits for a row of an open transaction, which ends once the first is planned.
 
-    Were Spark's two slots all theirs, they would be refused as victims of a timeout.
+    Were Spark's two slots all theirs, nothing could be planned, and they would be refused as victims of a timeout.
     """
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 2})
     table = filled(pipeline, 8)
-    assert pipeline.spark.sparkContext.defaultParallelism == 2
+    pipeline.passed()
+    assert slots(pipeline.spark) == 2
+    read, is_let_go = [0], list[int]()
 
     def lock(group: int) -> None:
+        read[0] = group
         if group == 1:
             pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID IN (4, 6)")
 
+    def let_go(_: int) -> None:
+        if read[0] and not is_let_go:
+            is_let_go.append(read[0])
+            pipeline.writer.commit()
+
     with (
         behind(reader, "stage_chunks", lock),
-        behind(Groups, "_settle_part", lambda group: pipeline.writer.commit() if group == 1 else None),
+        beside(Groups, "_publish", lambda: _await_read(pipeline)),
+        behind(Ledger, "plan", let_go),
     ):
-        pipeline.passed()
+        pipeline.passed(ask(table))
+    assert is_let_go == [1], "the second group was read before the first was planned: nothing was to be shown"
     pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+def _await_read(pipeline: Pipeline) -> None:
+    """Wait until a task of Spark's has been waiting for two seconds."""
+    tracker, deadline = pipeline.spark.sparkContext.statusTracker(), time.monotonic() + 20
+    seen: set[int] = set()
+    while time.monotonic() < deadline:
+        before, seen = seen, {*tracker.getActiveStageIds()}
+        if before & seen:
+            return
+        time.sleep(2)
+    raise AssertionError("nothing was read ahead")

@@ -52,6 +52,14 @@ def ids(spark: SparkSession, name: DeltaName, version: int | None = None) -> lis
     return sorted(row[0] for row in load(spark, name, version).collect())
 
 
+def test_rows_of_one_task_are_written_as_files_of_so_many(spark: SparkSession, tmp_path: Path) -> None:
+    name, rows = named(tmp_path / "t"), spark.range(25).coalesce(1)
+    overwrite(rows, name, {"maxRecordsPerFile": "10"})
+    assert len(load(spark, name).inputFiles()) == 3
+    append(rows, name, files={"maxRecordsPerFile": "5"})
+    assert len(load(spark, name).inputFiles()) == 3 + 5
+
+
 def test_an_append_of_a_pair_happens_once_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
     name = named(tmp_path / "t")
     assert write(spark, name, "(1, 'x')", 5) == 0

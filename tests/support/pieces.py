@@ -14,6 +14,7 @@ def in_pieces(patch: pytest.MonkeyPatch, first: int, times: float) -> None:
     patch.setattr(f"{PACE}.MOST_CHUNKS", first)
     patch.setattr(f"{PACE}.MOST_TIMES", times)
     patch.setattr(f"{PACE}.GROUP_S", 3600.0)
+    patch.setattr(f"{PACE}.PIECE_S", 3600.0)
 
 
 def some_groups(rng: random.Random, patch: pytest.MonkeyPatch) -> dict[str, int]:
