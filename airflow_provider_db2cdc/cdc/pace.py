@@ -34,13 +34,13 @@ def first_chunks(settings: ApplySettings) -> int:
 def more_chunks(settings: ApplySettings, chunks: int, read_s: float, spent_s: float, left: int = 0) -> int:
     """Return how many more a group gets that took `spent_s` so far, and `read_s` for its last `chunks`.
 
-    Those `left` of what it begins with, but in a group's time where no number is named; then as many as fit, none where
-    a number is named, or half of its time is over.
+    As many as fit, of those `left` of what it begins with if there are any; else none where half of its time is over.
+    Where a number is named, those that are left.
     """
-    is_named = settings.snapshot_group_chunks is not None
-    if left and (is_named or spent_s < GROUP_S):
+    if settings.snapshot_group_chunks is not None:
         return left
-    return 0 if is_named or spent_s > GROUP_S / 2 else _fitting(chunks, read_s, GROUP_S - spent_s)
+    fitting = max(0, _fitting(chunks, read_s, GROUP_S - spent_s))
+    return min(left, fitting) if left else fitting if spent_s <= GROUP_S / 2 else 0
 
 
 def next_group_chunks(settings: ApplySettings, chunks: int, read_s: float) -> int:
@@ -62,7 +62,7 @@ def free_slots(slots: int) -> int:
 def piece_beside(chunks: int, read: int, read_s: float, free: int) -> int:
     """Return how many of `chunks` are read at once while a group is published, if the `read` last ones took `read_s`.
 
-    As many as fit into a piece's time, or one a slot: behind it there may be more slots.
+    As many as fit into a piece's time, or one a slot if that takes longer: behind it there may be more slots.
     """
     return min(chunks, max(free, _fitting(read, read_s, PIECE_S)))
 
@@ -70,12 +70,15 @@ def piece_beside(chunks: int, read: int, read_s: float, free: int) -> int:
 def readers(settings: ApplySettings, chunks: Mapping[Name, int], free: int) -> tuple[int, dict[Name, int]]:
     """Return how many tables are read side by side with so many slots, and by how many readers each has.
 
-    `chunks` are each table's: that of the most gets what is left of the slots when each has one.
+    `chunks` are each table's: what is left of the slots when each has one goes to those of the most chunks a reader.
     """
     at_once = max(1, min(len(chunks), settings.parallel_tables, free))
     of_each = dict.fromkeys(chunks, 1)
-    most = max(chunks, key=lambda name: chunks[name])
-    return at_once, {**of_each, most: min(settings.parallel_reads, 1 + free - at_once)}
+    for _ in range(free - at_once):
+        name = max(chunks, key=lambda name: chunks[name] / of_each[name])
+        if of_each[name] < min(chunks[name], settings.parallel_reads):
+            of_each[name] += 1
+    return at_once, of_each
 
 
 def _fitting(chunks: int, read_s: float, left_s: float) -> int:

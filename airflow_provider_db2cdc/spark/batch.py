@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.gap import find_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
@@ -113,7 +114,8 @@ def stage_chunks(
     if _may_double(target.schema, part) and not (doubled := staging.doubled(version)).isEmpty():
         reading, of, version = whole, replace(of, counts=()), staging.write(rows(whole))
         _check_unique(target, doubled, version)
-    read = {int(row[0]): int(row[1]) for row in staging.rows(version).groupBy("chunk").count().collect()}
+    newest = staging.rows(version).where(F.col("chunk") >= reading.first)
+    read = {int(row[0]): int(row[1]) for row in newest.groupBy("chunk").count().collect()}
     counted = count_chunks(target.spark, source, target.schema, part, reading, spec.settings.parallel_reads)
     counts = (ChunkCounts(*ends(part, chunk), read.get(chunk, 0), held) for chunk, held in sorted(counted.items()))
     return replace(of, last=reading.last, staging_version=version, counts=(*of.counts, *counts))

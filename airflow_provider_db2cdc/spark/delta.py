@@ -16,9 +16,10 @@ from airflow_provider_db2cdc.spark.session import meanwhile
 
 T = TypeVar("T")
 Pair = tuple[str, int]
+"""Delta's transaction pair: an appId, and a number that only grows. A write whose pair is there already is skipped."""
+
 Options = Mapping[str, str]
 NO_OPTIONS: Options = {}
-"""Delta's transaction pair: an appId, and a number that only grows. A write whose pair is there already is skipped."""
 
 STATISTICS = "delta.dataSkippingStatsColumns"
 """Delta's table property: the columns of which each file keeps the ends."""

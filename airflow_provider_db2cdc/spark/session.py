@@ -72,11 +72,11 @@ def open_session(name: str) -> SparkSession:
 
 def slots(spark: SparkSession) -> int | None:
     """Return how many tasks Spark runs side by side; None where that is not known, or as many as there are tasks."""
-    conf = spark.sparkContext.getConf()
-    is_named = conf.get("spark.default.parallelism") is not None
-    if is_named or conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+    context, conf = spark.sparkContext, spark.conf
+    is_elastic = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+    if conf.get("spark.default.parallelism", None) or (is_elastic and not str(context.master).startswith("local")):
         return None
-    return max(1, spark.sparkContext.defaultParallelism // int(conf.get("spark.task.cpus", "1") or 1))
+    return max(1, context.defaultParallelism // int(conf.get("spark.task.cpus", "1") or 1))
 
 
 @contextmanager

@@ -57,7 +57,8 @@ def test_a_number_of_chunks_that_was_named_is_a_groups_whatever_its_time() -> No
 
 
 @pytest.mark.parametrize(
-    ("spent_s", "left", "more"), [(15, 3, 3), (15, 0, 12), (45, 3, 3), (45, 0, 0), (61, 3, 0), (61, 0, 0)]
+    ("spent_s", "left", "more"),
+    [(15, 3, 3), (15, 20, 12), (15, 0, 12), (45, 3, 3), (45, 9, 4), (45, 0, 0), (61, 3, 0), (61, 0, 0)],
 )
 def test_a_group_gets_what_is_left_of_its_beginning_as_long_as_its_time_is(spent_s: int, left: int, more: int) -> None:
     assert more_chunks(ApplySettings(), 4, 15, spent_s, left) == more
@@ -91,12 +92,14 @@ def test_what_is_read_beside_a_publish_leaves_it_some_of_spark(slots: int, free:
     ("chunks", "free", "at_once", "of_each"),
     [
         ({"a": 9}, 1, 1, {"a": 1}), ({"a": 9}, 6, 1, {"a": 6}), ({"a": 9}, 12, 1, {"a": 8}),
+        ({"a": 2}, 12, 1, {"a": 2}),
         ({"a": 1, "b": 50, "c": 1}, 1, 1, {"a": 1, "b": 1, "c": 1}),
         ({"a": 1, "b": 50, "c": 1}, 6, 3, {"a": 1, "b": 4, "c": 1}),
-        ({"a": 2, "b": 2}, 3, 2, {"a": 2, "b": 1}),
+        ({"a": 2, "b": 2}, 3, 2, {"a": 2, "b": 1}), ({"a": 8, "b": 8}, 6, 2, {"a": 3, "b": 3}),
+        ({"a": 1, "b": 1}, 6, 2, {"a": 1, "b": 1}), ({"a": 40, "b": 20}, 9, 2, {"a": 6, "b": 3}),
     ],
 )  # fmt: skip
-def test_the_largest_table_has_the_readers_that_the_others_do_not_need(
+def test_tables_have_readers_by_their_chunks(
     chunks: dict[str, int], free: int, at_once: int, of_each: dict[str, int]
 ) -> None:
     assert readers(ApplySettings(), chunks, free) == (at_once, of_each)

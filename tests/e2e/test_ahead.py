@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import chain
+from typing import Any
 
 import pytest
 from support.filled import ask, filled
+from support.log import check_log
 from support.pipeline import Pipeline
 from support.writing import behind, beside
 
+from airflow_provider_db2cdc.cdc.part import Reading, Slice
 from airflow_provider_db2cdc.spark import reader
 from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.session import slots
+from airflow_provider_db2cdc.spark.tick import Tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -21,9 +25,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 def test_readers_that_wait_for_the_source_do_not_keep_a_group_from_being_published(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """Each of the next group's chunks waits for a row of an open transaction, which ends once the first is planned.
+    """Each of the next group's chunks waits for a row of an open transaction, which ends once the first is compared.
 
-    Were Spark's two slots all theirs, nothing could be planned, and they would be refused as victims of a timeout.
+    Were Spark's two slots all theirs, nothing could be compared, and they would be refused as victims of a timeout.
     """
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 2})
     table = filled(pipeline, 8)
@@ -37,28 +41,54 @@ def test_readers_that_wait_for_the_source_do_not_keep_a_group_from_being_publish
             pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID IN (4, 6)")
 
     def let_go(_: int) -> None:
-        if read[0] and not is_let_go:
+        if not is_let_go:
             is_let_go.append(read[0])
             pipeline.writer.commit()
 
     with (
         behind(reader, "stage_chunks", lock),
         beside(Groups, "_publish", lambda: _await_read(pipeline)),
-        behind(Ledger, "plan", let_go),
+        behind(Tick, "compare", let_go),
     ):
         pipeline.passed(ask(table))
-    assert is_let_go == [1], "the second group was read before the first was planned: nothing was to be shown"
+    assert is_let_go == [1], "the second group was read before the first was compared: nothing was to be shown"
     pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+def test_what_is_read_beside_a_publish_comes_in_pieces(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one chunk each here: one of Spark's two slots is free, and no time is a piece's."""
+    monkeypatch.setattr("airflow_provider_db2cdc.cdc.pace.PIECE_S", 0.0)
+    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 1, "snapshot.group.chunks": 3})
+    table, real, pieces = filled(pipeline, 9), reader.stage_chunks, list[range]()
+
+    def note(*given: Any) -> Slice:
+        reading: Reading = given[5]
+        pieces.append(range(reading.first, reading.last + 1))
+        if reading.first == 4:
+            pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID IN (3, 5)")
+            pipeline.writer.commit()
+        return real(*given)
+
+    monkeypatch.setattr(reader, "stage_chunks", note)
+    pipeline.passed()
+    assert pieces[:2] == [range(3), range(3, 4)]
+    assert [*chain.from_iterable(pieces)] == [*range(10)], "each chunk once"
+    pipeline.to_its_end()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
+
+
 def _await_read(pipeline: Pipeline) -> None:
-    """Wait until a task of Spark's has been waiting for two seconds."""
-    tracker, deadline = pipeline.spark.sparkContext.statusTracker(), time.monotonic() + 20
-    seen: set[int] = set()
+    """Wait until a task of Spark's, which may be another test's, has been at work for a second."""
+    tracker, begun = pipeline.spark.sparkContext.statusTracker(), dict[int, float]()
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        before, seen = seen, {*tracker.getActiveStageIds()}
-        if before & seen:
+        now = time.monotonic()
+        begun = {stage: begun.get(stage, now) for stage in tracker.getActiveStageIds()}
+        if any(now - since > 1 for since in begun.values()):
             return
-        time.sleep(2)
+        time.sleep(0.2)
     raise AssertionError("nothing was read ahead")

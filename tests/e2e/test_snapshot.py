@@ -539,6 +539,7 @@ def test_a_group_has_no_more_chunks_than_it_may(
     pipeline, one, _ = filled
     monkeypatch.setattr("airflow_provider_db2cdc.cdc.pace.MOST_CHUNKS", 2)
     monkeypatch.setattr("airflow_provider_db2cdc.cdc.pace.GROUP_S", 0.0)
+    monkeypatch.setattr("airflow_provider_db2cdc.cdc.pace.PIECE_S", 3600.0)
     pipeline.properties = {"incremental.snapshot.chunk.size": 4}
     result = pipeline.tick(again := execute(str(one)))
     assert (shown(result, again.id).status, shown(result, again.id).chunks) == ("completed", 8)

@@ -21,6 +21,7 @@ def some_groups(rng: random.Random, patch: pytest.MonkeyPatch) -> dict[str, int]
     """Return the properties of a pipeline whose groups are one of these."""
     number = rng.choice((1, 2, 3, 0))
     if number:
+        patch.setattr(f"{PACE}.PIECE_S", rng.choice((0.0, 15.0)))
         return {"snapshot.group.chunks": number}
     in_pieces(patch, rng.choice((1, 2)), rng.choice((1, 2)))
     return {}
