@@ -31,16 +31,20 @@ def first_chunks(settings: ApplySettings) -> int:
     return min(MOST_CHUNKS, max(LEAST_CHUNKS, FIRST_ROWS // settings.snapshot_chunk_rows))
 
 
-def more_chunks(settings: ApplySettings, chunks: int, read_s: float, spent_s: float, left: int = 0) -> int:
-    """Return how many more a group gets that took `spent_s` so far, and `read_s` for its last `chunks`.
+def more_chunks(
+    settings: ApplySettings, chunks: int, read_s: float, spent_s: float, done: int = 0, left: int = 0
+) -> int:
+    """Return how many more a group of `done` gets that took `spent_s` so far, and `read_s` for its last `chunks`.
 
-    As many as fit, of those `left` of what it begins with if there are any; else none where half of its time is over.
-    Where a number is named, those that are left.
+    Of those `left` of what it begins with, if any: as many as fit, but no less than make a first group. Else as many as
+    fit, none where half of its time is over. Where a number is named, those that are left.
     """
     if settings.snapshot_group_chunks is not None:
         return left
     fitting = max(0, _fitting(chunks, read_s, GROUP_S - spent_s))
-    return min(left, fitting) if left else fitting if spent_s <= GROUP_S / 2 else 0
+    if left:
+        return min(left, max(fitting, first_chunks(settings) - done))
+    return fitting if spent_s <= GROUP_S / 2 else 0
 
 
 def next_group_chunks(settings: ApplySettings, chunks: int, read_s: float) -> int:

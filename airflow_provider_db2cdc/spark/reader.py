@@ -75,7 +75,7 @@ class Reader:
         """
         if self.has_read and self.is_late:
             return None
-        settings, chunks, spent_s = self.tick.spec.settings, self._chunks, 0.0
+        settings, chunks, done, spent_s = self.tick.spec.settings, self._chunks, 0, 0.0
         snapshot, piece = self.cut(), self._piece(chunks)
         readings = self._readings(snapshot, piece)
         if not readings:
@@ -88,7 +88,8 @@ class Reader:
             spent_s += read_s
             read = sum(_size(reading) for reading in readings if reading.table in slices)
             self._chunks, self._last = next_group_chunks(settings, read, read_s), (read, read_s)
-            chunks = 0 if self.is_late else more_chunks(settings, read, read_s, spent_s, chunks - piece)
+            done += piece
+            chunks = 0 if self.is_late else more_chunks(settings, read, read_s, spent_s, done, chunks - piece)
             # No table is cut meanwhile, which may take long: what was read would wait for it.
             piece = self._piece(chunks)
             readings = self._readings(self.share.running(), piece)

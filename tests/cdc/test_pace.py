@@ -57,12 +57,17 @@ def test_a_number_of_chunks_that_was_named_is_a_groups_whatever_its_time() -> No
 
 
 @pytest.mark.parametrize(
-    ("spent_s", "left", "more"),
-    [(15, 3, 3), (15, 20, 12), (15, 0, 12), (45, 3, 3), (45, 9, 4), (45, 0, 0), (61, 3, 0), (61, 0, 0)],
-)
-def test_a_group_gets_what_is_left_of_its_beginning_as_long_as_its_time_is(spent_s: int, left: int, more: int) -> None:
-    assert more_chunks(ApplySettings(), 4, 15, spent_s, left) == more
-    assert more_chunks(ApplySettings(snapshot_group_chunks=9), 4, 15, spent_s, left) == left
+    ("spent_s", "done", "left", "more"),
+    [
+        (15, 4, 3, 3), (15, 4, 20, 12), (15, 4, 0, 12), (45, 12, 3, 3), (45, 12, 9, 4), (45, 12, 0, 0), (61, 16, 3, 0),
+        (61, 1, 3, 3), (61, 3, 9, 1), (61, 1, 0, 0),
+    ],
+)  # fmt: skip
+def test_a_group_gets_what_is_left_of_its_beginning_if_it_fits_or_is_the_least(
+    spent_s: int, done: int, left: int, more: int
+) -> None:
+    assert more_chunks(ApplySettings(), 4, 15, spent_s, done, left) == more
+    assert more_chunks(ApplySettings(snapshot_group_chunks=9), 4, 15, spent_s, done, left) == left
 
 
 @given(st.floats(1e-4, 1e3), st.floats(0, 3), st.integers(1, 8), st.integers(1, 10_000_000))

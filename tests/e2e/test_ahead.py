@@ -16,6 +16,7 @@ from support.writing import behind, beside
 from airflow_provider_db2cdc.cdc.part import Reading, Slice
 from airflow_provider_db2cdc.spark import reader
 from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.session import slots
 from airflow_provider_db2cdc.spark.tick import Tick
 
@@ -59,13 +60,18 @@ def test_readers_that_wait_for_the_source_do_not_keep_a_group_from_being_publish
 def test_what_is_read_beside_a_publish_comes_in_pieces(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one chunk each here: one of Spark's two slots is free, and no time is a piece's."""
+    """Of one chunk each here: one of Spark's two slots is free, and no time is a piece's.
+
+    Before the first of all the chunks' bounds are written down.
+    """
     monkeypatch.setattr("airflow_provider_db2cdc.cdc.pace.PIECE_S", 0.0)
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 1, "snapshot.group.chunks": 3})
     table, real, pieces = filled(pipeline, 9), reader.stage_chunks, list[range]()
+    written: list[int] = []
 
     def note(*given: Any) -> Slice:
         reading: Reading = given[5]
+        assert written, "a death within the first read would forget where the chunks end"
         pieces.append(range(reading.first, reading.last + 1))
         if reading.first == 4:
             pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID IN (3, 5)")
@@ -73,7 +79,8 @@ def test_what_is_read_beside_a_publish_comes_in_pieces(
         return real(*given)
 
     monkeypatch.setattr(reader, "stage_chunks", note)
-    pipeline.passed()
+    with behind(Journal, "write", written.append):
+        pipeline.passed()
     assert pieces[:2] == [range(3), range(3, 4)]
     assert [*chain.from_iterable(pieces)] == [*range(10)], "each chunk once"
     pipeline.to_its_end()
