@@ -4,7 +4,8 @@ It sends a signal to the DAG of `db2cdc_pipeline.py` and waits until the signal 
 snapshot is stands in the log of `follow` and in its XCom `progress`. The same form stops, pauses and resumes.
 
 By Airflow's REST API it is a POST to `/api/v2/dags/<this DAG>/dagRuns` with the form's fields as `conf`; `logical_date`
-must be given: `{"logical_date": null, "conf": {"tables": ["SALES.ORDERS"]}}`.
+must be given:
+`{"logical_date": null, "conf": {"tables": ["SALES.ORDERS"], "conditions": ["SALES.ORDERS: STATUS = 1"]}}`.
 
 It takes the same environment variables as `db2cdc_pipeline.py`; without DB2CDC_CONFIG there is no DAG.
 """
@@ -67,12 +68,12 @@ if path := os.environ.get("DB2CDC_CONFIG"):
                 description="Incremental: chunk by chunk, in as many ticks as it takes. Blocking: all at one moment.",
             ),
             "conditions": Param(
-                {},
-                type=["null", "object"],
-                additionalProperties={"type": "string"},
+                [],
+                type=["null", "array"],
+                items={"type": "string"},
                 title="Only some rows",
-                description='By table, an SQL condition: `{"SALES.ORDERS": "STATUS = 1"}`, or for a blocking snapshot '
-                "a whole select. What was deleted is then not looked for.",
+                description="One a line, a table and an SQL condition: `SALES.ORDERS: STATUS = 1`, or for a blocking "
+                "snapshot a whole select. What was deleted is then not looked for.",
             ),
             "surrogate_key": Param(
                 "",

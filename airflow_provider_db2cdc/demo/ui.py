@@ -21,7 +21,14 @@ from airflow_provider_db2cdc.demo.stage import Stage, describe, open_stage
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.sandbox.state import HOST
 
-SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
+SERVICES = {
+    "api-server": (),
+    "scheduler": ("--skip-serve-logs",),
+    "dag-processor": (),
+    "triggerer": ("--skip-serve-logs",),
+}
+"""What is started, and how: logs would be served at all of the machine's addresses; here they are read as files."""
+
 RATE = 2.0
 START_TIMEOUT_S = 300.0
 PROBE_TIMEOUT_S = 5.0
@@ -80,7 +87,7 @@ def _start(stage: Stage, port: int, schedule: str) -> dict[str, Child]:
 
 
 def _service(home: AirflowHome, name: str, env: dict[str, str]) -> Child:
-    return Child([sys.executable, "-m", "airflow", name], env, home.home, home.logs / f"{name}.log")
+    return Child([sys.executable, "-m", "airflow", name, *SERVICES[name]], env, home.home, home.logs / f"{name}.log")
 
 
 def _await_answer(services: dict[str, Child], url: str, home: AirflowHome) -> None:

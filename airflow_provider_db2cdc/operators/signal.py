@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ OWN_ID = (
     "{{ '~%d' % (ti.max_tries - task.retries) if ti.max_tries > task.retries }}"
 )
 """A retry has the id of the first try. Airflow adds the tries that were made to a cleared task's `max_tries`."""
+
+CONDITION = re.compile(r'((?:"[^"]*"|[^":]|:(?!\s))+):\s+(.*)', re.DOTALL)
+"""A table and its condition: the first colon before a blank parts them, but within quotes or a pattern's `(?:`."""
 
 
 class Db2CdcSignalOperator(TriggerDagRunOperator):
@@ -98,11 +102,10 @@ def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
     tables = _named([*(params.get("known_tables") or []), *(params.get("tables") or [])])
     match params.get("action"):
         case "execute-snapshot":
-            conditions = (params.get("conditions") or {}).items()
             return {
                 "data-collections": tables,
                 "type": params["type"],
-                "additional-conditions": [{"data-collection": name, "filter": text} for name, text in conditions],
+                "additional-conditions": _conditions(params.get("conditions") or []),
                 **({"surrogate-key": params["surrogate_key"]} if params.get("surrogate_key") else {}),
             }
         case "stop-snapshot":
@@ -122,3 +125,19 @@ def _named(lines: Sequence[Any]) -> list[Any]:
     """
     stripped = [line.strip() if isinstance(line, str) else line for line in lines]
     return [line for line in stripped if line != ""] or stripped
+
+
+def _conditions(lines: Sequence[Any]) -> list[Mapping[str, str]]:
+    """Return the form's conditions as a signal has them."""
+    found = list[Mapping[str, str]]()
+    for line in lines:
+        if isinstance(line, str) and not line.strip():
+            continue
+        parts = CONDITION.fullmatch(line.strip()) if isinstance(line, str) else None
+        if parts is None:
+            raise SignalError(
+                f"{line!r} is no condition of a table",
+                "Write one a line, with a colon and a blank behind the table: `SALES.ORDERS: STATUS = 1`.",
+            )
+        found.append({"data-collection": parts[1].strip(), "filter": parts[2]})
+    return found

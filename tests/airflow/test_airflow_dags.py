@@ -124,7 +124,7 @@ VALID = [
         "known_tables": ['"SHOP"."ORDERS"'],
         "tables": ["SHOP.ORDERS", '"a b"."c.d"', "SHOP\\..*"],
         "type": "blocking",
-        "conditions": {"SHOP.ORDERS": "ID > 5"},
+        "conditions": ["SHOP.ORDERS: ID > 5"],
         "surrogate_key": "ID",
     },
 ]
@@ -144,8 +144,8 @@ INVALID = [
     {"tables": [1]},
     {"type": "initial"},
     {"type": None},
-    {"conditions": ["ID > 5"]},
-    {"conditions": {"SHOP.ORDERS": 5}},
+    {"conditions": "SHOP.ORDERS: ID > 5"},
+    {"conditions": [5]},
     {"surrogate_key": 5},
 ]
 

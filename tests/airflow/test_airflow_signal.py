@@ -69,14 +69,14 @@ def test_what_is_no_signal_is_left_to_be_refused(item, reason):
 
 
 UNTOUCHED = {
-    "action": "execute-snapshot", "tables": [], "type": "incremental", "conditions": {}, "surrogate_key": ""
+    "action": "execute-snapshot", "tables": [], "type": "incremental", "conditions": [], "surrogate_key": ""
 }  # fmt: skip
 
 
 FORMS = [
     ({"tables": ["S.T"]}, ExecuteSnapshot(("S.T",))),
     (
-        {"tables": ["S.T", r"S\..*"], "type": "blocking", "conditions": {"S.T": "ID > 5"}, "surrogate_key": "ID"},
+        {"tables": ["S.T", r"S\..*"], "type": "blocking", "conditions": ["S.T: ID > 5"], "surrogate_key": "ID"},
         ExecuteSnapshot(("S.T", r"S\..*"), "blocking", (Condition("S.T", "ID > 5"),), "ID"),
     ),
     ({"tables": ["S.T", ""]}, ExecuteSnapshot(("S.T",))),
@@ -88,7 +88,7 @@ FORMS = [
     ({"action": "stop-snapshot"}, StopSnapshot()),
     ({"action": "stop-snapshot", "tables": None}, StopSnapshot()),
     ({"action": "stop-snapshot", "tables": ["S.T"], "type": "blocking"}, StopSnapshot(("S.T",))),
-    ({"action": "pause-snapshot", "conditions": {"S.T": "ID > 5"}}, PauseSnapshot()),
+    ({"action": "pause-snapshot", "conditions": ["S.T: ID > 5"]}, PauseSnapshot()),
     ({"action": "resume-snapshot"}, ResumeSnapshot()),
 ]
 
@@ -118,6 +118,31 @@ def test_form_with_blank_lines_alone_asks_for_nothing_but_is_refused(action):
     data = form_data({"params": {**UNTOUCHED, "action": action, "tables": [" ", ""]}})
     with pytest.raises(SignalError, match="not a list of names"):
         parse(Signal("1", action, json.dumps(data), "airflow"))
+
+
+CONDITIONS = [
+    (["S.T: ID > 5"], [("S.T", "ID > 5")]),
+    ([" S.T :  ID > 5 ", "", "\r"], [("S.T", "ID > 5")]),
+    (["S.T: NOTE = 'a: b'", "S.U: A = 1\n OR B = 2"], [("S.T", "NOTE = 'a: b'"), ("S.U", "A = 1\n OR B = 2")]),
+    ([r"(?:S|T)\..*: ID > 5"], [(r"(?:S|T)\..*", "ID > 5")]),
+    (['"a: b"."c ""d: e""": X = 1'], [('"a: b"."c ""d: e"""', "X = 1")]),
+    ([" ", ""], []),
+    (None, []),
+]
+
+
+@pytest.mark.parametrize(("lines", "found"), CONDITIONS, ids=str)
+def test_forms_conditions_stand_behind_their_tables(lines, found):
+    data = form_data({"params": {**UNTOUCHED, "tables": ["S.T"], "conditions": lines}})
+    assert [(one["data-collection"], one["filter"]) for one in data["additional-conditions"]] == found
+
+
+@pytest.mark.parametrize(
+    "line", ["ID > 5", "S.T:ID > 5", ": ID > 5", "S.T:", '"S.T: ID > 5', 5, {"S.T": "ID > 5"}], ids=str
+)
+def test_a_line_of_the_form_that_is_no_condition_is_refused(line):
+    with pytest.raises(SignalError, match=r"is no condition of a table.*\n?.*SALES\.ORDERS: STATUS = 1"):
+        form_data({"params": {**UNTOUCHED, "tables": ["S.T"], "conditions": [line]}})
 
 
 def test_form_without_tables_is_refused():
@@ -252,7 +277,7 @@ def test_triggered_run_hears_the_signal(send, run_dag):
 
 
 def test_form_of_the_dag_is_sent(send):
-    form = {"tables": ["S.T"], "conditions": {"S.T": "ID > 5"}, "type": "blocking"}
+    form = {"tables": ["S.T"], "conditions": ["S.T: ID > 5"], "type": "blocking"}
     state, conf, _ = send("signal_type='{{ params.action }}', data=form_data", UNTOUCHED, native=True, form=form)
     assert state == "success"
     assert parse(signals_of(conf, "r")[0]) == ExecuteSnapshot(("S.T",), "blocking", (Condition("S.T", "ID > 5"),))

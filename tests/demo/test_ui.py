@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from support.program import RUN_TIMEOUT_S, START_TIMEOUT_S, Program, call, find, is_made, started, wait_for
@@ -41,10 +43,12 @@ class Api:
     def await_dag(self, dag: str) -> None:
         wait_for(lambda: find(f"{self.url}/api/v2/dags/{dag}", self.token), START_TIMEOUT_S)
 
-    def trigger(self, dag: str, run_id: str = "asked") -> None:
+    def trigger(self, dag: str, run_id: str = "asked", conf: Mapping[str, Any] | None = None) -> str:
+        """Have a DAG run, and return the run's id."""
         self.await_dag(dag)
-        run = {"logical_date": None, "dag_run_id": run_id}
+        run = {"logical_date": None, "dag_run_id": run_id, "conf": conf or {}}
         wait_for(lambda: is_made(f"{self.url}/api/v2/dags/{dag}/dagRuns", self.token, run), START_TIMEOUT_S)
+        return run_id
 
     def runs(self, dag: str) -> list[Any]:
         return list(self.get(f"dags/{dag}/dagRuns?order_by=run_after")["dag_runs"])
@@ -58,6 +62,23 @@ class Api:
 
         return wait_for(enough, RUN_TIMEOUT_S)[number - 1]
 
+    def ended_form(self, run_id: str) -> Any:
+        """Wait until a run of the form's DAG has ended; return it."""
+
+        def over() -> Any:
+            run = self.get(f"dags/{FORM}/dagRuns/{quote(run_id)}")
+            return run if run["state"] in ("success", "failed") else None
+
+        return wait_for(over, RUN_TIMEOUT_S)
+
+    def followed(self, run_id: str, what: str) -> Any:
+        """Return something of the task that follows what the form asked for."""
+        return self.get(f"dags/{FORM}/dagRuns/{quote(run_id)}/taskInstances/follow/{what}")
+
+    def log(self, run_id: str) -> str:
+        """Return that task's log."""
+        return str(self.followed(run_id, "logs/1"))
+
     def mended(self, dag: str, ticks: int = 3) -> None:
         """Give a run of a DAG that failed a next one, as a schedule would; the last must not fail.
 
@@ -67,7 +88,7 @@ class Api:
             wait_for(lambda: all(run["state"] in ("success", "failed") for run in self.runs(dag)), RUN_TIMEOUT_S)
             if self.runs(dag)[-1]["state"] == "success":
                 return
-            self.trigger(dag, f"again {number}")
+            self.trigger(dag, f"again_{number}")
         raise AssertionError(f"{ticks} runs of {dag} failed")
 
 
@@ -111,7 +132,7 @@ def suggested(api: Api) -> list[str]:
 
 
 def check_the_form(api: Api, ui: Program) -> None:
-    """The form is filled in, and its run follows the snapshot to its end."""
+    """A person fills it in, and its run follows the snapshot to its end; it pauses and stops another one, too."""
     sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright
     api.await_dag(FORM)
     wait_for(lambda: suggested(api) == ["CUSTOMERS", "ORDERS", "ORDER_LINES"], START_TIMEOUT_S)
@@ -121,41 +142,102 @@ def check_the_form(api: Api, ui: Program) -> None:
         page.set_default_timeout(60_000)
         page.goto(api.url)  # Who is not known yet is led home by Airflow 3.1, whatever was asked for.
         page.get_by_role("link", name="Dags").first.wait_for()
-        page.goto(f"{api.url}/dags/{FORM}")
-        page.get_by_role("button", name="Trigger").first.click()
-        form = page.get_by_role("dialog")
-        form.locator("#element_known_tables input").first.fill("SHOP.ORDERS")
-        page.keyboard.press("Enter")
-        form.locator("#element_tables").fill("shop.customers")
-        assert "SHOP\\..*" in form.inner_text(), "it says which tables there are"
-        page.screenshot(path=str(ui.folder / "form.png"))
-        form.get_by_role("button", name="Trigger", exact=True).last.click()
-        wait_for(lambda: api.runs(FORM), START_TIMEOUT_S)
+        check_a_snapshot(api, ui, page)
+        check_a_pause_and_a_stop(api, ui, page)
         browser.close()
 
-    api.ended(PIPELINE, 2)
+
+def press_trigger(api: Api, ui: Program, page: Any, picked: Mapping[str, str], typed: Mapping[str, str]) -> str:
+    """Fill in the form, press its button, and return the id of the run that it starts."""
+    before = len(api.runs(FORM))
+    page.goto(f"{api.url}/dags/{FORM}")
+    page.get_by_role("button", name="Trigger").first.click()
+    form = page.get_by_role("dialog")
+    for name, choice in picked.items():
+        form.locator(f"#element_{name} input").first.fill(choice)
+        page.keyboard.press("Enter")
+    for name, text in typed.items():
+        form.locator(f"#element_{name}").press_sequentially(text)
+    assert "SHOP\\..*" in form.inner_text(), "it says which tables there are"
+    page.screenshot(path=str(ui.folder / f"form-{before}.png"))
+    form.get_by_role("button", name="Trigger", exact=True).last.click()
+    wait_for(lambda: len(api.runs(FORM)) > before, START_TIMEOUT_S)
+    return str(api.runs(FORM)[-1]["dag_run_id"])
+
+
+def check_a_snapshot(api: Api, ui: Program, page: Any) -> None:
+    """One table is picked, another typed, of one some rows alone are asked for."""
+    picked, ticks = {"known_tables": "SHOP.ORDERS"}, len(api.runs(PIPELINE))
+    run_id = press_trigger(
+        api, ui, page, picked, {"tables": "shop.customers", "conditions": "shop.orders: ORDER_ID <= 5\n"}
+    )
+    api.ended(PIPELINE, ticks + 1)
     api.mended(PIPELINE)
-    run = api.ended(FORM)
-    follow = f"dags/{FORM}/dagRuns/{run['dag_run_id']}/taskInstances/follow"
-    assert run["state"] == "success", api.get(f"{follow}/logs/1")
-    told = api.get(f"{follow}/xcomEntries/progress?deserialize=true")["value"]
+    run, told = api.ended_form(run_id), api.followed(run_id, "xcomEntries/progress?deserialize=true")["value"]
+    assert run["state"] == "success", api.log(run_id)
     assert told["status"] == "completed"
-    assert sorted(part["table"]["name"] for part in told["parts"]) == ["CUSTOMERS", "ORDERS"]
+    rows = {part["table"]["name"]: part["rows"] for part in told["parts"]}
+    assert rows.keys() == {"CUSTOMERS", "ORDERS"}
+    assert rows["ORDERS"] <= 5 < rows["CUSTOMERS"], "the condition is about orders alone"
     assert all(part["done"] == part["chunks"] for part in told["parts"])
-    assert "completed: 2 of 2 tables, 2 of 2 chunks" in str(api.get(f"{follow}/logs/1"))
+    assert "completed: 2 of 2 tables, 2 of 2 chunks" in api.log(run_id)
     check_the_command_line(ui, told["id"])
+
+
+def check_a_pause_and_a_stop(api: Api, ui: Program, page: Any) -> None:
+    """What is asked for by Airflow's API takes several ticks, and is paused, resumed and stopped on its way."""
+    with (ui.folder / "pipeline.yaml").open("a") as config:
+        config.write("incremental.snapshot.chunk.size: 2\nsnapshot.group.chunks: 1\nsnapshot.budget.s: 0\n")
+
+    def tick(ask: Callable[[], str]) -> tuple[str, Any]:
+        """Ask, and return the form's run, and the snapshot as it is behind the pipeline's run for it."""
+        ticks = len(api.runs(PIPELINE))
+        run_id = ask()
+        api.ended(PIPELINE, ticks + 1)
+        api.mended(PIPELINE)
+        return run_id, shown(ui)["snapshots"][-1]
+
+    def by_form(action: str) -> Callable[[], str]:
+        return lambda: press_trigger(api, ui, page, {"action": action}, {})
+
+    asked = {"tables": ["SHOP.CUSTOMERS"], "surrogate_key": "CUSTOMER_ID"}
+    asked_id, snapshot = tick(lambda: api.trigger(FORM, "by_the_api", asked))
+    [part] = snapshot["parts"]
+    assert '"surrogate-key": "CUSTOMER_ID"' in str(api.runs(PIPELINE)[-1]["conf"])
+    assert snapshot["status"] == "running"
+    assert 0 < part["done"] < part["chunks"], part
+    paused_id, paused = tick(by_form("pause-snapshot"))
+    assert paused["status"] == "paused"
+    resumed_id, resumed = tick(lambda: api.trigger(FORM, "resumed_by_the_api", {"action": "resume-snapshot"}))
+    assert resumed["status"] == "running"
+    assert resumed["parts"][0]["done"] > paused["parts"][0]["done"]
+    stopped_id, stopped = tick(by_form("stop-snapshot"))
+    assert stopped["status"] == "stopped"
+    for run_id, state in [
+        (paused_id, "success"),
+        (resumed_id, "success"),
+        (stopped_id, "success"),
+        (asked_id, "failed"),
+    ]:
+        assert api.ended_form(run_id)["state"] == state, api.log(run_id)
+    assert "stopped" in api.log(asked_id)
+
+
+def shown(ui: Program) -> Any:
+    """Return what the command line shows."""
+    done = subprocess.run([ui.folder / "db2cdc", "status", "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def check_the_command_line(ui: Program, id_: str) -> None:
     """It shows what Airflow knows of the snapshot."""
-    done = subprocess.run([ui.folder / "db2cdc", "status", "--json"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
-    assert {line["table"]["name"] for line in shown["tables"] if line["offset"]} == {
+    status = shown(ui)
+    assert {line["table"]["name"] for line in status["tables"] if line["offset"]} == {
         "CUSTOMERS",
         "ORDERS",
         "ORDER_LINES",
     }
-    [snapshot] = [one for one in shown["snapshots"] if one["id"] == id_]
+    [snapshot] = [one for one in status["snapshots"] if one["id"] == id_]
     assert (snapshot["status"], len(snapshot["parts"])) == ("completed", 2)
-    assert {"id": id_, "status": "done"}.items() <= shown["signals"][-1].items()
+    assert {"id": id_, "status": "done"}.items() <= status["signals"][-1].items()

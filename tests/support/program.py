@@ -121,6 +121,7 @@ def is_made(url: str, token: str, body: Any) -> bool:
         return False
     except urllib.error.HTTPError as error:
         if error.code != HTTPStatus.CONFLICT and error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            error.add_note(error.read().decode(errors="replace"))
             raise
         return error.code == HTTPStatus.CONFLICT
     return True
