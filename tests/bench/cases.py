@@ -115,7 +115,9 @@ CASES: dict[str, Callable[[Stage, argparse.Namespace, Console], Measured]] = {
 def _bare_append(stage: Stage, spec: JobSpec, number: int) -> None:
     source, task = JdbcSource(spec.source), spec.tables[0]
     assert task.believed is not None
-    rows = source.frame(stage.spark, change_rows(task.schema, task.capture, LsnRange(task.believed, task.upto)))
+    rows = source.frame(
+        stage.bare_session(), change_rows(task.schema, task.capture, LsnRange(task.believed, task.upto))
+    )
     path = stage.folder / f"rows{number}"
     rows.write.format("delta").mode("append").save(str(path))
     shutil.rmtree(path)
@@ -134,9 +136,10 @@ def _reduced(stage: Stage, pipeline: Pipeline, table: TableId, copy: str, number
 
 
 def _bare_merge(stage: Stage, copy: str, reduced: Path) -> None:
-    source = stage.spark.read.parquet(str(reduced))
+    spark = stage.bare_session()
+    source = spark.read.parquet(str(reduced))
     columns = {name: f"s.{name}" for name in source.columns if name != "gone"}
-    merge = DeltaTable.forPath(stage.spark, copy).alias("t").merge(source.alias("s"), "t.ID = s.ID")
+    merge = DeltaTable.forPath(spark, copy).alias("t").merge(source.alias("s"), "t.ID = s.ID")
     merge = merge.whenMatchedDelete("s.gone").whenMatchedUpdate(set=dict(columns))
     merge.whenNotMatchedInsert("NOT s.gone", values=dict(columns)).execute()
 

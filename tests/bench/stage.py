@@ -55,6 +55,10 @@ class Stage:
             yield cls(folder, sandbox, spark)
             spark.stop()
 
+    def bare_session(self) -> SparkSession:
+        """Return a session as the application was submitted: the first one our own work sets for few rows."""
+        return self.spark.newSession()
+
     def pipeline(self) -> Pipeline:
         """Return a pipeline with a schema and a target of its own."""
         self.pipelines += 1
