@@ -72,8 +72,9 @@ if path := os.environ.get("DB2CDC_CONFIG"):
                 type=["null", "array"],
                 items={"type": "string"},
                 title="Only some rows",
-                description="One a line, a table and an SQL condition: `SALES.ORDERS: STATUS = 1`, or for a blocking "
-                "snapshot a whole select. What was deleted is then not looked for.",
+                description="One a line, a table as above, a colon, a blank and an SQL condition: "
+                "`SALES.ORDERS: STATUS = 1`, or for a blocking snapshot a whole select. What was deleted is then not "
+                "looked for.",
             ),
             "surrogate_key": Param(
                 "",

@@ -24,8 +24,11 @@ OWN_ID = (
 )
 """A retry has the id of the first try. Airflow adds the tries that were made to a cleared task's `max_tries`."""
 
-CONDITION = re.compile(r'((?:"[^"]*"|[^":]|:(?!\s))+):\s+(.*)', re.DOTALL)
-"""A table and its condition: the first colon before a blank parts them, but within quotes or a pattern's `(?:`."""
+CONDITION = re.compile(r"""((?:"[^"]*"|[^":']|:(?!\s))+):(?:\s+(.*))?""", re.DOTALL)
+"""A table and its condition: the first colon before a blank parts them, but within quotes or a pattern's `(?:`.
+
+Behind a text of SQL's nothing is a table; without a condition a table is kept from those of later lines.
+"""
 
 
 class Db2CdcSignalOperator(TriggerDagRunOperator):
@@ -139,5 +142,5 @@ def _conditions(lines: Sequence[Any]) -> list[Mapping[str, str]]:
                 f"{line!r} is no condition of a table",
                 "Write one a line, with a colon and a blank behind the table: `SALES.ORDERS: STATUS = 1`.",
             )
-        found.append({"data-collection": parts[1].strip(), "filter": parts[2]})
+        found.append({"data-collection": parts[1].strip(), "filter": parts[2] or ""})
     return found

@@ -126,6 +126,7 @@ CONDITIONS = [
     (["S.T: NOTE = 'a: b'", "S.U: A = 1\n OR B = 2"], [("S.T", "NOTE = 'a: b'"), ("S.U", "A = 1\n OR B = 2")]),
     ([r"(?:S|T)\..*: ID > 5"], [(r"(?:S|T)\..*", "ID > 5")]),
     (['"a: b"."c ""d: e""": X = 1'], [('"a: b"."c ""d: e"""', "X = 1")]),
+    (["S.B:", r"S\..*: ID > 5"], [("S.B", ""), (r"S\..*", "ID > 5")]),
     ([" ", ""], []),
     (None, []),
 ]
@@ -138,7 +139,9 @@ def test_forms_conditions_stand_behind_their_tables(lines, found):
 
 
 @pytest.mark.parametrize(
-    "line", ["ID > 5", "S.T:ID > 5", ": ID > 5", "S.T:", '"S.T: ID > 5', 5, {"S.T": "ID > 5"}], ids=str
+    "line",
+    ["ID > 5", "X = 'a: b'", "S.T:ID > 5", "S.T:NOTE = 'a: b'", ": ID > 5", '"S.T: ID > 5', 5, {"S.T": "ID > 5"}],
+    ids=str,
 )
 def test_a_line_of_the_form_that_is_no_condition_is_refused(line):
     with pytest.raises(SignalError, match=r"is no condition of a table.*\n?.*SALES\.ORDERS: STATUS = 1"):

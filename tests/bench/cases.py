@@ -115,9 +115,7 @@ CASES: dict[str, Callable[[Stage, argparse.Namespace, Console], Measured]] = {
 def _bare_append(stage: Stage, spec: JobSpec, number: int) -> None:
     source, task = JdbcSource(spec.source), spec.tables[0]
     assert task.believed is not None
-    rows = source.frame(
-        stage.bare_session(), change_rows(task.schema, task.capture, LsnRange(task.believed, task.upto))
-    )
+    rows = source.frame(stage.bare, change_rows(task.schema, task.capture, LsnRange(task.believed, task.upto)))
     path = stage.folder / f"rows{number}"
     rows.write.format("delta").mode("append").save(str(path))
     shutil.rmtree(path)
@@ -136,7 +134,7 @@ def _reduced(stage: Stage, pipeline: Pipeline, table: TableId, copy: str, number
 
 
 def _bare_merge(stage: Stage, copy: str, reduced: Path) -> None:
-    spark = stage.bare_session()
+    spark = stage.bare
     source = spark.read.parquet(str(reduced))
     columns = {name: f"s.{name}" for name in source.columns if name != "gone"}
     merge = DeltaTable.forPath(spark, copy).alias("t").merge(source.alias("s"), "t.ID = s.ID")

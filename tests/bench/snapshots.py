@@ -149,7 +149,7 @@ def _bare_snapshot(stage: Stage, spec: JobSpec, number: int) -> None:
         cut = cut_of(task.schema, Part(task.table))
         bounds = connection.chunk_bounds(cut, spec.settings.snapshot_chunk_rows)
     predicates = [chunk_predicate(cut.of_rows, bounds, chunk) for chunk in range(len(bounds) + 1)]
-    rows = source.parts(stage.bare_session(), table_rows(task.schema, cut), predicates, FETCH)
+    rows = source.parts(stage.bare, table_rows(task.schema, cut), predicates, FETCH)
     path = stage.folder / f"bare{number}"
     rows.write.format("delta").mode("append").save(str(path))
     shutil.rmtree(path)

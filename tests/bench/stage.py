@@ -30,11 +30,12 @@ DOUBLED = "C1, C2, C3 + {n}, C4, C5 + ID, C6, C7, C8, C9, C10, C11"
 
 @dataclass
 class Stage:
-    """A running sandbox and session."""
+    """A running sandbox and session; `bare` is one as it was submitted, for ours sets the first one for few rows."""
 
     folder: Path
     sandbox: Sandbox
     spark: SparkSession
+    bare: SparkSession
     pipelines: int = 0
 
     @classmethod
@@ -52,12 +53,8 @@ class Stage:
         with Sandbox.start(folder / "sandbox", **served) as sandbox:
             spark = builder.getOrCreate()
             spark.sparkContext.setLogLevel("ERROR")
-            yield cls(folder, sandbox, spark)
+            yield cls(folder, sandbox, spark, spark.newSession())
             spark.stop()
-
-    def bare_session(self) -> SparkSession:
-        """Return a session as the application was submitted: the first one our own work sets for few rows."""
-        return self.spark.newSession()
 
     def pipeline(self) -> Pipeline:
         """Return a pipeline with a schema and a target of its own."""
