@@ -133,10 +133,8 @@ def _named(lines: Sequence[Any]) -> list[Any]:
 def _conditions(lines: Sequence[Any]) -> list[Mapping[str, str]]:
     """Return the form's conditions as a signal has them."""
     found = list[Mapping[str, str]]()
-    for line in lines:
-        if isinstance(line, str) and not line.strip():
-            continue
-        parts = CONDITION.fullmatch(line.strip()) if isinstance(line, str) else None
+    for line in filter(None, _named(lines)):
+        parts = CONDITION.fullmatch(line) if isinstance(line, str) else None
         if parts is None:
             raise SignalError(
                 f"{line!r} is no condition of a table",

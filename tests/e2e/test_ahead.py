@@ -88,6 +88,28 @@ def test_what_is_read_beside_a_publish_comes_in_pieces(
     check_log(pipeline, table)
 
 
+def test_a_group_beside_a_publish_has_no_fewer_chunks_than_a_first_one(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor more, if it is to have more and they take longer than a group may: here two of four, and one at a time."""
+    for name, value in {"MOST_CHUNKS": 2, "GROUP_S": 0.0, "PIECE_S": 0.0}.items():
+        monkeypatch.setattr(f"airflow_provider_db2cdc.cdc.pace.{name}", value)
+    monkeypatch.setattr(reader, "next_group_chunks", lambda *_: 4)
+    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 1})
+    filled(pipeline, 9)
+    real, groups = reader.stage_chunks, list[list[int]]()
+
+    def note(*given: Any) -> Slice:
+        of, reading = given[4], given[5]
+        groups.extend([] if of.counts else [[]])
+        groups[-1].extend(range(reading.first, reading.last + 1))
+        return real(*given)
+
+    monkeypatch.setattr(reader, "stage_chunks", note)
+    pipeline.passed()
+    assert groups == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+
+
 def _await_read(pipeline: Pipeline) -> None:
     """Wait until a task of Spark's, which may be another test's, has been at work for a second."""
     tracker, begun = pipeline.spark.sparkContext.statusTracker(), dict[int, float]()
