@@ -111,7 +111,7 @@ def test_a_person_asks_an_operator_and_the_form(tmp_path: Path) -> None:
         ui.await_text("Airflow is at", START_TIMEOUT_S)
         (ui.folder / "airflow" / "dags" / "asks.py").write_text(ASKS)
         api = Api(ui.url)
-        check_an_operator_that_waits(api)
+        check_an_operator_that_waits(api, ui)
         if CHROMIUM is not None:
             check_the_form(api, ui)
         assert ui.interrupt() == 130, ui.screen
@@ -120,12 +120,13 @@ def test_a_person_asks_an_operator_and_the_form(tmp_path: Path) -> None:
         pytest.skip("all but the trigger form in a browser, because there is no Chromium on this machine")
 
 
-def check_an_operator_that_waits(api: Api) -> None:
+def check_an_operator_that_waits(api: Api, ui: Program) -> None:
     """It is deferred until the pipeline's run that carries its signal, and is its first tick, is over."""
     api.await_dag(PIPELINE)
     assert api.get(f"dags/{PIPELINE}")["is_paused"] is False
     api.trigger("asks")
     triggered = api.ended(PIPELINE)
+    assert ui.exposed() == []
     assert "asks" in str(triggered["conf"])
     asked = api.ended("asks")
     assert {dag["dag_id"] for dag in api.get("dags")["dags"]} <= {PIPELINE, FORM, "asks"}, "what cannot run is shown"

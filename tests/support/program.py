@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).parents[2]
+HOST = "127.0.0.1"
 START_TIMEOUT_S, RUN_TIMEOUT_S, END_TIMEOUT_S = 300, 900, 90
 LOG_LINES = 60
 
@@ -66,15 +67,25 @@ class Program:
 
     def left(self) -> list[str]:
         """The command lines of processes that live in its folder or name it."""
+        return [line for _, line in self._processes()]
+
+    def exposed(self) -> list[str]:
+        """Where they listen besides at 127.0.0.1, each with its command line."""
         found = []
+        for process, line in self._processes():
+            with suppress(psutil.Error):
+                ends = [one.laddr for one in process.net_connections("inet") if one.status == psutil.CONN_LISTEN]
+                found += [f"{end.ip}:{end.port} {line}" for end in ends if end.ip.removeprefix("::ffff:") != HOST]
+        return found
+
+    def _processes(self) -> Iterator[tuple[psutil.Process, str]]:
         for process in psutil.process_iter():
             try:
                 line, place = " ".join(process.cmdline()), process.cwd()
             except psutil.Error:
                 continue
             if process.pid != os.getpid() and (str(self.folder) in line or place.startswith(str(self.folder))):
-                found.append(line)
-        return found
+                yield process, line
 
 
 def wait_for(condition: Callable[[], Any], timeout_s: float) -> Any:
