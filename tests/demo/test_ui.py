@@ -192,9 +192,8 @@ def check_a_snapshot(api: Api, ui: Program, page: Any) -> None:
     assert api.ended_form(run_id)["state"] == "success", api.log(run_id)
     told = api.followed(run_id, "xcomEntries/progress?deserialize=true")["value"]
     assert told["status"] == "completed"
-    rows = {part["table"]["name"]: part["rows"] for part in told["parts"]}
-    assert rows.keys() == {"CUSTOMERS", "ORDERS"}
-    assert min(rows.values()) > 0
+    # Not how many rows: of one that the writers changed meanwhile the change log has an event instead.
+    assert sorted(part["table"]["name"] for part in told["parts"]) == ["CUSTOMERS", "ORDERS"]
     assert '"data-collection": "shop.orders", "filter": "MOD(ORDER_ID, 2) = 0"' in str(
         api.runs(PIPELINE)[ticks]["conf"]
     )
