@@ -11,17 +11,23 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.job import ApplySettings, Isolation, Watermarking
-from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.mode import CUSTOM, MODES, OLD_NAMES, CustomMode, Snapshotter, configured
+from airflow_provider_db2cdc.cdc.override import PROPERTY as OVERRIDES
 from airflow_provider_db2cdc.cdc.override import check_overrides
-from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_patterns
+from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.given_properties import flatten, read_value, sort_given
+from airflow_provider_db2cdc.given_properties import Mistakes, flatten, read_value, refusal, resolve_used, sort_given
 from airflow_provider_db2cdc.import_path import load_class
-from airflow_provider_db2cdc.properties import USED
+from airflow_provider_db2cdc.properties import find_property
+from airflow_provider_db2cdc.property_check import (
+    CheckedSelection,
+    SignalTable,
+    SnapshotInclude,
+    Target,
+    property_error,
+)
 from airflow_provider_db2cdc.property_value import (
     WORD,
     Count,
@@ -31,6 +37,7 @@ from airflow_provider_db2cdc.property_value import (
     Seconds,
     SecondsOrZero,
 )
+from airflow_provider_db2cdc.validation_message import explain
 
 SNAPSHOTTER_METHODS = [name for name in vars(Snapshotter) if not name.startswith("_")]
 SnapshotMode = Annotated[
@@ -42,6 +49,19 @@ SnapshotMode = Annotated[
 
 Unshown = Annotated[Mapping[str, PlainText], Field(repr=False)]
 """Properties among which secrets may be: Airflow keeps a configuration's text where a task's arguments are shown."""
+
+
+EMPTY = {
+    "table.include.list": "all tables are carried",
+    "table.exclude.list": "no table is left out",
+    "column.include.list": "all columns are carried",
+    "column.exclude.list": "no column is left out",
+    "message.key.columns": "each table keeps its own key",
+    "snapshot.include.collection.list": "all tables begin with a snapshot",
+}
+"""What comes of a list that is given, but empty."""
+
+FILL_OR_REMOVE = "Fill the list (a variable in it may be empty), or remove it."
 
 
 class _Frozen(BaseModel):
@@ -76,20 +96,21 @@ class PipelineConfig(_Frozen):
     """What one pipeline carries, from where and how.
 
     `server_name` is Debezium's topic.prefix. `ignored` names properties that have no meaning here, each with the
-    reason. `target` is a path or a catalog's schema (cdc.layout).
+    reason. `warnings` are texts about properties that are taken, but may not be meant. `target` is a path or a
+    catalog's schema (cdc.layout).
     """
 
     pipeline: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
-    target: str
+    target: Target
     server_name: str = ""
     asn_schema: str = "ASNCDC"
-    selection: Selection = Field(default_factory=Selection)
+    selection: CheckedSelection = Field(default_factory=Selection)
     snapshot_mode: SnapshotMode = "initial"
     snapshot_data: bool = False
     snapshot_stream: bool = False
     snapshot_on_data_error: bool = False
     snapshot_custom: str = ""
-    snapshot_include: tuple[str, ...] = ()
+    snapshot_include: SnapshotInclude = ()
     snapshot_overridden: tuple[str, ...] = ()
     snapshot_overrides: Mapping[str, str] = Field(default_factory=dict)
     snapshot_isolation: Annotated[Isolation, WORD] = "read_committed"
@@ -109,7 +130,7 @@ class PipelineConfig(_Frozen):
     snapshot_group_chunks: Count | None = None
     snapshot_budget_s: SecondsOrZero = 900.0
     watermarking: Annotated[Watermarking, WORD] = "read_only"
-    signal_table: str = ""
+    signal_table: SignalTable = ""
     signal_channels: tuple[str, ...] = ("source", "airflow")
     signal_file: Path | None = None
     notification_channels: tuple[str, ...] = ("delta", "log")
@@ -123,21 +144,19 @@ class PipelineConfig(_Frozen):
     database: DatabaseConfig | None = None
     spark: SparkConfig = Field(default_factory=SparkConfig)
     ignored: Mapping[str, str] = Field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _name_server(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and not data.get("server_name"):
-            return {**data, "server_name": data.get("pipeline", "")}
+        if isinstance(data, Mapping) and data.get("server_name", "") == "" and isinstance(data.get("pipeline"), str):
+            return {**data, "server_name": data["pipeline"]}
         return data
 
     @model_validator(mode="after")
-    def _check_names(self) -> Self:
-        Layout(self.target)
-        if self.signal_table:
-            parse_table(self.signal_table, "signal.data.collection")
-        check_patterns(SNAPSHOT_INCLUDE, self.snapshot_include)
-        check_overrides(self.snapshot_overridden, self.snapshot_overrides)
+    def _check_overrides(self) -> Self:
+        with property_error():
+            check_overrides(self.snapshot_overridden, self.snapshot_overrides)
         return self
 
     @property
@@ -184,17 +203,32 @@ class PipelineConfig(_Frozen):
 
         :raises ConfigurationError: unknown, unsupported, contradicting or malformed properties, all named at once.
         """
-        given, ignored, problems = sort_given(flatten(properties))
-        if problems:
-            raise ConfigurationError("; ".join(problems), "Correct or remove them.")
-        data: dict[str, Any] = {"ignored": ignored}
-        for name, (item, value) in given.items():
+        flat, mistakes = flatten(properties)
+        resolved, unresolved = resolve_used(flat, None)
+        return cls.from_flat(resolved, {**mistakes, **unresolved})
+
+    @classmethod
+    def from_flat(cls, properties: Mapping[str, Any], mistakes: Mistakes) -> Self:
+        """Return the configuration of properties by their dotted names, without placeholders.
+
+        `mistakes` were found before; the properties that they are about are not judged again.
+
+        :raises ConfigurationError: there are mistakes, all named at once.
+        """
+        given = sort_given(properties)
+        data: dict[str, Any] = {"ignored": given.ignored, "warnings": _empty_lists(properties)}
+        for name, (item, value) in given.used.items():
             inside = [name[len(item.name) - 1 :]] if item.name.endswith("*") else []
             _place(data, [*item.field.split("."), *inside], read_value(item, value))
+        found = [*mistakes.values(), *given.mistakes.values()]
         try:
-            return cls.model_validate(data)
+            config = cls.model_validate(data)
         except ValidationError as error:
-            raise ConfigurationError(_explain(error), "Correct them.") from None
+            invalid = {**_override_mistake(data), **explain(error)}
+            raise refusal([*found, *_unjudged(invalid, mistakes)]) from None
+        if found:
+            raise refusal(found)
+        return config
 
 
 def load_snapshotter(path: str) -> Snapshotter:
@@ -220,16 +254,33 @@ def _place(data: dict[str, Any], path: list[str], value: Any) -> None:
         data[path[-1]] = value
 
 
-def _explain(error: ValidationError) -> str:
-    names = {item.field: item.name for item in USED}
-    lines = []
-    for problem in error.errors(include_input=False, include_url=False):
-        field = ".".join(map(str, problem["loc"]))
-        lines.append(f"{names.get(field) or _within(field, names)}: {problem['msg']}")
-    return "; ".join(lines)
+def _override_mistake(data: Mapping[str, Any]) -> Mistakes:
+    """Return what is wrong with selects of one's own; pydantic compares fields only where all of them are valid."""
+    listed, selects = data.get("snapshot_overridden", ()), data.get("snapshot_overrides", {})
+    if isinstance(listed, tuple) and all(isinstance(text, str) for text in (*listed, *selects.values())):
+        try:
+            check_overrides(listed, selects)
+        except ConfigurationError as error:
+            return {"": str(error)}
+    return {}
 
 
-def _within(field: str, names: Mapping[str, str]) -> str:
-    """Return a field of a mapping as the property that it is given by, which has the field's own name in it."""
-    outer = next((part for part in names if field.startswith(f"{part}.")), None)
-    return field if outer is None else f"{names[outer].removesuffix('.*')}{field.removeprefix(outer)}"
+def _unjudged(invalid: Mistakes, mistakes: Mistakes) -> list[str]:
+    """Return what is invalid of the properties that have no mistake yet."""
+    judged = [item.name for item in map(find_property, mistakes) if item]
+    known = {name for name in invalid if any(_is_of(name, one) for one in judged)}
+    known |= {""} if any(one.startswith(OVERRIDES) for one in judged) else set()
+    return [text for name, text in invalid.items() if name not in known]
+
+
+def _is_of(name: str, property_name: str) -> bool:
+    return name.startswith(property_name[:-1]) if property_name.endswith("*") else name == property_name
+
+
+def _empty_lists(properties: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a warning for each list that is given, but empty: then it chooses nothing, and all may be carried."""
+    return tuple(
+        f"{name} is given, but empty: {EMPTY[item.name]}"
+        for name, value in properties.items()
+        if (item := find_property(name)) and item.name in EMPTY and not read_value(item, value)
+    )

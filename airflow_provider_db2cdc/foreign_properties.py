@@ -1,8 +1,8 @@
-"""The connector's properties that are not used here: ignored, each with the reason, or refused."""
+"""The connector's properties that are not used here: ignored, each with the reason, or refused; and its transforms."""
 
 from __future__ import annotations
 
-from airflow_provider_db2cdc.property import ignored, refused
+from airflow_provider_db2cdc.property import Property, ignored, refused
 
 NO_KAFKA = "There is no Kafka between source and target"
 NO_PROCESS = "No connector process runs: a tick is planned, applied and committed, and Airflow retries it"
@@ -11,7 +11,7 @@ CONSISTENT = "Snapshots read committed rows without locks and are made consisten
 SPARK_READS = "Spark's readers choose it"
 
 IGNORED = (
-    *ignored("This provider stands in for the connector", "connector.class", "tasks.max"),
+    *ignored("This provider stands in for the connector", "connector.class", "tasks.max", "tasks", "type", "spec.*"),
     *ignored(
         NO_KAFKA,
         "bootstrap.servers",
@@ -19,6 +19,10 @@ IGNORED = (
         "schema.history.internal.*",
         "database.history",
         "database.history.*",
+        "debezium.sink.*",
+        "debezium.format.*",
+        "quarkus.*",
+        "plugin.path",
         "producer.*",
         "consumer.*",
         "admin.*",
@@ -73,6 +77,10 @@ IGNORED = (
         "advanced.metrics.enable",
         "offset.activity.monitor.interval.ms",
         "config.action.reload",
+        "offset.storage",
+        "offset.storage.*",
+        "offset.flush.interval.ms",
+        "offset.flush.timeout.ms",
         "signal.kafka.poll.timeout.ms",
         "signal.emit.failure.max.retries",
         "signal.emit.failure.backoff.ms",
@@ -105,6 +113,8 @@ IGNORED = (
     *ignored("Each registration names its own change table", "cdc.change.tables.schema"),
     *ignored("A tick's changes are bounded by rows, with max.rows.per.batch", "streaming.query.timespan.seconds"),
     *ignored("It is of Db2 for z/OS alone", "z.stop.lsn.ignore"),
+    *ignored("It is another connector's; each new table begins as snapshot.mode says", "snapshot.new.tables"),
+    *ignored("It is another connector's; a change always has both images of its row", "capture.mode"),
     *ignored("Every tick looks whether the change tables still reach back to its offsets", "log.position.check.enable"),
     *ignored("Only registered tables are captured, which the database's own are not", "table.ignore.builtin"),
     *ignored(
@@ -116,14 +126,21 @@ IGNORED = (
 NO_TRANSFORM = "it changes the events' values or leaves some out, and nothing here does that yet"
 NO_QUERY = "a query of one's own is a Java class: give a table's select with snapshot.select.statement.overrides"
 
+RENAMED_LISTS = {
+    "table.whitelist": "table.include.list",
+    "table.blacklist": "table.exclude.list",
+    "column.whitelist": "column.include.list",
+    "column.blacklist": "column.exclude.list",
+    "schema.whitelist": "table.include.list: 'SALES\\..*'",
+    "schema.blacklist": "table.exclude.list: 'SALES\\..*'",
+}
+"""Lists of older versions. They are refused: ignored, they would let more tables or columns through."""
+
 REFUSED = (
     refused("db2.platform", "only Db2 for Linux, UNIX and Windows is supported yet", "luw"),
+    *(refused(old, f"Debezium renamed it; write {new}") for old, new in RENAMED_LISTS.items()),
     refused("schema.include.list", "the connector for Db2 has no such list: write table.include.list: 'SALES\\..*'"),
     refused("schema.exclude.list", "the connector for Db2 has no such list: write table.exclude.list: 'SALES\\..*'"),
-    refused("transforms", f"a transform is Kafka Connect's: {NO_TRANSFORM}", ""),
-    refused("transforms.*", f"a transform is Kafka Connect's: {NO_TRANSFORM}"),
-    refused("predicates", f"a predicate is Kafka Connect's: {NO_TRANSFORM}", ""),
-    refused("predicates.*", f"a predicate is Kafka Connect's: {NO_TRANSFORM}"),
     refused("converters", NO_TRANSFORM, ""),
     refused("post.processors", NO_TRANSFORM, ""),
     refused("column.mask.*", NO_TRANSFORM),
@@ -143,4 +160,9 @@ REFUSED = (
     refused("guardrail.*", "there is no limit on the number of tables"),
     refused("update.capture.table.prune.ind", "change tables are never pruned from here", "false"),
     refused("update.capture.table.prune.*", "change tables are never pruned from here"),
+)
+
+TRANSFORMS = tuple(
+    Property(name, "transform", "Kafka Connect's: see transform.py")
+    for name in ("transforms", "transforms.*", "predicates", "predicates.*")
 )

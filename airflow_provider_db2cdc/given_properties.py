@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider_db2cdc.connector_form import connector_parts, plain_name
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.properties import USED, find_property, nearest_names
+from airflow_provider_db2cdc.placeholder import resolve
+from airflow_provider_db2cdc.properties import REPLACED, USED, find_property, nearest_names
 from airflow_provider_db2cdc.property import Property
+from airflow_provider_db2cdc.transform import is_transform, sort_transforms
 
 CONNECTOR_CLASS = "io.debezium.connector.db2.Db2Connector"
+TWICE = "leave one; it is given twice, and the two contradict each other"
 MAPPINGS = {
     spelling for item in USED if item.form == "mapping" for spelling in (item.name, item.name.replace(".", "_"))
 }
+
+Mistakes = dict[str, str]
+"""What is wrong, by the property's name as it was given; each text names the property itself."""
+
+
+@dataclass
+class SortedProperties:
+    """Given properties by what comes of them: used (by the full dotted name), ignored (and why), wrong."""
+
+    used: dict[str, tuple[Property, Any]] = field(default_factory=dict)
+    ignored: dict[str, str] = field(default_factory=dict)
+    mistakes: Mistakes = field(default_factory=dict)
 
 
 def split_list(text: str) -> list[str]:
@@ -32,51 +49,96 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def flatten(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return properties by their dotted names, whether they are nested or not, or a connector's JSON as it is.
+def flatten(properties: Mapping[str, Any]) -> tuple[dict[str, Any], Mistakes]:
+    """Return properties by their dotted names, and those that two forms give with two values.
 
-    :raises ConfigurationError: one is given in two of these forms, and they contradict each other.
+    They may be nested or not, or stand in any of the forms of a connector (connector_form).
     """
     flat: dict[str, Any] = {}
-    contradicting = []
-    for name, value in (pair for part in _parts(properties) for pair in _pairs(part)):
+    mistakes: Mistakes = {}
+    for name, value in (pair for part in connector_parts(properties) for pair in _pairs(part)):
         if _differ(flat.setdefault(name, value), value):
-            contradicting.append(f"{name} is given twice, and the two contradict each other")
-    if contradicting:
-        raise ConfigurationError("; ".join(contradicting), "Leave one.")
-    return flat
+            mistakes[name] = f"{name}: {TWICE}"
+    return flat, mistakes
 
 
-def sort_given(properties: Mapping[str, Any]) -> tuple[dict[str, tuple[Property, Any]], dict[str, str], list[str]]:
-    """Return what is used, by its full dotted name, what is ignored and why, and what is wrong."""
-    used: dict[str, tuple[Property, Any]] = {}
-    ignored: dict[str, str] = {}
-    problems: list[str] = []
+def resolve_used(properties: Mapping[str, Any], environ: Mapping[str, str] | None) -> tuple[dict[str, Any], Mistakes]:
+    """Return the properties with the placeholders of the used ones resolved, and without those that cannot be.
+
+    What is ignored keeps its text: a password of Kafka's need not be known.
+    """
+    resolved: dict[str, Any] = {}
+    mistakes: Mistakes = {}
     for name, value in properties.items():
         item = find_property(name)
-        if item is None:
-            near = nearest_names(name)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            problems.append(f"{name} is not a property of this provider or of Debezium's Db2 connector{hint}")
-        elif name == "connector.class" and value != CONNECTOR_CLASS:
-            problems.append(f"connector.class is another connector's: only {CONNECTOR_CLASS} is understood")
-        elif item.kind == "ignored":
-            ignored[name] = item.text
-        elif item.kind == "refused" and str("" if value is None else value).strip().lower() not in item.accepts:
-            problems.append(f"{name} is not supported: {item.text}")
-        elif item.kind == "used" and not (name == "name" and "pipeline" in properties):
-            full = f"{item.name[:-1]}{name[len(item.name) - 1 :]}" if item.name.endswith("*") else item.name
-            if _differ(used.get(full, (item, value))[1], value):
-                problems.append(f"{name} and another spelling of {full} contradict each other")
-            used[full] = (item, value)
-    return used, ignored, problems
+        wrong: list[str] = []
+        if item is not None and item.kind == "used":
+            value, wrong = resolve(value, environ, item.name == "spark.conf")
+        if wrong:
+            mistakes[name] = "\n".join(f"{name}: {text}" for text in wrong)
+        else:
+            resolved[name] = value
+    return resolved, mistakes
+
+
+def sort_given(properties: Mapping[str, Any]) -> SortedProperties:
+    """Return the properties by what comes of them."""
+    result = SortedProperties()
+    spelled = {_dotted(name): value for name, value in properties.items() if value is not None}
+    result.ignored, refused = sort_transforms({name: value for name, value in spelled.items() if is_transform(name)})
+    result.mistakes = {name: f"{name}: {reason}" for name, reason in refused.items()}
+    for name, value in properties.items():
+        newer = REPLACED.get(_dotted(name))
+        if newer in spelled:
+            result.ignored[name] = f"{newer} is given, and counts instead"
+        elif not is_transform(_dotted(name)):
+            _sort(name, value, result)
+    return result
+
+
+def refusal(mistakes: Iterable[str]) -> ConfigurationError:
+    """Return the error that names all mistakes, one a line."""
+    texts = list(dict.fromkeys(line for mistake in mistakes for line in mistake.split("\n")))
+    if len(texts) == 1:
+        return ConfigurationError(texts[0])
+    lines = "".join(f"\n  - {text}" for text in texts)
+    return ConfigurationError(f"correct {len(texts)} mistakes in the configuration:{lines}")
 
 
 def read_value(item: Property, value: Any) -> Any:
     """Return the value as the property's form wants it: a list is a list, or a text with commas."""
     if item.form != "list" or not (value is None or isinstance(value, Iterable)):
         return value
-    return tuple(split_list(value) if isinstance(value, str) else map(str, value or ()))
+    return tuple(split_list(value) if isinstance(value, str) else value or ())
+
+
+def _sort(name: str, value: Any, result: SortedProperties) -> None:
+    item = find_property(name)
+    if item is None:
+        result.mistakes[name] = f"{name}: {_unknown(name)}"
+    elif name == "connector.class" and value != CONNECTOR_CLASS:
+        result.mistakes[name] = f"{name}: only {CONNECTOR_CLASS} is understood; this is another connector's"
+    elif item.kind == "ignored":
+        result.ignored[name] = item.text
+    elif item.kind == "refused" and str("" if value is None else value).strip().lower() not in item.accepts:
+        result.mistakes[name] = f"{name} is not supported: {item.text}"
+    elif item.kind == "used" and value is not None:
+        full = f"{item.name[:-1]}{name[len(item.name) - 1 :]}" if item.name.endswith("*") else item.name
+        if _differ(result.used.get(full, (item, value))[1], value):
+            result.mistakes[name] = f"{name}: leave one; it contradicts another spelling of {full}"
+        result.used[full] = (item, value)
+
+
+def _unknown(name: str) -> str:
+    """Return what is said of a name that is no property's: the likeliest ones, if there are any."""
+    near = nearest_names(name)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{hint}It is not a property of this provider or of Debezium's Db2 connector"
+
+
+def _dotted(name: str) -> str:
+    """Return the dotted spelling of a name that may be in snake_case."""
+    return name if "." in name else name.replace("_", ".")
 
 
 def _differ(one: Any, other: Any) -> bool:
@@ -84,17 +146,9 @@ def _differ(one: Any, other: Any) -> bool:
     return one is not other and bool(one != other)
 
 
-def _parts(properties: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Return the inside of a connector's `{"name": ..., "config": {...}}`, and what stands beside it."""
-    inner = properties.get("config")
-    if not isinstance(inner, Mapping):
-        return (properties,)
-    return inner, {name: value for name, value in properties.items() if name != "config"}
-
-
 def _pairs(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in properties.items():
-        full = f"{prefix}{name}"
+        full = plain_name(f"{prefix}{name}")
         if isinstance(value, Mapping) and full not in MAPPINGS:
             yield from _pairs(value, f"{full}.")
         else:

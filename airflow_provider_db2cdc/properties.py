@@ -2,14 +2,14 @@
 
 A property is *used*; or *ignored*, because it has no meaning without Kafka or a running connector (then the reason is
 reported); or *refused*, because it would change what is delivered and is not supported yet. A refused property is let
-pass with a value that asks for what is done anyway (`accepts`).
+pass with a value that asks for what is done anyway (`accepts`). Transforms are sorted by what they do (transform.py).
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 
-from airflow_provider_db2cdc.foreign_properties import IGNORED, REFUSED
+from airflow_provider_db2cdc.foreign_properties import IGNORED, REFUSED, TRANSFORMS
 from airflow_provider_db2cdc.property import Property, used
 
 USED = (
@@ -195,12 +195,17 @@ USED = (
 ALIASES = {
     "name": "pipeline",
     "database.server.name": "topic.prefix",
+    "database.cdcschema": "cdc.control.schema",
+    "database.cdc.schema": "cdc.control.schema",
     "driver.sslConnection": "database.ssl",
     "driver.sslCertLocation": "database.ssl.certificate",
 }
 """Names that mean the same as a used property: a connector's, its older versions', the JDBC driver's."""
 
-PROPERTIES = {item.name: item for item in (*USED, *IGNORED, *REFUSED)}
+REPLACED = {"name": "pipeline", "database.server.name": "topic.prefix"}
+"""Aliases that do not count where the property itself is given, whatever both say."""
+
+PROPERTIES = {item.name: item for item in (*USED, *IGNORED, *REFUSED, *TRANSFORMS)}
 
 OF_THE_CONNECTION = "In Airflow the drivers' options are extras of the connection."
 
@@ -230,6 +235,8 @@ def is_address(name: str) -> bool:
 
 
 def nearest_names(name: str) -> list[str]:
-    """Return the used names that `name` may have been meant to be, the likeliest first."""
+    """Return the used names that `name` may have been meant to be, the likeliest first, else a known one."""
+    spelling = name.replace("_", ".")
     names = [item.name for item in USED] + list(ALIASES)
-    return get_close_matches(name.replace("_", "."), names, n=3, cutoff=0.6)
+    near = get_close_matches(spelling, names, n=3, cutoff=0.6)
+    return near or get_close_matches(spelling, PROPERTIES, n=1, cutoff=0.8)

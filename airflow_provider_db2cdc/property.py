@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["used", "ignored", "refused"]
+Kind = Literal["used", "ignored", "refused", "transform"]
 Form = Literal["text", "list", "path", "mapping"]
 
 

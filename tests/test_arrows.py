@@ -28,11 +28,34 @@ WITHIN = {
     "property": set(),
     "foreign_properties": {"property"},
     "properties": {"property", "foreign_properties"},
-    "given_properties": {"errors", "property", "foreign_properties", "properties"},
+    "placeholder": set(),
+    "transform": set(),
+    "connector_form": set(),
+    "given_properties": {
+        "errors",
+        "property",
+        "foreign_properties",
+        "properties",
+        "placeholder",
+        "transform",
+        "connector_form",
+    },
     "property_value": set(),
+    "validation_message": {"errors", "given_properties", "properties"},
+    "property_check": {"errors", "cdc", "validation_message"},
     "import_path": {"errors"},
-    "config": {"errors", "cdc", "given_properties", "import_path", "properties", "property_value"},
-    "config_file": {"errors", "cdc", "config", "given_properties", "properties"},
+    "config": {
+        "errors",
+        "cdc",
+        "given_properties",
+        "import_path",
+        "properties",
+        "property_check",
+        "property_value",
+        "validation_message",
+    },
+    "file_text": {"errors", "given_properties"},
+    "config_file": {"errors", "cdc", "config", "file_text", "given_properties", "properties"},
     "channels": {"errors", "cdc", "config", "import_path", "channels"},
     "tick": {"errors", "cdc"},
     "get_provider_info": {"version"},
@@ -41,7 +64,7 @@ WITHIN = {
 
 PURE = {
     "errors", "version", "cdc", "sql", "property", "foreign_properties", "properties", "given_properties",
-    "import_path", "tick", "get_provider_info",
+    "placeholder", "transform", "connector_form", "import_path", "tick", "get_provider_info",
 }  # fmt: skip
 WITHOUT_AIRFLOW = {*WITHIN, "submit", "jars", "cli", "sandbox"}
 ONLY_IN = {

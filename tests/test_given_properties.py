@@ -8,6 +8,7 @@ from support.properties import BASE
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.given_properties import TWICE
 
 SELECTS = "snapshot.select.statement.overrides"
 SNAKE_SELECTS = SELECTS.replace(".", "_")
@@ -33,7 +34,7 @@ class TestGivenTwice:
         ids=["dotted and nested", "nested twice", "of many names", "a mapping", "in a connector and beside it"],
     )
     def test_in_two_forms_that_contradict_is_refused_by_name(self, name: str, properties: dict[str, object]) -> None:
-        with pytest.raises(ConfigurationError, match=f"{name} is given twice, and the two contradict"):
+        with pytest.raises(ConfigurationError, match=f"{name}: leave one; it is given twice, and the two contradict"):
             PipelineConfig.from_properties({**BASE, **properties})
 
     def test_what_is_no_number_does_not_contradict_itself(self) -> None:
@@ -43,7 +44,9 @@ class TestGivenTwice:
 
     def test_all_that_contradict_are_named(self) -> None:
         nested = {"snapshot": {"mode": "always"}, "topic": {"prefix": "b"}}
-        with pytest.raises(ConfigurationError, match=r"snapshot\.mode is given twice.*topic\.prefix is given twice"):
+        with pytest.raises(
+            ConfigurationError, match=r"2 mistakes.*\n  - snapshot\.mode: .* twice.*\n  - topic\.prefix: .* twice"
+        ):
             PipelineConfig.from_properties({**BASE, "snapshot.mode": "no_data", "topic.prefix": "a", **nested})
 
     @pytest.mark.parametrize(
@@ -55,7 +58,7 @@ class TestGivenTwice:
         ],
     )
     def test_in_two_spellings_of_a_property_of_many_names_is_refused_by_name(self, name: str, snake: str) -> None:
-        with pytest.raises(ConfigurationError, match=f"{snake} and another spelling of {name} contradict each other"):
+        with pytest.raises(ConfigurationError, match=f"{snake}: leave one; it contradicts another spelling of {name}"):
             PipelineConfig.from_properties({**BASE, **ADDRESS, SELECTS: "S.T_1", name: "SELECT 1", snake: "SELECT 2"})
 
     def test_with_one_value_is_given_once(self) -> None:
@@ -69,15 +72,15 @@ class TestFile:
     @pytest.mark.parametrize(
         ("text", "problem"),
         [
-            ("snapshot.mode: no_data\nsnapshot.mode: always\n", r"snapshot\.mode is given twice \(lines 3 and 4\)"),
-            ("spark:\n  conf:\n    a.b: 1\n    'a.b': 2\n", r"spark\.conf\.a\.b is given twice \(lines 5 and 6\)"),
-            ("topic: {prefix: a}\ntopic: {prefix: b}\n", r"topic is given twice \(lines 3 and 4\)"),
-            ("topic.prefix: a\ntopic: {prefix: b}\n", r"topic\.prefix is given twice, and"),
+            ("snapshot.mode: no_data\nsnapshot.mode: always\n", r"snapshot\.mode: TWICE \(lines 3 and 4\)"),
+            ("spark:\n  conf:\n    a.b: 1\n    'a.b': 2\n", r"spark\.conf\.a\.b: TWICE \(lines 5 and 6\)"),
+            ("topic: {prefix: a}\ntopic: {prefix: b}\n", r"topic: TWICE \(lines 3 and 4\)"),
+            ("topic.prefix: a\ntopic: {prefix: b}\n", r"topic\.prefix: TWICE"),
         ],
         ids=["a name", "inside a mapping", "a block", "dotted and nested"],
     )
     def test_name_that_stands_twice_with_two_values_is_refused(self, tmp_path: Path, text: str, problem: str) -> None:
-        with pytest.raises(ConfigurationError, match=f"{problem}.*the two contradict each other. Leave one"):
+        with pytest.raises(ConfigurationError, match=problem.replace("TWICE", TWICE)):
             read(tmp_path, text)
 
     def test_name_that_stands_twice_with_one_value_is_taken(self, tmp_path: Path) -> None:

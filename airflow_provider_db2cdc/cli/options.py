@@ -5,17 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from airflow_provider_db2cdc.foreign_properties import IGNORED, REFUSED
+from airflow_provider_db2cdc.foreign_properties import IGNORED, REFUSED, TRANSFORMS
 from airflow_provider_db2cdc.properties import ALIASES, USED
 from airflow_provider_db2cdc.property import Form, Property
 from airflow_provider_db2cdc.source.address import CLI_DEFAULTS, CLI_OPTIONS, JDBC_OPTIONS
+from airflow_provider_db2cdc.transform import STATE, UNWRAP_SETTINGS, UNWRAPS, WITHOUT_MEANING
 
 INTRODUCTION = """\
 # Options
 
-Written by `db2cdc options` from what the code knows. A configuration file (YAML or JSON) has these names dotted or
-nested; `Db2CdcTaskGroup` takes them in snake_case (`table_include_list`) or dotted (`**{"table.include.list": ...}`),
-those that end with `*` dotted alone.
+Written by `db2cdc options` from what the code knows. A configuration file has these names dotted or nested;
+`Db2CdcTaskGroup` takes them in snake_case (`table_include_list`) or dotted (`**{"table.include.list": ...}`), those
+that end with `*` only dotted.
+
+A file may be YAML, JSON (with comments and tabs, too) or `.properties`. It may hold a connector of Kafka Connect, the
+REST answer about one, a KafkaConnector of Strimzi, or the settings of Debezium Server (`debezium.source.*`).
 
 - A *list* is a YAML or JSON list, or a text with commas. Regular expressions are matched with the whole name, without
   regard to case. In JSON a backslash is written twice: `"SALES\\\\..*"` is YAML's `SALES\\..*`.
@@ -23,7 +27,9 @@ those that end with `*` dotted alone.
   are written.
 - A *path* in a file is relative to that file. A *mapping* has names of its own below it.
 - Where a driver or Spark wants a text, numbers and booleans are taken as such. A password of digits goes in quotes.
-- `${env:NAME}` in a value of a file stands for an environment variable.
+- `${env:NAME}` in a value of a file stands for an environment variable. Any other placeholder, such as `${file:...}` or
+  `${vault:...}`, is refused in a value that is used.
+- All mistakes are reported together. A list that is given, but empty, is reported as a warning.
 """
 
 SECTIONS: Mapping[str, Sequence[str]] = {
@@ -65,7 +71,29 @@ def options_page() -> str:
         "They would change what is delivered. A value that asks for what is done anyway is let pass.\n\n"
         f"{_table(('Names', 'Why'), _by_reason(REFUSED))}"
     )
+    parts.append(_transforms())
     return "\n".join(parts)
+
+
+def _transforms() -> str:
+    """Return what comes of Kafka Connect's transforms, by what they do."""
+    titles: dict[str, list[str]] = {}
+    for name, reason in WITHOUT_MEANING.items():
+        titles.setdefault(reason, []).append(name.rpartition(".")[2])
+    unwraps = sorted(name.rpartition(".")[2] for name in UNWRAPS)
+    settings: dict[str, list[str]] = {}
+    for name, reason in UNWRAP_SETTINGS.items():
+        settings.setdefault(reason, []).append(name)
+    names = ", ".join(f"`{item.name}`" for item in TRANSFORMS)
+    lines = [f"- {_names(found)}: {reason}." for reason, found in [*titles.items(), (STATE, unwraps)]]
+    inner = [f"  - {_names(found)}: {reason}." for reason, found in settings.items()]
+    return (
+        "## Transforms\n\nEach transform is answered once, by its class.\n\n"
+        f"{_table(('Names', 'What comes of them'), [(names, 'Reported, or refused with the reason')])}\n"
+        "These are reported and otherwise ignored:\n\n" + "\n".join([*lines, *inner]) + "\n\n"
+        "Any other transform is refused: filters, masks, headers, casts and classes of your own.\n"
+        "A predicate is ignored, because it only chooses what a transform is applied to.\n"
+    )
 
 
 def _drivers() -> str:

@@ -12,7 +12,7 @@ from airflow.sdk import TaskGroup
 from airflow_provider_db2cdc.cdc.override import PROPERTY as OVERRIDES
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.given_properties import flatten
+from airflow_provider_db2cdc.given_properties import flatten, refusal
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
 from airflow_provider_db2cdc.operators.asset import pipeline_alias
@@ -101,9 +101,11 @@ def _complete(
 def _literal(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties that can be checked now: a template has no value yet, but those of Spark's own settings.
 
-    :raises ConfigurationError: one that is needed now has a template.
+    :raises ConfigurationError: one that is needed now has a template, or two forms of one contradict each other.
     """
-    properties = flatten(properties)
+    properties, mistakes = flatten(properties)
+    if mistakes:
+        raise refusal(mistakes.values())
     templated = {name for name, value in properties.items() if "{{" in str(value) or "{%" in str(value)}
     if needed := sorted(name for name in templated if name.replace("_", ".") in UNTEMPLATED):
         raise ConfigurationError(f"{needed[0]} has a template, and is needed while the DAG is parsed", "Write it out.")

@@ -1,0 +1,103 @@
+"""Kafka Connect's transforms of a connector, answered once each by what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+ROUTES = "it chooses Kafka's topics, and each table has a Delta table of its own"
+CASE = "it changes the case of names, and Delta's are without regard to case"
+NO_TOPIC = "it is about Kafka's topics and schemas, and there are none"
+STATE = "the state table is what it makes: the newest row of each key"
+
+WITHOUT_MEANING: Mapping[str, str] = {
+    "org.apache.kafka.connect.transforms.RegexRouter": ROUTES,
+    "org.apache.kafka.connect.transforms.TimestampRouter": ROUTES,
+    "io.confluent.connect.transforms.MessageTimestampRouter": ROUTES,
+    "io.confluent.connect.transforms.ExtractTopic": ROUTES,
+    "io.debezium.transforms.ByLogicalTableRouter": ROUTES,
+    "io.debezium.transforms.ContentBasedRouter": ROUTES,
+    "io.debezium.transforms.partitions.PartitionRouting": ROUTES,
+    "com.github.jcustenborder.kafka.connect.transform.common.ChangeTopicCase": CASE,
+    "com.github.jcustenborder.kafka.connect.transform.common.ChangeCase": CASE,
+    "org.apache.kafka.connect.transforms.SetSchemaMetadata": NO_TOPIC,
+    "io.debezium.transforms.SchemaChangeEventFilter": NO_TOPIC,
+}
+"""Transforms that change no row of a Delta table, with the reason."""
+
+UNWRAPS = frozenset({"io.debezium.transforms.ExtractNewRecordState", "io.debezium.transforms.UnwrapFromEnvelope"})
+DELETED = "a deleted row leaves the state table, and the change log keeps the delete"
+IN_THE_LOG = "the change log has op, source and ts_ms as columns"
+UNWRAP_SETTINGS: Mapping[str, str] = {
+    "drop.tombstones": "the state table has no tombstones; tombstones.on.delete sets those of the change log",
+    "drop.deletes": DELETED,
+    "delete.handling.mode": DELETED,
+    "delete.tombstone.handling.mode": DELETED,
+    "operation.header": IN_THE_LOG,
+    "add.fields": IN_THE_LOG,
+    "add.fields.prefix": IN_THE_LOG,
+    "add.headers": IN_THE_LOG,
+    "add.headers.prefix": IN_THE_LOG,
+    "add.source.fields": IN_THE_LOG,
+    "route.by.field": ROUTES,
+    "replace.null.with.default": "a null stays a null",
+}
+"""Settings of ExtractNewRecordState, and what they come to here."""
+
+OF_EVERY_TRANSFORM = frozenset({"type", "predicate", "negate"})
+NOT_DONE = "do it in what reads the target; nothing here changes values, leaves rows out or adds headers"
+PREDICATES = "it only chooses what a transform is applied to"
+
+
+def is_transform(name: str) -> bool:
+    """Whether a property belongs to Kafka Connect's transforms or their predicates."""
+    return name.split(".")[0] in ("transforms", "predicates")
+
+
+def sort_transforms(properties: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return which transforms have no meaning here and which are refused, both as `transforms.<alias>` to the reason.
+
+    `properties` are `transforms`, `transforms.*`, `predicates` and `predicates.*`. A transform that `transforms` does
+    not name is answered, too: it may be a mask that was meant to be named.
+    """
+    ignored = {name: PREDICATES for name in properties if name.split(".")[0] == "predicates"}
+    refused: dict[str, str] = {}
+    by_alias: dict[str, dict[str, Any]] = {alias: {} for alias in _names(properties.get("transforms"))}
+    for name, value in properties.items():
+        start, _, inside = name.partition(".")
+        if start == "transforms" and inside:
+            alias, _, setting = inside.partition(".")
+            by_alias.setdefault(alias, {})[setting] = value
+    for alias, settings in by_alias.items():
+        is_ignored, reason = _answer(settings)
+        (ignored if is_ignored else refused)[f"transforms.{alias}"] = reason
+    return ignored, refused
+
+
+def _names(value: Any) -> list[str]:
+    names = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    return [text for text in (str(name).strip() for name in names if name is not None) if text]
+
+
+def _answer(settings: Mapping[str, Any]) -> tuple[bool, str]:
+    """Return whether a transform with these settings may be ignored, and why or why not."""
+    kind = str(settings.get("type") or "").strip()
+    if not kind:
+        return False, "give its type; Kafka Connect does not start without one, either"
+    whole = kind.split("$")[0]  # RegexRouter has one class, others have Name$Key and Name$Value
+    title = whole.rpartition(".")[2]
+    if whole in WITHOUT_MEANING:
+        return True, f"{title}: {WITHOUT_MEANING[whole]}"
+    if whole not in UNWRAPS:
+        return False, f"{title} is not supported: {NOT_DONE}"
+    if drops := sorted(name for name in settings if name.startswith("drop.fields.")):
+        return False, f"{title} is not supported with {drops[0]}: leave columns out with column.exclude.list"
+    return True, f"{title}: {'; '.join((STATE, *_settings_of(settings)))}"
+
+
+def _settings_of(settings: Iterable[str]) -> list[str]:
+    """Return what the settings of ExtractNewRecordState come to, those that come to the same together."""
+    by_reason: dict[str, list[str]] = {}
+    for name in sorted(set(settings) - OF_EVERY_TRANSFORM):
+        by_reason.setdefault(UNWRAP_SETTINGS.get(name, "it has no such setting"), []).append(name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
