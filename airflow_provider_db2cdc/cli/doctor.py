@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.channels.channel import ELSEWHERE, check_channel
 from airflow_provider_db2cdc.channels.notifier import check_notifiers
 from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept, open_source
 from airflow_provider_db2cdc.cli.screen import note, print_json, screen, tell_ignored
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config import FILL_OR_REMOVE, PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.jars import spark_classpath
@@ -51,6 +51,7 @@ def _local(config: PipelineConfig, store: KeptOffsets) -> list[Check]:
     """Return the checks of this machine: what the command line needs beside the database."""
     spark = config.spark
     return [
+        *(Check("properties", "configuration", False, text, FILL_OR_REMOVE, "warning") for text in config.warnings),
         _check("spark-submit", spark.binary or "pyspark", lambda: _executable(spark_binary(spark.binary))),
         _check("java", "java", lambda: _executable(_java())),
         _check("jars", str(spark.jars or "default"), lambda: spark_classpath(spark.jars, spark.packages)),

@@ -40,6 +40,8 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     """
     pipeline = load_config(config)
     tell_ignored(pipeline.ignored)
+    for warning in pipeline.warnings:
+        note(f"warning: {warning}")
     started = time.monotonic()
     spec = _plan(pipeline)
     if spec is None:

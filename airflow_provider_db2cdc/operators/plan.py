@@ -86,6 +86,8 @@ class Db2CdcPlanOperator(BaseOperator):
         if config.ignored:
             names = ", ".join(sorted(config.ignored))
             self.log.warning("properties without meaning here: %s (`db2cdc options` says why)", names)
+        for warning in config.warnings:
+            self.log.warning("%s", warning)
         if signals and AIRFLOW_CHANNEL not in config.signal_channels:
             raise SignalError(
                 f"the run carries signals, and {config.pipeline} does not listen to Airflow's",
