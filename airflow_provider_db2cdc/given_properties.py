@@ -57,7 +57,13 @@ def flatten(properties: Mapping[str, Any]) -> tuple[dict[str, Any], Mistakes]:
     flat: dict[str, Any] = {}
     mistakes: Mistakes = {}
     for name, value in (pair for part in connector_parts(properties) for pair in _pairs(part)):
-        if _differ(flat.setdefault(name, value), value):
+        before = flat.setdefault(name, value)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            flat[name] = {**before, **value}
+            is_twice = any(_differ(before.get(key, inner), inner) for key, inner in value.items())
+        else:
+            is_twice = _differ(before, value)
+        if is_twice:
             mistakes[name] = f"{name}: {TWICE}"
     return flat, mistakes
 
@@ -149,7 +155,10 @@ def _differ(one: Any, other: Any) -> bool:
 def _pairs(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in properties.items():
         full = plain_name(f"{prefix}{name}")
-        if isinstance(value, Mapping) and full not in MAPPINGS:
+        outer = next((mapping for mapping in MAPPINGS if full.startswith(f"{mapping}.")), None)
+        if outer is not None:
+            yield outer, {full.removeprefix(f"{outer}."): value}
+        elif isinstance(value, Mapping) and full not in MAPPINGS:
             yield from _pairs(value, f"{full}.")
         else:
             yield full, value

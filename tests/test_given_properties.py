@@ -68,6 +68,19 @@ class TestGivenTwice:
         assert (made.snapshot_mode, made.snapshot_overrides) == ("always", {"S.T": "SELECT 1"})
 
 
+class TestMapping:
+    def test_may_be_given_by_dotted_names(self) -> None:
+        dotted = {"spark.conf.spark.driver.memory": "2g", "spark.conf": {"spark.ui.enabled": False}}
+        made = PipelineConfig.from_properties({**BASE, **ADDRESS, **dotted, "database.options.ProgramName": "p"})
+        assert made.database is not None
+        assert made.spark.conf == {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+        assert made.database.options == {"ProgramName": "p"}
+
+    def test_of_two_forms_that_contradict_is_refused(self) -> None:
+        with pytest.raises(ConfigurationError, match=rf"^spark\.conf: {TWICE}"):
+            PipelineConfig.from_properties({**BASE, "spark.conf.a": "1", "spark.conf": {"a": "2", "b": "3"}})
+
+
 class TestFile:
     @pytest.mark.parametrize(
         ("text", "problem"),

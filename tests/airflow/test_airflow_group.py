@@ -41,7 +41,11 @@ def test_debeziums_own_names_are_taken():
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"tabel_include_list": "x"}, "tabel_include_list is not a property"),
+        ({"tabel_include_list": "x"}, "tabel_include_list: did you mean"),
+        ({"target": "/lake/${vault:x}"}, r"target: give the value or a template"),
+        ({"topic_prefix": "${env:STAGE}"}, r"topic_prefix: read the variable in the DAG"),
+        ({"tabel_include_list": "x", "max_rows_per_batch": 0}, r"2 mistakes.*\n.*tabel.*\n.*max\.rows"),
+        ({"signal.kafka.topic": "a", "signal": {"kafka.topic": "b"}}, r"signal\.kafka\.topic: leave one"),
         ({"target": "not a path"}, "neither a path nor a catalog"),
         ({"config": PipelineConfig(pipeline="p", target="/t")}, "config and target are both given"),
         ({"max_rows_per_batch": 0}, "max.rows.per.batch"),

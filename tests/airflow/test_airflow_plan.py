@@ -71,6 +71,22 @@ def test_properties_without_meaning_are_named_in_the_log(capfd):
     assert "properties without meaning here: poll.interval.ms, tasks.max" in "".join(capfd.readouterr())
 
 
+def test_list_that_is_empty_is_warned_of_in_the_log(capfd):
+    properties = {"pipeline": "p", "target": "/t", "table_include_list": ""}
+    operator = Db2CdcPlanOperator(task_id="plan", config=properties, db2_conn_id="nowhere")
+    with pytest.raises(AirflowFailException, match="no connection"):
+        operator.execute(context())
+    assert "table_include_list is given, but empty: all tables are carried" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("form", ["${vault:x}", "${env:HOME}"])
+def test_placeholder_is_refused_and_not_retried(form):
+    properties = {"pipeline": "p", "target": "/t", "topic_prefix": form}
+    operator = Db2CdcPlanOperator(task_id="plan", config=properties, db2_conn_id="nowhere")
+    with pytest.raises(AirflowFailException, match=r"^topic_prefix: "):
+        operator.execute(context())
+
+
 def test_missing_connection_is_named_and_not_retried():
     operator = Db2CdcPlanOperator(task_id="plan", config={"pipeline": "p", "target": "/t"}, db2_conn_id="nowhere")
     with pytest.raises(AirflowFailException, match="no connection 'nowhere'"):

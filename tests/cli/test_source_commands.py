@@ -77,6 +77,34 @@ def test_doctor_passes_and_says_why_a_property_is_ignored(config: str) -> None:
     assert f"{len(checks)} checks, 0 failed, {bad} warnings" in done.stderr
 
 
+def test_connector_is_taken_as_it_was_pasted(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the target stands what Kafka Connect has, with a list that a variable leaves empty."""
+    login = {f"database.{name}": value for name, value in sandbox.state.settings.items() if name != "options"}
+    connector = {
+        "connector.class": "io.debezium.connector.db2.Db2Connector",
+        **login,
+        "database.cdcschema": "ASNCDC",
+        "database.server.name": "old",
+        "topic.prefix": "new",
+        "table.exclude.list": "${env:DB2CDC_TEST_LEFT_OUT}",
+        "transforms": "route",
+        "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+    }
+    above = yaml.safe_dump({"target": "./lake", "database.options": sandbox.state.settings["options"]})
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(f'{above}spark.packages: "g:a:1"\n' + json.dumps({"name": "c", "config": connector}, indent="\t"))
+    monkeypatch.setenv("DB2CDC_TEST_LEFT_OUT", "")
+    done = db2cdc("doctor", "--config", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "table.exclude.list is given, but empty: no table is left out" in done.stdout
+    assert "transforms.route is ignored: RegexRouter" in done.stderr
+    assert "database.server.name is ignored: topic.prefix is given" in done.stderr
+    path.write_text(path.read_text().replace('"sandbox"', '"${vault:db2}"'))
+    refused = db2cdc("tick", "--config", str(path))
+    assert refused.returncode == 1
+    assert "error: database.password: write ${env:NAME}" in refused.stderr
+
+
 def test_doctor_looks_at_channels_and_notifiers(tmp_path: Path, sandbox: Sandbox) -> None:
     path = Path(write_config(tmp_path, sandbox))
     more = {
