@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,55 @@ class TestEmptyList:
         assert config(table_include_list=value).warnings == (
             "table_include_list is given, but empty: all tables are carried",
         )
+
+
+ALONE: dict[str, dict[str, object]] = {
+    "unknown": {"topic.prefixx": "a"},
+    "unknown without a hint": {"xyzzy": "a"},
+    "old list": {"table.whitelist": "S.A"},
+    "unsupported": {"column.mask.with.3.chars": "S.A.X"},
+    "transform": {"transforms": "m", "transforms.m.type": "x.MaskField"},
+    "placeholder": {"signal.kafka.topic": "${vault:x}"},
+    "twice": {"signal.kafka.groupId": "a", "signal": {"kafka": {"groupId": "b"}}},
+    "two spellings": {"cdc.control.schema": "A", "database.cdcschema": "B"},
+    "word": {"snapshot.mode": "never"},
+    "number": {"max.rows.per.batch": 0},
+    "boolean": {"tombstones.on.delete": "perhaps"},
+    "text": {"topic.prefix": 1},
+    "target": {"target": "not a path"},
+    "no target": {"target": None},
+    "pipeline": {"pipeline": "a b"},
+    "two patterns": {"table.include.list": ["[", "S.A", "("]},
+    "both lists": {"column.include.list": "S.A.X", "column.exclude.list": "S.A.Y"},
+    "key": {"message.key.columns": "S.A"},
+    "snapshot list": {"snapshot.include.collection.list": "*"},
+    "signal table": {"signal.data.collection": "A"},
+    "select": {"snapshot.select.statement.overrides": "S.A"},
+    "mapping": {"driver.currentSchema": [1]},
+    "password": {"database.password": 123},
+    "port": {"database.port": "many"},
+    "missing": {"database.user": None},
+}
+
+
+def lines_of(properties: dict[str, object]) -> set[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        PipelineConfig.from_properties({**BASE, **ADDRESS, **properties})
+    lines = str(caught.value).splitlines()
+    return {line.removeprefix("  - ") for line in (lines[1:] if len(lines) > 1 else lines)}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_mistakes_are_said_together_as_each_is_alone(seed: int) -> None:
+    chance = random.Random(seed)
+    chosen = chance.sample(list(ALONE), chance.randrange(2, len(ALONE)))
+    together: dict[str, object] = {}
+    for kind in chosen:
+        together.update(ALONE[kind])
+    expected = {
+        line
+        for kind in chosen
+        if ALONE[kind].items() <= together.items()  # of two values of a property the later one counts
+        for line in lines_of(ALONE[kind])
+    }
+    assert lines_of(together) == expected
