@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.given_properties import TWICE, Mistakes
 MERGE = "tag:yaml.org,2002:merge"
 STRING_OR_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
-JSON_BELOW = re.compile(r"^\{", re.MULTILINE)
+JSON_BELOW = re.compile(r"^(?:\{|[ \t]+\{[ \t]*$)", re.MULTILINE)
 PROPERTIES_SUFFIX = ".properties"
 
 PROPERTY_LINE = re.compile(r"((?:[^\\\s=:]|\\.)+)[ \t\f]*[=: \t\f]?[ \t\f]*(.*)", re.DOTALL)

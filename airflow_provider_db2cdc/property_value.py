@@ -17,14 +17,14 @@ def _plain_text(value: Any) -> Any:
 def _quoted(value: Any) -> Any:
     """Refuse a password that YAML takes for a number: 0123 is 83 to it."""
     if isinstance(value, bool | int | float):
-        raise ValueError("it is a number or a boolean as it is written; put it in quotes")
+        raise ValueError("put the password in quotes; it is read as a number or a boolean")
     return value
 
 
 def _number(value: Any) -> Any:
     """Refuse a boolean where a number is wanted: to Python true is 1, a chunk of one row or a timeout of a second."""
     if isinstance(value, bool):
-        raise ValueError("it is a boolean as it is written; give a number")
+        raise ValueError("give a number; the value is read as a boolean")
     return value
 
 

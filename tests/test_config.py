@@ -246,7 +246,7 @@ def test_password_without_quotes_is_refused_and_not_shown() -> None:
     told = refusal(
         **{"database.hostname": "h", "database.dbname": "D", "database.user": "u", "database.password": 8371}
     )
-    assert "database.password: it is a number" in told
+    assert "database.password: put the password in quotes" in told
     assert "8371" not in told
 
 

@@ -63,6 +63,9 @@ class TestBelowYaml:
         )
         assert (data, twice) == ({"pipeline": "p", "name": "c", "config": {}}, {})
 
+    def test_may_be_indented(self) -> None:
+        assert parse_text('a: 1\n  {\n    "b": {\n      "c": 2\n    }\n  }\n', YAML) == ({"a": 1, "b": {"c": 2}}, {})
+
     def test_contradicts_what_stands_above(self) -> None:
         assert parse_text('a: 1\nb: 1\n{"a": 2, "b": 1}', YAML)[1].keys() == {"a"}
 

@@ -54,7 +54,7 @@ def test_numbers_are_looked_at() -> None:
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("value", [True, False])
 def test_a_boolean_is_no_number(name: str, value: bool) -> None:
-    assert f"{name}: it is a boolean" in refusal(**ADDRESS, **{name: value})
+    assert f"{name}: give a number" in refusal(**ADDRESS, **{name: value})
 
 
 @pytest.mark.parametrize("name", NUMBERS)

@@ -276,6 +276,19 @@ def test_properties_are_read(tmp_path: Path, name: str) -> None:
     assert made.ignored
 
 
+def test_debezium_server_may_be_nested(tmp_path: Path) -> None:
+    path = tmp_path / "application.yaml"
+    path.write_text(
+        "target: ./lake\npipeline: p\ndebezium:\n  sink: {type: http}\n  source:\n    topic.prefix: server\n"
+        "    database: {hostname: h, dbname: D, user: u, password: p, cdcschema: MINE}\n  transforms: r\n"
+        "debezium.transforms.r.type: org.apache.kafka.connect.transforms.RegexRouter\n",
+        "utf-8",
+    )
+    made = load_config(path, {})
+    assert (made.server_name, made.asn_schema) == ("server", "MINE")
+    assert made.ignored.keys() == {"debezium.sink.type", "transforms.r"}
+
+
 def test_connector_of_strimzi_is_read(tmp_path: Path) -> None:
     path = tmp_path / "connector.yaml"
     path.write_text(f"target: ./lake\n{STRIMZI}", "utf-8")
