@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-ROUTES = "it chooses Kafka's topics, and each table has a Delta table of its own"
-CASE = "it changes the case of names, and Delta's are without regard to case"
-NO_TOPIC = "it is about Kafka's topics and schemas, and there are none"
+ROUTES = "it chooses Kafka's topics; each table has its own Delta table"
+CASE = "it changes the case of names, which Delta ignores"
+NO_TOPIC = "it is about Kafka's schemas and topics; there are none"
 STATE = "the state table is what it makes: the newest row of each key"
 
 WITHOUT_MEANING: Mapping[str, str] = {
