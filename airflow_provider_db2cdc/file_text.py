@@ -13,6 +13,9 @@ import yaml
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.given_properties import TWICE, Mistakes
 
+NO_YAML = (yaml.YAMLError, ValueError, AttributeError, LookupError)
+"""What PyYAML raises: 2026-13-45 is a ValueError, `!!timestamp x` an AttributeError, `!!bool x` a KeyError."""
+
 MERGE = "tag:yaml.org,2002:merge"
 STRING_OR_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
@@ -30,6 +33,8 @@ def parse_text(text: str, file: Path) -> tuple[Mapping[str, Any], Mistakes]:
     :raises ConfigurationError: the text is none of the forms, or holds no properties.
     """
     twice: Mistakes = {}
+    if "\0" in text:
+        raise ConfigurationError(f"{file} is not text", "Save it as UTF-8.")
     if file.suffix == PROPERTIES_SUFFIX:
         data: Any = _unique(_property_lines(text), twice)
     elif text.lstrip().startswith(("{", "//", "/*")):
@@ -55,7 +60,7 @@ def _parse_json(text: str, file: Path, twice: Mistakes) -> Any:
     twice.clear()
     try:
         return _load_yaml(text.expandtabs(1), twice)
-    except (yaml.YAMLError, ValueError):
+    except NO_YAML:
         raise ConfigurationError(f"{file} is not JSON at {place}: {problem}", "Correct it.") from None
 
 
@@ -80,7 +85,7 @@ def _parse_yaml(text: str, file: Path, twice: Mistakes) -> Any:
 def _is_yaml(text: str) -> bool:
     try:
         _load_yaml(text, {})
-    except (yaml.YAMLError, ValueError):
+    except NO_YAML:
         return False
     return True
 
@@ -88,7 +93,7 @@ def _is_yaml(text: str) -> bool:
 def _read_yaml(text: str, file: Path, twice: Mistakes) -> Any:
     try:
         return _load_yaml(text, twice)
-    except (yaml.YAMLError, ValueError) as error:  # a date like 2026-13-45 is a ValueError
+    except NO_YAML as error:
         if "another document" in str(error):
             raise ConfigurationError(f"leave one document in {file}: it holds several, separated by ---") from None
         place = getattr(error, "problem_mark", None)

@@ -41,8 +41,14 @@ def _signal_table(value: str) -> str:
 
 
 def _snapshot_include(value: tuple[str, ...]) -> tuple[str, ...]:
-    with property_error():
-        check_patterns(SNAPSHOT_INCLUDE, value)
+    texts = []
+    for pattern in value:
+        try:
+            check_patterns(SNAPSHOT_INCLUDE, (pattern,))
+        except ConfigurationError as error:
+            texts.append(str(error))
+    if texts:
+        raise PropertyError("\n".join(texts))
     return value
 
 

@@ -86,8 +86,19 @@ class TestYaml:
     def test_lines_of_java_properties_are_named(self) -> None:
         assert "suffix .properties" in said("a.b=1\nc.d=2\n")
 
+    @pytest.mark.parametrize(
+        "text", ["a: 2026-13-45", "a: !!timestamp x", "a: !!float x", "a: !!float", "a: !!bool x", "? [a]\n: {b: c}"]
+    )
+    def test_that_is_broken_is_refused(self, text: str) -> None:
+        assert said(text).startswith("p.yaml is neither YAML nor JSON")
+
     def test_what_a_problem_holds_is_not_shown(self) -> None:
         assert "s3cret" not in said("password: *s3cret\n")
+
+
+@pytest.mark.parametrize("file", [YAML, PROPERTIES])
+def test_what_is_no_text_says_so(file: Path) -> None:
+    assert said("a=b".encode("utf-16-le").decode(), file) == f"{file} is not text. Save it as UTF-8."
 
 
 class TestProperties:

@@ -217,7 +217,7 @@ ALONE: dict[str, dict[str, object]] = {
     "two patterns": {"table.include.list": ["[", "S.A", "("]},
     "both lists": {"column.include.list": "S.A.X", "column.exclude.list": "S.A.Y"},
     "key": {"message.key.columns": "S.A"},
-    "snapshot list": {"snapshot.include.collection.list": "*"},
+    "snapshot list": {"snapshot.include.collection.list": "*,S.A,("},
     "signal table": {"signal.data.collection": "A"},
     "select": {"snapshot.select.statement.overrides": "S.A"},
     "mapping": {"driver.currentSchema": [1]},
