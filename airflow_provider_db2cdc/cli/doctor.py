@@ -10,13 +10,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.channels.channel import ELSEWHERE, check_channel
 from airflow_provider_db2cdc.channels.notifier import check_notifiers
 from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept, open_source
-from airflow_provider_db2cdc.cli.screen import note, print_json, screen, tell_ignored
+from airflow_provider_db2cdc.cli.screen import Text, note, print_json, screen, tell_ignored
 from airflow_provider_db2cdc.config import FILL_OR_REMOVE, PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
@@ -26,7 +24,11 @@ from airflow_provider_db2cdc.source.checks import preflight
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.submit.home import spark_binary
 
-MARKS = {"ok": "[green]ok[/]     ", "warning": "[yellow]warning[/]", "error": "[red]FAILED[/] "}
+MARKS = {
+    "ok": Text("ok     ", "green"),
+    "warning": Text("warning", "yellow"),
+    "error": Text("FAILED ", "red"),
+}
 
 
 def run(config: Path, as_json: bool, airflow: bool = False) -> int:
@@ -96,8 +98,8 @@ def _show(checks: list[Check]) -> None:
     for subject, of_subject in groupby(checks, key=lambda check: check.subject):
         group = list(of_subject)
         if held := [check.name for check in group if check.ok]:
-            out.print(MARKS["ok"], escape(f"{subject}: {', '.join(held)}"))
+            out.print(MARKS["ok"], f"{subject}: {', '.join(held)}", soft_wrap=True)
         for check in (check for check in group if not check.ok):
-            out.print(MARKS[check.level], escape(f"{subject}: {check.name}"))
-            out.print(f"        {check.problem}", markup=False, soft_wrap=True)
-            out.print(f"        -> {check.remedy}", markup=False, soft_wrap=True)
+            out.print(MARKS[check.level], f"{subject}: {check.name}", soft_wrap=True)
+            out.print(f"        {check.problem}", soft_wrap=True)
+            out.print(f"        -> {check.remedy}", soft_wrap=True)

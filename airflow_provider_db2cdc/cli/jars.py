@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from pathlib import Path
 
-from airflow_provider_db2cdc.cli.screen import note, screen
+from airflow_provider_db2cdc.cli.screen import note, working
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.jars import Part, default_folder, ensure_jars, ivy_resolve
 
@@ -19,7 +19,7 @@ def run(into: Path | None, sandbox: bool, kafka: bool, ivy_settings: Path | None
     parts = [part for part, wanted in chosen.items() if wanted]
     said: deque[str] = deque(maxlen=KEPT_LINES)
     try:
-        with screen(error=True).status(f"Ivy resolves what is missing in {folder}"):
+        with working(f"Ivy resolves what is missing in {folder}"):
             came = ensure_jars(folder, parts, ivy_resolve(said.append, ivy_settings))
     except Db2CdcError:
         note("\n".join(said))

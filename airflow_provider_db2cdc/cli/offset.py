@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rich.markup import escape
-from rich.table import Table
-
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset, new_mark
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept
-from airflow_provider_db2cdc.cli.screen import clock, note, print_json, screen
+from airflow_provider_db2cdc.cli.screen import Table, clock, new_table, note, print_json, screen
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
@@ -110,10 +107,10 @@ def _open(config: Path, airflow: bool) -> KeptOffsets:
 
 
 def _table(offsets: Mapping[TableId, Offset]) -> Table:
-    table = Table("table", "lsn", "batch", "newest commit (source's time)", "marks")
+    shown = new_table("table", "lsn", "batch", "newest commit (source's time)", "marks")
     for name in sorted(offsets):
         offset = offsets[name]
         marks = [*(["restart"] if offset.restart else []), *(["was inactive"] if offset.suspended else [])]
         times = (str(offset.batch), clock(offset.commit_ts_ms), ", ".join(marks))
-        table.add_row(escape(str(name)), str(offset.lsn), *times)
-    return table
+        shown.add_row(str(name), str(offset.lsn), *times)
+    return shown

@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.markup import escape
-from rich.table import Table
-
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
 from airflow_provider_db2cdc.cdc.codec import to_data
@@ -18,7 +15,7 @@ from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.progress import describe_parts
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import kept_elsewhere, open_kept, open_source
-from airflow_provider_db2cdc.cli.screen import clock, print_json, screen, span
+from airflow_provider_db2cdc.cli.screen import clock, new_table, print_json, screen, span
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import OffsetError
@@ -134,33 +131,33 @@ def _verdict(
 def _show_snapshots(backlog: Backlog) -> None:
     """Show the snapshots of the last ticks, and what became of the newest signals."""
     if backlog.snapshots:
-        table = Table("snapshot", "kind", "table", "status", "chunks", "rows", "left", "reason", title="snapshots")
+        shown = new_table("snapshot", "kind", "table", "status", "chunks", "rows", "left", "reason", title="snapshots")
         for snapshot in backlog.snapshots:
             left = span(snapshot.left_s)
             for *texts, reason in describe_parts(snapshot):
-                table.add_row(*map(escape, (snapshot.id, snapshot.kind, *texts, left, reason)))
-        screen().print(table)
+                shown.add_row(snapshot.id, snapshot.kind, *texts, left, reason)
+        screen().print(shown)
     if backlog.outcomes:
-        table = Table("signal", "channel", "outcome", "reason", title="signals")
+        shown = new_table("signal", "channel", "outcome", "reason", title="signals")
         for outcome in backlog.outcomes:
-            table.add_row(*map(escape, (outcome.id, outcome.channel, outcome.status, outcome.reason)))
-        screen().print(table)
+            shown.add_row(outcome.id, outcome.channel, outcome.status, outcome.reason)
+        screen().print(shown)
 
 
 def _show(config: PipelineConfig, fence: Fence, standings: Sequence[Standing]) -> None:
     title = f"{config.pipeline}: capture stands at {fence.lsn}, {span(fence.age_s)} behind the source"
-    table = Table(
+    shown = new_table(
         "table", "state", "updates", "offset", "batch", "newest commit (source's time)", "standing", title=title
     )
     for line in standings:
         offset = line.offset
-        table.add_row(
-            escape(str(line.table)),
+        shown.add_row(
+            str(line.table),
             line.state,
             line.update_as,
             str(offset.lsn) if offset else "-",
             str(offset.batch) if offset else "-",
             clock(offset.commit_ts_ms if offset else None),
-            escape(line.verdict),
+            line.verdict,
         )
-    screen().print(table)
+    screen().print(shown)

@@ -9,9 +9,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.markup import escape
-from rich.table import Table
-
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult, JobSpec, TableResult
@@ -19,7 +16,18 @@ from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.channels import notifier
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
 from airflow_provider_db2cdc.cli.pipeline import need_database, open_source, open_store
-from airflow_provider_db2cdc.cli.screen import clock, note, noted, print_json, screen, span, tell_ignored
+from airflow_provider_db2cdc.cli.screen import (
+    Text,
+    clock,
+    new_table,
+    note,
+    noted,
+    print_json,
+    screen,
+    span,
+    tell_ignored,
+    working,
+)
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import Db2CdcError
@@ -100,12 +108,12 @@ def _telling(what: str, progress: bool, kept: deque[str]) -> Iterator[OnLine]:
     if progress:
         yield note
         return
-    with screen(error=True).status(f"Spark starts: {what}") as spinner:
+    with working(f"Spark starts: {what}") as show:
 
         def on_line(line: str) -> None:
             kept.append(line)
             if line.startswith(PROGRESS_MARK):
-                spinner.update(line.removeprefix(PROGRESS_MARK).replace("[", "\\["))
+                show(line.removeprefix(PROGRESS_MARK))
 
         yield on_line
 
@@ -124,17 +132,17 @@ def _tell_signals(before: Backlog, result: JobResult) -> None:
 
 def _show(result: JobResult, moved: Sequence[Offset], taken_s: float) -> None:
     names = ("table", "", "created", "updated", "deleted", "read", "rows", "newest commit (source's time)")
-    table = Table(*names, title=f"{result.pipeline}: {len(moved)} offsets moved in {span(taken_s)}")
+    shown = new_table(*names, title=f"{result.pipeline}: {len(moved)} offsets moved in {span(taken_s)}")
     for line in result.tables:
-        table.add_row(*_row(line))
-    screen().print(table)
+        shown.add_row(*_row(line))
+    screen().print(shown)
 
 
-def _row(line: TableResult) -> list[str]:
+def _row(line: TableResult) -> list[str | Text]:
     counts = (line.creates, line.updates, line.deletes, line.reads)
     return [
-        escape(str(line.table)),
-        f"[{COLOURS[line.status]}]{line.status}[/]",
+        str(line.table),
+        Text(line.status, COLOURS[line.status]),
         *(str(count) if count else "" for count in counts),
         "" if line.rows is None else str(line.rows),
         clock(line.commit_ts_ms),

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
-from rich.text import Text
+
+from airflow_provider_db2cdc.cli.screen import Console, Text
 
 REFRESHES_PER_SECOND = 5
 

@@ -7,9 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
-from airflow_provider_db2cdc.cli.screen import span
+from airflow_provider_db2cdc.cli.screen import Console, span
 from airflow_provider_db2cdc.demo.airflow import DagRuns, Run
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.compare import Comparison, compare, read_position, read_target

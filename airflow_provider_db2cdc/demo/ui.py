@@ -11,8 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
+from airflow_provider_db2cdc.cli.screen import Console
 from airflow_provider_db2cdc.demo.airflow import DAG_ID, AirflowHome
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.child import Child
@@ -138,4 +137,4 @@ def _tell(console: Console, stage: Stage, port: int, options: UiOptions) -> None
         "",
     ]
     for text in lines:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)

@@ -8,12 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cli.screen import span
+from airflow_provider_db2cdc.cli.screen import Console, Table, Text, span
 from airflow_provider_db2cdc.demo.airflow import Run
 from airflow_provider_db2cdc.demo.compare import Comparison
 from airflow_provider_db2cdc.demo.shop import KEYS, ORDERS, SCHEMA
@@ -48,7 +45,7 @@ def show(console: Console, compared: Sequence[Comparison], missing: Sequence[str
     """Print a line a table, and beneath it what is not as it should be."""
     table = Table(title="Source and target, compared row by row and column by column")
     for name in ("table", "source rows", "target rows", "read", "created", "updated", "deleted"):
-        table.add_column(name, justify="left" if name == "table" else "right")
+        table.add_column(name, justify="left" if name == "table" else "right", overflow="fold")
     for name in ("offset", "lag", "Delta version", "verdict"):
         table.add_column(name, justify="left" if name in ("offset", "verdict") else "right", overflow="fold")
     for line in compared:
@@ -86,15 +83,15 @@ def tell_ways_on(console: Console, stage: Stage, kept: bool, taken: str) -> None
         "  make ui",
     ]
     for text in lines:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
 
 def _accuse(console: Console, text: str) -> None:
-    console.print(text, style="red", markup=False, soft_wrap=True)
+    console.print(text, style="red", soft_wrap=True)
 
 
-def _row(line: Comparison) -> list[str]:
-    verdict = "[bold green]EQUAL[/]" if line.equal else "[bold red]DIFFERENT[/]"
+def _row(line: Comparison) -> list[str | Text]:
+    verdict = Text("EQUAL", "bold green") if line.equal else Text("DIFFERENT", "bold red")
     return [
         str(line.table),
         *(str(count) for count in (line.source_rows, line.target_rows)),

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from airflow_provider_db2cdc.cli.screen import new_table, screen
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.sandbox.sqltext import parse_table
 
@@ -28,17 +26,15 @@ TableNames = Annotated[
 
 def say(text: str, style: str | None = None) -> None:
     """Print a line of plain text."""
-    Console(highlight=False, soft_wrap=True).print(text, style=style, markup=False)
+    screen().print(text, style=style, soft_wrap=True)
 
 
 def show_rows(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows as a table; bytes as hex digits."""
-    table = Table()
-    for name in names:
-        table.add_column(escape(name), overflow="fold")
+    found = new_table(*names)
     for row in rows:
-        table.add_row(*(escape(shown(value)) for value in row))
-    Console(highlight=False).print(table)
+        found.add_row(*map(shown, row))
+    screen().print(found)
 
 
 def shown(value: Any) -> str:
