@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_db2cdc.cdc import pattern as patterns
 from airflow_provider_db2cdc.cdc.expression import is_endless
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError
 
-QUOTED_NAME = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 TEXT_OR_NAME = {"'": "text", '"': "quoted name"}
-NO_EXPRESSION = (re.error, OverflowError, RecursionError)
-"""What `re` raises of an expression that is none, of one that repeats too often, and of one nested too deep."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +33,18 @@ def match_tables(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
     found = [table for table in ordered if is_named(pattern, table)]
     if not found:
         listed = ", ".join(map(str, ordered[:20])) or "none"
-        raise SignalError(f"{pattern!r} matches no table of this pipeline", f"Its tables are {listed}.")
+        remedy = patterns.suggest(pattern, map(str, ordered)) or f"Its tables are {listed}."
+        raise SignalError(f"'{pattern}' matches no table of this pipeline", remedy)
     return found
 
 
 def is_named(pattern: str, table: TableId) -> bool:
-    r"""Whether a pattern names the table: `S."t.x"` exactly, else an anchored regex on `schema.table`.
+    """Whether a pattern names the table, as in table.include.list (cdc.pattern).
 
-    A regex knows no case, as in table.include.list.
-
-    :raises SignalError: it does not compile, or its quotes are wrong.
+    :raises SignalError: it does not compile, its quotes are wrong, or it may take for ever.
     """
-    return table == _quoted(pattern) if '"' in pattern else bool(_compiled(pattern).fullmatch(str(table)))
+    check_pattern(pattern)
+    return patterns.is_match(pattern, table.parts)
 
 
 def name_of(table: TableId) -> str:
@@ -62,8 +59,8 @@ def parse_table(name: str, setting: str) -> TableId:
     :raises ConfigurationError: it is neither.
     """
     try:
-        return _quoted(name)
-    except SignalError:
+        return TableId(*patterns.unquoted(name, 2))
+    except ConfigurationError:
         raise ConfigurationError(
             f"{setting}: {name!r} is not schema.table", "Leave out the database, and quote a name that holds a dot."
         ) from None
@@ -105,30 +102,14 @@ def check_condition(text: str, of: str = "") -> None:
 def check_pattern(pattern: str) -> None:
     """Refuse what names no table, whatever tables there are.
 
-    :raises SignalError: it is neither a quoted name nor a regular expression.
+    :raises SignalError: it is neither a quoted name nor a regular expression, or may take for ever.
     """
-    if '"' in pattern:
-        _quoted(pattern)
-    else:
-        _compiled(pattern)
-
-
-def _quoted(pattern: str) -> TableId:
-    found = QUOTED_NAME.fullmatch(pattern)
-    if found is None:
-        raise SignalError(f"{pattern!r} is not a quoted name", 'Write it as "schema"."table".')
-    schema, name = (part[1:-1].replace('""', '"') if part.startswith('"') else part for part in found.groups())
-    return TableId(schema, name)
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
     try:
-        compiled = re.compile(pattern, re.IGNORECASE)
-    except NO_EXPRESSION as error:
-        raise SignalError(f"{pattern!r} is not a regular expression: {error}", "Correct it.") from None
-    if is_endless(pattern):
+        patterns.check_pattern(pattern)
+    except ConfigurationError as error:
+        raise SignalError(error.problem, error.remedy) from None
+    if '"' not in pattern and is_endless(pattern):
         raise SignalError(
-            f"{pattern!r} repeats what may itself match in several ways, or repeats too much, and may take for ever",
+            f"'{pattern}' repeats what may itself match in several ways, or repeats too much, and may take for ever",
             "Write several, or a plainer one: S\\..* names all tables of a schema.",
         )
-    return compiled

@@ -24,6 +24,11 @@ class TableId:
         """Return a table that the catalog or a registration names: Db2 pads short schema names with blanks."""
         return cls((schema or "").rstrip(), (name or "").rstrip())
 
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The schema and the name."""
+        return self.schema, self.name
+
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
 
@@ -80,6 +85,11 @@ class TableSchema:
     def names(self) -> tuple[str, ...]:
         """The column names in catalog order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of all columns of the source table, carried or not."""
+        return *self.names, *self.missing, *self.left_out
 
     @property
     def fingerprint(self) -> str:

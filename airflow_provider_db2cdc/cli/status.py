@@ -14,8 +14,9 @@ from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.progress import describe_parts
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.unmatched import unmatched_tables
 from airflow_provider_db2cdc.cli.pipeline import kept_elsewhere, open_kept, open_source
-from airflow_provider_db2cdc.cli.screen import clock, new_table, print_json, screen, span
+from airflow_provider_db2cdc.cli.screen import clock, new_table, note, print_json, screen, span
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import OffsetError
@@ -52,6 +53,8 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
     with open_source(pipeline) as source:
         captured = read_capture(source, pipeline.asn_schema)
         chosen = pipeline.selection.tables(captured.instances)
+        for one in unmatched_tables(pipeline.selection, pipeline.snapshot_include, captured.instances):
+            note(f"warning: {one.problem}. {one.remedy}")
         instances = {table: captured.instances[table] for table in chosen}
         missing = ELSEWHERE if not airflow and kept_elsewhere(pipeline) else NEW
         offsets, backlog = store.all(), store.backlog()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from airflow_provider_db2cdc.cdc import override
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.collection import parse_table
-from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.mode import CUSTOM
 from airflow_provider_db2cdc.cdc.offset import OffsetStore
-from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, Selection, check_included
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.unmatched import given_lists
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
-from airflow_provider_db2cdc.source.catalog import read_fence, read_instances
+from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.source.catalog import read_fence, read_instances, read_schemas
 from airflow_provider_db2cdc.source.check import Check, failed, judged, tried
 from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.lists import find_unmatched
 from airflow_provider_db2cdc.source.plan import check_moving, nothing_chosen
 from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
 from airflow_provider_db2cdc.source.table_checks import check_tables
@@ -45,13 +44,10 @@ def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | Non
     checks.append(agent)
     try:
         instances = read_instances(source, asn_schema)
-        chosen, selected = _select(config.selection, instances, asn_schema)
-        selected += [*_check_snapshots(config, chosen), *_check_signals(source, config, instances)]
-        return [
-            *checks,
-            *selected,
-            *check_tables(source, config, [instances[table] for table in chosen], offsets, fence),
-        ]
+        chosen = [instances[table] for table in config.selection.tables(instances)]
+        schemas = read_schemas(source, chosen, config.selection)
+        checks += [*_check_lists(source, config, instances, schemas), *_check_signals(source, config, instances)]
+        return [*checks, *check_tables(source, config, chosen, schemas, offsets, fence)]
     except Db2CdcError as error:
         return [*checks, failed("catalog", str(source.address), error)]
 
@@ -65,37 +61,31 @@ def _check_agent(source: Source, config: PipelineConfig) -> tuple[Check, Lsn | N
     return tried("capture agent", config.asn_schema, partial(check_moving, fence, config)), fence.lsn
 
 
-def _select(
-    selection: Selection, instances: Mapping[TableId, CaptureInstance], asn_schema: str
-) -> tuple[list[TableId], list[Check]]:
-    """Return the chosen tables, and a check a pattern: one that matches nothing does not hide the others' tables."""
-    checks: list[Check] = []
-    if selection.key_rules:
-        checks.append(tried("selection", PROPERTY, partial(selection.check_key_rules, instances)))
-    if not selection.table_include:
-        chosen = replace(selection, message_key="").tables(instances)
-        return chosen, checks if chosen else [*checks, failed("selection", "tables", nothing_chosen(asn_schema))]
-    tables: set[TableId] = set()
-    for pattern in selection.table_include:
-        try:
-            tables.update(Selection(table_include=(pattern,)).tables(instances))
-            checks.append(Check("selection", pattern, True))
-        except ConfigurationError as error:
-            checks.append(failed("selection", pattern, error))
-    return sorted(tables), checks
+def _check_lists(
+    source: Source,
+    config: PipelineConfig,
+    instances: Mapping[TableId, CaptureInstance],
+    schemas: Mapping[TableId, TableSchema],
+) -> Iterator[Check]:
+    """Check each list that is given: of one that holds entries which match nothing there is a check for each."""
+    unmatched = find_unmatched(source, config, instances, schemas)
+    for name in given_lists(config.selection, config.snapshot_include):
+        found = [one for one in unmatched if one.list_name == name]
+        yield from (
+            judged("selection", name, False, one.problem, one.remedy, "error" if one.refused else "warning")
+            for one in found
+        )
+        if not found:
+            yield judged("selection", name, True, "", "")
+    if config.snapshot_overrides:
+        yield tried("selection", override.PROPERTY, partial(override.selects_of, config.snapshot_overrides, schemas))
+    if not (schemas or any(one.refused for one in unmatched)):
+        yield failed("selection", "tables", nothing_chosen(config.asn_schema))
 
 
 def _check_mode(config: PipelineConfig) -> Iterator[Check]:
     if config.snapshot_mode == "custom":
         yield tried("snapshot mode", CUSTOM, lambda: config.snapshotter)
-
-
-def _check_snapshots(config: PipelineConfig, tables: Sequence[TableId]) -> Iterator[Check]:
-    if config.snapshot_include:
-        included = partial(check_included, SNAPSHOT_INCLUDE, config.snapshot_include, tables)
-        yield tried("selection", SNAPSHOT_INCLUDE, included)
-    if config.snapshot_overrides:
-        yield tried("selection", override.PROPERTY, partial(override.selects_of, config.snapshot_overrides, tables))
 
 
 def _check_signals(

@@ -15,9 +15,9 @@ from airflow_provider_db2cdc.cdc.gap import unregistered
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.offset import CLOCKS_DIFFER_MS, OffsetStore, keep_inactive
 from airflow_provider_db2cdc.cdc.override import selects_of
-from airflow_provider_db2cdc.cdc.selection import SNAPSHOT_INCLUDE, check_included
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.unmatched import refuse
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import (
     CaptureStoppedError,
@@ -29,6 +29,7 @@ from airflow_provider_db2cdc.source.admission import admit
 from airflow_provider_db2cdc.source.catalog import Captured, read_capture, read_fence, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.failure import LockedError, UnreachableError
+from airflow_provider_db2cdc.source.lists import find_unmatched, warn_of
 from airflow_provider_db2cdc.source.reach import bounded, counted
 from airflow_provider_db2cdc.source.refusal import each, report_nothing
 from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
@@ -57,10 +58,11 @@ def plan_tick(
     captured = read_capture(source, config.asn_schema)
     _keep_inactive(captured, config, offsets)
     backlog = offsets.backlog()
-    chosen = _chosen(captured, config)
-    check_moving(captured.fence, config)
-    selects = selects_of(config.snapshot_overrides, [capture.table for capture in chosen])
+    chosen = [captured.instances[table] for table in config.selection.tables(captured.instances)]
     schemas = read_schemas(source, chosen, config.selection)
+    _check_lists(source, config, captured, schemas)
+    check_moving(captured.fence, config)
+    selects = selects_of(config.snapshot_overrides, schemas.keys())
     refused = _unregistered(captured, config, backlog)
     times = (at_ms - int(config.offsets_max_age_s * 1000), at_ms + CLOCKS_DIFFER_MS)
     beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, *times)
@@ -100,12 +102,14 @@ def _begin(
     return beginning.step(schemas[capture.table], capture, offsets.get(capture.table))
 
 
-def _chosen(captured: Captured, config: PipelineConfig) -> list[CaptureInstance]:
-    chosen = [captured.instances[table] for table in config.selection.tables(captured.instances)]
-    if not chosen:
+def _check_lists(
+    source: Source, config: PipelineConfig, captured: Captured, schemas: Mapping[TableId, TableSchema]
+) -> None:
+    unmatched = find_unmatched(source, config, captured.instances, schemas)
+    warn_of(unmatched)
+    refuse(unmatched)
+    if not schemas:
         raise nothing_chosen(config.asn_schema)
-    check_included(SNAPSHOT_INCLUDE, config.snapshot_include, [capture.table for capture in chosen])
-    return chosen
 
 
 def nothing_chosen(asn_schema: str) -> ConfigurationError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,11 +11,11 @@ from airflow_provider_db2cdc.cdc.gap import is_pruned
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import OffsetStore, restart_of
-from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import GapError
 from airflow_provider_db2cdc.source.admission import problems
-from airflow_provider_db2cdc.source.catalog import Conditions, Index, read_conditions, read_indexes, read_schemas
+from airflow_provider_db2cdc.source.catalog import Conditions, Index, read_conditions, read_indexes
 from airflow_provider_db2cdc.source.check import Check, judged, result, tried
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql import asn
@@ -28,11 +28,11 @@ def check_tables(
     source: Source,
     config: PipelineConfig,
     captures: Sequence[CaptureInstance],
+    schemas: Mapping[TableId, TableSchema],
     offsets: OffsetStore | None,
     fence: Lsn | None,
 ) -> Iterator[Check]:
     """Check each of the tables; with `offsets` also what the change tables still hold of them."""
-    schemas = read_schemas(source, captures, config.selection)
     conditions = read_conditions(source, config.asn_schema)
     indexes = read_indexes(source, [capture.change_table for capture in captures])
     reads_tables = _reads_tables(config)

@@ -95,14 +95,3 @@ def test_columns_are_found_by_name(columns, found, lacking):
 
 def test_a_column_that_case_alone_would_decide_is_not_guessed():
     assert NamedKey(("id",)).lacking(["Id", "ID"]) == ("id",)
-
-
-def test_each_pattern_must_match_a_registered_table():
-    with pytest.raises(ConfigurationError) as raised:
-        Selection(message_key=r"S\.A:X;S\.GONE:X").tables([B, A])
-    assert r"message.key.columns: 'S\\.GONE' matches no registered table" in str(raised.value)
-    assert "Registered are: S.A, S.B" in str(raised.value)
-
-
-def test_a_pattern_may_be_of_a_registered_table_that_is_not_chosen():
-    assert Selection(table_exclude=(r"S\.A",), message_key=r"S\.A:X").tables([A, B]) == [B]

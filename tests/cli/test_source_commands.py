@@ -224,6 +224,62 @@ def test_a_table_that_nobody_captures_any_more_is_shown(tmp_path: Path, sandbox:
     assert db2cdc("tick", "-c", config).returncode == 1
 
 
+ODD_NAMES = ("a:warning:b", "t:x", "[bold]x", "B")
+ODD_PATTERN = r"ODD\.(\[.*|[a-z]:.*|.:.*:b|B)"
+
+
+def test_odd_names_and_patterns_are_printed_as_they_are(tmp_path: Path, sandbox: Sandbox) -> None:
+    folder, path = str(sandbox.folder), Path(write_config(tmp_path, sandbox))
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "table.include.list": [ODD_PATTERN, "ODD.X$"]}))
+    connection = sandbox.connect()
+    connection.cursor().execute("CREATE SCHEMA ODD")
+    for name in ODD_NAMES:
+        connection.cursor().execute(f'CREATE TABLE ODD."{name}" (ID INTEGER NOT NULL PRIMARY KEY)')
+    connection.commit()
+    connection.close()
+    names = [f'ODD."{name}"' for name in ODD_NAMES]
+    added = db2cdc("sandbox", "addtable", "--dir", folder, *names)
+    shown = {
+        "sandbox addtable": added.stdout,
+        "sandbox status": db2cdc("sandbox", "status", "--dir", folder).stdout,
+        "doctor": db2cdc("doctor", "-c", str(path)).stdout,
+        "status": db2cdc("status", "-c", str(path)).stdout,
+        "offset set": "".join(db2cdc("offset", "set", "-c", str(path), name, "0" * 32).stderr for name in names),
+        "offset show": db2cdc("offset", "show", "-c", str(path)).stdout,
+    }
+    assert db2cdc("sandbox", "removetable", "--dir", folder, *names).returncode == 0
+    lost = [(what, name) for what, text in shown.items() for name in ODD_NAMES if f"ODD.{name}" not in text]
+    assert lost == []
+    path.write_text(path.read_text().replace(r"ODD.X$", r"ODD\.(\[y.*|Z)"))
+    done = db2cdc("doctor", "-c", str(path))
+    assert r"table.include.list: 'ODD\.(\[y.*|Z)' matches no registered table" in done.stdout
+
+
+CASES = {
+    "a misspelt column to exclude": (
+        {"column.exclude.list": "SALES.T.NAMM"},
+        "column.exclude.list: 'SALES.T.NAMM' matches no column",
+        "Near it: SALES.T.NAME",
+    ),
+    "a misspelt table": ({"table.include.list": "SALES.T$$"}, "'SALES.T$$' matches no registered table", "SALES.T"),
+    "a class of Java": ({"table.exclude.list": r"BANK[A-Z&&[^X]]*\..*"}, "has && in a class", "(?=[^X])[A-Z]"),
+    "a quote of Java": ({"table.include.list": r"\QSALES.T\E"}, r"has \Q...\E", r"Write SALES\.T instead"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lists_that_name_nothing_stop_the_tick_and_fail_the_doctor(tmp_path: Path, sandbox: Sandbox, case: str) -> None:
+    changed, problem, remedy = CASES[case]
+    path = Path(write_config(tmp_path, sandbox))
+    given = {name: value for name, value in yaml.safe_load(path.read_text()).items() if name != "table.include.list"}
+    path.write_text(yaml.safe_dump({**given, **changed}))
+    for command in ("doctor", "tick"):
+        done = db2cdc(command, "-c", str(path))
+        assert done.returncode == 1
+        assert problem in done.stdout + done.stderr
+        assert remedy in done.stdout + done.stderr
+
+
 def status(config: str) -> Any:
     return json.loads(db2cdc("status", "--config", config, "--json").stdout)
 

@@ -127,7 +127,7 @@ def test_pattern_that_matches_nothing_does_not_hide_the_other_tables(source, con
     chosen = Selection(table_include=("NO.TABLE", rf"{captured.schema}\.T"))
     found = failed(source, config.model_copy(update={"selection": chosen}))
     subjects = [(check.name, check.subject) for check in found]
-    assert subjects == [("selection", "NO.TABLE"), ("state", f"{captured.schema}.T")]
+    assert subjects == [("selection", "table.include.list"), ("state", f"{captured.schema}.T")]
 
 
 @pytest.mark.parametrize("lists", [{}, {"table_include": (".*",)}], ids=["no list", "a list"])
@@ -137,6 +137,22 @@ def test_key_pattern_that_matches_nothing_does_not_hide_the_tables(source, confi
     found = failed(source, config.model_copy(update={"selection": chosen}))
     subjects = [(check.name, check.subject) for check in found]
     assert subjects == [("selection", "message.key.columns"), ("state", f"{captured.schema}.T")]
+
+
+@pytest.mark.parametrize(
+    ("lists", "level"),
+    [
+        ({"table_exclude": ("NO.TABLE",)}, "warning"),
+        ({"column_include": ("NO.TABLE.X", ".*")}, "warning"),
+        ({"column_exclude": ("NO.TABLE.X",)}, "error"),
+    ],
+)
+def test_each_list_is_checked(source, config, captured, lists, level):
+    [check] = failed(source, config.model_copy(update={"selection": Selection(**lists)}))
+    [name] = lists
+    assert (check.name, check.subject, check.level) == ("selection", f"{name.replace('_', '.')}.list", level)
+    assert "'NO.TABLE" in check.problem
+    assert check.remedy
 
 
 def test_nothing_registered_is_a_failure(source, config):

@@ -543,6 +543,54 @@ def test_pattern_without_a_registered_table_fails_the_tick(plan, control):
         plan({"selection": Selection(table_include=("X.Y",))})
 
 
+def test_an_excluded_table_that_is_none_is_a_warning(plan, control, caplog):
+    control.add("A")
+    assert list(ends(plan({"selection": Selection(table_exclude=("X.Y",))}))) == ["A"]
+    assert "table.exclude.list: 'X.Y' matches no registered table" in caplog.text
+
+
+def with_columns(control):
+    """Name columns of the table A: SSN is captured, DOC is a LOB."""
+    shape = (("ID", "INTEGER", 4, "N"), ("SSN", "VARCHAR", 20, "Y"), ("DOC", "CLOB", 9, "Y"))
+    control.add("A", shape, carried=("ID", "SSN"))
+
+
+def test_a_misspelt_column_to_exclude_fails_the_tick_before_anything_is_carried(plan, control):
+    with_columns(control)
+    excluded = Selection(column_exclude=(rf"{control.schema}\.A\.SSM",))
+    with pytest.raises(ConfigurationError, match=r"column\.exclude\.list: '.*SSM' matches no column.*Near it: .*SSN"):
+        plan({"selection": excluded})
+
+
+@pytest.mark.parametrize("column", ["SSN", "DOC"])
+def test_a_column_to_exclude_may_be_one_that_is_not_captured(plan, control, caplog, column):
+    with_columns(control)
+    [task] = plan({"selection": Selection(column_exclude=(rf"{control.schema}\.A\.{column}",))}).tables
+    assert column in task.schema.left_out
+    assert "column.exclude.list" not in caplog.text
+
+
+def test_a_column_to_exclude_may_be_of_a_table_that_is_registered_later(plan, source, control, caplog):
+    with_columns(control)
+    control.add("LATER")
+    control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'LATER'")
+    control.registered.remove(control.table("LATER"))
+    plan({"selection": Selection(column_exclude=(rf"{control.schema}\.A\.SSN", f"{control.schema}.LATER.V"))})
+    assert "LATER.V' matches no column of a table that this pipeline carries" in caplog.text
+    with pytest.raises(ConfigurationError, match=r"LATER\.W' matches no column, so"):
+        plan({"selection": Selection(column_exclude=(f"{control.schema}.LATER.W",))})
+
+
+def test_a_list_of_columns_that_matches_costs_an_idle_plan_no_statement(plan, source, control):
+    with_columns(control)
+    counts = []
+    for lists in ({}, {"column_exclude": (rf"{control.schema}\.A\.SSN",)}):
+        before = source.statements
+        assert plan({"selection": Selection(**lists)}, A=100) is None
+        counts.append(source.statements - before)
+    assert counts[0] == counts[1]
+
+
 SIGNALS = (("ID", "VARCHAR", 42, "N"), ("TYPE", "VARCHAR", 32, "N"), ("DATA", "VARCHAR", 2048, "Y"))
 
 
