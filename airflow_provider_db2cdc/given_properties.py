@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from airflow_provider_db2cdc.transform import is_transform, sort_transforms
 
 CONNECTOR_CLASS = "io.debezium.connector.db2.Db2Connector"
 TWICE = "leave one; it is given twice, and the two contradict each other"
+LIST_TOKEN = re.compile(r'"[^"]*"|\\.|\[(?:\\.|[^\]\\])*\]|.', re.DOTALL)
 MAPPINGS = {
     spelling for item in USED if item.form == "mapping" for spelling in (item.name, item.name.replace(".", "_"))
 }
@@ -33,19 +35,17 @@ class SortedProperties:
 
 
 def split_list(text: str) -> list[str]:
-    r"""Split a comma-separated list of regexes; commas in `{n,m}`, `[,]`, `(a,b)` or after a backslash stay."""
-    parts, depth, in_class, escaped = [""], 0, False, False
-    for character in text:
-        opens = not escaped and not in_class and character in "({"
-        closes = not escaped and not in_class and character in ")}"
-        depth += opens - closes
-        if character == "," and not escaped and not in_class and depth <= 0:
+    r"""Split a comma-separated list of patterns.
+
+    Commas in a quoted name, in `{n,m}`, `[,]` or `(a,b)`, or after a backslash stay.
+    """
+    parts, depth = [""], 0
+    for token in LIST_TOKEN.findall(text):
+        depth += (token in "({") - (token in ")}")
+        if token == "," and depth <= 0:
             parts.append("")
-            continue
-        in_class = in_class or (character == "[" and not escaped)
-        in_class = in_class and not (character == "]" and not escaped)
-        escaped = character == "\\" and not escaped
-        parts[-1] += character
+        else:
+            parts[-1] += token
     return [part.strip() for part in parts if part.strip()]
 
 

@@ -125,6 +125,10 @@ def test_defaults() -> None:
         ("S\\\\,T", ["S\\\\", "T"]),
         ("", []),
         ("A,,B,", ["A", "B"]),
+        ('"S"."a,b",S\\.T', ['"S"."a,b"', "S\\.T"]),
+        ('"S"."a(""[,c", S."x,y"', ['"S"."a(""[,c"', 'S."x,y"']),
+        ('"S"."T"."c,d",S\\.T\\.E', ['"S"."T"."c,d"', "S\\.T\\.E"]),
+        ('S\\.[",],"S"."a\\",X', ['S\\.[",]', '"S"."a\\"', "X"]),
     ],
 )
 def test_commas_split_only_between_expressions(text: str, items: list[str]) -> None:
