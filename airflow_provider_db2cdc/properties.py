@@ -27,24 +27,26 @@ USED = (
     ),
     used("topic.prefix", "server_name", "Name of the source in every event's `source.name`.", "the pipeline's name"),
     used("cdc.control.schema", "asn_schema", "Schema of the capture agent's control tables.", "ASNCDC"),
-    used("table.include.list", "selection.table_include", "Regexes of `schema.table` to carry.", "all tables", "list"),
+    used("table.include.list", "selection.table_include", "Patterns of `schema.table` to carry.", "all tables", "list"),
     used(
         "table.exclude.list",
         "selection.table_exclude",
-        "Regexes of those to leave out, instead of a list of those to carry.",
+        "Patterns of those to leave out, instead of a list of those to carry.",
         form="list",
     ),
-    used("column.include.list", "selection.column_include", "Regexes of `schema.table.column`.", "all columns", "list"),
+    used(
+        "column.include.list", "selection.column_include", "Patterns of `schema.table.column`.", "all columns", "list"
+    ),
     used(
         "column.exclude.list",
         "selection.column_exclude",
-        "Regexes of those to leave out, instead of a list of those to carry.",
+        "Patterns of those to leave out, instead of a list of those to carry.",
         form="list",
     ),
     used(
         "message.key.columns",
         "selection.message_key",
-        "Columns that are the key of tables instead of their own: `<regex of schema.table>:<column>,<column>;...`. "
+        "Columns that are the key of tables instead of their own: `<pattern of schema.table>:<column>,<column>;...`. "
         "Their values must be unique in the table; nulls equal each other.",
         "the primary key, else a unique index",
     ),
@@ -66,7 +68,7 @@ USED = (
     used(
         "snapshot.include.collection.list",
         "snapshot_include",
-        "Regexes of the tables that begin with a snapshot; the others begin without.",
+        "Patterns of the tables that begin with a snapshot; the others begin without.",
         "all tables",
         "list",
     ),

@@ -21,8 +21,21 @@ that end with `*` only dotted.
 A file may be YAML, JSON (with comments and tabs, too) or `.properties`. It may hold a connector of Kafka Connect, the
 REST answer about one, a KafkaConnector of Strimzi, or the settings of Debezium Server (`debezium.source.*`).
 
-- A *list* is a YAML or JSON list, or a text with commas. Regular expressions are matched with the whole name, without
-  regard to case. In JSON a backslash is written twice: `"SALES\\\\..*"` is YAML's `SALES\\..*`.
+- A *list* is a YAML or JSON list, or a text with commas. A comma in a quoted name, in brackets or after a backslash
+  does not split it.
+- A *pattern* names tables (`schema.table`) or columns (`schema.table.column`). It has one of two forms:
+  - a regular expression of Python's `re`. It matches the whole name and ignores case. A sign such as `$` stands for
+    itself only after a backslash. In JSON a backslash is written twice: `"SALES\\\\..*"` is YAML's `SALES\\..*`.
+    Syntax that only Java has (`\\Q...\\E`, `&&` in a class, `\\p{...}`, `(?<name>...)`) is refused, with Python's form.
+    `\\w` and letters know all alphabets, not ASCII only;
+  - a quoted name: `"SALES"."ORDER$"`, `"SALES"."T"."COL"`. It is compared exactly.
+- `db2cdc doctor` and every plan report a pattern that matches nothing. The plan stops where rows or columns would be
+  missing or exposed: `table.include.list`, `column.exclude.list`, `message.key.columns` and the lists of snapshots. For
+  `table.exclude.list` and `column.include.list` it logs a warning.
+- A pattern of `column.exclude.list` may match a column that is not captured (a LOB). It may also match a column of a
+  table that this pipeline does not carry: a registered one, or one that exists and is named without wildcards. Both are
+  warnings, so that a column can be excluded before its table is registered. So is a pattern that matches only columns
+  of keys, which are always carried.
 - Words that a property lists, as `snapshot.mode` does, are taken without regard to case; channels and classes as they
   are written.
 - A *path* in a file is relative to that file. A *mapping* has names of its own below it.
