@@ -71,10 +71,10 @@ def _rule(entry: str) -> KeyRule:
     pattern, listed = (part.strip() for part in parts.groups()) if parts else ("", "")
     columns = tuple(column for column in map(str.strip, COLUMNS.findall(listed)) if column)
     if not pattern or not columns:
-        raise ConfigurationError(f"{PROPERTY}: {entry!r} is not a table, a colon and columns", FORM)
+        raise ConfigurationError(f"{PROPERTY}: '{entry}' is not a table, a colon and columns", FORM)
     for column in columns:
         if COLUMN.fullmatch(column) is None:
-            raise ConfigurationError(f"{PROPERTY}: {column!r} is not a column's name", 'Quote the whole of it: "a b".')
+            raise ConfigurationError(f"{PROPERTY}: '{column}' is not a column's name", 'Quote the whole of it: "a b".')
     try:
         check_pattern(pattern)
     except SignalError as error:

@@ -84,7 +84,7 @@ def _table(name: str, tables: Collection[TableId]) -> TableId:
     if len(alike) == 1:
         return alike[0]
     raise ConfigurationError(
-        f"{PROPERTY}: {name!r} {'may be several tables' if alike else 'is no table'} of this pipeline",
+        f"{PROPERTY}: '{name}' {'may be several tables' if alike else 'is no table'} of this pipeline",
         f"Name one of {', '.join(map(str, alike or sorted(tables)))}, with double quotes where case matters.",
     )
 

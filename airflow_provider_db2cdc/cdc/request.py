@@ -113,7 +113,7 @@ def _conditions(data: Mapping[str, Any]) -> tuple[Condition, ...]:
     conditions = [_condition(item) for item in _given(data, "additional-conditions", nothing, form)]
     for pattern in {one.pattern for one in conditions}:
         if len({one.filter for one in conditions if one.pattern == pattern}) > 1:
-            raise SignalError(f"{pattern!r} has two conditions", "Give one, joined by AND or OR.")
+            raise SignalError(f"'{pattern}' has two conditions", "Give one, joined by AND or OR.")
     if old := _given(data, "additional-condition", "", "Write one SQL condition."):
         conditions.append(_condition({"data-collection": "*", "filter": old}))
     return tuple(conditions)
@@ -148,7 +148,7 @@ def _check_select(given: Condition, kind: SnapshotKind) -> None:
 def _check_pattern(pattern: str) -> None:
     if len(pattern) > MAX_PATTERN:
         raise SignalError(
-            f"the data collection {pattern[:40]!r}... has {len(pattern)} characters, allowed are {MAX_PATTERN}",
+            f"the data collection '{pattern[:40]}...' has {len(pattern)} characters, allowed are {MAX_PATTERN}",
             "Write several.",
         )
     check_pattern(pattern)

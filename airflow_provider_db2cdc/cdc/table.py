@@ -108,16 +108,16 @@ def check_names(schema: TableSchema) -> None:
     for name in schema.names:
         if name.startswith(RESERVED_PREFIX):
             raise ConfigurationError(
-                f"{schema.table}: column {name!r} starts with {RESERVED_PREFIX!r}, which is kept for this provider",
+                f"{schema.table}: column '{name}' starts with {RESERVED_PREFIX!r}, which is kept for this provider",
                 "Leave it out with column.exclude.list.",
             )
         if name.lower() in RESERVED_NAMES:
             raise ConfigurationError(
-                f"{schema.table}: column {name!r} has the name of one that Spark or Delta puts beside a table's own",
+                f"{schema.table}: column '{name}' has the name of one that Spark or Delta puts beside a table's own",
                 "Leave it out with column.exclude.list.",
             )
         if (other := seen.setdefault(name.lower(), name)) != name:
             raise ConfigurationError(
-                f"{schema.table}: columns {other!r} and {name!r} differ by case alone, and Delta ignores case",
+                f"{schema.table}: columns '{other}' and '{name}' differ by case alone, and Delta ignores case",
                 "Leave one out with column.exclude.list.",
             )

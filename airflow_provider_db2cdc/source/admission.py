@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, check_state
+from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.key import PROPERTY
 from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECTS
@@ -83,7 +84,7 @@ def _check_key(instance: CaptureInstance, schema: TableSchema, config: PipelineC
             "index that excludes null keys only counts if its columns are NOT NULL), and its change table does not "
             "tell which row an update changed",
             "Register it with CHG_UPD_TO_DEL_INS = 'Y', then reinit the capture agent; or name columns whose values "
-            f"are unique with {PROPERTY} ('{schema.table}:<column>,<column>'), or exclude the table with "
+            f"are unique with {PROPERTY} ('{name_of(schema.table)}:<column>,<column>'), or exclude the table with "
             "table.exclude.list.",
         )
 
@@ -94,7 +95,7 @@ def _check_select(instance: CaptureInstance, schema: TableSchema, config: Pipeli
             f"{instance.table} has no key, so of equal rows its select may read some only, and the others would be "
             "taken for gone",
             f"Take the table out of {SELECTS}, or name columns whose values are unique with {PROPERTY} "
-            f"('{schema.table}:<column>,<column>').",
+            f"('{name_of(schema.table)}:<column>,<column>').",
         )
 
 

@@ -31,8 +31,8 @@ def test_entries_are_a_table_a_colon_and_columns(text, rules):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (r"S\.A", r"'S\\\\.A' is not a table, a colon and columns\. Write <schema\.table>:<column>"),
-        (r"S\.A:X;S\.B", r"'S\\\\.B' is not a table"),
+        (r"S\.A", r"'S\\.A' is not a table, a colon and columns\. Write <schema\.table>:<column>"),
+        (r"S\.A:X;S\.B", r"'S\\.B' is not a table"),
         (r"S\.A:", "is not a table"),
         (r"S\.A:,", "is not a table"),
         (":X", "is not a table"),
@@ -40,6 +40,7 @@ def test_entries_are_a_table_a_colon_and_columns(text, rules):
         (r'S\.A:"X', "leaves a double quote open"),
         (r'S\.A:"X"Y', "is not a column's name"),
         ('"A":X', "is not a quoted name"),
+        (r"\QS.A\E:X", r"'\\QS\.A\\E' has \\Q\.\.\.\\E.*Write S\\\.A instead"),
     ],
 )
 def test_what_is_no_entry_is_refused_by_the_propertys_name(text, reason):

@@ -4,6 +4,7 @@ import pytest
 from control_tables import lsn
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import Column
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, RegistrationError
@@ -326,7 +327,8 @@ def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(source, co
     config = config.model_copy(update={"accept_update_rows": True})
     [instance] = read_instances(source, control.asn).values()
     with pytest.raises(
-        RegistrationError, match=rf"has no key.*then reinit.*message\.key\.columns \('{table}:<column>,<column>'\)"
+        RegistrationError,
+        match=rf"has no key.*then reinit.*message\.key\.columns \('{name_of(table)}:<column>,<column>'\)",
     ):
         admit(instance, schema_of(source, control), config)
     named = keyed_by(control, "A")
