@@ -21,6 +21,8 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 
 TABLE_PARTS, COLUMN_PARTS = 2, 3
 SHOWN = 20
+REGISTERED, OF_PIPELINE = "registered table", "table of this pipeline"
+KNOWN = {REGISTERED: "Registered are:", OF_PIPELINE: "Its tables are"}
 
 HARMLESS = {TABLE_EXCLUDE, COLUMN_INCLUDE}
 """Lists whose entries may match nothing: they let through no column, and no row is missing without them."""
@@ -60,7 +62,7 @@ def unmatched_tables(
         *_without_table(TABLE_INCLUDE, selection.table_include, registered),
         *_without_table(TABLE_EXCLUDE, selection.table_exclude, registered),
         *_without_table(key.PROPERTY, keys, registered),
-        *_without_table(SNAPSHOT_INCLUDE, snapshot_include, chosen, "table of this pipeline"),
+        *_without_table(SNAPSHOT_INCLUDE, snapshot_include, chosen, OF_PIPELINE),
     ]
 
 
@@ -117,20 +119,21 @@ def refuse(unmatched: Iterable[Unmatched]) -> None:
 
 
 def _without_table(
-    list_name: str, entries: Iterable[str], tables: Collection[TableId], what: str = "registered table"
+    list_name: str, entries: Iterable[str], tables: Collection[TableId], what: str = REGISTERED
 ) -> Iterator[Unmatched]:
+    known = sorted(map(str, tables))
     for entry in entries:
         if not any(is_named(entry, table) for table in tables):
-            remedy = _remedy(entry, sorted(map(str, tables)), what)
+            remedy = f"{suggest(entry, known) or _listed(known, what)} Correct the entry or remove it."
+            if list_name in (TABLE_INCLUDE, key.PROPERTY):
+                remedy += " Or register the table for capture (ASNCDC.ADDTABLE, then a reinit)."
             problem = f"{list_name}: '{entry}' matches no {what}"
             yield Unmatched(list_name, entry, problem, remedy, list_name not in HARMLESS)
 
 
-def _remedy(entry: str, known: Sequence[str], what: str) -> str:
-    listed = ", ".join(known[:SHOWN]) + (", ..." if len(known) > SHOWN else "")
-    more = " Or register the table (ASNCDC.ADDTABLE, then a reinit)." if what == "registered table" else ""
-    names = f"{'Registered are' if more else 'Its tables are'}: {listed or 'none'}."
-    return f"{suggest(entry, known) or names} Correct the entry or remove it.{more}"
+def _listed(known: Sequence[str], what: str) -> str:
+    names = ", ".join(known[:SHOWN]) + (", ..." if len(known) > SHOWN else "")
+    return f"{KNOWN[what]} {names or 'none'}."
 
 
 def _without_column(list_name: str, entry: str, known: Collection[Names]) -> Unmatched:

@@ -42,6 +42,7 @@ def test_each_entry_without_a_registered_table_is_found(lists, expected):
     assert told([found]) == [expected]
     assert found.problem == f"{expected[0]}: '{expected[1]}' matches no registered table"
     assert found.remedy.startswith("Registered are: S.A, S.B, S.ORDER$. Correct the entry")
+    assert ("register the table" in found.remedy) == (expected[0] != "table.exclude.list")
 
 
 def test_an_entry_may_be_about_a_registered_table_that_is_not_chosen():
@@ -52,7 +53,7 @@ def test_the_list_of_snapshots_is_about_chosen_tables():
     chosen = Selection(table_include=(r"S\.A",))
     [found] = unmatched_tables(chosen, (r"S\.A", r"S\.B"), REGISTERED)
     assert told([found]) == [("snapshot.include.collection.list", r"S\.B", True)]
-    assert "Its tables are: S.A." in found.remedy
+    assert "Its tables are S.A." in found.remedy
 
 
 def test_an_entry_is_known_also_where_nothing_is_registered():
