@@ -39,9 +39,9 @@ class Effect:
 def net_effects(events: Iterable[Event]) -> dict[Hashable, Effect]:
     """Return the net effect of each key that has one; a key is not named whose events leave its state unknown."""
     effects: dict[Hashable, Effect] = {}
-    for commit, by_key in sorted(_by_commit(events).items()):
+    for commit, by_key in by_commit(events):
         for key, of_key in by_key.items():
-            effect = _effect(commit, of_key)
+            effect = effect_of(commit, of_key)
             if effect is not None:
                 effects[key] = effect
     return effects
@@ -58,14 +58,16 @@ def count_images(events: Iterable[Event]) -> Counter[Hashable]:
     return Counter({image: count for image, count in images.items() if count})
 
 
-def _by_commit(events: Iterable[Event]) -> Mapping[Any, Mapping[Hashable, list[Event]]]:
+def by_commit(events: Iterable[Event]) -> list[tuple[Any, Mapping[Hashable, list[Event]]]]:
+    """Return each commit with its events by key, in order of the commits."""
     commits: dict[Any, dict[Hashable, list[Event]]] = defaultdict(lambda: defaultdict(list))
     for event in events:
         commits[event.commit][event.key].append(event)
-    return commits
+    return sorted(commits.items())
 
 
-def _effect(commit: Any, events: list[Event]) -> Effect | None:
+def effect_of(commit: Any, events: list[Event]) -> Effect | None:
+    """Return the effect of one commit's events of one key; None where they leave it unknown."""
     if any(event.op == "u" and event.before is None for event in events):
         last = max(events, key=lambda event: event.intent)
         return Effect(commit, last.after)

@@ -147,12 +147,14 @@ def _bring_changes(
     What `is_redone` may have left more there than was counted when it was planned.
     """
     has_changes = entry.rows != 0 and not entry.span.empty
-    batch = pull(target, spec, source, task, entry) if has_changes else target.batch(entry.batch)
+    batch, counts = pull(target, spec, source, task, entry) if has_changes else (target.batch(entry.batch), None)
     rows = None if is_redone else entry.rows
     if of is not None and delete_gone(target, spec, entry, of, held):
-        has_changes, batch, rows = True, target.batch(entry.batch), None
+        has_changes, batch, rows, counts = True, target.batch(entry.batch), None, None
     if not (has_changes or is_redone):
         return batch, BatchCounts()
+    if counts is not None and not is_redone:
+        return batch, counts
     # The session may be set for a snapshot's many rows, beside which there are few changes.
     with set_for(target.spark, rows):
         return batch, count_batch(batch)

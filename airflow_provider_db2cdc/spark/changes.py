@@ -19,15 +19,20 @@ from airflow_provider_db2cdc.version import __version__
 
 CONNECTOR = "db2"
 EVENT, TOMBSTONE, READ = 0, 1, 2
-"""`__ordinal`: an event, the tombstone behind it; a snapshot's row has READ and the number of its chunk."""
+"""`__ordinal`: an event, and the tombstone after it; `r` rows have READ and the number of their chunk.
+
+An event that spark/fold.py moves has a greater one, and so has its tombstone.
+"""
 
 NO_KEY = "string"
 """The type of the key that a table without one does not have: no struct, so that a table which gains one is refused."""
 
 SOURCE_TYPE = (
-    "struct<version string, connector string, name string, ts_ms bigint, ts_us bigint, ts_ns bigint, "
-    "snapshot string, db string, schema string, table string, change_lsn string, commit_lsn string>"
+    "struct<version string, connector string, name string, ts_ms bigint, snapshot string, db string, sequence string, "
+    "ts_us bigint, ts_ns bigint, schema string, table string, change_lsn string, commit_lsn string>"
 )
+"""As Debezium's Db2 connector has it, which leaves `sequence` null."""
+
 BARE_UPDATE = "db2cdc: an update row without its before image"
 """What reading such a row fails with where it is no event."""
 
@@ -187,9 +192,8 @@ def _with_tombstones(rows: DataFrame, schema: TableSchema, spec: JobSpec, batch:
         return _log_rows(rows.withColumn("ordinal", F.lit(EVENT)), schema, batch, at_ms)
     both = F.when(F.col("op") == "d", F.array(F.lit(EVENT), F.lit(TOMBSTONE))).otherwise(F.array(F.lit(EVENT)))
     spread = rows.select("*", F.explode(both).alias("ordinal"))
-    blank = {
-        name: F.when(F.col("ordinal") == EVENT, F.col(name)) for name in ("op", "before", "newkey", "oldkey", "source")
-    }
+    # It keeps the headers, as Debezium's does.
+    blank = {name: F.when(F.col("ordinal") == EVENT, F.col(name)) for name in ("op", "before", "source")}
     return _log_rows(spread.withColumns(blank), schema, batch, at_ms)
 
 
@@ -242,10 +246,11 @@ def _source(schema: TableSchema, spec: JobSpec, commit: Column, change: Column, 
         "connector": F.lit(CONNECTOR),
         "name": F.lit(spec.source.server_name),
         "ts_ms": F.floor(ts_us / 1000),
-        "ts_us": ts_us,
-        "ts_ns": ts_us * 1000,
         "snapshot": F.lit(snapshot),
         "db": F.lit(spec.source.database),
+        "sequence": F.lit(None),
+        "ts_us": ts_us,
+        "ts_ns": ts_us * 1000,
         "schema": F.lit(schema.table.schema),
         "table": F.lit(schema.table.name),
         "change_lsn": change,

@@ -15,12 +15,16 @@ BROADCAST_KEYS = 200_000
 
 @dataclass(frozen=True)
 class BatchCounts:
-    """What a part of the change log holds: events by op, and how many keys have more than one event."""
+    """What a part of the change log holds: events by op, and how many keys have more than one event.
+
+    Restless keys are those of them that were both created and deleted.
+    """
 
     creates: int = 0
     updates: int = 0
     deletes: int = 0
     hot_keys: int = 0
+    restless_keys: int = 0
     last_commit_us: int | None = None
 
     @property
@@ -41,6 +45,7 @@ def count_batch(batch: DataFrame) -> BatchCounts:
     row = by_key.agg(
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in OPS),
         F.coalesce(F.sum((changes > 1).cast("int")), F.lit(0)).alias("hot_keys"),
+        F.coalesce(F.sum(_is_restless().cast("int")), F.lit(0)).alias("restless_keys"),
         F.max("last").alias("last_commit_us"),
     ).first()
     return BatchCounts(**row.asDict()) if row is not None else BatchCounts()
@@ -60,12 +65,17 @@ def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> D
 
     A key with one event in the batch needs no counting: its event is its effect. Only the others are shuffled.
     """
-    events = _events(batch).select("commit", "intent", "op", "key", "before", "after")
+    events = events_in(batch)
     if counts.hot_keys == 0:
         return _alone(events)
     hot = if_few_to_all(hot_keys(batch), counts.hot_keys)
     cold = _alone(events.join(hot, "key", "left_anti"))
     return cold.unionByName(_counted(events.join(hot, "key", "left_semi"), schema))
+
+
+def events_in(batch: DataFrame) -> DataFrame:
+    """Return a batch's events (commit, intent, op, key, before, after), each at the place that it has in the source."""
+    return _events(batch).select("commit", "intent", "op", "key", "before", "after")
 
 
 def if_few_to_all(rows: DataFrame, count: int) -> DataFrame:
@@ -78,10 +88,55 @@ def hot_keys(batch: DataFrame) -> DataFrame:
     return _events(batch).groupBy("key").count().where("count > 1").select("key")
 
 
+def restless_keys(batch: DataFrame) -> DataFrame:
+    """Return the keys (`key`) that were both created and deleted: of no others the order may mislead."""
+    is_op = {name: F.sum((F.col("op") == op).cast("int")) for name, op in OPS.items()}
+    by_key = _events(batch).groupBy("key").agg(*(total.alias(name) for name, total in is_op.items()))
+    return by_key.where(_is_restless()).select("key")
+
+
+def commit_effects(events: DataFrame, schema: TableSchema) -> DataFrame:
+    """Return what each commit made of each key (key, commit): `known`, `row` (None: absent), and places of events.
+
+    Images in minus images out are counted. Where none is left over, the key has the image that came last or went
+    first, and else nobody knows. `last_at` is the place (intent) of the key's last event, `row_at` of the last one that
+    brought the row, `came_at` of the last one that brought any, `deleted_at` of the last deletion.
+    """
+    came = F.struct("image", "came_at")
+    by_commit = (
+        _by_image(events, schema)
+        .groupBy("key", "commit")
+        .agg(
+            F.when(F.min("first")["sign"] < 0, F.min_by(came, "first")).alias("went_first"),
+            F.when(F.max("last")["sign"] > 0, F.max_by(came, "last")).alias("came_last"),
+            F.max_by(came, F.when(F.col("left") > 0, F.col("left"))).alias("came"),
+            F.max(F.col("left") < 0).alias("went"),
+            F.max("bare").alias("bare"),
+            F.max("last")["intent"].alias("last_at"),
+            F.max("came_at").alias("came_at"),
+            F.max("deleted_at").alias("deleted_at"),
+        )
+    )
+    unchanged = F.when(~F.col("went"), F.coalesce("came_last", "went_first"))
+    one = F.when(F.col("bare"), F.col("came_last")).otherwise(F.coalesce("came", unchanged))
+    told = by_commit.withColumn("one", one)
+    return told.select(
+        *("key", "commit"),
+        (F.col("bare") | F.col("went") | F.col("one").isNotNull()).alias("known"),
+        F.col("one.image").alias("row"),
+        *("last_at", F.col("one.came_at").alias("row_at"), "came_at", "deleted_at"),
+    )
+
+
+def _is_restless() -> Column:
+    return (F.col("creates") > 0) & (F.col("deletes") > 0)
+
+
 def _events(batch: DataFrame) -> DataFrame:
     return batch.where(F.col("op").isin([*OPS.values()])).select(
         F.col("__commit_lsn").alias("commit"),
-        F.col("__intent_lsn").alias("intent"),
+        # Where an event has moved in the log, its source still has its place; what a snapshot tells has none.
+        F.coalesce("source.change_lsn", "__intent_lsn").alias("intent"),
         *("op", "key", "before", "after"),
         # What a snapshot found gone has the time of its plan, and no commit's.
         F.when(F.col("source.snapshot") == "false", F.col("source.ts_us")).alias("ts_us"),
@@ -94,35 +149,29 @@ def _alone(events: DataFrame) -> DataFrame:
 
 
 def _counted(events: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the net effects of keys with several events: images in minus images out, per commit.
-
-    Where none is left over, the key has the image that came last or went first, and else nobody knows.
-    """
-    bare = _is_bare_update().alias("bare")
-    signed = events.select("key", "commit", "intent", bare, signed_images().alias("i")).select(
-        "key", "commit", "intent", "bare", "i.*"
-    )
-    by_image = signed.groupBy("key", "commit", _exact("image", schema).alias("exact")).agg(
-        # What is grouped by loses the sign of its zeros.
-        F.max_by("image", "intent").alias("image"),
-        F.sum("sign").alias("left"),
-        F.min(F.struct("intent", "sign")).alias("first"),
-        F.max(F.struct("intent", "sign")).alias("last"),
-        F.max("bare").alias("bare"),
-    )
-    by_commit = by_image.groupBy("key", "commit").agg(
-        F.when(F.min("first")["sign"] < 0, F.min_by("image", "first")).alias("went_first"),
-        F.when(F.max("last")["sign"] > 0, F.max_by("image", "last")).alias("came_last"),
-        F.max_by("image", F.when(F.col("left") > 0, F.col("left"))).alias("came"),
-        F.max(F.col("left") < 0).alias("went"),
-        F.max("bare").alias("bare"),
-    )
-    unchanged = F.when(~F.col("went"), F.coalesce("came_last", "went_first"))
-    row = F.when(F.col("bare"), F.col("came_last")).otherwise(F.coalesce("came", unchanged))
-    effects = by_commit.where(F.col("bare") | F.col("went") | row.isNotNull()).select(
-        "key", F.struct("commit", row.alias("row")).alias("effect")
-    )
+    """Return the net effects of keys with several events: of the last commit that tells something."""
+    effects = commit_effects(events, schema).where("known").select("key", F.struct("commit", "row").alias("effect"))
     return effects.groupBy("key").agg(F.max_by("effect", F.col("effect.commit")).alias("e")).select("key", "e.*")
+
+
+def _by_image(events: DataFrame, schema: TableSchema) -> DataFrame:
+    """Return by how many each image of a key grew in a commit (`left`), and where it came and went."""
+    bare, deleted = _is_bare_update().alias("bare"), (F.col("op") == "d").alias("deleted")
+    signed = events.select("key", "commit", "intent", bare, deleted, signed_images().alias("i"))
+    return (
+        signed.select("key", "commit", "intent", "bare", "deleted", "i.*")
+        .groupBy("key", "commit", _exact("image", schema).alias("exact"))
+        .agg(
+            # What is grouped by loses the sign of its zeros.
+            F.max_by("image", "intent").alias("image"),
+            F.sum("sign").alias("left"),
+            F.min(F.struct("intent", "sign")).alias("first"),
+            F.max(F.struct("intent", "sign")).alias("last"),
+            F.max("bare").alias("bare"),
+            F.max(F.when(F.col("sign") > 0, F.col("intent"))).alias("came_at"),
+            F.max(F.when(F.col("deleted"), F.col("intent"))).alias("deleted_at"),
+        )
+    )
 
 
 def _exact(image: str, schema: TableSchema) -> Column:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,6 +16,8 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, envelopes, lsn_text, paired
+from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
+from airflow_provider_db2cdc.spark.fold import safe_to_fold
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import check_not_applied
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS, set_for
@@ -23,24 +26,37 @@ from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
 
 
-def pull(target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
-    """Append the changes of an entry's range to the change log, and return what it holds of the batch.
+def pull(
+    target: Target, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry
+) -> tuple[DataFrame, BatchCounts | None]:
+    """Append the changes of an entry's range to the change log; return what it holds of the batch, and counts of it.
 
-    A batch that is there already is not appended again. Few rows are kept meanwhile: to open a Delta table's new
-    version takes longer than to write them. Not those of a batch of another plan, which is likely to be there.
+    A batch that is there already is not appended again, and not counted. Rows are kept while they are counted, put into
+    an order that is safe to fold, and appended. Few are used afterwards, too: to open a Delta table's new version takes
+    longer than to write them.
 
     :raises GapError: the source has fewer of them after the read than before it, so pruning came between.
     :raises SourceError: an update among them does not tell which row it changed; nothing is appended.
     """
-    events = _changes(target.spark, spec, source, task, entry)
     is_small = entry.plan == spec.plan and entry.rows is not None and entry.rows <= SMALL_ROWS
+    counts = None
     with _naming_bare_updates(spec, task), set_for(target.spark, entry.rows):
-        if is_small:
-            events = events.localCheckpoint()
+        if is_small or not _is_there(target, entry):
+            level = StorageLevel.MEMORY_AND_DISK if is_small else StorageLevel.DISK_ONLY
+            events = _changes(target.spark, spec, source, task, entry).localCheckpoint(storageLevel=level)
+            counts = count_batch(events)
+            events = safe_to_fold(target, events, counts)
+        else:
+            events = target.batch(entry.batch).limit(0)
         is_new = target.append_changes(events, entry.batch, "changes")
     if entry.rows:
         _check_all_read(target, source, task, entry, entry.rows)
-    return events if is_small and is_new else target.batch(entry.batch)
+    return events if is_small and is_new else target.batch(entry.batch), counts if is_new else None
+
+
+def _is_there(target: Target, entry: Entry) -> bool:
+    """Whether the change log has changes of the batch, of an earlier try: then there is nothing to read again."""
+    return not _of_source(target.batch(entry.batch)).isEmpty()
 
 
 def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:
@@ -107,11 +123,15 @@ def rows_behind(batch: DataFrame, task: TableTask) -> int:
     Of an update's two halves there is one event; of an update that is one row and changed a key two, of one place.
     Under a registration of halves with columns for before images an update may be either.
     """
-    changes = batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
-    places = F.count_distinct("__commit_lsn", "__intent_lsn")
+    places = F.count_distinct("source.commit_lsn", "source.change_lsn")
     halves = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
-    [found] = changes.agg(places if has_before_images(task.schema, task.capture) else halves).collect()
+    [found] = _of_source(batch).agg(places if has_before_images(task.schema, task.capture) else halves).collect()
     return int(found[0] or 0)
+
+
+def _of_source(batch: DataFrame) -> DataFrame:
+    """Return the events of a batch that the source's change rows tell."""
+    return batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
 
 
 def _is_one_row(task: TableTask) -> bool:

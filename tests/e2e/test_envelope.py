@@ -38,9 +38,9 @@ def row(
     commit, intent, ordinal = at
     ts_us, snapshot = fields.get("ts_us", spec.planned_at_ms * 1000), fields.get("snapshot", "false")
     source = {
-        "version": __version__, "connector": "db2", "name": "erp", "ts_ms": ts_us // 1000, "ts_us": ts_us,
-        "ts_ns": ts_us * 1000, "snapshot": snapshot, "db": "SANDBOX", "schema": table.schema, "table": table.name,
-        "change_lsn": None if snapshot != "false" else intent, "commit_lsn": commit,
+        "version": __version__, "connector": "db2", "name": "erp", "ts_ms": ts_us // 1000, "snapshot": snapshot,
+        "db": "SANDBOX", "sequence": None, "ts_us": ts_us, "ts_ns": ts_us * 1000, "schema": table.schema,
+        "table": table.name, "change_lsn": None if snapshot != "false" else intent, "commit_lsn": commit,
     }  # fmt: skip
     images = {name: None if (text := fields.get(name)) is None else {"ID": key, "A": text} for name in IMAGES}
     keys = {name: {"ID": fields[name]} if name in fields else None for name in ("newkey", "oldkey")}
@@ -95,7 +95,7 @@ def test_of_changes_and_of_a_snapshot(new_pipeline: Callable[..., Pipeline]) -> 
         row(spec, table, (*d, 0), "d", 1, before="a", ts_us=dt),
         row(spec, table, (*d, 1), None, 1),
         row(spec, table, (*o, 0), "d", 5, before="c", newkey=6, ts_us=ot),
-        row(spec, table, (*o, 1), None, 5),
+        row(spec, table, (*o, 1), None, 5, newkey=6),
         row(spec, table, (*n, 0), "c", 6, after="c", oldkey=5, ts_us=nt),
     ]
 

@@ -47,7 +47,11 @@ def log_frame(events: DataFrame) -> DataFrame:
         F.col("commit").alias("__commit_lsn"),
         F.col("intent").alias("__intent_lsn"),
         *("op", "key", "before", "after"),
-        F.struct(F.lit(0).cast("bigint").alias("ts_us"), F.lit("false").alias("snapshot")).alias("source"),
+        F.struct(
+            F.lit(0).cast("bigint").alias("ts_us"),
+            F.lit("false").alias("snapshot"),
+            F.col("intent").alias("change_lsn"),
+        ).alias("source"),
     ).localCheckpoint()
 
 

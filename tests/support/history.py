@@ -65,7 +65,10 @@ class Version:
 
 @dataclass(frozen=True)
 class HistoryOptions:
-    """How a history is drawn: `lanes` bounds the open transactions, `width` the keys that one of them works on."""
+    """How a history is drawn: `lanes` bounds the open transactions, `width` the keys that one of them works on.
+
+    At the rate `new_first_rate` capture writes an update's new row before its old one.
+    """
 
     tables: int = 1
     transactions: int = 12
@@ -75,6 +78,7 @@ class HistoryOptions:
     update_as: UpdateAs = "DI"
     rollback_rate: float = 0.15
     lsn_bytes: int = 16
+    new_first_rate: float = 0
     weights: Mapping[str, int] = field(default_factory=lambda: dict(WEIGHTS))
 
 
@@ -202,10 +206,13 @@ class _Generator:
         if shape.update_as == "U" and touch.old is not None and touch.new is not None:
             yield RowChange(commit, first, "U", shape.key_of(touch.new), touch.new)
             return
-        if touch.old is not None:
-            yield RowChange(commit, first, "D", shape.key_of(touch.old), touch.old)
-        if touch.new is not None:
-            yield RowChange(commit, second, "I", shape.key_of(touch.new), touch.new)
+        old = [] if touch.old is None else [("D", touch.old)]
+        new = [] if touch.new is None else [("I", touch.new)]
+        rate = self.options.new_first_rate
+        halves = [*new, *old] if rate and self.rng.random() < rate else [*old, *new]
+        places = (first, second) if len(halves) > 1 else (first if old else second,)
+        for place, (op, row) in zip(places, halves, strict=True):
+            yield RowChange(commit, place, op, shape.key_of(row), row)
 
     def _draw(self, transaction: _Transaction) -> list[Operation]:
         shape, lane = self.rng.choice(self.shapes), self.rng.choice(transaction.lanes)
