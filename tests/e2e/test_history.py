@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.history import HistoryOptions, random_history
+from support.log import folded
 from support.pipeline import Pipeline, Replay
 
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -50,6 +51,7 @@ def test_target_equals_source_after_each_tick(
             table = TableId(pipeline.schema, shape.name)
             assert pipeline.rows(table) == replay.expected(shape.name) == pipeline.source_rows(table)
             assert fitting_rows(pipeline, table) == pipeline.rows(table)
+            assert folded(pipeline, table) == pipeline.rows(table)
         if replay.ended:
             return
         replay.play(rng.randint(9, 15))

@@ -13,6 +13,9 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from support.pipeline import Pipeline
 
+ORDER = ("__batch", "__commit_lsn", "__intent_lsn", "__ordinal")
+"""The documented order of the change log."""
+
 
 def captured_events(
     pipeline: Pipeline, table: TableId, key: tuple[str, ...], after: Lsn, images: bool = False
@@ -47,10 +50,22 @@ def reads(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row["key"]) for row in pipeline.changes(table).where("op = 'r'").collect())
 
 
-def tombstones(pipeline: Pipeline, table: TableId) -> Counter[tuple[str, ...]]:
-    """Return commit, intent and key of the change log's tombstones."""
-    rows = pipeline.changes(table).where("op IS NULL").collect()
-    return Counter((row["__commit_lsn"], row["__intent_lsn"], tuple(row["key"])) for row in rows)
+def tombstones(pipeline: Pipeline, table: TableId) -> Counter[tuple[str, tuple[Any, ...]]]:
+    """Return commit and key of the change log's tombstones; each stands right after a deletion of its key."""
+    deleted, found = None, []
+    for row in pipeline.changes(table).orderBy("key", *ORDER).collect():
+        if row["op"] is None:
+            assert deleted == _place(row), "a tombstone without its deletion"
+            found.append((row["__commit_lsn"], tuple(row["key"])))
+        deleted = (*_place(row)[:-1], row["__ordinal"] + 1) if row["op"] == "d" else None
+    return Counter(found)
+
+
+def folded(pipeline: Pipeline, table: TableId, upto: Lsn | None = None) -> set[tuple[Any, ...]]:
+    """Return the rows of a reader that keeps the last event of each key, of all events or of those up to a commit."""
+    rows = pipeline.changes(table).select("key", "after", "__commit_lsn").collect()
+    last = {row["key"]: row["after"] for row in rows if upto is None or row["__commit_lsn"] <= str(upto)}
+    return {tuple(image) for image in last.values() if image is not None}
 
 
 def rebuilt(pipeline: Pipeline, table: TableId) -> set[tuple[Any, ...]]:
@@ -68,13 +83,18 @@ def rebuilt(pipeline: Pipeline, table: TableId) -> set[tuple[Any, ...]]:
 
 
 def check_log(pipeline: Pipeline, table: TableId) -> None:
-    """No `r` is older than an event of its key that came before it, and the log adds up to the state."""
+    """No `r` is older than an event of its key that came before it, and the log adds up and folds to the state."""
     seen: dict[tuple[Any, ...], str] = {}
     for row in pipeline.changes(table).where("op IS NOT NULL").collect():
         of, commit = tuple(row["key"]), row["__commit_lsn"]
         assert row["op"] != "r" or commit >= seen.get(of, ""), (of, commit, seen[of])
         seen[of] = max(commit, seen.get(of, ""))
     assert rebuilt(pipeline, table) == pipeline.rows(table)
+    assert folded(pipeline, table) == pipeline.rows(table)
+
+
+def _place(row: Any) -> tuple[Any, ...]:
+    return (row["key"], *(row[name] for name in ORDER))
 
 
 def _halves(row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
@@ -92,7 +112,8 @@ def _change(row: tuple[Any, ...], keys: int) -> RowChange:
 
 def _event(row: Any) -> Event:
     headers = row["headers"] or {"newkey": None, "oldkey": None}
-    positions = (Lsn.parse(row["__commit_lsn"]), Lsn.parse(row["__intent_lsn"]))
+    # Some events have moved in the log: `source` has their place in the change table.
+    positions = (Lsn.parse(row["__commit_lsn"]), Lsn.parse(row["source"]["change_lsn"] or row["__intent_lsn"]))
     parts = [row["key"], row["before"], row["after"], headers["newkey"], headers["oldkey"]]
     key, before, after, newkey, oldkey = (None if part is None else tuple(part) for part in parts)
     return Event(*positions, row["op"], key, before, after, newkey, oldkey)
