@@ -17,7 +17,7 @@ from support.writing import behind, beside, in_window
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.part import Part
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark import batch, jobs, reader, session, slice
+from airflow_provider_db2cdc.spark import jobs, pull, reader, session, slice
 from airflow_provider_db2cdc.spark.delta import load, table_exists
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
@@ -245,7 +245,7 @@ def test_a_groups_few_changes_are_brought_by_a_session_set_for_few(
         monkeypatch.setattr(owner, name, call)
 
     noting(Target, "append_changes", lambda *arguments: arguments[-1])
-    noting(batch, "count_batch", lambda _: "counted")
+    noting(pull, "count_batch", lambda _: "counted")
     noting(slice, "net_effects", lambda *_: "effects")
     with in_window(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID IN (1, 5)"):
         pipeline.passed(ask(table))
