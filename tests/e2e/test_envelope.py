@@ -53,6 +53,22 @@ def row(
 
 
 IMAGES = ("before", "after")
+SOURCE = [
+    "version",
+    "connector",
+    "name",
+    "ts_ms",
+    "snapshot",
+    "db",
+    "sequence",
+    "ts_us",
+    "ts_ns",
+    "schema",
+    "table",
+    "change_lsn",
+    "commit_lsn",
+]
+"""The fields of Debezium's Db2SourceInfoStructMaker, in its order."""
 
 
 def logged(pipeline: Pipeline, table: TableId, spec: JobSpec) -> list[dict[str, Any]]:
@@ -88,6 +104,7 @@ def test_of_changes_and_of_a_snapshot(new_pipeline: Callable[..., Pipeline]) -> 
     spec = done(pipeline)
     rows = [one for one in commits(pipeline, table) if one[1] > str(stands)]
     assert [one[0] for one in rows] == ["I", "D", "I", "D", "D", "I"]
+    assert pipeline.changes(table).select("source.*").columns == SOURCE
     (_, *c, ct), _, (_, *u, ut), (_, *d, dt), (_, *o, ot), (_, *n, nt) = rows
     assert logged(pipeline, table, spec) == [
         row(spec, table, (*c, 0), "c", 5, after="c", ts_us=ct),
