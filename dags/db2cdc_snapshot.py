@@ -42,7 +42,7 @@ if path := os.environ.get("DB2CDC_CONFIG"):
                 type="string",
                 title="What to do",
                 enum=["execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"],
-                description="Pausing and resuming concern every snapshot that was asked for.",
+                description="Execute uses all fields, stop tables and kind, pause and resume kind. Leave others empty.",
             ),
             "known_tables": Param(
                 [],
@@ -50,7 +50,7 @@ if path := os.environ.get("DB2CDC_CONFIG"):
                 items={"type": "string"},
                 **({"examples": [*known], "values_display": known} if known else {}),
                 title="Tables",
-                description="Those that the pipeline's last tick carried. With stop-snapshot and none below: all.",
+                description="Those that the pipeline's last tick carried. To stop without any table stops all.",
             ),
             "tables": Param(
                 [],
@@ -61,20 +61,21 @@ if path := os.environ.get("DB2CDC_CONFIG"):
                 f'`"my schema"."my.table"`. This pipeline carries {carried}.',
             ),
             "type": Param(
-                "incremental",
-                type="string",
+                None,
+                type=["null", "string"],
                 title="Kind of snapshot",
-                enum=["incremental", "blocking"],
-                description="Incremental: chunk by chunk, in as many ticks as it takes. Blocking: all at one moment.",
+                enum=[None, "incremental", "blocking"],
+                values_display={"None": "default"},
+                description="Incremental: chunk by chunk, in as many ticks as it takes. Blocking: all at one moment. "
+                "Default: incremental to execute, both to stop, pause or resume.",
             ),
             "conditions": Param(
                 [],
                 type=["null", "array"],
                 items={"type": "string"},
                 title="Only some rows",
-                description="One a line, a table as above, a colon, a blank and an SQL condition: "
-                "`SALES.ORDERS: STATUS = 1`, or for a blocking snapshot a whole select. What was deleted is then not "
-                "looked for.",
+                description="One a line: a table, a colon, a blank and an SQL condition: `SALES.ORDERS: STATUS = 1`. "
+                "A blocking snapshot also takes a whole select. Rows that were deleted are then not looked for.",
             ),
             "surrogate_key": Param(
                 "",

@@ -127,6 +127,8 @@ def _condition(item: Any) -> Condition:
             'Write {"data-collection": "SALES.ORDERS", "filter": "STATUS = 1"}.',
         )
     pattern, text = item["data-collection"], item["filter"].strip()
+    if not text:
+        raise SignalError(f"the condition for {pattern} is empty", "Write one, or leave the table out of them.")
     if pattern == "*":
         check_condition(text)
     else:

@@ -17,17 +17,23 @@ from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import CONF_KEY, signals_of
 
-FORM = {"action", "known_tables", "tables", "type", "conditions", "surrogate_key"}
+FORM: Mapping[str, set[str]] = {
+    "execute-snapshot": {"known_tables", "tables", "type", "conditions", "surrogate_key"},
+    "stop-snapshot": {"known_tables", "tables", "type"},
+    "pause-snapshot": {"type"},
+    "resume-snapshot": {"type"},
+}
+"""The fields of the trigger form that each action uses."""
 OWN_ID = (
     "{{ dag.dag_id }}/{{ run_id }}/{{ ti.task_id }}{{ '/%d' % ti.map_index if ti.map_index >= 0 }}"
     "{{ '~%d' % (ti.max_tries - task.retries) if ti.max_tries > task.retries }}"
 )
 """A retry has the id of the first try. Airflow adds the tries that were made to a cleared task's `max_tries`."""
 
-CONDITION = re.compile(r"""((?:"[^"]*"|[^":']|:(?!\s))+):(?:\s+(.*))?""", re.DOTALL)
-"""A table and its condition: the first colon before a blank parts them, but within quotes or a pattern's `(?:`.
+CONDITION = re.compile(r"""((?:"[^"]*"|[^":']|:(?!\s))+):\s+(.+)""", re.DOTALL)
+"""A table and its condition. The first colon before a blank parts them, but not within quotes or a pattern's `(?:`.
 
-Behind a text of SQL's nothing is a table; without a condition a table is kept from those of later lines.
+What follows a text of SQL is no table.
 """
 
 
@@ -98,33 +104,35 @@ def _own_conf(conf: Any) -> Mapping[str, Any]:
 
 
 def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
-    """Return a signal's data from the params of the trigger form: action, known_tables, tables, type, conditions ..."""
-    params = context["params"]
-    if unknown := sorted({*params} - FORM):
-        raise SignalError(f"the form has no field {unknown[0]!r}", f"Its fields are {', '.join(sorted(FORM))}.")
-    tables = _named([*(params.get("known_tables") or []), *(params.get("tables") or [])])
-    match params.get("action"):
-        case "execute-snapshot":
-            return {
-                "data-collections": tables,
-                "type": params["type"],
-                "additional-conditions": _conditions(params.get("conditions") or []),
-                **({"surrogate-key": params["surrogate_key"]} if params.get("surrogate_key") else {}),
-            }
-        case "stop-snapshot":
-            return {"data-collections": tables} if tables else {}
-        case action if tables:
-            raise SignalError(
-                f"{action} concerns every snapshot that was asked for, and tables are named", "Leave the tables out."
-            )
-        case _:
-            return {}
+    """Return a signal's data from the params of the trigger form; a field that was left empty asks for nothing.
+
+    :raises SignalError: a field is unknown, is not used by the action, or holds no condition.
+    """
+    given = {name: value for name, value in context["params"].items() if name != "action" and _is_given(value)}
+    action = str(context["params"].get("action"))
+    fields = sorted(FORM["execute-snapshot"])
+    if unknown := sorted(given.keys() - fields):
+        raise SignalError(f"the form has no field {unknown[0]!r}", f"Its fields are action, {', '.join(fields)}.")
+    if unused := sorted(given.keys() - FORM.get(action, set())):
+        raise SignalError(f"{action} does not use the field {unused[0]}", "Leave it empty.")
+    data = {
+        "data-collections": _named([*given.get("known_tables", []), *given.get("tables", [])]),
+        "type": given.get("type"),
+        "additional-conditions": _conditions(given.get("conditions", [])),
+        "surrogate-key": given.get("surrogate_key"),
+    }
+    return {name: value for name, value in data.items() if value}
+
+
+def _is_given(value: Any) -> bool:
+    """Whether a field was filled in; a list of blank lines counts, for it would name no table to be stopped."""
+    return bool(value.strip() if isinstance(value, str) else value)
 
 
 def _named(lines: Sequence[Any]) -> list[Any]:
-    """Return the form's lines without blanks around them, and without blank ones; these alone are left to be refused.
+    """Return the form's lines without blanks around them, and without blank lines; if all are blank, they stay.
 
-    Whoever ends the last line by Enter has a blank one behind it.
+    Who ends the last line by Enter leaves a blank line after it. Blank lines only are refused later.
     """
     stripped = [line.strip() if isinstance(line, str) else line for line in lines]
     return [line for line in stripped if line != ""] or stripped
@@ -137,8 +145,8 @@ def _conditions(lines: Sequence[Any]) -> list[Mapping[str, str]]:
         parts = CONDITION.fullmatch(line) if isinstance(line, str) else None
         if parts is None:
             raise SignalError(
-                f"{line!r} is no condition of a table",
-                "Write one a line, with a colon and a blank behind the table: `SALES.ORDERS: STATUS = 1`.",
+                f"{line!r} is not a table and its condition",
+                "Write one a line: a table, a colon, a blank and the condition, as in `SALES.ORDERS: STATUS = 1`.",
             )
-        found.append({"data-collection": parts[1].strip(), "filter": parts[2] or ""})
+        found.append({"data-collection": parts[1].strip(), "filter": parts[2]})
     return found

@@ -40,3 +40,9 @@ def table_result(name, status="applied", upto=9, **values):
 
 def job_result(*tables, pipeline="sales", signals=(), snapshots=(), notifications=(), **more):
     return JobResult(pipeline, "dag/run", tables, tuple(signals), tuple(snapshots), tuple(notifications), **more)
+
+
+UNTOUCHED = {
+    "action": "execute-snapshot", "known_tables": [], "tables": [], "type": None, "conditions": [], "surrogate_key": ""
+}  # fmt: skip
+"""What the trigger form sends where nobody has touched it."""

@@ -2,10 +2,12 @@ from pathlib import Path
 
 import pytest
 from airflow.exceptions import ParamValidationError
+from job_samples import UNTOUCHED
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.demo.runs import dag_bag
+from airflow_provider_db2cdc.operators.signal import form_data
 
 pytestmark = pytest.mark.airflow
 
@@ -117,9 +119,18 @@ def test_form_suggests_the_tables_of_the_last_tick(snapshot_dag, monkeypatch):
     assert "examples" not in snapshot_dag().params.get_param("known_tables").schema
 
 
+def test_form_that_nobody_touched_sends_nothing_that_some_action_does_not_use(snapshot_dag):
+    dag = snapshot_dag()
+    assert dag.params.dump() == UNTOUCHED
+    for action in dag.params.get_param("action").schema["enum"]:
+        asked = {"data-collections": ["S.T"]} if action == "execute-snapshot" else {}
+        tables = {"tables": ["S.T"]} if asked else {}
+        assert form_data({"params": {**dag.params.dump(), "action": action, **tables}}) == asked
+
+
 VALID = [
     {},
-    {"action": "stop-snapshot", "tables": None, "conditions": None, "surrogate_key": None},
+    {"action": "stop-snapshot", "tables": None, "conditions": None, "surrogate_key": None, "type": None},
     {
         "known_tables": ['"SHOP"."ORDERS"'],
         "tables": ["SHOP.ORDERS", '"a b"."c.d"', "SHOP\\..*"],
@@ -143,7 +154,7 @@ INVALID = [
     {"tables": "SHOP.ORDERS"},
     {"tables": [1]},
     {"type": "initial"},
-    {"type": None},
+    {"type": ""},
     {"conditions": "SHOP.ORDERS: ID > 5"},
     {"conditions": [5]},
     {"surrogate_key": 5},

@@ -49,15 +49,9 @@ def test_a_blocking_snapshot_takes_a_select_for_a_filter():
     assert parse(signal("execute-snapshot", data)) == ExecuteSnapshot(("SALES.ORDERS",), "blocking", conditions)
 
 
-def test_defaults_and_empty_conditions_of_execute_snapshot():
-    data = {"data-collections": ["A.B"], "additional-conditions": [{"data-collection": "A.B", "filter": " "}]}
-    assert parse(signal("execute-snapshot", data)) == ExecuteSnapshot(("A.B",), conditions=(Condition("A.B", ""),))
-
-
-def test_an_empty_condition_keeps_later_ones_from_its_table():
-    conditions = [{"data-collection": r"S\.A", "filter": ""}, {"data-collection": r"S\..*", "filter": "X = 1"}]
-    request = parse(signal("execute-snapshot", {"data-collections": [r"S\..*"], "additional-conditions": conditions}))
-    assert [condition_of(TableId("S", name), request.conditions) for name in ("A", "B")] == ["", "X = 1"]
+def test_defaults_of_execute_snapshot():
+    data = {"data-collections": ["A.B"], "additional-condition": "", "surrogate-key": "", "type": ""}
+    assert parse(signal("execute-snapshot", data)) == ExecuteSnapshot(("A.B",)), "as in Debezium"
 
 
 def test_old_single_condition_is_for_all_tables():
@@ -113,6 +107,11 @@ def test_other_types(kind, data, request_):
         ),
         (
             "execute-snapshot",
+            {"data-collections": ["A"], "additional-conditions": [{"data-collection": "A", "filter": " "}]},
+            "the condition for A is empty",
+        ),
+        (
+            "execute-snapshot",
             {"data-collections": ["A"], "additional-conditions": [{"data-collection": "A", "filter": "SELECT 1"}]},
             "the filter for A is a select, which incremental snapshots do not take",
         ),
@@ -130,6 +129,11 @@ def test_other_types(kind, data, request_):
         ("execute-snapshot", {"data-collections": ["A"], "additional-conditions": ""}, "not a list"),
         ("execute-snapshot", {"data-collections": ["A"], "additional-condition": 0}, "not a text"),
         ("pause-snapshot", {"type": "x"}, "no kind of snapshot"),
+        ("pause-snapshot", {"data-collections": ["A"]}, "takes no 'data-collections'"),
+        ("resume-snapshot", {"data-collections": []}, "takes no 'data-collections'"),
+        ("stop-snapshot", {"additional-conditions": []}, "takes no 'additional-conditions'"),
+        ("stop-snapshot", {"surrogate-key": "K"}, "takes no 'surrogate-key'"),
+        ("log", {"message": "m", "type": "blocking"}, "takes no 'type'"),
         ("log", {}, "no message"),
     ],
 )
