@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,11 +14,15 @@ from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, signal_of
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
 
+log = logging.getLogger(__name__)
+
 NAME = "kafka"
 POLL_S = 0.2
 TIMEOUT_S = 20.0
 """How long the broker may leave one question unanswered."""
 
+MOST_KEYS, KEY_CHARS = 10, 100
+"""Of the keys that are passed over: so many are told, and so much of each."""
 MOST_CHARS = 10_000
 """So much of an id and of a reason is told: a message that is too long for the broker would hold up all behind it."""
 
@@ -25,7 +31,8 @@ class KafkaChannel:
     """`signal.kafka.topic` (by default `<topic.prefix>-signal`, one partition), read from the group's offset on.
 
     The offset is committed behind a message only once it, and all before it, were acted on. Messages under another key
-    are passed over. What became of signals is told in `signal.kafka.outcomes.topic`, if there is one.
+    are passed over, and the log names these keys. What became of signals is told in `signal.kafka.outcomes.topic`, if
+    there is one.
     """
 
     name = NAME
@@ -52,6 +59,7 @@ class KafkaChannel:
                 f"signal.kafka.outcomes.topic is the topic of the signals, {self._topic}", "Name another one."
             )
         self._given = config.kafka_consumer
+        self._others = Counter[str]()
         try:
             self._consumer = confluent_kafka.Consumer(self._settings(config))
         except confluent_kafka.KafkaException as error:
@@ -65,7 +73,10 @@ class KafkaChannel:
         :raises ConfigurationError: the topic has several partitions, which have no order among them.
         :raises SourceError: the broker cannot be reached, or refuses.
         """
-        return [signal for _, signal in self._messages() if signal is not None]
+        self._others.clear()
+        signals = [signal for _, signal in self._messages() if signal is not None]
+        self._tell_others()
+        return signals
 
     def check(self) -> None:
         """Make sure that there is a topic for outcomes; nothing is written.
@@ -187,11 +198,23 @@ class KafkaChannel:
             raise self._kafka.KafkaException(self._kafka.KafkaError(self._kafka.KafkaError._TIMED_OUT))
 
     def _signal(self, message: Any) -> Signal | None:
-        if (message.key() or b"").decode(errors="replace") != self._key:
+        key = (message.key() or b"").decode(errors="replace")
+        if key != self._key:
+            self._others[repr(key[:KEY_CHARS]) if key else "none"] += 1
             return None
         # Offsets alone would be known already in a topic that was created anew.
         offset, at_ms = message.offset(), message.timestamp()[1]
         return signal_of(message.value() or b"", NAME, f"offset {offset} of {at_ms}", at_ms)
+
+    def _tell_others(self) -> None:
+        """Say once which other keys messages have: who sends them waits for an answer."""
+        if not self._others:
+            return
+        told = [f"{key} ({count})" for key, count in sorted(self._others.items())]
+        more = f" and {len(told) - MOST_KEYS} more" if len(told) > MOST_KEYS else ""
+        keys = f"{', '.join(told[:MOST_KEYS])}{more}"
+        ask = "signals: give messages of topic %s the key %r (topic.prefix); passed over are those of the keys %s"
+        log.warning(ask, self._topic, self._key, keys)
 
     @contextmanager
     def _asking(self, topic: str) -> Iterator[None]:

@@ -128,12 +128,31 @@ def test_empty_topic_has_no_signals(opened: Callable) -> None:
     channel.acknowledge(done("1"))
 
 
-def test_messages_under_another_key_are_passed_over(broker: Broker, topic: str, opened: Callable) -> None:
+def test_messages_under_another_key_are_passed_over_and_the_log_says_so_once(
+    broker: Broker, topic: str, opened: Callable, caplog: pytest.LogCaptureFixture
+) -> None:
     broker.send(topic, ("other", value("1")), (None, value("2")), ("shop", value("3")), ("SHOP", value("4")))
+    broker.send(topic, ("other", value("5")))
     channel = opened()
     assert ids(channel) == ["3"]
     channel.acknowledge(done("3"))
-    assert broker.committed(topic) == 4, "behind what is nobody's concern here, too"
+    [told] = caplog.messages
+    assert told == (
+        f"signals: give messages of topic {topic} the key 'shop' (topic.prefix); passed over are those of "
+        "the keys 'SHOP' (1), 'other' (2), none (1)"
+    )
+    assert broker.committed(topic) == 5, "after what is nobody's concern here, too"
+
+
+def test_of_many_other_keys_the_log_names_some(
+    broker: Broker, topic: str, opened: Callable, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.send(topic, *((f"{at:03}{'x' * 300}", value("1")) for at in range(50)))
+    assert ids(opened()) == []
+    [told] = caplog.messages
+    assert told.count("(1)") == 10
+    assert told.endswith("and 40 more")
+    assert len(told) < 1500
 
 
 def test_nothing_is_committed_before_it_is_acknowledged(broker: Broker, topic: str, opened: Callable) -> None:
