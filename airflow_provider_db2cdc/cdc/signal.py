@@ -72,13 +72,15 @@ class Signal:
 class SignalTable:
     """A table of signals: its id, type and data columns as they are named; `capture` where it is itself captured.
 
-    Where it is not `heard` it is there for the marks of snapshots alone.
+    The source pads the values of its `padded` columns with blanks. Where it is not `heard` it is there for the marks of
+    snapshots only.
     """
 
     table: TableId
     columns: tuple[str, ...]
     capture: CaptureInstance | None = None
     heard: bool = True
+    padded: tuple[str, ...] = ()
 
     @property
     def shown(self) -> CaptureInstance | None:

@@ -98,7 +98,8 @@ def _check_signals(
             yield judged("signal table", "signal.data.collection", False, f"{_MARKS} {config.watermarking}", _CAPTURED)
         return
     table = parse_table(config.signal_table, "signal.data.collection")
-    yield tried("signal table", str(table), lambda: read_signals(source, read_signal_table(source, table, instances)))
+    found = partial(read_signal_table, source, table, instances, config.watermarking)
+    yield tried("signal table", str(table), lambda: read_signals(source, found()))
     if marks:
         capture = instances.get(table)
         is_captured = capture is not None and capture.state == "A"

@@ -198,7 +198,7 @@ def _signal_table(
         return None
     table = parse_table(config.signal_table, "signal.data.collection")
     try:
-        found = read_signal_table(source, table, captured.instances)
+        found = read_signal_table(source, table, captured.instances, config.watermarking)
         return replace(found, heard=SOURCE_CHANNEL in config.signal_channels)
     except Db2CdcError as error:
         _refuse_signals(table, str(error), refused)

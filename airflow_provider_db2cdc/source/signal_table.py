@@ -2,53 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.job import Watermarking
+from airflow_provider_db2cdc.cdc.request import READERS
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import Column, TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.source.catalog import read_columns
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.query import Query
-from airflow_provider_db2cdc.sql.signal import given_signals
+from airflow_provider_db2cdc.sql.signal import MARK_CHARACTERS, WINDOW_CLOSE, given_signals
 
 NAMES = ("ID", "TYPE", "DATA")
+PADDED = {"CHARACTER", "CHAR", "GRAPHIC"}
+SIZED = {*PADDED, "VARCHAR", "VARGRAPHIC"}
+TEXTS = {*SIZED, "LONG VARCHAR", "LONG VARGRAPHIC", "CLOB", "DBCLOB"}
 ID_TYPES = {"VARCHAR", "CHARACTER", "CHAR", "SMALLINT", "INTEGER", "BIGINT"}
 """Types of ids that are one text, whether ibm_db reads them or Spark."""
 
 
-def read_signal_table(source: Source, table: TableId, instances: Mapping[TableId, CaptureInstance]) -> SignalTable:
+def read_signal_table(
+    source: Source, table: TableId, instances: Mapping[TableId, CaptureInstance], marks: Watermarking
+) -> SignalTable:
     """Return the table of signals as it is: its columns by name, and its capture where it has one.
 
-    :raises ConfigurationError: there is no such table, or it lacks the columns id, type and data.
+    :raises ConfigurationError: there is no such table, or it lacks the columns id, type and data, or they cannot hold a
+        signal or what the watermarking strategy `marks` writes.
     """
     columns = {column.name.upper(): column for column in read_columns(source, [table])[table]}
-    found = {name: column.name for name, column in columns.items()}
-    if not found:
+    if not columns:
         raise ConfigurationError(f"signal.data.collection {table} does not exist", "Create it, or correct its name.")
-    lacking = [name.lower() for name in NAMES if name not in found]
+    lacking = [name.lower() for name in NAMES if name not in columns]
     if lacking:
         raise ConfigurationError(
             f"signal.data.collection {table} has no column {lacking[0]}",
             "It needs id VARCHAR(42), type VARCHAR(32) and data VARCHAR(2048).",
         )
-    if columns["ID"].bit_data or columns["ID"].type not in ID_TYPES:
-        raise ConfigurationError(
-            f"the id column of signal.data.collection {table} is of type {columns['ID'].type}, whose texts "
-            "differ by driver",
-            "Make it VARCHAR(42); CHAR, SMALLINT, INTEGER and BIGINT will do.",
-        )
+    found = [columns[name] for name in NAMES]
+    _check_columns(table, found, marks)
     capture = instances.get(table)
     is_active = capture is not None and capture.state == "A"
-    return SignalTable(table, tuple(found[name] for name in NAMES), capture if is_active else None)
+    padded = tuple(column.name for column in found if column.type in PADDED)
+    names = tuple(column.name for column in found)
+    return SignalTable(table, names, capture if is_active else None, padded=padded)
+
+
+def _check_columns(table: TableId, columns: Sequence[Column], marks: Watermarking) -> None:
+    """Refuse columns that cannot hold a signal, or a mark where marks are written."""
+    id_, *others = columns
+    if id_.bit_data or id_.type not in ID_TYPES:
+        raise ConfigurationError(
+            f"the id column of signal.data.collection {table} is of type {id_.type}, whose texts differ by driver",
+            "Make it VARCHAR(42); CHAR, SMALLINT, INTEGER and BIGINT will do.",
+        )
+    for column in others:
+        if column.bit_data or column.type not in TEXTS:
+            raise ConfigurationError(
+                f"column {column.name} of signal.data.collection {table} is {column.type}, which holds no text",
+                "Make it VARCHAR.",
+            )
+    _check_length(table, others[0], max(map(len, READERS)), "signals")
+    if marks != "read_only":
+        _check_length(table, id_, MARK_CHARACTERS, f"the marks of {marks}")
+        _check_length(table, others[0], len(WINDOW_CLOSE), f"the marks of {marks}")
+
+
+def _check_length(table: TableId, column: Column, needed: int, what: str) -> None:
+    if column.type not in TEXTS:
+        raise ConfigurationError(
+            f"column {column.name} of signal.data.collection {table} is {column.type}, and cannot hold {what}",
+            f"Make it VARCHAR({needed}).",
+        )
+    if column.type in SIZED and column.length < needed:
+        raise ConfigurationError(
+            f"column {column.name} of signal.data.collection {table} holds {column.length} characters, and needs "
+            f"{needed} for {what}",
+            f"Make it VARCHAR({needed}) at least.",
+        )
 
 
 def read_signals(source: Source, table: SignalTable) -> list[Signal]:
     """Return the signals that the table holds, or, where it is captured, that were ever inserted and are not pruned.
 
-    Its columns may be of other types, an id INTEGER say: a signal's are texts.
+    Its id may be an INTEGER: a signal's is a text.
     """
     rows = source.rows(Query(given_signals(table)))
     return [Signal(_text(id_), _text(kind), _text(data), SOURCE_CHANNEL) for id_, kind, data in rows]

@@ -9,6 +9,8 @@ from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT, OPERATION, chang
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
 
 WINDOW_OPEN, WINDOW_CLOSE = "snapshot-window-open", "snapshot-window-close"
+MARK_CHARACTERS = 42
+"""Of a mark's id: a UUID and `-close`."""
 
 
 def given_signals(of: SignalTable) -> str:
@@ -16,8 +18,9 @@ def given_signals(of: SignalTable) -> str:
 
     The marks that snapshots write are left out. Signals that were captured are found even where they were deleted. Of
     another table nobody knows the order; by the length of the id first, numbers that are counted up keep theirs.
+    Blanks that pad a value are left out.
     """
-    names = [quote(name) for name in of.columns]
+    names = [f"RTRIM({quote(name)})" if name in of.padded else quote(name) for name in of.columns]
     listed = ", ".join(f"{name} AS {alias}" for name, alias in zip(names, ("ID", "TYPE", "DATA"), strict=True))
     # A signal without a type is refused, which somebody wants to hear.
     marks = f"({names[1]} IS NULL OR {names[1]} NOT IN ({text_literal(WINDOW_OPEN)}, {text_literal(WINDOW_CLOSE)}))"

@@ -175,7 +175,7 @@ class ControlTables:
 
 def _sql(shape: Shape) -> str:
     _, kind, length, nulls = shape
-    sized = {"VARCHAR": f"VARCHAR({length})", "MONEY": "INTEGER"}.get(kind, kind)
+    sized = {"MONEY": "INTEGER"}.get(kind, f"{kind}({length})" if kind in ("CHARACTER", "VARCHAR") else kind)
     return sized if nulls == "Y" else f"{sized} NOT NULL"
 
 

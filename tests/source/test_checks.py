@@ -214,6 +214,20 @@ def test_signal_table_that_is_none_is_a_failure(source, config, captured, settin
     assert (check.name, problem in check.problem) == (name, True)
 
 
+@pytest.mark.parametrize(
+    ("at", "shape", "problem"),
+    [(1, ("TYPE", "DATE", 4, "N"), "holds no text"), (0, ("ID", "CHARACTER", 36, "N"), "holds 36 characters")],
+    ids=["type", "length"],
+)
+def test_signal_table_whose_columns_cannot_hold_signals_or_marks_is_a_failure(
+    source, config, captured, at, shape, problem
+):
+    captured.add("ASKED", tuple(shape if place == at else column for place, column in enumerate(ASKED)))
+    chosen = {"selection": Selection(table_include=(rf"{captured.schema}\.T",)), "watermarking": "insert_insert"}
+    [check] = failed(source, config.model_copy(update={**chosen, "signal_table": f"{captured.schema}.ASKED"}))
+    assert (check.name, problem in check.problem) == ("signal table", True)
+
+
 def test_signal_table_that_is_not_captured_is_none_for_marks(source, config, captured):
     captured.add("ASKED", ASKED)
     captured.run(f"DELETE FROM {captured.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'ASKED'")

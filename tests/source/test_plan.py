@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -664,6 +665,74 @@ def test_signals_are_texts_whatever_the_columns_are(plan, control):
     given = [(signal.id, signal.type, signal.data) for signal in spec.signals]
     assert given == [("1", "pause-snapshot", ""), ("2", "", "")], "marks are none, and what has no type is refused"
     assert JobSpec.from_json(spec.to_json()) == spec
+
+
+def test_blanks_that_pad_a_signal_are_no_part_of_it(plan, control):
+    """A CHAR column is padded; a VARCHAR's trailing blanks were given."""
+    columns = (("ID", "CHARACTER", 42, "N"), ("TYPE", "CHARACTER", 32, "N"), ("DATA", "CHARACTER", 60, "Y"))
+    settings = {"signal_table": str(control.add("SIGNALS", columns))}
+    control.add("A")
+    for id_ in ("9", "10"):
+        control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('{id_}', 'pause-snapshot', '{{}}')")
+    control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('m', 'snapshot-window-open', '{{}}')")
+    direct = plan(settings, A=100)
+    assert [(one.id, one.type, one.data) for one in direct.signals] == [
+        ("9", "pause-snapshot", "{}"),
+        ("10", "pause-snapshot", "{}"),
+    ]
+    row = f"X'{lsn(70).hex}', X'{lsn(1).hex}', 'I', 'captured', 'log', NULL"
+    control.run(f"INSERT INTO {control.asn}.CD_SIGNALS VALUES ({row})")
+    control.set("SIGNALS", CD_NEW_SYNCHPOINT=lsn(70).raw)
+    assert [(one.id, one.type, one.data) for one in plan(settings, A=100).signals] == [("captured", "log", "")]
+    assert JobSpec.from_json(direct.to_json()) == direct
+
+
+def test_blanks_that_were_given_are_part_of_a_signals_id(plan, control, signals):
+    control.add("A")
+    control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('a ', 'log', '{{}}')")
+    assert [one.id for one in plan(signals, A=100).signals] == ["77", "a "]
+
+
+@pytest.mark.parametrize(
+    ("at", "shape", "problem"),
+    [
+        (1, ("TYPE", "INTEGER", 4, "N"), "column TYPE .* is INTEGER, which holds no text"),
+        (1, ("TYPE", "VARCHAR", 12, "N"), "column TYPE .* holds 12 characters, and needs 16"),
+        (2, ("DATA", "TIMESTAMP", 10, "Y"), "column DATA .* is TIMESTAMP, which holds no text"),
+        (0, ("ID", "VARCHAR", 10, "N"), ""),
+        (2, ("DATA", "CLOB", 1000, "Y"), ""),
+    ],
+    ids=lambda one: str(one),
+)
+def test_signal_table_whose_columns_hold_no_signal_is_refused(plan, control, at, shape, problem):
+    control.add("A")
+    control.capture("A", 70)
+    columns = tuple(shape if place == at else column for place, column in enumerate(SIGNALS))
+    settings = {"signal_table": str(control.add("SIGNALS", columns))}
+    spec = plan({**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))}, A=60)
+    assert [bool(re.search(problem, one.error)) for one in spec.refused] == [True] * bool(problem)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_signal_table_that_is_too_narrow_for_marks_is_refused_where_they_are_written(plan, control, at):
+    control.add("A")
+    control.capture("A", 70)
+    columns = tuple((one[0], one[1], 20, one[3]) if place == at else one for place, one in enumerate(SIGNALS))
+    settings = {"signal_table": str(control.add("SIGNALS", columns))}
+    only = {**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))}
+    assert plan(only, A=60).refused == ()
+    [refusal] = plan({**only, "watermarking": "insert_delete"}, A=60).refused
+    assert re.search(f"holds 20 characters, and needs {(42, 21)[at]} .*insert_delete", refusal.error)
+
+
+def test_signal_table_of_numbered_ids_takes_no_marks(plan, control):
+    control.add("A")
+    control.capture("A", 70)
+    settings = {"signal_table": str(control.add("SIGNALS", (("ID", "INTEGER", 4, "N"), *SIGNALS[1:])))}
+    only = {**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))}
+    assert plan(only, A=60).refused == ()
+    [refusal] = plan({**only, "watermarking": "insert_insert"}, A=60).refused
+    assert "is INTEGER, and cannot hold the marks of insert_insert" in refusal.error
 
 
 def test_a_registered_signal_table_is_read_as_it_is_until_capture_has_shown_a_row(plan, control):

@@ -196,15 +196,15 @@ class Pipeline:
         return set(self.query(f'SELECT * FROM "{table.schema}"."{table.name}"'))
 
 
-def use_signal_table(pipeline: Pipeline, schema: str = "") -> str:
+SIGNAL_COLUMNS = "ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32) NOT NULL, DATA VARCHAR(2048)"
+
+
+def use_signal_table(pipeline: Pipeline, schema: str = "", columns: str = SIGNAL_COLUMNS) -> str:
     """Create a captured signal table, in a schema of its own if it is named, and return its name in SQL."""
     if schema:
         pipeline.execute(f'CREATE SCHEMA "{schema}"')
     home = schema or pipeline.schema
-    pipeline.execute(
-        f'CREATE TABLE "{home}"."SIGNALS" '
-        "(ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32) NOT NULL, DATA VARCHAR(2048))"
-    )
+    pipeline.execute(f'CREATE TABLE "{home}"."SIGNALS" ({columns})')
     pipeline.writer.commit()
     asn.addtable(pipeline.writer, home, "SIGNALS")
     chosen = {"signal.data.collection": f"{home}.SIGNALS", "table.include.list": f"{pipeline.schema}\\.T.*"}
