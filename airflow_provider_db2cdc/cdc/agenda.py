@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from airflow_provider_db2cdc.cdc.collection import condition_of, is_named, match_tables
-from airflow_provider_db2cdc.cdc.override import is_select
-from airflow_provider_db2cdc.cdc.part import Part, stopped
+from airflow_provider_db2cdc.cdc.collection import is_named
+from airflow_provider_db2cdc.cdc.part import MAX_FAILURES, Part, failed, stopped
 from airflow_provider_db2cdc.cdc.request import (
     ExecuteSnapshot,
     LogMessage,
@@ -19,7 +18,8 @@ from airflow_provider_db2cdc.cdc.request import (
     parse,
 )
 from airflow_provider_db2cdc.cdc.signal import MAX_REASON, Signal, SignalOutcome, SignalStatus, SnapshotKind
-from airflow_provider_db2cdc.cdc.snapshot import LISTED, Snapshot, Status, find_open
+from airflow_provider_db2cdc.cdc.snapshot import LISTED, Snapshot, Status, holders
+from airflow_provider_db2cdc.cdc.snapshot_request import parts_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 
@@ -64,19 +64,31 @@ class Agenda:
 
     def is_waiting(self, asked: Part) -> bool:
         """Whether an initial snapshot of the table waits that has published nothing, and is what is asked for."""
-        snapshot = find_open(self.snapshots, asked.table)
+        snapshot = self.holder(asked.table)
         part = snapshot.part(asked.table) if snapshot is not None and snapshot.kind == "initial" else None
         if part is None or part.done or not {*asked.left} <= {*part.left}:
             return False
         return (part.sweep, part.select) == (asked.sweep, asked.select)
 
+    def holder(self, table: TableId) -> Snapshot | None:
+        """Return the open snapshot whose turn it is with the table, None when no one has anything to do for it."""
+        id_ = holders(self.open).get(table)
+        return next((one for one in self.open if one.id == id_), None)
+
+    def held_by(self, id_: str) -> frozenset[TableId]:
+        """Return the tables with which it is a snapshot's turn: of each other one an earlier snapshot is not over."""
+        return frozenset(table for table, holder in holders(self.open).items() if holder == id_)
+
     def next_snapshot(self, tables: Container[TableId], besides: Collection[str] = ()) -> Snapshot | None:
         """Return the snapshot to be worked on, of those of other ids: new tables first, then in the order asked.
 
-        Behind all others comes what never gets on with `tables`, the pipeline's, which could take up each tick's time.
+        One that only waits for others is none of them; a blocking one has no turn before all its tables have. After all
+        others comes what never gets on with `tables`, the pipeline's, which could take up each tick's time.
         """
+        held = holders(self.open)
         running = [one for one in self.open if one.status == "running" and one.id not in besides]
-        return min(running, key=lambda one: (one.never_gets_on(tables), one.kind != "initial"), default=None)
+        in_turn = [one for one in running if _has_turn(one, held)]
+        return min(in_turn, key=lambda one: (one.never_gets_on(tables), one.kind != "initial"), default=None)
 
     def known(self, signal: Signal) -> SignalOutcome | None:
         """Return what became of the signal; None if nobody has acted on it yet."""
@@ -129,8 +141,11 @@ def refuse(agenda: Agenda, signal: Signal, error: Exception) -> tuple[Agenda, Si
 
 
 def settle(agenda: Agenda) -> tuple[Agenda, list[SignalOutcome]]:
-    """Return the agenda with the outcome of each accepted signal whose snapshot is over, and these outcomes."""
-    ended: list[SignalOutcome] = []
+    """Return the agenda with the outcome of each accepted signal whose snapshot is over, and these outcomes.
+
+    Before, what waits for an initial snapshot's table that never gets on has failed: that is tried for ever.
+    """
+    agenda, ended = _given_up(agenda), list[SignalOutcome]()
     for snapshot in agenda.snapshots:
         outcome = agenda.outcomes.get((snapshot.channel, snapshot.id))
         if outcome is None or outcome.status != "accepted" or snapshot.open:
@@ -144,22 +159,40 @@ def settle(agenda: Agenda) -> tuple[Agenda, list[SignalOutcome]]:
 
 
 def begin_initial(agenda: Agenda, parts: Sequence[Part], at_ms: int) -> Agenda:
-    """Return the agenda with an initial snapshot of tables; one under way in another snapshot is given up there.
+    """Return the agenda with an initial snapshot of tables; they are given up in the other snapshots.
 
     What batches had told that were left when that one began is still to be looked for.
     """
     begun = []
     for part in parts:
-        other = find_open(agenda.snapshots, part.table)
-        before = other.part(part.table) if other else None
-        if other is not None and before is not None:
-            agenda = agenda.with_snapshot(other.with_part(stopped(before, "its table is snapshotted anew")))
-            part = replace(part, left=tuple(sorted({*before.left, *part.left})))
-        begun.append(part)
+        left = {*part.left}
+        for other in agenda.open:
+            if (before := other.part(part.table)) is not None and before.open:
+                agenda = agenda.with_snapshot(other.with_part(stopped(before, "its table is snapshotted anew")))
+                left |= {*before.left}
+        begun.append(replace(part, left=tuple(sorted(left))))
     taken = agenda.taken
     numbered = (f"initial-{number}" for number in count(len(taken) + 1))
     id_ = next(id_ for id_ in numbered if id_ not in taken)
     return agenda.with_snapshot(Snapshot(id_, "initial", tuple(begun), started_at_ms=at_ms))
+
+
+def _has_turn(snapshot: Snapshot, held: Mapping[TableId, str]) -> bool:
+    turns = [held[table] == snapshot.id for table in snapshot.open_tables]
+    return all(turns) if snapshot.kind == "blocking" else any(turns)
+
+
+def _given_up(agenda: Agenda) -> Agenda:
+    """Return the agenda in which nothing waits for an initial snapshot's table that never gets on."""
+    parts = [part for one in agenda.open if one.kind == "initial" for part in one.open_parts]
+    vain = {part.table: part for part in parts if part.failures >= MAX_FAILURES}
+    for snapshot in [one for one in agenda.open if one.kind != "initial"]:
+        for part in snapshot.open_parts:
+            if (other := vain.get(part.table)) is not None:
+                reason = f"its initial snapshot has failed {other.failures} times: {other.reason}"
+                snapshot = snapshot.with_part(failed(part, reason, tries=1))
+        agenda = agenda.with_snapshot(snapshot)
+    return agenda
 
 
 def _answered(agenda: Agenda, signal: Signal, status: SignalStatus, reason: str) -> tuple[Agenda, SignalOutcome]:
@@ -178,7 +211,8 @@ def _act(
     """Return the agenda after a request, and what of the request named nothing."""
     match request:
         case ExecuteSnapshot():
-            return agenda.with_snapshot(_asked(agenda, signal, request, tables, check, at_ms)), ""
+            snapshot = _asked(agenda, signal, request, tables, check, at_ms)
+            return agenda.with_snapshot(snapshot), _waits(agenda, snapshot)
         case StopSnapshot():
             return _stop(agenda, request)
         case PauseSnapshot():
@@ -197,39 +231,20 @@ def _asked(
     check: Callable[[Part], None],
     at_ms: int,
 ) -> Snapshot:
-    found = _unique(table for pattern in request.collections for table in match_tables(pattern, tables))
-    for named in request.conditions:
-        if named.filter and named.pattern != "*":
-            match_tables(named.pattern, found)
-    for select in {one.filter for one in request.conditions if is_select(one.filter)}:
-        if len(of := [str(table) for table in found if condition_of(table, request.conditions) == select]) > 1:
-            raise SignalError(f"one select is given for {', '.join(of[:LISTED])}", "Give each table its own.")
     if signal.id in agenda.taken:
         raise SignalError(f"a snapshot {signal.id!r} was asked for before", "Give each signal an id of its own.")
-    parts = []
-    for table in found:
-        if (other := find_open(agenda.snapshots, table)) is not None:
-            way_out = "Wait for its end." if other.kind == "initial" else "Wait for its end, or stop it."
-            raise SignalError(f"{table} is in snapshot {other.id!r} already", way_out)
-        part = _part(table, request)
-        if tables[table]:
-            part = replace(part, status="failed", reason=tables[table])
-        else:
-            check(part)
-        parts.append(part)
-    if not any(part.open for part in parts):
-        reasons = "; ".join(part.reason.rstrip(".") for part in parts[:LISTED])
-        raise SignalError(f"nothing of it can be read: {reasons}", "Give it again once that is mended.")
+    parts = parts_of(request, tables, check)
     # Of two of one moment the journal would not know which was asked for first.
     later_ms = max((one.started_at_ms + 1 for one in agenda.snapshots if one.open and one.kind != "initial"), default=0)
-    return Snapshot(signal.id, request.kind, tuple(parts), signal.channel, started_at_ms=max(at_ms, later_ms))
+    return Snapshot(signal.id, request.kind, parts, signal.channel, started_at_ms=max(at_ms, later_ms))
 
 
-def _part(table: TableId, request: ExecuteSnapshot) -> Part:
-    filter_ = condition_of(table, request.conditions)
-    if is_select(filter_):
-        return Part(table, surrogate=request.surrogate_key, select=filter_)
-    return Part(table, filter_, request.surrogate_key, sweep=not filter_)
+def _waits(agenda: Agenda, snapshot: Snapshot) -> str:
+    """Return which tables of a new snapshot wait for which others; of many the first ones and a count."""
+    held = holders(agenda.open)
+    waiting = [f"{table} waits for snapshot {held[table]!r}" for table in snapshot.open_tables if table in held]
+    more = [f"and {len(waiting) - LISTED} more"] if len(waiting) > LISTED else []
+    return "; ".join(waiting[:LISTED] + more)
 
 
 def _stop(agenda: Agenda, request: StopSnapshot) -> tuple[Agenda, str]:
@@ -270,7 +285,3 @@ def _asked_for(agenda: Agenda, kind: SnapshotKind | None) -> list[Snapshot]:
 
 def _called(kind: SnapshotKind | None) -> str:
     return f"{kind} snapshot" if kind else "snapshot"
-
-
-def _unique(tables: Iterable[TableId]) -> list[TableId]:
-    return list(dict.fromkeys(tables))

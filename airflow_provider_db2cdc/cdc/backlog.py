@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.job import JobResult
-from airflow_provider_db2cdc.cdc.part import OPEN_PARTS
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot import OPEN
+from airflow_provider_db2cdc.cdc.snapshot import OPEN, holders
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
@@ -47,16 +46,17 @@ class Backlog:
     def running(self, tables: Collection[TableId]) -> bool:
         """Whether a tick of these tables has something to do even without changes.
 
-        An initial snapshot waits for the tables that were taken out of the pipeline; the others let go of them.
+        An initial snapshot waits for the tables that were taken out of the pipeline; the others let go of them. What
+        waits for a paused snapshot has nothing to do.
         """
-        running = [one for one in self.snapshots if one.status == "running"]
-        return any(one.kind != "initial" or any(table in tables for table in _open_tables(one)) for one in running)
+        paused = {one.id for one in self.snapshots if one.status == "paused"}
+        waiting = {table for table, id_ in holders(self.snapshots).items() if id_ in paused}
+        return any(_has_work(one, tables, waiting) for one in self.snapshots if one.status == "running")
 
     @property
     def filling(self) -> frozenset[TableId]:
         """The tables whose initial snapshot is under way."""
-        initial = [one for one in self.snapshots if one.kind == "initial" and one.status in OPEN]
-        return frozenset(table for one in initial for table in _open_tables(one))
+        return frozenset(table for one in self.snapshots if one.kind == "initial" for table in one.open_tables)
 
     @property
     def notified_upto(self) -> int:
@@ -141,8 +141,11 @@ def heard_as(outcome: SignalOutcome) -> str:
     return outcome.id if outcome.id.endswith(mark) else f"{outcome.id}{mark}"
 
 
-def _open_tables(snapshot: SnapshotProgress) -> list[TableId]:
-    return [part.table for part in snapshot.parts if part.status in OPEN_PARTS]
+def _has_work(snapshot: SnapshotProgress, tables: Collection[TableId], waiting: Collection[TableId]) -> bool:
+    if snapshot.kind == "initial":
+        return any(table in tables for table in snapshot.open_tables)
+    free = [table not in waiting for table in snapshot.open_tables]
+    return all(free) if snapshot.kind == "blocking" else any(free)
 
 
 def _newest(outcomes: list[SignalOutcome]) -> tuple[SignalOutcome, ...]:

@@ -23,6 +23,10 @@ class Condition:
     pattern: str
     filter: str
 
+    def names(self, table: TableId) -> bool:
+        """Whether it is for the table; `*` is every table that a request names."""
+        return self.pattern == "*" or is_named(self.pattern, table)
+
 
 def match_tables(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
     """Return the tables that a data collection names.
@@ -68,10 +72,7 @@ def parse_table(name: str, setting: str) -> TableId:
 
 def condition_of(table: TableId, conditions: Sequence[Condition]) -> str:
     """Return the filter of the first condition whose pattern names the table, empty for none."""
-    for condition in conditions:
-        if condition.pattern == "*" or is_named(condition.pattern, table):
-            return condition.filter
-    return ""
+    return next((condition.filter for condition in conditions if condition.names(table)), "")
 
 
 def check_condition(text: str, of: str = "") -> None:

@@ -50,6 +50,11 @@ class SnapshotProgress:
         """Rows published."""
         return sum(part.rows for part in self.parts)
 
+    @property
+    def open_tables(self) -> tuple[TableId, ...]:
+        """The tables of which something is left to do."""
+        return tuple(part.table for part in self.parts if part.status in OPEN_PARTS and self.status in OPEN)
+
     def __str__(self) -> str:
         """Say it in a line."""
         known = sum(part.chunks or 0 for part in self.parts)

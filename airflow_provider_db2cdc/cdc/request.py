@@ -116,7 +116,7 @@ def _conditions(data: Mapping[str, Any]) -> tuple[Condition, ...]:
             raise SignalError(f"'{pattern}' has two conditions", "Give one, joined by AND or OR.")
     if old := _given(data, "additional-condition", "", "Write one SQL condition."):
         conditions.append(_condition({"data-collection": "*", "filter": old}))
-    return tuple(conditions)
+    return tuple(dict.fromkeys(conditions))
 
 
 def _condition(item: Any) -> Condition:

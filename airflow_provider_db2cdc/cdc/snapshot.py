@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Literal
+from typing import Literal, Protocol
 
 from airflow_provider_db2cdc.cdc.part import MAX_FAILURES, Part, Reading
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
@@ -20,6 +20,22 @@ Status = Literal["running", "paused", "completed", "failed", "stopped"]
 OPEN: frozenset[Status] = frozenset({"running", "paused"})
 LISTED, REASON_CHARACTERS = 20, 200
 """Of a snapshot's reason: the parts that it lists, and the characters of each one's."""
+
+
+class Holding(Protocol):
+    """A snapshot, or what is known of how far one is, as far as turns go."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def kind(self) -> SnapshotKind:
+        """What kind of snapshot it is."""
+
+    @property
+    def open_tables(self) -> Collection[TableId]:
+        """The tables of which something is left to do."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +59,11 @@ class Snapshot:
     def open_parts(self) -> tuple[Part, ...]:
         """The parts of which something is left to do."""
         return tuple(part for part in self.parts if self.open and part.open)
+
+    @property
+    def open_tables(self) -> tuple[TableId, ...]:
+        """The tables of these parts."""
+        return tuple(part.table for part in self.open_parts)
 
     def never_gets_on(self, tables: Container[TableId]) -> bool:
         """Whether all that is left of it has failed, and come no further, as often as ends one that was asked for.
@@ -129,10 +150,13 @@ def _room(snapshot: Snapshot, chunks: int) -> float:
     return inf if snapshot.kind == "blocking" else chunks
 
 
-def find_open(snapshots: Iterable[Snapshot], table: TableId) -> Snapshot | None:
-    """Return the open snapshot that has something left to do for the table, None when there is none."""
-    for snapshot in snapshots:
-        part = snapshot.part(table) if snapshot.open else None
-        if part is not None and part.open:
-            return snapshot
-    return None
+def holders(snapshots: Iterable[Holding]) -> dict[TableId, str]:
+    """Return of each table that snapshots have something left to do for the id of the one whose turn it is.
+
+    That is an initial snapshot, else the one that was asked for first: the others wait for it.
+    """
+    found: dict[TableId, str] = {}
+    for snapshot in sorted(snapshots, key=lambda one: one.kind != "initial"):
+        for table in snapshot.open_tables:
+            found.setdefault(table, snapshot.id)
+    return found

@@ -26,13 +26,16 @@ class Share:
     """What the thread that reads and the one that publishes have in common.
 
     `low_mark` is the source's clock when the tick was planned; empty for a snapshot that was not to be worked on then.
-    `publishing` is set while a group is published: what is read beside leaves some of Spark to that.
+    `tables` are those with which it is the snapshot's turn. One that another snapshot lets go of meanwhile still waits:
+    nothing has brought it to the low mark. `publishing` is set while a group is published: what is read beside leaves
+    some of Spark to that.
     """
 
     tick: Tick
     book: Book
     id: str
     low_mark: str
+    tables: frozenset[TableId]
     publishing: Event = field(default_factory=Event)
 
     @property
@@ -42,7 +45,7 @@ class Share:
 
     def running(self) -> Snapshot | None:
         """Return the snapshot with the tables that this tick can work on, None while it is not running."""
-        return self.book.running(self.id, self.tick.tasks.keys() - {*list(self.tick.errors)})
+        return self.book.running(self.id, self.tables & self.tick.tasks.keys() - {*list(self.tick.errors)})
 
     def part(self, table: TableId) -> Part:
         """Return a table's part."""

@@ -91,21 +91,21 @@ class Snapshots:
 
     def _go_on(self, snapshot: Snapshot, connection: DriverConnection, reader: DriverConnection) -> None:
         """Work on one snapshot; what fails as a whole fails its tables, and nothing else of the tick."""
-        for part in snapshot.open_parts:
-            if part.table in self.tick.errors:
-                self.book.fail(snapshot.id, part.table, self.tick.errors[part.table])
+        tables = self.book.agenda.held_by(snapshot.id)
+        for table in tables & self.tick.errors.keys():
+            self.book.fail(snapshot.id, table, self.tick.errors[table])
         try:
             low_mark = self.tick.spec.low_mark if snapshot.id in self._planned else ""
-            share = Share(self.tick, self.book, snapshot.id, low_mark)
+            share = Share(self.tick, self.book, snapshot.id, low_mark, tables)
             groups = Groups(share, Reader(share, reader, self.deadline), connection, self._write_down)
             groups.run(partial(self._after_group, snapshot.id, connection))
         except TickLostError:
             raise
         except Exception as error:
-            for part in self.book.snapshot(snapshot.id).open_parts:
-                if part.table in self.tick.tasks and part.table not in self.tick.errors:
-                    self.tick.fail(part.table, error)
-                    self.book.fail(snapshot.id, part.table, self.tick.errors[part.table])
+            left = tables & {*self.book.snapshot(snapshot.id).open_tables} & self.tick.tasks.keys()
+            for table in left - self.tick.errors.keys():
+                self.tick.fail(table, error)
+                self.book.fail(snapshot.id, table, self.tick.errors[table])
 
     def tell(self, result: JobResult) -> JobResult:
         """Return the tick's result with what there is to tell of signals and snapshots."""

@@ -1,5 +1,4 @@
 import json
-import re
 from dataclasses import replace
 
 import pytest
@@ -20,7 +19,7 @@ from airflow_provider_db2cdc.cdc.part import (
     stopped,
 )
 from airflow_provider_db2cdc.cdc.signal import Signal
-from airflow_provider_db2cdc.cdc.snapshot import Snapshot, find_open, is_together, next_group, next_to_chunk
+from airflow_provider_db2cdc.cdc.snapshot import Snapshot, is_together, next_group, next_to_chunk
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 
@@ -46,6 +45,9 @@ def sent(kind, data=None, id="1", channel="source"):
 
 def execute(*patterns, id="1", **data):
     return sent("execute-snapshot", {"data-collections": list(patterns), **data}, id)
+
+
+ALL = {"data-collection": r"S\..*", "filter": "X = 1"}
 
 
 def acting(agenda, *signals, check=lambda part: None, **refused):
@@ -275,9 +277,23 @@ def test_signal_under_an_id_that_was_given_before_is_refused_once_and_the_first_
     [
         ([execute("S.X")], "matches no table"),
         ([execute("S.A", "S.X")], "'S.X' matches no table"),
-        ([execute("S.A", **{"additional-conditions": [{"data-collection": "S.B", "filter": "X=1"}]})], "matches no"),
+        (
+            [execute("S.A", **{"additional-conditions": [{"data-collection": "S.B", "filter": "X=1"}]})],
+            r"the condition for 'S.B' is for no table of data-collections\. They name S\.A\.",
+        ),
+        (
+            [execute("S.A", **{"additional-conditions": [ALL, {"data-collection": "S.A", "filter": "Y = 1"}]})],
+            "the condition for 'S.A' is never used: an earlier one counts for its tables",
+        ),
+        (
+            [execute("S.A", **{"additional-conditions": [ALL], "additional-condition": "Y = 1"})],
+            "the additional-condition is never used",
+        ),
+        (
+            [execute("S.A", type="blocking", **{"additional-condition": "SELECT 1", "surrogate-key": "K"})],
+            "the surrogate key is never used",
+        ),
         ([execute("S.*", type="blocking", **{"additional-condition": "SELECT 1"})], "one select is given for S.A, S.B"),
-        ([execute("S.A", "S.B"), execute("S.B", id="2")], "S.B is in snapshot '1' already"),
         ([sent("stop-snapshot")], "no snapshot.*running"),
         ([execute("S.A"), sent("stop-snapshot", {"data-collections": ["S.B"]}, "2")], r"'S.B': no table .* are S\.A\."),
         ([sent("pause-snapshot")], "no snapshot is running"),
@@ -295,12 +311,78 @@ def test_what_cannot_be_done_is_refused_and_the_work_goes_on(signals, words):
     assert after.snapshots == before.snapshots
 
 
-@pytest.mark.parametrize(("kind", "way_out"), [("initial", r"Wait for its end\.$"), ("incremental", "or stop it")])
-def test_table_that_is_being_snapshotted_is_refused_with_a_way_out_that_there_is(kind, way_out):
-    agenda = Agenda((replace(snapshot(kind, A=1), id="first"),))
-    _, [(status, reason)] = acting(agenda, execute("S.A"))
-    assert status == "refused"
-    assert re.search(f"S\\.A is in snapshot 'first' already\\. .*{way_out}", reason)
+def over(agenda, id_, *tables, end="completed"):
+    """Bring tables of a snapshot to an end."""
+    for table in tables:
+        [one] = [one for one in agenda.snapshots if one.id == id_]
+        agenda = agenda.with_snapshot(one.with_part(replace(one.part(table), status=end, reason="x")))
+    return agenda
+
+
+def test_a_table_that_is_in_an_open_snapshot_waits_for_its_turn():
+    agenda, outcomes = acting(Agenda(), execute("S.A", "S.B"), execute("S.B", "S.C", id="2"), execute("S.B", id="3"))
+    assert outcomes == [
+        ("accepted", ""),
+        ("accepted", "S.B waits for snapshot '1'"),
+        ("accepted", "S.B waits for snapshot '1'"),
+    ]
+    assert [agenda.held_by(id_) for id_ in "123"] == [{A, B}, {C}, set()]
+    assert [agenda.next_snapshot({A, B, C}, besides).id for besides in ((), "1")] == ["1", "2"]
+    assert agenda.next_snapshot({A, B, C}, ("1", "2")) is None, "nothing of the third has its turn"
+    agenda = over(agenda, "1", B)
+    assert [agenda.held_by(id_) for id_ in "123"] == [{A}, {B, C}, set()], "though the first one is not over"
+    agenda, _ = settle(over(agenda, "2", B, C))
+    assert [agenda.held_by(id_) for id_ in "123"] == [{A}, set(), {B}]
+    assert agenda.outcomes["source", "3"].status == "accepted"
+    assert [(one.id, one.status) for one in settle(over(agenda, "3", B))[1]] == [("3", "done")]
+
+
+def test_a_blocking_snapshot_waits_until_all_its_tables_have_their_turn():
+    agenda, _ = acting(Agenda(), execute("S.A"), execute("S.A", "S.B", id="2", type="blocking"), execute("S.B", id="3"))
+    assert agenda.next_snapshot({A, B, C}, "1") is None, "it keeps its place before the third"
+    agenda = over(agenda, "1", A)
+    assert agenda.next_snapshot({A, B, C}).id == "2"
+
+
+def test_tables_of_an_initial_snapshot_are_asked_for_after_it():
+    agenda = begin_initial(Agenda(), [Part(A), Part(B)], 9)
+    agenda, outcomes = acting(agenda, execute("S.*"))
+    assert outcomes == [("accepted", "S.A waits for snapshot 'initial-1'; S.B waits for snapshot 'initial-1'")]
+    assert [agenda.held_by(id_) for id_ in ("initial-1", "1")] == [{A, B}, {C}]
+    by_time = replace(agenda, snapshots=agenda.snapshots[::-1])
+    assert by_time.held_by("initial-1") == {A, B}, "whatever the clocks of those say who asked"
+
+
+def test_what_is_asked_of_a_table_waits_no_longer_for_an_initial_snapshot_that_never_gets_on():
+    """A busy table without a key fails in each tick; whoever asked for it, and for others, is told."""
+    agenda = begin_initial(Agenda(), [Part(A, failures=MAX_FAILURES - 1, reason="S.A: busy."), Part(B)], 9)
+    agenda, _ = acting(agenda, execute("S.A", "S.C"))
+    agenda, ended = settle(over(agenda, "1", C))
+    assert ended == []
+    [initial] = [one for one in agenda.snapshots if one.kind == "initial"]
+    agenda = agenda.with_snapshot(initial.with_part(failed(initial.part(A), "S.A: busy.", tries=None)))
+    agenda, [outcome] = settle(agenda)
+    assert (outcome.id, outcome.status) == ("1", "failed")
+    assert outcome.reason == "failed: S.A (its initial snapshot has failed 3 times: S.A: busy.)"
+    assert agenda.held_by("initial-1") == {A, B}, "which is tried for ever"
+
+
+def test_stop_ends_what_runs_and_what_waits():
+    queue = execute("S.A", "S.B"), execute("S.A", id="2"), execute("S.A", "S.B", id="3")
+    agenda, _ = acting(Agenda(), *queue, sent("stop-snapshot", {"data-collections": ["S.A"]}, "4"))
+    assert [one.status for one in agenda.snapshots] == ["running", "stopped", "running"]
+    assert [agenda.held_by(id_) for id_ in "13"] == [{B}, set()]
+    agenda, outcomes = acting(agenda, sent("stop-snapshot", id="5"))
+    assert outcomes == [("done", "")]
+    assert [one.status for one in settle(agenda)[1]] == ["stopped"] * 3
+
+
+def test_what_waits_for_a_paused_snapshot_goes_on_after_it():
+    pause = sent("pause-snapshot", {"type": "incremental"}, "3")
+    agenda, _ = acting(Agenda(), execute("S.A"), execute("S.A", "S.B", id="2", type="blocking"), pause)
+    assert agenda.next_snapshot({A, B, C}) is None
+    agenda, _ = acting(agenda, sent("stop-snapshot", {"type": "incremental"}, "4"))
+    assert agenda.next_snapshot({A, B, C}).id == "2"
 
 
 def test_table_that_cannot_be_read_fails_in_the_snapshot_that_names_it():
@@ -475,8 +557,15 @@ def test_table_that_is_snapshotted_anew_leaves_the_snapshot_that_it_was_in():
     agenda, _ = acting(Agenda(), execute("S.A", "S.B"))
     agenda = begin_initial(agenda, [Part(A, sweep=True)], 9)
     assert agenda.snapshots[0].part(A).status == "stopped"
-    assert find_open(agenda.snapshots, A).parts == (Part(A, sweep=True),)
-    assert find_open(agenda.snapshots, B).id == "1"
+    assert agenda.holder(A).parts == (Part(A, sweep=True),)
+    assert agenda.holder(B).id == "1"
+
+
+def test_table_that_is_snapshotted_anew_leaves_those_that_wait_for_it_too():
+    agenda, _ = acting(Agenda(), execute("S.A"), execute("S.A", "S.B", id="2"))
+    agenda = begin_initial(agenda, [Part(A, sweep=True)], 9)
+    assert [one.part(A).status for one in agenda.snapshots] == ["stopped", "stopped", "waiting"]
+    assert settle(agenda)[1][0].reason == "stopped: S.A (its table is snapshotted anew)"
 
 
 def test_snapshots_of_one_moment_keep_the_order_in_which_they_were_asked_for():

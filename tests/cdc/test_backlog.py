@@ -45,7 +45,24 @@ def test_tables_are_the_last_ticks_failed_ones_included():
     ("status", "expected"), [("running", True), ("paused", False), ("completed", False), ("failed", False)]
 )
 def test_only_a_running_snapshot_is_work_for_an_idle_tick(status, expected):
-    assert Backlog((snapshot("a", "paused"), snapshot("b", status))).running({T}) is expected
+    assert Backlog((snapshot("b", status),)).running({T}) is expected
+
+
+@pytest.mark.parametrize(
+    ("first", "kind", "tables", "expected"),
+    [
+        ("paused", "incremental", (T,), False),
+        ("paused", "incremental", (T, U), True),
+        ("paused", "blocking", (T, U), False),
+        ("running", "incremental", (T,), True),
+        ("completed", "blocking", (T, U), True),
+    ],
+)
+def test_what_waits_for_a_paused_snapshot_is_no_work(first, kind, tables, expected):
+    part = PartProgress(T, "completed" if first == "completed" else "reading", 1, 4, 10)
+    waiting = [PartProgress(table, "waiting", 0, None, 0) for table in tables]
+    kept = Backlog((snapshot("a", first, "incremental", part), snapshot("b", "running", kind, *waiting)))
+    assert kept.running({T, U}) is expected
 
 
 def test_initial_snapshot_is_work_only_while_a_table_of_it_can_go_on():
