@@ -1,4 +1,4 @@
-"""Signals in a file: a JSON object a line, appended by whoever has something to ask."""
+"""Signals in a file: JSON objects, appended by whoever has something to ask."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ LATE_S = 1.0
 class FileChannel:
     """`signal.file`: lines like `{"id": "1", "type": "execute-snapshot", "data": {"data-collections": ["S.T"]}}`.
 
-    A line goes once it was acted on, and what becomes of it is told in lines of `<signal.file>.outcomes`. Unlike
-    Debezium's, the file is not emptied before: a crash leaves the line, and its id tells that it was acted on already.
-    Who appends opens the file anew each time: it is replaced when lines are taken out. A last line that is not ended
-    and no JSON is taken for one that is being written, until the file has been left alone for a minute.
+    An object may go over several lines; all of them are its line here. A line goes once it was acted on, and what
+    becomes of it is told in lines of `<signal.file>.outcomes`. Unlike Debezium's, the file is not emptied before: a
+    crash leaves the line, and its id tells that it was acted on already. Who appends opens the file anew each time: it
+    is replaced when lines are taken out. What comes last and is only begun is taken for a signal that is being written,
+    until the file has been left alone for a minute.
     """
 
     name = NAME
@@ -98,9 +99,9 @@ class FileChannel:
         return self._file.with_name(f"{self._file.name}.taken")
 
     def _signals(self) -> list[Signal]:
-        lines = _lines(self._file)
-        whole = lines[:-1] if _is_being_written(self._file) else lines
-        return [_signal(line) for line in [*_lines(self._taken), *whole]]
+        entries = _entries(_text(self._file))
+        whole = entries[:-1] if _is_being_written(self._file) else entries
+        return [_signal(entry) for entry in [*_entries(_text(self._taken)), *whole]]
 
     def _remove(self, outcomes: Collection[SignalOutcome]) -> None:
         # What a crash left of an earlier removal comes first.
@@ -109,7 +110,7 @@ class FileChannel:
         taken_path.unlink(missing_ok=True)
         os.replace(file, taken_path)
         with taken_path.open(encoding="utf-8", errors=AS_THEY_ARE) as taken:
-            _append(file, [line for line in _split(taken.read()) if not _signal(line).is_answered(outcomes)])
+            _append(file, [one for one in _entries(taken.read()) if not _signal(one).is_answered(outcomes)])
             _hand_over(taken_path, file)
             # Who had opened the file before it was renamed may write into it still.
             time.sleep(LATE_S)
@@ -128,14 +129,41 @@ def _naming(problem: str) -> Iterator[None]:
 
 
 def _lines(path: Path) -> list[str]:
+    return _split(_text(path))
+
+
+def _text(path: Path) -> str:
     try:
-        return _split(path.read_text(encoding="utf-8", errors=AS_THEY_ARE))
+        return path.read_text(encoding="utf-8", errors=AS_THEY_ARE)
     except FileNotFoundError:
-        return []
+        return ""
 
 
 def _split(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
+
+
+def _entries(text: str) -> list[str]:
+    """Return the objects of a text, each with all its lines; what is none goes up to the next line that begins one.
+
+    So an object over several lines that is spoilt is refused once, and not by each of its lines.
+    """
+    lines, entries, at = "\n".join(_split(text)), list[str](), 0
+    while at < len(lines):
+        end = _end(lines, at)
+        entries.append(lines[at:end])
+        at = end + 1
+    return entries
+
+
+def _end(lines: str, at: int) -> int:
+    """Return where the last line ends of what begins here."""
+    try:
+        behind, sign = json.JSONDecoder().raw_decode(lines, at)[1] if lines[at] == "{" else at, "\n"
+    except (ValueError, RecursionError):
+        behind, sign = at, "\n{"
+    found = lines.find(sign, behind)
+    return len(lines) if found < 0 else found
 
 
 def _hand_over(old: Path, new: Path) -> None:
@@ -159,11 +187,23 @@ def _unended(path: Path) -> list[str]:
 
 
 def _is_being_written(path: Path) -> bool:
-    """Whether somebody may have written one half of the last line alone so far."""
-    lines = _lines(path)
-    if not lines or not _unended(path) or _is_json(lines[-1]):
+    """Whether somebody may have written only the first part of the last object so far."""
+    text = _text(path)
+    entries = _entries(text)
+    if not entries or _is_json(entries[-1]) or (text.endswith("\n") and not _is_begun(entries[-1])):
         return False
     return time.time() - path.stat().st_mtime < WRITING_S
+
+
+def _is_begun(entry: str) -> bool:
+    """Whether an object is all right as far as it goes."""
+    try:
+        json.loads(entry)
+    except json.JSONDecodeError as error:
+        return entry.startswith("{") and error.pos >= len(entry.rstrip())
+    except RecursionError:
+        return False
+    return False
 
 
 def _is_json(line: str) -> bool:

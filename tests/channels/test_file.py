@@ -243,6 +243,44 @@ def test_whole_last_line_needs_no_end(signals: Signals) -> None:
     assert signals.ids() == ["1"]
 
 
+PRETTY = json.dumps({"id": "p", "type": "execute-snapshot", "data": {"data-collections": ["S.T"]}}, indent=2)
+
+
+def test_an_object_over_several_lines_is_one_signal(signals: Signals) -> None:
+    spaced = PRETTY.replace('"p"', '"q"').replace("\n", "\n\n")
+    signals.append(line("1"), PRETTY, "", line("2"), spaced, PRETTY.replace('"p"', '"last"'))
+    found = FileChannel(signals.config).read()
+    assert [one.id for one in found] == ["1", "p", "2", "q", "last"]
+    assert (found[1].type, found[1].data) == ("execute-snapshot", '{"data-collections": ["S.T"]}')
+    signals.acknowledge(*(SignalOutcome(one.id, "file", "done", "", one.asked) for one in found[1:4]))
+    assert signals.ids() == ["1", "last"]
+    signals.acknowledge(SignalOutcome("last", "file", "done", "", found[4].asked))
+    assert signals.path.read_text() == f"{line('1')}\n", "all its lines are taken out"
+
+
+@pytest.mark.parametrize("text", [PRETTY.replace("]", "],"), PRETTY.replace('"S.T"', '"S.T'), PRETTY[:-1]], ids=repr)
+def test_a_spoilt_object_over_several_lines_is_refused_once_and_spoils_no_other(signals: Signals, text: str) -> None:
+    signals.append(line("1"), text, line("2"), PRETTY)
+    before, bad, after, last = FileChannel(signals.config).read()
+    assert (before.id, after.id, last.id) == ("1", "2", "p")
+    with pytest.raises(SignalError, match="it is not JSON"):
+        parse(bad)
+    signals.acknowledge(SignalOutcome(bad.id, "file", "refused", "", bad.asked))
+    assert signals.ids() == ["1", "2", "p"]
+
+
+@pytest.mark.parametrize("lines", range(1, len(PRETTY.splitlines())))
+def test_an_object_of_which_some_lines_are_written_waits_for_the_others(signals: Signals, lines: int) -> None:
+    first, rest = PRETTY.splitlines()[:lines], PRETTY.splitlines()[lines:]
+    signals.append(line("1"), *first)
+    assert signals.ids() == ["1"]
+    signals.acknowledge(*done("1"))
+    signals.append(*rest)
+    assert signals.ids() == ["1", "p"]
+    signals.acknowledge(*done("1"))
+    assert signals.ids() == ["p"]
+
+
 def test_link_to_the_file_stays_a_link(signals: Signals, tmp_path: Path) -> None:
     real = tmp_path / "elsewhere" / "asked.jsonl"
     real.parent.mkdir()
