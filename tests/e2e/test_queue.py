@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from support.crash import killed
 from support.log import reads
-from support.pipeline import Pipeline
+from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.job import JobResult
@@ -71,6 +71,33 @@ def test_requests_for_one_table_are_taken_in_their_order(new_pipeline: Callable[
     assert reads(pipeline, one)[(3,)] == 4, "each of the three has read it once, after the first snapshot"
     assert pipeline.rows(one) == pipeline.source_rows(one)
     assert pipeline.offsets.backlog().running({one, other}) is False
+
+
+def test_a_table_that_becomes_free_within_a_tick_begins_with_its_own_turn(
+    new_pipeline: Callable[..., Pipeline],
+) -> None:
+    """Nothing has waited for capture to pass what this table is to begin with."""
+    pipeline = new_pipeline(**{**SMALL, "snapshot.budget.s": 900})
+    signals = use_signal_table(pipeline, f"{pipeline.schema}_SIGNALS")
+    one, other = keyed(pipeline, "T1", 5), keyed(pipeline, "T2", 30)
+    pipeline.captured()
+    pipeline.passed()
+    pipeline.passed(execute("a", one, type="blocking"), Signal("wait", "pause-snapshot", "{}", "airflow"))
+
+    def write(read: int) -> None:
+        if read == 1:
+            pipeline.execute(f"INSERT INTO {signals} VALUES ('halt', 'stop-snapshot', '{{\"type\": \"blocking\"}}')")
+            pipeline.writer.commit()
+            pipeline.captured()
+
+    with behind(Staging, "write", write):
+        result = pipeline.passed(execute("b", one, other))
+    assert outcomes(result)["a"][0] == "stopped"
+    assert outcomes(result)["b"] == ("accepted", f"{one} waits for snapshot 'a'")
+    [snapshot] = [snapshot for snapshot in result.snapshots if snapshot.id == "b"]
+    assert {part.table: part.status for part in snapshot.parts} == {one: "waiting", other: "completed"}
+    assert outcomes(pipeline.passed())["b"] == ("done", "")
+    assert reads(pipeline, one)[(3,)] == reads(pipeline, other)[(3,)] == 2
 
 
 def test_a_table_that_never_rests_keeps_no_other_of_a_signal_waiting(
