@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore, new_mark
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
@@ -105,22 +106,49 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
         return None
     if old is not None and old.restart and (_is_known(old, planned_at_ms) or _has_not_begun(table)):
         return None
-    suspended = table.inactive or (old is not None and old.suspended and not table.anew)
+    known = _known(table, old)
     unmoved = old is not None and old.lsn == table.lsn
-    if old is not None and unmoved and old == replace(old, restart=False, capture=table.capture, suspended=suspended):
+    if unmoved and old == replace(known, restart=False):
         return None
     if old is not None and table.set_back and not old.restart:
         # From now on it may move back; whoever dies here leaves a table that begins anew once more.
         offsets.put(old := replace(old, restart=True))
-    commit_ts_ms = table.commit_ts_ms if table.commit_ts_ms is not None else (old.commit_ts_ms if old else None)
     # A wish that the plan did not know of yet.
     is_new_wish = old is not None and old.restart and not table.restart and not table.set_back
-    at = (table.lsn, table.batch, commit_ts_ms, table.capture)
     # Done again, it would say so of what a person has set meanwhile.
     mark = new_mark() if table.inactive else table.mark
-    new = Offset(table.table, *at, restart=is_new_wish, planned_at_ms=planned_at_ms, suspended=suspended, mark=mark)
-    offsets.put(new)
+    offsets.put(
+        new := replace(
+            known,
+            lsn=table.lsn,
+            batch=table.batch,
+            commit_lsn=_commit_lsn(table, old),
+            commit_ts_ms=known.commit_ts_ms if table.commit_ts_ms is None else table.commit_ts_ms,
+            restart=is_new_wish,
+            planned_at_ms=planned_at_ms,
+            mark=mark,
+        )
+    )
     return None if unmoved else new
+
+
+def _known(table: TableResult, old: Offset | None) -> Offset:
+    """Return the table's offset, where it is, with what the result knows of that place."""
+    assert table.lsn is not None
+    at = old or Offset(table.table, table.lsn, 0)
+    return replace(
+        at,
+        capture=table.capture,
+        proven=table.lsn,
+        suspended=table.inactive or (at.suspended and not table.anew),
+        restored=at.restored and not table.anew,
+    )
+
+
+def _commit_lsn(table: TableResult, old: Offset | None) -> Lsn | None:
+    """Return the commit to look up from now on: none where a person set the offset, until a change is applied."""
+    is_set = old is not None and old.commit_lsn is None
+    return None if is_set and not (table.creates or table.updates or table.deletes) else table.commit_lsn
 
 
 def _is_overtaken(table: TableResult, planned_at_ms: int, old: Offset) -> bool:

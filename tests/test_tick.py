@@ -36,6 +36,11 @@ def line(table: TableId, at: int | None, status: Status = "applied", **more: obj
     return TableResult(table, status, lsn(at) if at is not None else None, 7 if at is not None else None, **more)  # type: ignore[arg-type]
 
 
+def left(table: TableId, at: int, *more: int, **marks: object) -> Offset:
+    """Return the offset that a result's batch 7 leaves."""
+    return Offset(table, lsn(at), 7, *more, **{"proven": lsn(at), **marks})  # type: ignore[arg-type]
+
+
 def outcome(*lines: TableResult) -> JobResult:
     return JobResult("p", "run", lines)
 
@@ -54,7 +59,7 @@ def store(tmp_path: Path) -> FileOffsetStore:
 
 def test_offsets_move_to_what_delta_proved(store: FileOffsetStore) -> None:
     moved = commit(outcome(line(A, 5, commit_ts_ms=99), line(B, 5)), store)
-    assert moved == [Offset(A, lsn(5), 7, 99), Offset(B, lsn(5), 7)]
+    assert moved == [left(A, 5, 99), left(B, 5)]
     assert store.get(A) == moved[0]
 
 
@@ -73,13 +78,13 @@ def test_doing_it_again_moves_nothing(store: FileOffsetStore) -> None:
 
 def test_commit_time_stays_when_a_tick_had_no_commit(store: FileOffsetStore) -> None:
     commit(outcome(line(A, 5, commit_ts_ms=99)), store)
-    assert commit(outcome(line(A, 6)), store) == [Offset(A, lsn(6), 7, 99)]
+    assert commit(outcome(line(A, 6)), store) == [left(A, 6, 99)]
 
 
 def test_capture_identity_is_completed_where_a_person_set_the_offset(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(5), 7))
     assert commit(outcome(line(A, 5, capture="abc")), store) == []
-    assert store.get(A) == Offset(A, lsn(5), 7, capture="abc")
+    assert store.get(A) == left(A, 5, capture="abc")
 
 
 def test_a_restart_is_over_once_it_has_begun_though_the_tick_failed(store: FileOffsetStore) -> None:
@@ -89,7 +94,7 @@ def test_a_restart_is_over_once_it_has_begun_though_the_tick_failed(store: FileO
     assert kept is not None
     assert kept.restart
     commit(outcome(line(A, 5, "failed", after=lsn(4), restart=True)), store)
-    assert store.get(A) == Offset(A, lsn(5), 7)
+    assert store.get(A) == left(A, 5)
 
 
 @pytest.mark.parametrize("status", ["applied", "unchanged"])
@@ -98,17 +103,17 @@ def test_a_restart_that_is_wished_for_while_a_tick_runs_is_the_next_ones(
 ) -> None:
     store.put(Offset(A, lsn(4), 6, restart=True))
     commit(outcome(line(A, 5, status)), store)
-    assert store.get(A) == Offset(A, lsn(5), 7, restart=True)
+    assert store.get(A) == left(A, 5, restart=True)
 
 
 def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(4), 6, suspended=True))
     commit(outcome(line(A, 5, "failed")), store)
-    assert store.get(A) == Offset(A, lsn(5), 7, suspended=True)
+    assert store.get(A) == left(A, 5, suspended=True)
     commit(outcome(line(A, 6)), store)
-    assert store.get(A) == Offset(A, lsn(6), 7, suspended=True), "what another plan left over was finished"
+    assert store.get(A) == left(A, 6, suspended=True), "what another plan left over was finished"
     commit(outcome(line(A, 7, "failed", anew=True)), store)
-    assert store.get(A) == Offset(A, lsn(7), 7)
+    assert store.get(A) == left(A, 7)
 
 
 @pytest.mark.parametrize("anew", [False, True])
@@ -123,6 +128,32 @@ def test_a_registration_that_the_tick_found_inactive_is_kept_once(store: FileOff
     store.reset(set_by_hand)
     commit(result, store)
     assert store.get(A) == set_by_hand
+
+
+def test_an_offset_keeps_the_commit_that_it_stands_on_until_its_table_begins_anew(store: FileOffsetStore) -> None:
+    def kept(*results: TableResult) -> Lsn | None:
+        for result in results:
+            commit(outcome(result), store)
+        found = store.get(A)
+        assert found is not None
+        return found.commit_lsn
+
+    assert kept(line(A, 5, reads=3)) is None
+    assert kept(line(A, 6, creates=1, commit_lsn=lsn(6))) == lsn(6)
+    assert kept(line(A, 8, commit_lsn=lsn(6))) == lsn(6), "a tick without a commit"
+    store.put(replace(store.get(A) or left(A, 8), restored=True))
+    assert kept(line(A, 9, "failed", commit_lsn=lsn(6))) == lsn(6)
+    assert (store.get(A) or left(A, 9)).restored, "until it begins anew"
+    assert kept(line(A, 10, reads=3, anew=True)) is None
+    assert not (store.get(A) or left(A, 10)).restored
+
+
+def test_an_offset_that_a_person_set_is_held_against_no_commit_before_the_next_one(store: FileOffsetStore) -> None:
+    store.reset(Offset(A, lsn(5), 7))
+    commit(outcome(line(A, 8, commit_lsn=lsn(4))), store)
+    assert store.get(A) == left(A, 8)
+    commit(outcome(line(A, 9, updates=1, commit_lsn=lsn(9))), store)
+    assert store.get(A) == left(A, 9, commit_lsn=lsn(9))
 
 
 def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None:
@@ -145,13 +176,13 @@ def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None
 def test_a_table_that_began_anew_where_it_stood_is_not_suspended_any_more(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(5), 6, planned_at_ms=1, suspended=True, mark="m"))
     commit(replace(outcome(line(A, 5, reads=3, anew=True, mark="m")), planned_at_ms=10), store)
-    assert store.get(A) == Offset(A, lsn(5), 7, planned_at_ms=10, mark="m")
+    assert store.get(A) == left(A, 5, planned_at_ms=10, mark="m")
 
 
 def test_an_offset_without_a_position_gets_one_and_says_still_that_changes_are_missing(store: FileOffsetStore) -> None:
     store.put(inactive(A, None, lsn(9), "m"))
     commit(replace(outcome(line(A, 5, "failed", mark="m")), planned_at_ms=20), store)
-    assert store.get(A) == Offset(A, lsn(5), 7, planned_at_ms=20, suspended=True, mark="m")
+    assert store.get(A) == left(A, 5, planned_at_ms=20, suspended=True, mark="m")
 
 
 def test_a_restart_that_is_wished_for_behind_a_tick_outlives_its_commit_done_again(store: FileOffsetStore) -> None:
@@ -181,7 +212,7 @@ def test_what_is_open_is_kept_before_the_offsets_are(store: FileOffsetStore, mon
 
 def test_an_offset_moves_back_with_its_source(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 6))
-    assert commit(outcome(line(A, 5, set_back=True)), store) == [Offset(A, lsn(5), 7)]
+    assert commit(outcome(line(A, 5, set_back=True)), store) == [left(A, 5)]
 
 
 def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStore) -> None:
@@ -191,7 +222,7 @@ def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStor
     assert unkept is not None
     assert unkept.tables == {name_of(A)}
     assert store.get(A) == Offset(A, lsn(9), 8)
-    assert store.get(B) == Offset(B, lsn(5), 7)
+    assert store.get(B) == left(B, 5)
 
 
 def test_failed_table_that_never_was_applied_has_no_offset(store: FileOffsetStore) -> None:

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, reinit_call
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import command_of, restart_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, RegistrationError
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the source still holds of a commit that was applied, and of commits before it.
+
+    `changes` and `units` count its rows in its change table and in the unit-of-work table; `same_time` those of the
+    latter that have the time of the commit that was applied. `older` says that one of the two holds an older commit.
+    """
+
+    changes: int
+    units: int
+    same_time: int
+    older: bool
+
+    def is_foreign(self, commit: Lsn, floor: Lsn | None) -> bool:
+        """Return whether the source has another history than the one that the commit was applied from.
+
+        Its position may belong to another commit by now, or to none. What is older is pruned first, so the commit was
+        not pruned where something older is left. `floor` is to be read after the rest. Without a sign nobody knows.
+        """
+        if self.units:
+            return not self.same_time
+        is_pruned = floor is not None and (len(floor.raw) != len(commit.raw) or commit <= floor)
+        return not self.changes and self.older and not is_pruned
 
 
 def find_gap(
@@ -17,17 +44,23 @@ def find_gap(
     floor: Lsn | None,
     fence: Lsn,
     suspended: bool = False,
+    restored: bool = False,
 ) -> str | None:
     """Return why changes of a table after `after` may be missing from the change table, or None.
 
     `then` is the capture's identity when `after` was reached, `now` the one at this reading; `floor` is
     CD_OLD_SYNCHPOINT, below which change rows may be pruned. `suspended` says that the registration was not active
-    meanwhile, which nothing of it tells afterwards.
+    meanwhile, which nothing of it tells afterwards; `restored` that a plan found another history at the source.
     """
     if suspended:
         return (
             "its registration was not active for a while, and nobody captured what changed meanwhile (if nothing did, "
             f"keep its offset by {command_of('set', table, str(after))})"
+        )
+    if restored:
+        return (
+            "the source was restored or capture reset: a commit that was applied is not in its log any more (if no "
+            f"change was lost, keep its offset by {command_of('set', table, str(after))})"
         )
     if then is not None and then.change_table != now.change_table:
         return f"the table was registered anew: its changes were in {then.change_table}, now in {now.change_table}"

@@ -84,8 +84,8 @@ class TableTask:
     A table that neither the store nor Delta knows is new: its initial snapshot begins at `upto` at the earliest; with
     `snapshot` False (snapshot.mode no_data), it begins there without one. `restart` treats a known table as new.
     `again` has a known table snapshotted once its changes are pulled. `select` is what a snapshot reads instead of the
-    whole table. `suspended` says that its registration was found inactive since the offset: changes are missing; `mark`
-    is the offset's.
+    whole table. `suspended` says that its registration was found inactive since the offset, `restored` that the source
+    has another history than was applied: changes are missing. `mark` is the offset's.
     """
 
     schema: TableSchema
@@ -100,6 +100,12 @@ class TableTask:
     again: bool = False
     suspended: bool = False
     mark: str = ""
+    restored: bool = False
+
+    @property
+    def misses_changes(self) -> bool:
+        """Whether the plan knows that changes since the offset are missing."""
+        return self.suspended or self.restored
 
     @property
     def table(self) -> TableId:
@@ -176,9 +182,9 @@ class TableResult:
 
     `lsn` and `batch` are None only when nothing of the table was ever applied. Counts are events of this tick by op;
     `set_back` says that the tick has begun anew with the table, before its offset: its source was restored.
-    `commit_ts_ms` is the newest applied commit's time; `capture` the digest of the capture identity it stands under;
-    `error` says why a failed table failed and what to do; `restart` that the plan knew of a person's wish to begin
-    anew, `anew` that it has done so, for whatever reason; `mark` is the offset's, as the plan found it;
+    `commit_lsn` is the newest applied commit, `commit_ts_ms` its time; `capture` the digest of the capture identity it
+    stands under; `error` says why a failed table failed and what to do; `restart` that the plan knew of a person's wish
+    to begin anew, `anew` that it has done so, for whatever reason; `mark` is the offset's, as the plan found it;
     `chosen` is False of a refused table of signals; `inactive` says that the tick itself, behind its plan, has found
     its registration not active, or gone: nobody captured what changed meanwhile.
     """
@@ -193,6 +199,7 @@ class TableResult:
     deletes: int = 0
     reads: int = 0
     rows: int | None = None
+    commit_lsn: Lsn | None = None
     commit_ts_ms: int | None = None
     state_version: int | None = None
     capture: str = ""

@@ -43,6 +43,9 @@ class Entry:
 class Commit:
     """One table's part of a batch as it was applied; `published` are a slice's `r` rows by chunk.
 
+    `commit_lsn` and `commit_ts_ms` are the newest commit applied since the table was begun, and its time; of a table
+    that was begun anew without one since, the time alone is that of before.
+
     `snapshot` is the one whose slice was published: none where an entry's slice was left out, as its columns changed.
     """
 
@@ -57,6 +60,7 @@ class Commit:
     commit_ts_ms: int | None
     state_version: int
     rows: int
+    commit_lsn: Lsn | None = None
     slice: Slice | None = None
     published: Mapping[int, int] = field(default_factory=dict)
     snapshot: str | None = None

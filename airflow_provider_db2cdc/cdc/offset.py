@@ -30,13 +30,15 @@ PLAIN = re.compile(r"\w+\.\w+", re.ASCII)
 class Offset:
     """Every change up to `lsn` of one table is in the target, the last of them by `batch`.
 
-    `commit_ts_ms` is the source's commit time of the newest change applied, None before the first one. `capture` is
-    the digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset. `restart`
+    `commit_lsn` and `commit_ts_ms` are the newest applied commit and its time at the source, None before the first one.
+    `proven` is the `lsn` that the last result left: a person who sets the offset leaves it as it is. `capture` is the
+    digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset. `restart`
     is what a person sets to have the table snapshotted anew, its state replaced. `planned_at_ms` is when the tick was
     planned that got there, or when a person set it by `db2cdc offset`; 0 where a person wrote the document.
     `suspended` says that a plan since then, or a tick, found the registration inactive: nobody captured what changed
-    meanwhile. `mark` names what was last found or asked for so: a tick that was planned without it leaves the offset
-    alone, whatever clocks say.
+    meanwhile. `restored` says that a plan found another history at the source than the one that was applied. `mark`
+    names what was last found or asked for so: a tick that was planned without it leaves the offset alone, whatever
+    clocks say.
     """
 
     table: TableId
@@ -48,12 +50,25 @@ class Offset:
     planned_at_ms: int = 0
     suspended: bool = False
     mark: str = ""
+    restored: bool = False
+    proven: Lsn | None = None
+    commit_lsn: Lsn | None = None
     version: int = VERSION
 
     @property
     def is_placed(self) -> bool:
         """Whether it is a position: a table without one may have an offset of zeros, for what is known of it."""
         return any(self.lsn.raw)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether a person has set it beyond what the last result left: changes between the two would not be read."""
+        return self.proven is not None and len(self.proven.raw) == len(self.lsn.raw) and self.proven < self.lsn
+
+    @property
+    def applied(self) -> tuple[Lsn, int] | None:
+        """The newest applied commit and its time, None where one of them is not known."""
+        return None if self.commit_lsn is None or self.commit_ts_ms is None else (self.commit_lsn, self.commit_ts_ms)
 
     def to_json(self) -> str:
         """Return the document that a store keeps."""
@@ -123,6 +138,27 @@ def keep_inactive(offsets: OffsetStore, table: TableId, fence: Lsn) -> None:
         offsets.put(inactive(table, offsets.get(table), fence, mark))
 
 
+def keep_restored(offsets: OffsetStore, table: TableId) -> Offset | None:
+    """Keep in a table's offset that the source has another history than was applied; return it, None if it has none.
+
+    One that begins anew anyway is left as it is.
+
+    :raises OffsetError: the offset cannot be read or kept, also not once more: a commit may have moved it in between.
+    """
+    try:
+        return _keep_restored(offsets, table)
+    except OffsetError:
+        return _keep_restored(offsets, table)
+
+
+def _keep_restored(offsets: OffsetStore, table: TableId) -> Offset | None:
+    old = offsets.get(table)
+    if old is None or not old.is_placed or old.restart or old.restored:
+        return old
+    offsets.put(new := replace(old, restored=True, mark=new_mark()))
+    return new
+
+
 def restart_of(table: TableId) -> str:
     """Return, for a remedy, the command that has a table snapshotted anew."""
     return command_of("restart", table)
@@ -165,9 +201,14 @@ def reconcile(table: TableId, believed: Lsn | None, proven: Lsn | None, stored: 
             f"Put it back by {command_of('set', table, str(proven))}, or as the Airflow Variable's text {document}; "
             'with "restart": true in it the table is snapshotted anew.',
         )
+    raise ahead_error(table, believed, proven)
+
+
+def ahead_error(table: TableId, believed: Lsn, proven: Lsn | None) -> OffsetError:
+    """Return the error of an offset that lies beyond what the target holds, with the way out."""
     holds = f"only holds changes up to {proven}" if proven else "holds nothing of this table"
     back = f"Set it back by {command_of('set', table, str(proven))}" if proven else f"Begin anew by {restart_of(table)}"
-    raise OffsetError(
+    return OffsetError(
         f"{table}: its offset {believed} is ahead of the target, which {holds}",
         f"Was it edited, or does the pipeline point to another target? {back}.",
     )

@@ -40,7 +40,10 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
     number = batch if batch is not None else (old.batch if old else 0)
     now_ms = time.time_ns() // 1_000_000
     newest_ms = old.commit_ts_ms if old else None
-    store.reset(Offset(name, Lsn.parse(lsn), number, newest_ms, planned_at_ms=now_ms, mark=new_mark()))
+    # What was proven stays: an offset beyond it is to be told.
+    proven = old.proven if old else None
+    at = (name, Lsn.parse(lsn), number, newest_ms)
+    store.reset(Offset(*at, planned_at_ms=now_ms, mark=new_mark(), proven=proven))
     note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.where}")
 
 

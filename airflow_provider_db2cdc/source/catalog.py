@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
-from airflow_provider_db2cdc.cdc.lsn import synchpoint_of
+from airflow_provider_db2cdc.cdc.lsn import Lsn, synchpoint_of
 from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES
@@ -87,6 +87,11 @@ def read_fence(source: Source, asn_schema: str) -> Fence:
         )
     age_s = (_timestamp(clock) - _timestamp(synchtime)).total_seconds()
     return Fence(max(proven), _iso(synchtime), _iso(clock), age_s)
+
+
+def read_floors(source: Source, asn_schema: str) -> dict[TableId, Lsn | None]:
+    """Read how far each registered table may be pruned."""
+    return {_table(owner, name): synchpoint_of(floor) for owner, name, floor in source.rows(asn.floors(asn_schema))}
 
 
 def read_instances(source: Source, asn_schema: str) -> dict[TableId, CaptureInstance]:

@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence, reinit_c
 from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.gap import unregistered
 from airflow_provider_db2cdc.cdc.job import JobSpec, Refusal, SourceSpec, TableTask
-from airflow_provider_db2cdc.cdc.offset import CLOCKS_DIFFER_MS, OffsetStore, keep_inactive
+from airflow_provider_db2cdc.cdc.offset import CLOCKS_DIFFER_MS, OffsetStore, keep_inactive, keep_restored
 from airflow_provider_db2cdc.cdc.override import selects_of
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
@@ -34,6 +34,7 @@ from airflow_provider_db2cdc.source.reach import bounded, counted
 from airflow_provider_db2cdc.source.refusal import each, report_nothing
 from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
 from airflow_provider_db2cdc.source.step import Beginning, Step
+from airflow_provider_db2cdc.source.trace import newest
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ Signals = Sequence[Signal]
 def plan_tick(
     source: Source, config: PipelineConfig, offsets: OffsetStore, run_id: str, at_ms: int, signals: Signals = ()
 ) -> JobSpec | None:
-    """Return what the tick has to do, None when there is nothing; that registrations are inactive is kept in offsets.
+    """Return what the tick has to do, None when there is nothing. Offsets keep that registrations are inactive.
 
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
     on becomes a refusal in the spec. Without any work, offsets that stood still for `offsets_max_age_s` are moved up to
@@ -67,7 +68,10 @@ def plan_tick(
     times = (at_ms - int(config.offsets_max_age_s * 1000), at_ms + CLOCKS_DIFFER_MS)
     beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, *times)
     begin = partial(_begin, config, beginning, schemas, offsets)
-    steps = counted(source, each(chosen, begin, refused), refused, config.asn_schema)
+    begun = each(chosen, begin, refused)
+    applied = newest((step.applied for step in begun), captured.fence.lsn)
+    steps = counted(source, begun, refused, config.asn_schema, applied)
+    steps = _keep_restored(begun, steps, captured, offsets)
     table = _signal_table(source, config, captured, refused)
     asked = [*signals, *backlog.unheard(_in_table(source, table, refused))]
     if not (_has_work(steps, backlog) or asked or backlog.asked_at_ms or backlog.running(schemas.keys())):
@@ -172,6 +176,27 @@ def _keep_inactive(captured: Captured, config: PipelineConfig, offsets: OffsetSt
             log.warning("not kept that the registration of %s is not active: %s", table, error)
 
 
+def _keep_restored(
+    before: Sequence[Step], steps: Sequence[Step], captured: Captured, offsets: OffsetStore
+) -> list[Step]:
+    """Keep in the offsets that the source was found restored, and return the steps with the marks of that.
+
+    Of all registered tables, chosen or not: once the first one has begun anew, nothing tells it of the others.
+    """
+    known = {step.table for step in before if step.restored}
+    if not any(step.restored and step.table not in known for step in steps):
+        return list(steps)
+    log.warning("the source was restored or capture reset: a commit that was applied is not in its log any more")
+    marks: dict[TableId, str] = {}
+    for table in captured.instances:
+        try:
+            kept = keep_restored(offsets, table)
+            marks |= {} if kept is None else {table: kept.mark}
+        except OffsetError as error:
+            log.warning("not kept that the source of %s was restored: %s", table, error)
+    return [replace(step, mark=marks.get(step.table, step.mark)) for step in steps]
+
+
 def gone_tables(captured: Captured, config: PipelineConfig, backlog: Backlog) -> list[TableId]:
     """Return the tables of the last tick that the lists still choose and nobody captures any more."""
     return [table for table in backlog.tables if table not in captured.instances and config.selection.chooses(table)]
@@ -259,5 +284,5 @@ def _spec(
 def _task(step: Step) -> TableTask:
     return TableTask(
         step.schema, step.capture, step.believed, step.upto, step.rows or 0, step.snapshot, step.restart,
-        step.select, step.batch, step.again, step.suspended, step.mark,
+        step.select, step.batch, step.again, step.suspended, step.mark, step.restored,
     )  # fmt: skip

@@ -6,16 +6,19 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
-from airflow_provider_db2cdc.cdc.gap import is_pruned
+from airflow_provider_db2cdc.cdc.gap import Trace, is_pruned
 from airflow_provider_db2cdc.cdc.job import Refusal
-from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange, synchpoint_of
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.source.catalog import read_floors
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.failure import UnreachableError
 from airflow_provider_db2cdc.source.refusal import each
 from airflow_provider_db2cdc.source.step import Step
+from airflow_provider_db2cdc.source.trace import Applied, trace_of
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.changes import commit_at_row
 from airflow_provider_db2cdc.sql.query import Query
@@ -23,26 +26,42 @@ from airflow_provider_db2cdc.sql.query import Query
 log = logging.getLogger(__name__)
 
 
-def counted(source: Source, steps: Sequence[Step], refused: list[Refusal], asn_schema: str) -> list[Step]:
+def counted(
+    source: Source, steps: Sequence[Step], refused: list[Refusal], asn_schema: str, applied: Applied | None = None
+) -> list[Step]:
     """Return the steps with their rows, from one statement; where that fails, from one a table.
 
-    Rows that were pruned beforehand are not counted, so how far that went is asked for behind it.
+    Rows that were pruned beforehand are not counted, so how far that went is asked for behind it. The one statement
+    also looks up what was `applied` last: where the source has another history by now, all steps are `restored`.
     """
-    found = _counted(source, steps, refused)
-    return _floored(source, found, asn_schema) if any(map(_is_open, steps)) else found
+    if not any(map(_is_open, steps)):
+        return [_with_rows(step, {}) for step in steps]
+    found, trace = _counted(source, steps, refused, () if applied is None else applied.selects(asn_schema))
+    floors = read_floors(source, asn_schema)
+    found = [_with_floor(step, floors.get(step.table) or step.capture.floor) for step in found]
+    if applied is None or trace is None or not trace.is_foreign(applied.commit, floors.get(applied.capture.table)):
+        return found
+    return [step if step.believed is None else replace(step, restored=True, due=True) for step in found]
 
 
-def _counted(source: Source, steps: Sequence[Step], refused: list[Refusal]) -> list[Step]:
+def _counted(
+    source: Source, steps: Sequence[Step], refused: list[Refusal], more: Sequence[str]
+) -> tuple[list[Step], Trace | None]:
+    """Return the steps with their rows, and what `more` selects have found; None where tables were asked one by one."""
+    unknown = [step for step in steps if _is_open(step)]
+    counts: dict[TableId, int] = {}
+    found: list[tuple[int, int]] = []
     try:
-        counts: dict[TableId, int] = {}
-        unknown = [step for step in steps if step.rows is None]
         for start in range(0, len(unknown), asn.COUNTED_AT_ONCE):
-            counts |= _counts(source, unknown[start : start + asn.COUNTED_AT_ONCE])
+            group = unknown[start : start + asn.COUNTED_AT_ONCE]
+            rows = source.rows(asn.count_changes(_spans(group), *(() if start else more)))
+            counts |= {group[place].table: int(count) for place, count in rows if place >= 0}
+            found += rows if not start else ()
     except UnreachableError:
         raise
     except SourceError:
-        return each(steps, lambda step: _with_rows(step, _counts(source, [step])), refused)
-    return [_with_rows(step, counts) for step in steps]
+        return each(steps, lambda step: _with_rows(step, _count(source, step)), refused), None
+    return [_with_rows(step, counts) for step in steps], trace_of(found)
 
 
 def bounded(
@@ -53,24 +72,20 @@ def bounded(
     return counted(source, _aligned(limited), refused, asn_schema)
 
 
-def _counts(source: Source, steps: Iterable[Step]) -> dict[TableId, int]:
-    open_spans = [(step, step.span) for step in steps if _is_open(step) and step.span is not None]
-    if not open_spans:
+def _count(source: Source, step: Step) -> dict[TableId, int]:
+    if not _is_open(step):
         return {}
-    rows = source.rows(asn.count_changes([(step.capture, span) for step, span in open_spans]))
-    return {open_spans[place][0].table: int(count) for place, count in rows}
+    [(_, count)] = source.rows(asn.count_changes(_spans([step])))
+    return {step.table: int(count)}
+
+
+def _spans(steps: Iterable[Step]) -> list[tuple[CaptureInstance, LsnRange]]:
+    return [(step.capture, step.span) for step in steps if step.span is not None]
 
 
 def _is_open(step: Step) -> bool:
     """Whether the step has changes that are to be counted."""
     return step.rows is None and step.span is not None and not step.span.empty
-
-
-def _floored(source: Source, steps: Sequence[Step], asn_schema: str) -> list[Step]:
-    """Return the steps with how far each table is pruned now; Spark looks at those whose changes that has reached."""
-    rows = source.rows(asn.floors(asn_schema))
-    floors = {TableId(owner.rstrip(), name.rstrip()): synchpoint_of(floor) for owner, name, floor in rows}
-    return [_with_floor(step, floors.get(step.table) or step.capture.floor) for step in steps]
 
 
 def _with_floor(step: Step, floor: Lsn | None) -> Step:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
-from airflow_provider_db2cdc.cdc.gap import is_pruned
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.mode import Snapshotter
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.selection import matches
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.verdict import judge
+from airflow_provider_db2cdc.source.trace import Applied, applied_of
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Step:
     offset is so old that pruning at the source might overtake it.
     `batch` is the offset's, 0 where none is believed; `select` is what a snapshot reads instead of the whole table;
     `again` asks for a snapshot of a known table, behind its changes; `suspended` says that some of them are missing.
-    `planned_at_ms` is when the offset's tick was planned, `mark` what was last found or asked for besides ticks.
+    `restored` says that the source has another history than the one that was applied, of which `applied` is the newest
+    commit. `planned_at_ms` is when the offset's tick was planned, `mark` what was found or asked for besides ticks.
     """
 
     schema: TableSchema
@@ -36,8 +38,10 @@ class Step:
     select: str = ""
     again: bool = False
     suspended: bool = False
+    restored: bool = False
     planned_at_ms: int = 0
     mark: str = ""
+    applied: Applied | None = None
 
     @property
     def table(self) -> TableId:
@@ -72,25 +76,31 @@ class Beginning:
     def step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         """Return the table's step, its rows yet to be counted where it has changes to pull."""
         step = self._step(schema, capture, offset)
-        return step if offset is None else replace(step, planned_at_ms=offset.planned_at_ms, mark=offset.mark)
+        if offset is None:
+            return step
+        step = replace(step, planned_at_ms=offset.planned_at_ms, mark=offset.mark, suspended=offset.suspended)
+        return (
+            step
+            if step.believed is None
+            else replace(step, restored=offset.restored, applied=applied_of(capture, offset))
+        )
 
     def _step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
-        again = self._anew(schema.table)
-        if offset is None or offset.restart or not offset.is_placed or (again and not self.mode.stream()):
+        again, streams = self._anew(schema.table), self.mode.stream()
+        verdict = judge(capture, offset, self.fence, streams or schema.table in self.filling)
+        if offset is None or verdict.kind == "begins" or (again and not streams):
             is_known = offset is not None and (offset.restart or offset.is_placed)
             snapshot = schema.table in self.filling or self._snapshots(schema.table) or is_known
-            suspended = offset is not None and offset.suspended
-            return Step(schema, capture, None, self.fence, True, is_known, snapshot, rows=0, suspended=suspended)
-        if not self.mode.stream() and schema.table not in self.filling:
-            at = (offset.lsn, offset.lsn)
-            return Step(schema, capture, *at, rows=0, batch=offset.batch, suspended=offset.suspended)
+            return Step(schema, capture, None, self.fence, True, is_known, snapshot, rows=0)
+        if verdict.kind == "idle":
+            return Step(schema, capture, offset.lsn, offset.lsn, rows=0, batch=offset.batch)
         if self.fence < offset.lsn:
-            at, suspended = (offset.lsn, self.fence), offset.suspended
-            return Step(schema, capture, *at, due=True, rows=0, batch=offset.batch, suspended=suspended)
+            return Step(schema, capture, offset.lsn, self.fence, due=True, rows=0, batch=offset.batch)
         is_old = not self.old_ms <= offset.planned_at_ms <= self.ahead_ms and offset.lsn < self.fence
-        due = again or is_old or _may_have_lost(capture, offset)
-        at = (offset.lsn, self.fence)
-        return Step(schema, capture, *at, due=due, batch=offset.batch, again=again, suspended=offset.suspended)
+        # Spark decides with what the target proves.
+        is_doubtful = verdict.error is not None or offset.lsn != offset.proven
+        due = again or is_old or is_doubtful
+        return Step(schema, capture, offset.lsn, self.fence, due=due, batch=offset.batch, again=again)
 
     def _anew(self, table: TableId) -> bool:
         return self._included(table) and self.mode.snapshot_data(known=True, in_progress=table in self.filling)
@@ -100,9 +110,3 @@ class Beginning:
 
     def _included(self, table: TableId) -> bool:
         return not self.include or any(matches(pattern, table) for pattern in self.include)
-
-
-def _may_have_lost(capture: CaptureInstance, offset: Offset) -> bool:
-    """Whether changes after the offset may be gone; Spark decides it with what the target proves."""
-    pruned = is_pruned(offset.lsn, capture.floor)
-    return pruned or offset.suspended or offset.capture not in ("", capture.identity.digest)

@@ -64,14 +64,17 @@ def apply_entry(
         f"{sum(reads.counts.values())} reads"
     )
     after = merge_effects(target, entry, effects, counts, reads, held)
-    return _committed(replace(entry, slice=reads.of), counts, reads.counts, after, last)
+    commit = _committed(replace(entry, slice=reads.of), counts, reads.counts, after, last)
+    # What was applied before the table was begun anew may be of another history of the source.
+    is_known = last is not None and not (is_new or _begins(entry))
+    return replace(commit, commit_lsn=commit.commit_lsn or (last.commit_lsn if is_known and last else None))
 
 
 def unmoved(entry: Entry, last: Commit) -> Commit:
     """Return the commit of a range that held no change of the table: its offset moves, its tables do not."""
     return Commit(
         batch=entry.batch, table=entry.table, upto=entry.upto, capture=entry.capture,
-        creates=0, updates=0, deletes=0, reads=0, commit_ts_ms=last.commit_ts_ms,
+        creates=0, updates=0, deletes=0, reads=0, commit_ts_ms=last.commit_ts_ms, commit_lsn=last.commit_lsn,
         state_version=last.state_version, rows=last.rows,
     )  # fmt: skip
 
@@ -179,6 +182,11 @@ def _is_first(of: Slice | None) -> bool:
     return of is not None and of.kind == "initial" and of.first == 0
 
 
+def _begins(entry: Entry) -> bool:
+    """Whether a batch begins a table, with a snapshot or without one: no other is without changes and rows."""
+    return entry.span.empty if entry.slice is None else _is_first(entry.slice)
+
+
 def _committed(
     entry: Entry, counts: BatchCounts, published: Mapping[int, int], state: State, last: Commit | None
 ) -> Commit:
@@ -195,6 +203,7 @@ def _committed(
         commit_ts_ms=before_ms if counts.last_commit_us is None else counts.last_commit_us // 1000,
         state_version=state.version,
         rows=state.rows,
+        commit_lsn=None if counts.last_commit is None else Lsn.parse(counts.last_commit),
         snapshot=None if entry.slice is None else entry.slice.snapshot,
         slice=entry.slice,
         published=published,

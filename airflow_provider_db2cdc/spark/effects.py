@@ -18,6 +18,7 @@ class BatchCounts:
     """What a part of the change log holds: events by op, and how many keys have more than one event.
 
     Restless keys are those of them that were both created and deleted.
+    `last_commit` is the newest commit whose time is known, as an LSN's text, and `last_commit_us` that time.
     """
 
     creates: int = 0
@@ -25,6 +26,7 @@ class BatchCounts:
     deletes: int = 0
     hot_keys: int = 0
     restless_keys: int = 0
+    last_commit: str | None = None
     last_commit_us: int | None = None
 
     @property
@@ -39,14 +41,15 @@ def count_batch(batch: DataFrame) -> BatchCounts:
     by_key = (
         _events(batch)
         .groupBy("key")
-        .agg(*(total.alias(name) for name, total in is_op.items()), F.max("ts_us").alias("last"))
+        .agg(*(total.alias(name) for name, total in is_op.items()), F.max("timed").alias("last"))
     )
     changes = F.col("creates") + F.col("updates") + F.col("deletes")
     row = by_key.agg(
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in OPS),
         F.coalesce(F.sum((changes > 1).cast("int")), F.lit(0)).alias("hot_keys"),
         F.coalesce(F.sum(_is_restless().cast("int")), F.lit(0)).alias("restless_keys"),
-        F.max("last").alias("last_commit_us"),
+        F.max("last")["commit"].alias("last_commit"),
+        F.max("last")["ts_us"].alias("last_commit_us"),
     ).first()
     return BatchCounts(**row.asDict()) if row is not None else BatchCounts()
 
@@ -139,7 +142,10 @@ def _events(batch: DataFrame) -> DataFrame:
         F.coalesce("source.change_lsn", "__intent_lsn").alias("intent"),
         *("op", "key", "before", "after"),
         # What a snapshot found gone has the time of its plan, and no commit's.
-        F.when(F.col("source.snapshot") == "false", F.col("source.ts_us")).alias("ts_us"),
+        F.when(
+            (F.col("source.snapshot") == "false") & F.col("source.ts_us").isNotNull(),
+            F.struct(F.col("__commit_lsn").alias("commit"), F.col("source.ts_us").alias("ts_us")),
+        ).alias("timed"),
     )
 
 

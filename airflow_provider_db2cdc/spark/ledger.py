@@ -43,7 +43,7 @@ BATCHES = (
 )
 COMMITS = (
     "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
-    "deletes bigint, reads bigint, commit_ts_ms bigint, state_version bigint, rows bigint, "
+    "deletes bigint, reads bigint, commit_lsn string, commit_ts_ms bigint, state_version bigint, rows bigint, "
     "applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, "
     "chunks array<struct<chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
     "rows_published: bigint, rows_dropped: bigint>>"
@@ -58,7 +58,7 @@ MANIFEST = (
 )
 TIDY_EVERY = 100
 COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows")
-COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", "snapshot", *COUNTED)
+COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", "snapshot", "commit_lsn", *COUNTED)
 NUL = "\0"
 """It stands in no identifier."""
 
@@ -243,8 +243,12 @@ def _entry_row(entry: Entry) -> tuple[object, ...]:
 
 def _commit_row(commit: Commit, at_ms: int) -> tuple[object, ...]:
     named = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
-    counts = (commit.creates, commit.updates, commit.deletes, commit.reads, commit.commit_ts_ms)
-    return (*named, *counts, commit.state_version, commit.rows, at_ms, *_slice_row(commit))
+    counts = (commit.creates, commit.updates, commit.deletes, commit.reads, _lsn_text(commit.commit_lsn))
+    return (*named, *counts, commit.commit_ts_ms, commit.state_version, commit.rows, at_ms, *_slice_row(commit))
+
+
+def _lsn_text(lsn: Lsn | None) -> str | None:
+    return None if lsn is None else str(lsn)
 
 
 def _slice_row(commit: Commit) -> tuple[object, ...]:
@@ -281,5 +285,6 @@ def _commit(row: Row) -> Commit:
         upto=Lsn.parse(row["upto_lsn"]),
         capture=_identity(row["capture"]),
         snapshot=row["snapshot"],
+        commit_lsn=None if row["commit_lsn"] is None else Lsn.parse(row["commit_lsn"]),
         **{name: row[name] for name in COUNTED},
     )

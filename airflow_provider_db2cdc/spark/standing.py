@@ -63,7 +63,7 @@ class Standing:
 
     def has_begun(self, task: TableTask) -> bool:
         """Whether this plan has begun the table anew: nothing else is done with one to restart, or that misses some."""
-        return (task.restart or task.suspended) and self._is_moved(task.table)
+        return (task.restart or task.misses_changes) and self._is_moved(task.table)
 
     def untold(self, task: TableTask) -> list[tuple[Entry, Commit]]:
         """Return what was applied since the table's offset, or by a first try of this plan, and nobody was told of."""
@@ -87,7 +87,7 @@ class Standing:
             after = self._reconciled(task, last, stored)
         except OffsetError as error:
             # Who put the offset back, or set it anew, would forget with it that changes are missing.
-            gap = self._gap(task, last) if task.suspended and last is not None else None
+            gap = self._gap(task, last) if task.misses_changes and last is not None else None
             self.begin_anew(task, gap_error(task.table, gap) if gap else error)
             return None
         if after is None or last is None:
@@ -117,9 +117,9 @@ class Standing:
         return last is not None and task.believed == task.upto == last.upto < self.spec.fence.lsn
 
     def _gap(self, task: TableTask, last: Commit) -> str | None:
-        now, suspended = task.capture, task.suspended and not self._is_moved(task.table)
-        at, fence = last.upto, self.fence(last.upto)
-        return find_gap(task.table, at, last.capture, now.identity, now.floor, fence, suspended)
+        now, is_open = task.capture, not self._is_moved(task.table)
+        at, fence, missed = last.upto, self.fence(last.upto), (task.suspended and is_open, task.restored and is_open)
+        return find_gap(task.table, at, last.capture, now.identity, now.floor, fence, *missed)
 
     def _is_moved(self, table: TableId) -> bool:
         """Whether a batch of this plan was applied to the table, be it by a first try of it."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
-from airflow_provider_db2cdc.cdc.lsn import LsnRange
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sql.changes import COMMIT, change_table, within
 from airflow_provider_db2cdc.sql.query import Query, count_of
@@ -89,13 +90,39 @@ def fence(asn_schema: str) -> Query:
     )
 
 
-def count_changes(steps: Sequence[tuple[CaptureInstance, LsnRange]]) -> Query:
-    """Return the select of how many change rows each range holds: the step's place in `steps`, then the count."""
+def count_changes(steps: Sequence[tuple[CaptureInstance, LsnRange]], *more: str) -> Query:
+    """Return the select of how many change rows each range holds: the step's place in `steps`, then the count.
+
+    `more` are selects of the same two columns.
+    """
     counts = (
         f"SELECT {place} AS PLACE, {count_of()} AS CHANGES FROM {change_table(capture)} WHERE {within(span)}"
         for place, (capture, span) in enumerate(steps)
     )
-    return Query(" UNION ALL ".join(counts))
+    return Query(" UNION ALL ".join((*counts, *more)))
+
+
+TRACES = (-1, -2, -3, -4)
+"""The places of what `traces` selects."""
+
+
+def traces(asn_schema: str, capture: CaptureInstance, commit: Lsn, at: datetime) -> tuple[str, ...]:
+    """Return selects of what is left of a commit that was applied: a place of `TRACES`, then a number.
+
+    In order: its rows in the change table, its rows in IBMSNAP_UOW, those of the latter that have its time (to the
+    millisecond), and how many of the two tables hold an older commit. Each walks an index on the commit alone.
+    """
+    of, uow, literal = change_table(capture), _control(asn_schema, "IBMSNAP_UOW"), lsn_literal(commit)
+    own, begin, end = f"{COMMIT} = {literal}", *(_clock(at + timedelta(milliseconds=more)) for more in (0, 1))
+    older = f"CASE WHEN MIN({COMMIT}) < {literal} THEN 1 ELSE 0 END"
+    rows, units, same_time, before = TRACES
+    return (
+        f"SELECT {rows} AS PLACE, {count_of()} AS CHANGES FROM {of} WHERE {own}",
+        f"SELECT {units} AS PLACE, {count_of()} AS CHANGES FROM {uow} WHERE {own}",
+        f"SELECT {same_time} AS PLACE, {count_of()} AS CHANGES FROM {uow} "
+        f"WHERE {own} AND IBMSNAP_LOGMARKER >= {begin} AND IBMSNAP_LOGMARKER < {end}",
+        *(f"SELECT {before} AS PLACE, {older} AS CHANGES FROM {table}" for table in (of, uow)),
+    )
 
 
 def last_commit_before(capture: CaptureInstance, span: LsnRange) -> Query:
@@ -109,6 +136,10 @@ def last_commit_before(capture: CaptureInstance, span: LsnRange) -> Query:
 def probe(table: TableId) -> Query:
     """Return a select that fails exactly when the table may not be read; it reads no row and waits for no lock."""
     return Query(f"SELECT 1 FROM {quote_table(table)} WHERE 1 = 0")
+
+
+def _clock(at: datetime) -> str:
+    return f"TIMESTAMP({text_literal(at.isoformat(sep=' ', timespec='microseconds'))})"
 
 
 def _control(asn_schema: str, name: str) -> str:

@@ -62,6 +62,7 @@ SPEC = JobSpec(
             again=True,
             suspended=True,
             mark="m",
+            restored=True,
         ),
     ),
     settings=ApplySettings(
@@ -86,6 +87,7 @@ RESULT = JobResult(
             deletes=3,
             reads=4,
             rows=5,
+            commit_lsn=LOW,
             commit_ts_ms=6,
             inactive=True,
             state_version=8,

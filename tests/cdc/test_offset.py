@@ -16,7 +16,18 @@ TABLE = TableId("S", "T")
 L1, L2, L3 = (Lsn(bytes(15) + bytes([at])) for at in (1, 2, 3))
 SHORT = Lsn(bytes(10))
 OFFSET = Offset(
-    TABLE, L2, 7, 1_700_000_000_000, "digest", restart=True, planned_at_ms=1_700_000_001_000, suspended=True, mark="m"
+    TABLE,
+    L2,
+    7,
+    1_700_000_000_000,
+    "digest",
+    restart=True,
+    planned_at_ms=1_700_000_001_000,
+    suspended=True,
+    mark="m",
+    restored=True,
+    proven=L1,
+    commit_lsn=L1,
 )
 
 lsns = st.binary(min_size=16, max_size=16).map(Lsn)
@@ -41,6 +52,9 @@ def test_the_document_is_readable_and_stable():
         "mark": "m",
         "planned_at_ms": 1_700_000_001_000,
         "suspended": True,
+        "restored": True,
+        "proven": "00000000:00000000:0000000000000001",
+        "commit_lsn": "00000000:00000000:0000000000000001",
         "version": VERSION,
     }
     assert OFFSET.to_json() == Offset.from_json(OFFSET.to_json(), "here").to_json()

@@ -43,10 +43,12 @@ CONTROL = {
         "SOURCE_OWNER VARCHAR(128) NOT NULL, SOURCE_TABLE VARCHAR(128) NOT NULL, SOURCE_VIEW_QUAL SMALLINT NOT NULL"
     ),
     "IBMSNAP_RESTART": f"CAPTURE_FIRST_SEQ {LSN} NOT NULL",
+    "IBMSNAP_UOW": f"IBMSNAP_COMMITSEQ {LSN} NOT NULL, IBMSNAP_LOGMARKER TIMESTAMP NOT NULL",
 }
 COMMITS = f"IBMSNAP_COMMITSEQ {LSN} NOT NULL, IBMSNAP_INTENTSEQ {LSN} NOT NULL, IBMSNAP_OPERATION CHAR(1) NOT NULL"
 CREATED, REGISTERED = "2025-12-31 23:59:59.999999", "2026-01-02 03:04:05.678901"
 """When source tables were created, and their change tables."""
+COMMITTED, COMMITTED_MS = "2026-01-02 03:04:05.678901", 1_767_323_045_678
 
 COLUMNS = (("ID", "INTEGER", 4, "N"), ("V", "VARCHAR", 20, "Y"))
 
@@ -153,6 +155,18 @@ class ControlTables:
                 f"VALUES ({literals}, 'I', 1)"
             )
         self.set(name, CD_NEW_SYNCHPOINT=lsn(commit).raw)
+
+    def unit(self, commit: int, at: str = COMMITTED) -> None:
+        """Write the row of a captured transaction's unit of work, with its time at the source."""
+        self.run(
+            f"INSERT INTO {self.asn}.IBMSNAP_UOW (IBMSNAP_COMMITSEQ, IBMSNAP_LOGMARKER) "
+            f"VALUES (X'{lsn(commit).hex}', TIMESTAMP('{at}'))"
+        )
+
+    def forget(self, name: str, commit: int) -> None:
+        """Delete what is left of a captured transaction of a table, as a restore does."""
+        for table in (f'"CD_{name}"', "IBMSNAP_UOW"):
+            self.run(f"DELETE FROM {self.asn}.{table} WHERE IBMSNAP_COMMITSEQ = X'{lsn(commit).hex}'")
 
     def set(self, name: str, **values: Any) -> None:
         """Change columns of a registration."""

@@ -2,7 +2,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from control_tables import lsn
+from control_tables import COMMITTED_MS, lsn
 from sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
@@ -38,7 +38,8 @@ class MemoryOffsets:
             return None
         if isinstance(number, Offset):
             return number
-        return Offset(table, number if isinstance(number, Lsn) else lsn(number), 1)
+        at = number if isinstance(number, Lsn) else lsn(number)
+        return Offset(table, at, 1, proven=at)
 
     def backlog(self):
         return self._backlog
@@ -76,6 +77,71 @@ def test_idle_pipeline_plans_nothing_in_eight_statements(plan, source, control):
     assert source.statements == 8
 
 
+@pytest.mark.parametrize("proven", [60, 90, None], ids=["ahead", "back", "written by hand"])
+def test_an_offset_that_is_not_as_a_result_left_it_is_looked_at_by_spark(plan, control, proven):
+    control.add("A")
+    edited = Offset(control.table("A"), lsn(80), 1, proven=None if proven is None else lsn(proven))
+    assert ends(plan(A=edited)) == {"A": (lsn(100), 0)}
+    assert plan(A=replace(edited, proven=lsn(80))) is None
+
+
+@pytest.fixture
+def applied(plan, control):
+    """Tables of which A's commit 60 was applied last, and the offsets of that by name."""
+    for name in ("A", "B", "LEFT_OUT", "ANEW"):
+        control.add(name)
+    for commit in (50, 60):
+        control.capture("A", commit)
+        control.unit(commit)
+    digest = plan().tables[0].capture.identity.digest
+    at = Offset(control.table("A"), lsn(70), 1, COMMITTED_MS, digest, proven=lsn(70), commit_lsn=lsn(60))
+    others = {
+        name: replace(at, table=control.table(name), commit_lsn=None, capture="") for name in ("B", "LEFT_OUT", "ANEW")
+    }
+    return {"A": at, **others, "ANEW": replace(others["ANEW"], restart=True)}
+
+
+def forget(control):
+    control.forget("A", 60)
+
+
+def retime(control):
+    control.run(f"UPDATE {control.asn}.IBMSNAP_UOW SET IBMSNAP_LOGMARKER = TIMESTAMP('2026-01-02 03:04:05.679000')")
+
+
+@pytest.mark.parametrize("restore", [forget, retime])
+def test_a_restored_source_is_noticed_though_capture_has_passed_the_offsets_again(
+    plan, control, source, applied, restore
+):
+    chosen = {"selection": Selection(table_exclude=(r".*\.LEFT_OUT", r".*\.ANEW"))}
+    before = source.statements
+    assert plan(chosen, **applied) is None
+    assert source.statements - before == 8, "looking the commit up costs no statement of its own"
+    restore(control)
+    kept = MemoryOffsets(control, **applied)
+    tasks = {task.table.name: task for task in plan(chosen, kept=kept).tables}
+    assert {name: task.restored for name, task in tasks.items()} == {"A": True, "B": True}
+    written = {offset.table.name: offset for offset in kept.written}
+    assert {name: offset.restored for name, offset in written.items()} == {"A": True, "B": True, "LEFT_OUT": True}
+    assert {name: task.mark for name, task in tasks.items()} == {name: written[name].mark for name in ("A", "B")}
+    again = MemoryOffsets(control, **{**applied, **written, "B": replace(applied["B"], capture="")})
+    tasks = {task.table.name: task for task in plan(chosen, kept=again).tables}
+    assert {name: task.restored for name, task in tasks.items()} == {"A": True, "B": False}, (
+        "B has begun anew meanwhile"
+    )
+    assert again.written == []
+
+
+def test_a_commit_that_was_pruned_is_no_sign_of_a_restored_source(plan, control, applied):
+    chosen = {"selection": Selection(table_include=(r".*\.[AB]",))}
+    control.forget("A", 60)
+    control.forget("A", 50)
+    assert plan(chosen, **applied) is None, "by hand: nothing older is left"
+    control.capture("A", 50)
+    control.set("A", CD_OLD_SYNCHPOINT=lsn(60).raw)
+    assert plan(chosen, **applied) is None, "the agent is about to delete the older one, too"
+
+
 class PruningSource(CountingSource):
     """A source whose agent prunes everything up to 70 just before changes are counted."""
 
@@ -106,18 +172,19 @@ def test_offsets_of_an_idle_pipeline_move_on_before_pruning_overtakes_them(plan,
     control.add("A")
     control.add("B")
     control.capture("A", 50)
-    kept = {name: Offset(TableId("S", name), lsn(60), 1, planned_at_ms=1_000) for name in "AB"}
+    kept = {name: Offset(TableId("S", name), lsn(60), 1, planned_at_ms=1_000, proven=lsn(60)) for name in "AB"}
     assert plan({"offsets_max_age_s": 0.234}, **kept) is None
     spec = plan({"offsets_max_age_s": 0.233}, **kept)
     assert ends(spec) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}
-    at_fence = {name: Offset(TableId("S", name), lsn(100), 1, planned_at_ms=1_000) for name in "AB"}
+    at_fence = {name: Offset(TableId("S", name), lsn(100), 1, planned_at_ms=1_000, proven=lsn(100)) for name in "AB"}
     assert plan({"offsets_max_age_s": 0.233}, **at_fence) is None, "there is nowhere to move to"
 
 
 def test_offset_of_a_wrong_clock_does_not_stand_still_until_that_time(plan, control):
     control.add("A")
     hour = 3_600_000
-    ahead = [Offset(control.table("A"), lsn(60), 1, planned_at_ms=1234 + hour + more) for more in (0, 1)]
+    at = Offset(control.table("A"), lsn(60), 1, proven=lsn(60))
+    ahead = [replace(at, planned_at_ms=1234 + hour + more) for more in (0, 1)]
     assert plan(A=ahead[0]) is None
     assert ends(plan(A=ahead[1])) == {"A": (lsn(100), 0)}
 
@@ -420,7 +487,8 @@ def test_capture_started_cold_since_the_offset_is_never_idle(plan, control):
     control.add("A")
     control.insert("IBMSNAP_RESTART", CAPTURE_FIRST_SEQ=lsn(5).raw)
     [task] = plan().tables
-    reached = Offset(control.table("A"), lsn(100), 1, capture=task.capture.identity.digest)
+    digest = task.capture.identity.digest
+    reached = Offset(control.table("A"), lsn(100), 1, capture=digest, proven=lsn(100))
     assert plan(A=reached) is None
     control.run(f"UPDATE {control.asn}.IBMSNAP_RESTART SET CAPTURE_FIRST_SEQ = ?", lsn(61).raw)
     assert ends(plan(A=reached)) == {"A": (lsn(100), 0)}

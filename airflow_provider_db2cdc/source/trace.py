@@ -1,0 +1,66 @@
+"""Whether the source still has the history that was applied: the newest applied commit is looked up in it.
+
+One commit tells it for all tables: a source that was restored to before it has it no more. One that was restored to
+behind it has everything that was applied.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.gap import Trace
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.source.catalog import read_floors
+from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.sql import asn
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A table's newest applied commit, and its time at the source."""
+
+    capture: CaptureInstance
+    commit: Lsn
+    at_ms: int
+
+    def selects(self, asn_schema: str) -> tuple[str, ...]:
+        """Return selects of what is left of it, to be asked with other counts."""
+        at = datetime.fromtimestamp(self.at_ms // 1000, UTC).replace(microsecond=self.at_ms % 1000 * 1000, tzinfo=None)
+        return asn.traces(asn_schema, self.capture, self.commit, at)
+
+
+def applied_of(capture: CaptureInstance, offset: Offset | None) -> Applied | None:
+    """Return a table's newest applied commit, None where nothing is known of it, or it is known to be of another time.
+
+    Of a capture that was replaced since nothing need be left.
+    """
+    if offset is None or offset.applied is None or offset.restart or offset.restored:
+        return None
+    return Applied(capture, *offset.applied) if offset.capture == capture.identity.digest else None
+
+
+def newest(applied: Iterable[Applied | None], fence: Lsn) -> Applied | None:
+    """Return the newest of several tables' commits; those of another width than the fence are not comparable."""
+    found = [one for one in applied if one is not None and len(one.commit.raw) == len(fence.raw)]
+    return max(found, key=lambda one: one.commit, default=None)
+
+
+def trace_of(rows: Iterable[tuple[int, int]]) -> Trace:
+    """Return what the rows of `selects` say, which may come among others."""
+    found: Counter[int] = Counter()
+    for place, number in rows:
+        found[place] += int(number)
+    changes, units, same_time, older = (found[place] for place in asn.TRACES)
+    return Trace(changes, units, same_time, older > 0)
+
+
+def is_restored(source: Source, asn_schema: str, applied: Applied) -> bool:
+    """Look the commit up, in two statements, and return whether the source has another history."""
+    trace = trace_of(source.rows(asn.count_changes([], *applied.selects(asn_schema))))
+    floors = read_floors(source, asn_schema)
+    return trace.is_foreign(applied.commit, floors.get(applied.capture.table))
