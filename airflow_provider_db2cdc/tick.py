@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore, new_mark
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
+
+log = logging.getLogger(__name__)
 
 
 class UnkeptError(OffsetError):
@@ -37,8 +40,9 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], 
 
     An offset that lies beyond what this tick applied, or cannot be read or kept, keeps no other from moving.
 
-    A failed table's offset follows too when an earlier crash had left it behind. Doing it again moves nothing. The
-    backlog comes first: what is told there as open is gone on with, whatever the offsets are.
+    A failed table's offset follows too when an earlier crash had left it behind, but one that is missing or ahead waits
+    for a person. Doing it again moves nothing. The backlog comes first: what is told there as open is gone on with,
+    whatever the offsets are.
 
     :raises OffsetError: the backlog cannot be read or kept. No offset has moved.
     """
@@ -129,6 +133,8 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
             mark=mark,
         )
     )
+    if table.recovered and old is None:
+        log.warning("the offset of %s was missing: it is taken from the target, %s", table.table, table.lsn)
     return None if unmoved else new
 
 

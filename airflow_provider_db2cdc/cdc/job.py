@@ -180,13 +180,15 @@ Status = Literal["applied", "unchanged", "failed"]
 class TableResult:
     """What Delta holds of one table after the tick.
 
-    `lsn` and `batch` are None only when nothing of the table was ever applied. Counts are events of this tick by op;
+    `lsn` and `batch` are None when nothing of the table was ever applied, and of one whose offset is missing or ahead
+    until a person has acted. Counts are events of this tick by op;
     `set_back` says that the tick has begun anew with the table, before its offset: its source was restored.
     `commit_lsn` is the newest applied commit, `commit_ts_ms` its time; `capture` the digest of the capture identity it
     stands under; `error` says why a failed table failed and what to do; `restart` that the plan knew of a person's wish
     to begin anew, `anew` that it has done so, for whatever reason; `mark` is the offset's, as the plan found it;
     `chosen` is False of a refused table of signals; `inactive` says that the tick itself, behind its plan, has found
-    its registration not active, or gone: nobody captured what changed meanwhile.
+    its registration not active, or gone: nobody captured what changed meanwhile; `recovered` that its offset was
+    missing and is what the target proves; `refused` that the plan had left it out.
     """
 
     table: TableId
@@ -209,6 +211,8 @@ class TableResult:
     chosen: bool = True
     mark: str = ""
     inactive: bool = False
+    recovered: bool = False
+    refused: bool = False
     duration_s: float = 0.0
     error: str = ""
 

@@ -198,8 +198,9 @@ def reconcile(table: TableId, believed: Lsn | None, proven: Lsn | None, stored: 
         document = Offset(table, proven, 0).to_json() if proven else ""
         raise OffsetError(
             f"{table}: its offset is missing, but the target holds its changes up to {proven}",
-            f"Put it back by {command_of('set', table, str(proven))}, or as the Airflow Variable's text {document}; "
-            'with "restart": true in it the table is snapshotted anew.',
+            f"Have it snapshotted anew by {restart_of(table)}. Or, if no restart was asked for and its registration "
+            f"was active all the time, put it back by {command_of('set', table, str(proven))}, or as the Airflow "
+            f"Variable's text {document}",
         )
     raise ahead_error(table, believed, proven)
 

@@ -24,7 +24,11 @@ class Stand:
 
 
 class Standing:
-    """The last commit of each table, and those that this tick made; `captured` asks the source how far capture is."""
+    """The last commit of each table, and those that this tick made; `captured` asks the source how far capture is.
+
+    `recovered` are the tables whose missing offset is taken from the target, `waiting` those whose offset a person is
+    to put right: what the tick tells of them moves no offset.
+    """
 
     def __init__(self, spec: JobSpec, history: History, captured: Callable[[], Lsn | None]) -> None:
         self.spec = spec
@@ -35,6 +39,8 @@ class Standing:
         self._anew: set[TableId] = set()
         self._starts: dict[TableId, Lsn] = {}
         self._moved: set[TableId] = set()
+        self.recovered: set[TableId] = set()
+        self.waiting: set[TableId] = set()
 
     def of(self, task: TableTask) -> Stand:
         """Return how far the target holds a table, and behind what the snapshot of a new one begins."""
@@ -94,6 +100,7 @@ class Standing:
             return None
         if task.believed is None and not task.restart:
             say(f"table={task.table} has no offset; it is taken from the target: {after}")
+            self.recovered.add(task.table)
         if self._is_idle(task):
             return after
         gap = self._gap(task, last)
@@ -134,6 +141,8 @@ class Standing:
     def begin_anew(self, task: TableTask, error: GapError | OffsetError) -> None:
         """Let a snapshot mend what was lost where the mode says so, else raise the error."""
         if not self.spec.settings.snapshot_on_gap:
+            if isinstance(error, OffsetError):
+                self.waiting.add(task.table)
             raise error
         say(f"table={task.table} is snapshotted anew: {error.problem}")
         self._anew.add(task.table)

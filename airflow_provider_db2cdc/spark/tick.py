@@ -106,7 +106,7 @@ class Tick:
         """Return a line a table, refused ones included; a table of signals that was refused may have two."""
         refused = [one for one in self.spec.refused if not one.chosen]
         lines = [*map(self._line, (*self.tasks, *(one.table for one in self.spec.refused if one.chosen)))]
-        lines += [TableResult(one.table, "failed", chosen=False, error=one.error) for one in refused]
+        lines += [TableResult(one.table, "failed", chosen=False, refused=True, error=one.error) for one in refused]
         planned_at_ms, ahead_ms = self.spec.planned_at_ms, self.spec.source_ahead_ms
         return JobResult(
             self.spec.pipeline, self.spec.run_id, tuple(lines), planned_at_ms=planned_at_ms, source_ahead_ms=ahead_ms
@@ -274,9 +274,11 @@ class Tick:
             restart=task is not None and task.restart,
             mark=task.mark if task is not None else "",
             inactive=table in self.inactive,
+            recovered=table in self.standing.recovered,
+            refused=task is None,
             error=error,
         )
-        if last is None or (task is not None and self.standing.is_new(task)):
+        if last is None or table in self.standing.waiting or (task is not None and self.standing.is_new(task)):
             return line
         return replace(
             line, set_back=task is not None and self.standing.is_set_back(task),

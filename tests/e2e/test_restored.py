@@ -1,0 +1,101 @@
+"""Offsets that do not stand where the target does, and a source that was restored: no tick is green over them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from support.filled import changed, filled
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sandbox.journal import find_journal
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+
+def failures(result: JobResult | None) -> dict[TableId, str]:
+    assert result is not None, "it was taken for an idle tick"
+    return {line.table: line.error for line in result.failed}
+
+
+def restore(pipeline: Pipeline, table: TableId, *statements: str) -> None:
+    """Take the table's last commit back, as a backup of before it does; its agent then passes where it stood."""
+    journal = find_journal(pipeline.writer, table.schema, table.name)
+    assert journal is not None
+    offset = pipeline.offsets.get(table)
+    assert offset is not None
+    assert offset.commit_lsn is not None
+    owner, name = journal.change_table
+    pipeline.unseen(table, *statements)
+    for where in (f'"{owner}"."{name}"', "ASNCDC.IBMSNAP_UOW"):
+        pipeline.execute(f"DELETE FROM {where} WHERE IBMSNAP_COMMITSEQ = X'{offset.commit_lsn.hex}'")
+    pipeline.writer.commit()
+    pipeline.captured()
+
+
+@pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
+def test_a_source_that_was_restored_stops_all_tables_though_capture_has_passed_their_offsets(
+    new_pipeline: Callable[..., Pipeline], mode: str
+) -> None:
+    pipeline = new_pipeline(**{"snapshot.mode": mode})
+    table, other = filled(pipeline, 3, "T"), filled(pipeline, 3, "U")
+    pipeline.to_its_end()
+    for value in ("b", "c"):
+        changed(pipeline, f"UPDATE {table} SET A = '{value}' WHERE ID = 1")
+        pipeline.to_its_end()
+    restore(pipeline, table, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    if mode == "initial":
+        for _ in range(2):
+            found = failures(pipeline.tick())
+            assert found.keys() == {table, other}
+            assert all("the source was restored or capture reset" in error for error in found.values())
+        pipeline.restart(table)
+        pipeline.restart(other)
+    pipeline.passed()
+    pipeline.to_its_end()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    changed(pipeline, f"UPDATE {table} SET A = 'd' WHERE ID = 1")
+    pipeline.to_its_end()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+def test_an_offset_that_was_edited_ahead_is_never_idle(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = filled(pipeline, 3)
+    pipeline.to_its_end()
+    right = pipeline.offsets.get(table)
+    assert right is not None
+    ahead = changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    pipeline.captured()
+    pipeline.offsets.reset(replace(right, lsn=ahead))
+    for _ in range(2):
+        assert "ahead of the target" in failures(pipeline.tick())[table]
+    pipeline.offsets.reset(right)
+    pipeline.to_its_end()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+
+
+def test_a_missing_offset_waits_for_a_person_or_is_recovered_with_a_warning(
+    new_pipeline: Callable[..., Pipeline], caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = new_pipeline()
+    table = filled(pipeline, 3)
+    pipeline.to_its_end()
+    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    pipeline.to_its_end()
+    pipeline.offsets.remove(table)
+    for _ in range(2):
+        error = failures(pipeline.tick())[table]
+        assert "its offset is missing" in error
+        assert f"db2cdc offset restart {table}" in error
+        assert pipeline.offsets.get(table) is None, "nobody has acted"
+    pipeline.properties = {"snapshot.mode": "recovery"}
+    with caplog.at_level(logging.WARNING):
+        pipeline.passed()
+    assert f"the offset of {table} was missing" in caplog.text
+    assert pipeline.offsets.get(table) is not None
+    pipeline.to_its_end()
