@@ -25,13 +25,22 @@ LOST = "the target knows nothing of its snapshot any more: give the signal again
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A table that failed in the last tick, and why; it was `refused` where the plan had left it out."""
+
+    table: TableId
+    error: str
+    refused: bool = False
+
+
+@dataclass(frozen=True)
 class Backlog:
     """Snapshots that are open or ended last, the newest signals' outcomes, the known ids of the signal table.
 
     `told` is how far into the target's journal all this goes, and `notified` how far the channels of notifications know
-    of it, None where that is as far; `tables` are those of the last tick. `planned_at_ms` is when the last tick was
-    planned that changed anything of this, `asked_at_ms` when one was that had signals to act on, and whose result is
-    still to come: 0 if none is.
+    of it, None where that is as far. `tables` are those of the last tick, `failed` which of them failed.
+    `planned_at_ms` is when the last tick was planned that changed anything of this, `asked_at_ms` when one was that had
+    signals to act on, and whose result is still to come: 0 if none is.
     """
 
     snapshots: tuple[SnapshotProgress, ...] = ()
@@ -42,6 +51,15 @@ class Backlog:
     tables: tuple[TableId, ...] = ()
     planned_at_ms: int = 0
     asked_at_ms: int = 0
+    failed: tuple[Failure, ...] = ()
+
+    def failure(self, table: TableId) -> Failure | None:
+        """Return how a table failed in the last tick, None where it did not."""
+        return next((one for one in self.failed if one.table == table), None)
+
+    def had(self, table: TableId) -> bool:
+        """Whether the last tick has left an offset of a table."""
+        return table in self.tables and self.failure(table) is None
 
     def running(self, tables: Collection[TableId]) -> bool:
         """Whether a tick of these tables has something to do even without changes.
@@ -95,6 +113,7 @@ class Backlog:
             # A tick that did not look into the table tells of no row but those that nobody was told of so far.
             heard=self.heard if {*heard} <= {*self.heard} else heard,
             tables=tuple(sorted(line.table for line in result.tables if line.chosen)),
+            failed=tuple(Failure(line.table, line.error, line.refused) for line in result.failed if line.chosen),
             asked_at_ms=self.asked_at_ms if result.planned_at_ms < self.asked_at_ms else 0,
         )
         return self if after == self else replace(after, planned_at_ms=result.planned_at_ms)

@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset, ahead_error
 from airflow_provider_db2cdc.errors import GapError, OffsetError
 
-Kind = Literal["begins", "idle", "stopped", "pulled"]
+Kind = Literal["begins", "idle", "stopped", "mended", "pulled"]
 
 REPLACED = (
     "capture is another one than at its offset (registered anew, change table or source table created anew, or a cold "
@@ -24,25 +24,27 @@ class Verdict:
     """What a tick does with a table.
 
     It `begins`: it has no position, or a restart was asked for. It is `idle`: nobody pulls its changes. It is `stopped`
-    by the `error`, unless the mode mends that. Else its changes are `pulled`.
+    by the `error`, or `mended` of it by a snapshot where the mode does so. Else its changes are `pulled`.
     """
 
     kind: Kind
     error: GapError | OffsetError | None = None
 
 
-def judge(capture: CaptureInstance, offset: Offset | None, fence: Lsn, is_pulled: bool = True) -> Verdict:
+def judge(
+    capture: CaptureInstance, offset: Offset | None, fence: Lsn, is_pulled: bool = True, mends: bool = False
+) -> Verdict:
     """Return what a tick does with a table, as far as it can be told without the target.
 
-    `is_pulled` says whether the mode pulls its changes. The offset is to be read before the fence: a tick that ends
-    between the two would leave it beyond.
+    `is_pulled` says whether the mode pulls its changes, `mends` whether it mends what was lost by a snapshot. The
+    offset is to be read before the fence: a tick that ends between the two would leave it beyond.
     """
     if offset is None or offset.restart or not offset.is_placed:
         return Verdict("begins")
     if not is_pulled:
         return Verdict("idle")
     error = _error(capture, offset, fence)
-    return Verdict("pulled") if error is None else Verdict("stopped", error)
+    return Verdict("pulled") if error is None else Verdict("mended" if mends else "stopped", error)
 
 
 def _error(capture: CaptureInstance, offset: Offset, fence: Lsn) -> GapError | OffsetError | None:

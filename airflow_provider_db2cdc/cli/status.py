@@ -9,28 +9,25 @@ from pathlib import Path
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
 from airflow_provider_db2cdc.cdc.codec import to_data
-from airflow_provider_db2cdc.cdc.gap import find_gap
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.progress import describe_parts
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cdc.unmatched import unmatched_tables
+from airflow_provider_db2cdc.cdc.verdict import Verdict
 from airflow_provider_db2cdc.cli.pipeline import kept_elsewhere, open_kept, open_source
 from airflow_provider_db2cdc.cli.screen import clock, new_table, note, print_json, screen, span
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
-from airflow_provider_db2cdc.errors import OffsetError
 from airflow_provider_db2cdc.source.catalog import read_capture
 from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.offset_checks import read_verdicts
 from airflow_provider_db2cdc.source.plan import gone_tables
 from airflow_provider_db2cdc.sql.asn import COUNTED_AT_ONCE, count_changes
 
-REPLACED = (
-    "capture is another one than at its offset (registered anew, change table or source table created anew, or a cold "
-    "start); the next tick says which"
-)
 WAS_INACTIVE = "its registration was not active for a while: the next tick tells whether changes are missing"
 UNREGISTERED = "not registered any more: nobody captures what changes in it"
+MISSING = "its offset is missing: the next tick stops it, or mends that, unless its target was removed too"
 NEW, ELSEWHERE = "new: the next tick takes it up", "unknown: its offset is not in this file"
 
 
@@ -50,17 +47,26 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
     """Read and show where every chosen table stands; nothing is changed."""
     pipeline = load_config(config)
     store = open_kept(pipeline, airflow)
+    # A tick that ends between the two reads would leave an offset beyond the fence.
+    offsets, backlog = store.all(), store.backlog()
     with open_source(pipeline) as source:
         captured = read_capture(source, pipeline.asn_schema)
         chosen = pipeline.selection.tables(captured.instances)
         for one in unmatched_tables(pipeline.selection, pipeline.snapshot_include, captured.instances):
             note(f"warning: {one.problem}. {one.remedy}")
-        instances = {table: captured.instances[table] for table in chosen}
-        missing = ELSEWHERE if not airflow and kept_elsewhere(pipeline) else NEW
-        offsets, backlog = store.all(), store.backlog()
-        standings = _standings(source, instances, captured.fence, offsets, missing)
-        gone = gone_tables(captured, pipeline, backlog)
-        standings += [_unregistered(table, offsets.get(table)) for table in gone]
+        instances = [captured.instances[table] for table in chosen]
+        verdicts = read_verdicts(source, pipeline, instances, offsets, backlog)
+        pending = _pending(source, instances, verdicts, captured.fence, offsets)
+    missing = ELSEWHERE if not airflow and kept_elsewhere(pipeline) else NEW
+    standings = [
+        Standing(
+            one.table, one.state, one.update_as, offsets.get(one.table), pending.get(one.table),
+            _verdict(one, verdicts[one.table], offsets.get(one.table), backlog, pending.get(one.table), missing),
+        )
+        for one in instances
+    ]  # fmt: skip
+    gone = gone_tables(captured, pipeline, backlog)
+    standings += [_unregistered(table, offsets.get(table)) for table in gone]
     if as_json:
         found = {"fence": captured.fence, "tables": standings, "snapshots": backlog.snapshots}
         print_json({"pipeline": pipeline.pipeline, **to_data(found), "signals": to_data(backlog.outcomes)})
@@ -69,29 +75,20 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
         _show_snapshots(backlog)
 
 
-def _standings(
+def _pending(
     source: Source,
-    instances: Mapping[TableId, CaptureInstance],
+    instances: Sequence[CaptureInstance],
+    verdicts: Mapping[TableId, Verdict],
     fence: Fence,
     offsets: Mapping[TableId, Offset],
-    missing: str,
-) -> list[Standing]:
-    placed = {table: offset for table, offset in offsets.items() if offset.is_placed}
-    gaps = {table: _gap(instance, placed[table], fence) for table, instance in instances.items() if table in placed}
-    countable = [table for table, gap in gaps.items() if gap is None and instances[table].cd_columns]
-    steps = [(instances[table], LsnRange(offsets[table].lsn, fence.lsn)) for table in countable]
-    pending = dict(zip(countable, _counts(source, steps), strict=True))
-    return [
-        Standing(
-            table,
-            instance.state,
-            instance.update_as,
-            offsets.get(table),
-            pending.get(table),
-            _verdict(instance, offsets.get(table), gaps.get(table), pending.get(table), missing),
-        )
-        for table, instance in instances.items()
+) -> dict[TableId, int]:
+    """Count the change rows that wait, of tables whose changes the next tick pulls."""
+    steps = [
+        (one, LsnRange(offsets[one.table].lsn, fence.lsn))
+        for one in instances
+        if verdicts[one.table].kind == "pulled" and one.cd_columns and offsets[one.table].lsn <= fence.lsn
     ]
+    return dict(zip([one.table for one, _ in steps], _counts(source, steps), strict=True))
 
 
 def _unregistered(table: TableId, offset: Offset | None) -> Standing:
@@ -107,28 +104,35 @@ def _counts(source: Source, steps: Sequence[tuple[CaptureInstance, LsnRange]]) -
     return counts
 
 
-def _gap(instance: CaptureInstance, offset: Offset, fence: Fence) -> str | None:
-    now = instance.identity
-    is_same = offset.capture in ("", now.digest)
-    try:
-        gap = find_gap(instance.table, offset.lsn, None, now, instance.floor, fence.lsn, offset.suspended)
-    except OffsetError as error:
-        return str(error)
-    return gap or (None if is_same else REPLACED)
-
-
 def _verdict(
-    instance: CaptureInstance, offset: Offset | None, gap: str | None, pending: int | None, missing: str
+    instance: CaptureInstance,
+    verdict: Verdict,
+    offset: Offset | None,
+    backlog: Backlog,
+    pending: int | None,
+    missing: str,
 ) -> str:
     if not instance.active:
         return f"not captured (state {instance.state})"
     if offset is not None and offset.restart:
         return "begins anew with the next tick"
-    if offset is None or not offset.is_placed:
-        return WAS_INACTIVE if offset is not None and offset.suspended else missing
-    if gap:
-        return f"gap: {gap}"
+    if verdict.error is not None:
+        problem = verdict.error.problem.removeprefix(f"{instance.table}: ")
+        return f"{'snapshotted anew by the next tick' if verdict.kind == 'mended' else 'stopped'}: {problem}"
+    failure = backlog.failure(instance.table)
+    if failure is not None and not failure.refused:
+        return f"failed in the last tick: {failure.error.removeprefix(f'{instance.table}: ')}"
+    if verdict.kind == "idle":
+        return "nobody pulls its changes (snapshot.mode)"
+    if verdict.kind == "begins":
+        return _begins(instance.table, offset, backlog, missing)
     return f"{pending} change rows wait" if pending else "up to date"
+
+
+def _begins(table: TableId, offset: Offset | None, backlog: Backlog, missing: str) -> str:
+    if offset is not None and offset.suspended:
+        return WAS_INACTIVE
+    return MISSING if missing == NEW and backlog.had(table) else missing
 
 
 def _show_snapshots(backlog: Backlog) -> None:

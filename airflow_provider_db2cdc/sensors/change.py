@@ -115,7 +115,9 @@ class Db2CdcChangeSensor(BaseSensorOperator):
 
     def _keep_inactive(self, documents: Sequence[str]) -> None:
         store = VariableOffsetStore(read_config(self.config).pipeline)
-        for found in (Offset.from_json(text, "the trigger's event") for text in documents):
+        found_inactive = (Offset.from_json(text, "the trigger's event") for text in documents)
+        # That a source was restored the plan finds by itself, which comes next.
+        for found in (one for one in found_inactive if one.suspended):
             try:
                 keep_inactive(store, found.table, found.lsn)
             except OffsetError as error:

@@ -8,7 +8,6 @@ from functools import partial
 from airflow_provider_db2cdc.cdc import override
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.collection import parse_table
-from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.mode import CUSTOM
 from airflow_provider_db2cdc.cdc.offset import OffsetStore
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
@@ -40,25 +39,25 @@ def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | Non
         checks.append(tried("control tables", asn_schema, lambda: source.rows(asn.global_row(asn_schema))))
     if not checks[-1].ok:
         return checks
-    agent, fence = _check_agent(source, config)
+    agent, has_fence = _check_agent(source, config)
     checks.append(agent)
     try:
         instances = read_instances(source, asn_schema)
         chosen = [instances[table] for table in config.selection.tables(instances)]
         schemas = read_schemas(source, chosen, config.selection)
         checks += [*_check_lists(source, config, instances, schemas), *_check_signals(source, config, instances)]
-        return [*checks, *check_tables(source, config, chosen, schemas, offsets, fence)]
+        return [*checks, *check_tables(source, config, chosen, schemas, offsets, has_fence)]
     except Db2CdcError as error:
         return [*checks, failed("catalog", str(source.address), error)]
 
 
-def _check_agent(source: Source, config: PipelineConfig) -> tuple[Check, Lsn | None]:
-    """Return whether the agent moves, and how far it is, None where it never ran."""
+def _check_agent(source: Source, config: PipelineConfig) -> tuple[Check, bool]:
+    """Return whether the agent moves, and whether it ever ran."""
     try:
         fence = read_fence(source, config.asn_schema)
     except Db2CdcError as error:
-        return failed("capture agent", config.asn_schema, error), None
-    return tried("capture agent", config.asn_schema, partial(check_moving, fence, config)), fence.lsn
+        return failed("capture agent", config.asn_schema, error), False
+    return tried("capture agent", config.asn_schema, partial(check_moving, fence, config)), True
 
 
 def _check_lists(

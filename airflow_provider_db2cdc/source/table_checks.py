@@ -7,17 +7,15 @@ from dataclasses import replace
 from functools import partial
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, reinit_call
-from airflow_provider_db2cdc.cdc.gap import is_pruned
 from airflow_provider_db2cdc.cdc.key import PROPERTY
-from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import OffsetStore, restart_of
+from airflow_provider_db2cdc.cdc.offset import OffsetStore
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.errors import GapError
 from airflow_provider_db2cdc.source.admission import problems
 from airflow_provider_db2cdc.source.catalog import Conditions, Index, read_conditions, read_indexes
 from airflow_provider_db2cdc.source.check import Check, judged, result, tried
 from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.offset_checks import check_offsets
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT
 
@@ -30,10 +28,11 @@ def check_tables(
     captures: Sequence[CaptureInstance],
     schemas: Mapping[TableId, TableSchema],
     offsets: OffsetStore | None,
-    fence: Lsn | None,
+    has_fence: bool,
 ) -> Iterator[Check]:
-    """Check each of the tables; with `offsets` also what the change tables still hold of them."""
+    """Check each of the tables; with `offsets` also whether a tick can go on from them, where capture ever ran."""
     conditions = read_conditions(source, config.asn_schema)
+    of_offsets = check_offsets(source, config, captures, offsets) if offsets is not None and has_fence else {}
     indexes = read_indexes(source, [capture.change_table for capture in captures])
     reads_tables = _reads_tables(config)
     for capture in captures:
@@ -51,8 +50,7 @@ def check_tables(
         if schema.columns:
             readable = tried("source table readable", subject, partial(source.rows, asn.probe(capture.table)))
             yield replace(readable, level="error" if reads_tables else "warning")
-        if offsets is not None:
-            yield tried("offset", subject, partial(_check_offset, capture, offsets, fence))
+        yield from of_offsets.get(capture.table, ())
 
 
 def _reads_tables(config: PipelineConfig) -> bool:
@@ -148,23 +146,3 @@ def _check_index(capture: CaptureInstance, indexes: Sequence[Index]) -> Check:
         f"CREATE UNIQUE INDEX ... ON {table} ({COMMIT}, {INTENT}).",
         "warning",
     )
-
-
-def _check_offset(capture: CaptureInstance, offsets: OffsetStore, fence: Lsn | None) -> None:
-    offset = offsets.get(capture.table)
-    if offset is None or offset.restart:
-        return
-    if offset.suspended:
-        raise GapError(
-            f"{capture.table}: its registration was not active for a while, and nobody captured what changed meanwhile",
-            f"Have it snapshotted anew by {restart_of(capture.table)}. If nothing was changed, the next tick's error "
-            "says how its offset is kept.",
-        )
-    if offset.is_placed and fence is not None:
-        fence.check_comparable(offset.lsn)
-    if offset.is_placed and is_pruned(offset.lsn, capture.floor):
-        raise GapError(
-            f"{capture.table}: changes up to {capture.floor} are pruned, and only those up to {offset.lsn} were read",
-            f"Have it snapshotted anew by {restart_of(capture.table)}; raise RETENTION_LIMIT in IBMSNAP_CAPPARMS, or "
-            "run the pipeline oftener.",
-        )

@@ -7,14 +7,15 @@ behind it has everything that was applied.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.gap import Trace
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.source.catalog import read_floors
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql import asn
@@ -57,6 +58,20 @@ def trace_of(rows: Iterable[tuple[int, int]]) -> Trace:
         found[place] += int(number)
     changes, units, same_time, older = (found[place] for place in asn.TRACES)
     return Trace(changes, units, same_time, older > 0)
+
+
+def as_found(
+    source: Source,
+    asn_schema: str,
+    captures: Iterable[CaptureInstance],
+    offsets: Mapping[TableId, Offset],
+    fence: Lsn,
+) -> Mapping[TableId, Offset]:
+    """Return the offsets as a plan would keep them now: `restored`, where the source has another history."""
+    applied = newest((applied_of(capture, offsets.get(capture.table)) for capture in captures), fence)
+    if applied is None or not is_restored(source, asn_schema, applied):
+        return offsets
+    return {table: replace(offset, restored=True) for table, offset in offsets.items()}
 
 
 def is_restored(source: Source, asn_schema: str, applied: Applied) -> bool:

@@ -96,6 +96,11 @@ def test_change_that_has_come_lets_the_task_go_on():
     assert sensor().resume({}, {"status": "come", "message": "3 changes"}) is None
 
 
+def stands(table, at, planned_at_ms=0):
+    """Return an offset as a result leaves it."""
+    return Offset(table, at, 1, planned_at_ms=planned_at_ms, proven=at)
+
+
 def trigger(deadline_s=5.0, db2_conn_id="db2_test", **arguments):
     chosen = PipelineConfig(pipeline="p", target="/t", **arguments.pop("config", {}))
     config = told(chosen)
@@ -188,7 +193,7 @@ def test_channel_that_the_triggerer_has_not_ends_no_wait_and_hides_no_other(capt
         "signal_file": str(tmp_path / "signals.jsonl"),
         "selection": {"table_include": [str(orders)]},
     }
-    documents = {name_of(orders): Offset(orders, captured.synchpoint(), 1, planned_at_ms=time.time_ns() // 10**6)}
+    documents = {name_of(orders): stands(orders, captured.synchpoint(), time.time_ns() // 10**6)}
     seen = {name: one.to_json() for name, one in {**documents, BACKLOG: Backlog(tables=(orders,))}.items()}
     assert event_of(trigger(0.5, "db2_sandbox", config=settings, offsets=seen))["status"] == ends
 
@@ -197,7 +202,7 @@ def test_channel_that_the_triggerer_has_not_ends_no_wait_and_hides_no_other(capt
 def test_trigger_fires_when_a_change_is_captured(captured):
     orders = captured.table("ORDERS")
     settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
-    here = Offset(orders, captured.synchpoint(), 1)
+    here = stands(orders, captured.synchpoint())
 
     def wait(deadline_s, planned_at_ms):
         seen = {name_of(orders): replace(here, planned_at_ms=planned_at_ms), BACKLOG: Backlog(tables=(orders,))}
@@ -216,7 +221,7 @@ def test_trigger_fires_when_a_change_is_captured(captured):
 def test_trigger_fires_where_offsets_have_stood_still_for_long(captured):
     orders = captured.table("ORDERS")
     settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
-    long_ago = Offset(orders, captured.synchpoint(), 1, planned_at_ms=1)
+    long_ago = stands(orders, captured.synchpoint(), 1)
     event = event_of(trigger(20, "db2_sandbox", config=settings, offsets={name_of(orders): long_ago.to_json()}))
     assert event["status"] == "come"
     assert event["message"].startswith("0 changes are waiting")
@@ -226,7 +231,7 @@ def test_trigger_fires_where_offsets_have_stood_still_for_long(captured):
 def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_resumes(captured, inside):
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
     here, now_ms = captured.synchpoint(), time.time_ns() // 1_000_000
-    documents = {name_of(table): Offset(table, here, 1, planned_at_ms=now_ms).to_json() for table in (orders, items)}
+    documents = {name_of(table): stands(table, here, now_ms).to_json() for table in (orders, items)}
     documents[BACKLOG] = Backlog(tables=(orders, items)).to_json()
     settings = {"selection": {"table_include": [f"{captured.schema}\\..*"]}}
     captured.set_state(orders, "S")
@@ -289,9 +294,7 @@ def test_sensor_wakes_for_a_signal_in_a_file(captured, tmp_path):
         "signal_channels": ["file"],
         "signal_file": str(path),
     }
-    documents = {
-        name_of(orders): Offset(orders, captured.synchpoint(), 1, planned_at_ms=time.time_ns() // 10**6).to_json()
-    }
+    documents = {name_of(orders): stands(orders, captured.synchpoint(), time.time_ns() // 10**6).to_json()}
     documents[BACKLOG] = Backlog(tables=(orders,)).to_json()
     event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=documents))
     assert event["message"].startswith("0 changes, 1 signals are waiting")

@@ -246,5 +246,5 @@ def test_document_is_one_line_of_json_in_a_fixed_order():
     text = Backlog(heard=("1",)).to_json()
     assert "\n" not in text
     assert [*json.loads(text)] == [
-        "asked_at_ms", "heard", "notified", "outcomes", "planned_at_ms", "snapshots", "tables", "told",
+        "asked_at_ms", "failed", "heard", "notified", "outcomes", "planned_at_ms", "snapshots", "tables", "told",
     ]  # fmt: skip

@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import open_store
 from airflow_provider_db2cdc.config_file import load_config
@@ -171,13 +173,13 @@ def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sand
     offset = store.get(table)
     assert offset is not None
     store.reset(replace(offset, suspended=True))
-    assert standing(config)["verdict"].startswith("gap: its registration was not active for a while")
+    assert standing(config)["verdict"].startswith("stopped: its registration was not active for a while")
     db2cdc("offset", "set", "-c", config, "SALES.T", str(offset.lsn))
     assert standing(config)["verdict"] == "2 change rows wait"
     store.reset(replace(offset, capture="of before"))
-    assert standing(config)["verdict"].startswith("gap: capture is another one than at its offset")
+    assert standing(config)["verdict"].startswith("stopped: capture is another one than at its offset")
     db2cdc("offset", "set", "-c", config, "SALES.T", "01" * 10)
-    assert standing(config)["verdict"].startswith("gap: LSNs of 16 and 10 bytes cannot be compared")
+    assert standing(config)["verdict"].startswith("stopped: LSNs of 16 and 10 bytes cannot be compared")
     [check] = [one for one in json.loads(db2cdc("doctor", "-c", config, "--json").stdout) if one["name"] == "offset"]
     assert "LSNs of 16 and 10 bytes" in check["problem"]
     db2cdc("offset", "restart", "-c", config, "SALES.T")
@@ -191,8 +193,9 @@ def test_a_pipeline_that_airflow_runs_is_not_called_new(config: str) -> None:
 
 
 def test_a_tick_without_changes_is_idle_and_starts_no_spark(config: str) -> None:
-    db2cdc("offset", "set", "-c", config, "SALES.T", fence(config))
-    open_store(load_config(Path(config))).put_backlog(Backlog(tables=(TableId("SALES", "T"),)))
+    store, at = open_store(load_config(Path(config))), Lsn.parse(fence(config))
+    store.put(Offset(TableId("SALES", "T"), at, 1, planned_at_ms=time.time_ns() // 10**6, proven=at))
+    store.put_backlog(Backlog(tables=(TableId("SALES", "T"),)))
     done = db2cdc("tick", "-c", config, "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"status": "idle"}), done.stderr
     assert "poll.interval.ms" in done.stderr
@@ -212,7 +215,7 @@ def test_a_tick_that_meets_an_inactive_registration_tells_the_offset(tmp_path: P
     assert offset is not None
     assert offset.suspended
     assert "was inactive" in db2cdc("offset", "show", "-c", str(path)).stdout
-    assert standing(str(path))["verdict"].startswith("gap: its registration was not active")
+    assert standing(str(path))["verdict"].startswith("stopped: its registration was not active")
 
 
 def test_a_table_that_nobody_captures_any_more_is_shown(tmp_path: Path, sandbox: Sandbox) -> None:

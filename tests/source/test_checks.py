@@ -1,11 +1,13 @@
 from dataclasses import replace
 
 import pytest
-from control_tables import lsn
+from control_tables import COMMITTED_MS, lsn
 
+from airflow_provider_db2cdc.cdc.backlog import Backlog, Failure
 from airflow_provider_db2cdc.cdc.mode import MODES, Mode
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.source.catalog import read_instances
 from airflow_provider_db2cdc.source.checks import preflight
 from airflow_provider_db2cdc.source.connection import Source
 
@@ -21,12 +23,20 @@ class OneOffset:
     def get(self, table):
         return Offset(table, lsn(self._number), 1)
 
+    def backlog(self):
+        return Backlog()
+
     def put(self, offset):
         raise AssertionError("a check writes nothing")
 
 
 def failed(source, config, **more):
     return [check for check in preflight(source, config, **more) if not check.ok]
+
+
+def digest_of(source, config):
+    [instance] = read_instances(source, config.asn_schema).values()
+    return instance.identity.digest
 
 
 @pytest.fixture
@@ -240,9 +250,12 @@ def test_signal_table_that_is_not_captured_is_none_for_marks(source, config, cap
 class Kept(OneOffset):
     """An offset with marks."""
 
-    def __init__(self, number=50, **marks):
+    def __init__(self, number=50, backlog=None, **marks):
         super().__init__(number)
-        self._marks = marks
+        self._marks, self._backlog = marks, backlog or Backlog()
+
+    def backlog(self):
+        return self._backlog
 
     def get(self, table):
         return replace(super().get(table), **self._marks)
@@ -255,8 +268,59 @@ def test_offset_is_checked_as_a_tick_would_take_it(source, config, captured):
     [check] = failed(source, config, offsets=Kept(30))
     assert f"`db2cdc offset restart {captured.table('T')}`" in check.remedy
     assert failed(source, config, offsets=Kept(30, restart=True)) == []
-    assert failed(source, config, offsets=Kept(101)) == [], "a tick may have moved it since capture was asked"
+    [check] = failed(source, config, offsets=Kept(101))
+    assert "before the offset" in check.problem
+    [check] = failed(source, config, offsets=Kept(90, proven=lsn(60)))
+    assert (check.level, "ahead of the target" in check.problem) == ("error", True)
+    [check] = failed(source, config, offsets=Kept(90, capture="another"))
+    assert "capture is another one" in check.problem
     assert failed(source, config, offsets=Kept(0)) == [], "it has no position yet"
+
+
+def test_a_gap_that_the_mode_mends_or_that_nobody_pulls_is_no_failure(source, config, captured):
+    captured.set("T", CD_OLD_SYNCHPOINT=lsn(40).raw)
+    [check] = failed(source, config.model_copy(update={"snapshot_mode": "when_needed"}), offsets=Kept(30))
+    assert (check.name, check.level) == ("offset", "warning")
+    assert failed(source, config.model_copy(update={"snapshot_mode": "initial_only"}), offsets=Kept(30)) == []
+
+
+def test_an_offset_is_read_before_capture_is_asked_how_far_it_is(source, config, captured):
+    class Moved(OneOffset):
+        """A tick ends meanwhile, which capture has gone on for."""
+
+        def get(self, table):
+            captured.synch(150)
+            return super().get(table)
+
+    assert failed(source, config, offsets=Moved(140)) == []
+
+
+def test_a_table_that_never_began_is_no_failure_though_it_was_inactive(source, config, captured):
+    table = captured.table("T")
+    assert failed(source, config, offsets=Kept(0, suspended=True)) == []
+    refused = Backlog(tables=(table,), failed=(Failure(table, "registered in state 'I'", refused=True),))
+    assert failed(source, config, offsets=Kept(0, backlog=refused, suspended=True)) == []
+
+
+def test_a_table_that_the_last_tick_had_or_failed_is_told(source, config, captured):
+    table = captured.table("T")
+    [check] = failed(source, config, offsets=Kept(0, backlog=Backlog(tables=(table,))))
+    assert (check.name, check.level) == ("offset", "warning")
+    assert f"db2cdc offset restart {table}" in check.remedy
+    assert failed(source, config, offsets=Kept(0, backlog=Backlog(tables=(table,)), restart=True)) == []
+    bad = Backlog(tables=(table,), failed=(Failure(table, "S.T: its key is not unique"),))
+    [check] = failed(source, config, offsets=Kept(50, backlog=bad))
+    assert (check.name, check.level, check.problem) == ("last tick", "warning", "S.T: its key is not unique")
+
+
+def test_a_restored_source_is_a_failure_before_any_plan_has_met_it(source, config, captured):
+    captured.unit(50)
+    digest = digest_of(source, config)
+    kept = Kept(90, capture=digest, proven=lsn(90), commit_lsn=lsn(50), commit_ts_ms=COMMITTED_MS)
+    assert failed(source, config, offsets=kept) == []
+    captured.run(f"UPDATE {captured.asn}.IBMSNAP_UOW SET IBMSNAP_LOGMARKER = CURRENT_TIMESTAMP")
+    [check] = failed(source, config, offsets=kept)
+    assert "the source was restored or capture reset" in check.problem
 
 
 @pytest.mark.parametrize("mode", [*MODES, "configuration_based"])
