@@ -113,7 +113,8 @@ def _table(offsets: Mapping[TableId, Offset]) -> Table:
     shown = new_table("table", "lsn", "batch", "newest commit (source's time)", "marks")
     for name in sorted(offsets):
         offset = offsets[name]
-        marks = [*(["restart"] if offset.restart else []), *(["was inactive"] if offset.suspended else [])]
+        named = {"restart": offset.restart, "was inactive": offset.suspended, "source restored": offset.restored}
+        marks = [mark for mark, is_set in named.items() if is_set]
         times = (str(offset.batch), clock(offset.commit_ts_ms), ", ".join(marks))
         shown.add_row(str(name), str(offset.lsn), *times)
     return shown
