@@ -26,11 +26,15 @@ LOST = "the target knows nothing of its snapshot any more: give the signal again
 
 @dataclass(frozen=True)
 class Failure:
-    """A table that failed in the last tick, and why; it was `refused` where the plan had left it out."""
+    """A table that failed in the last tick, and why.
+
+    It was `refused` where the plan had left it out; it `waits` where a person is to put its offset right.
+    """
 
     table: TableId
     error: str
     refused: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,9 @@ class Backlog:
             # A tick that did not look into the table tells of no row but those that nobody was told of so far.
             heard=self.heard if {*heard} <= {*self.heard} else heard,
             tables=tuple(sorted(line.table for line in result.tables if line.chosen)),
-            failed=tuple(Failure(line.table, line.error, line.refused) for line in result.failed if line.chosen),
+            failed=tuple(
+                Failure(line.table, line.error, line.refused, line.waits) for line in result.failed if line.chosen
+            ),
             asked_at_ms=self.asked_at_ms if result.planned_at_ms < self.asked_at_ms else 0,
         )
         return self if after == self else replace(after, planned_at_ms=result.planned_at_ms)

@@ -188,7 +188,8 @@ class TableResult:
     to begin anew, `anew` that it has done so, for whatever reason; `mark` is the offset's, as the plan found it;
     `chosen` is False of a refused table of signals; `inactive` says that the tick itself, behind its plan, has found
     its registration not active, or gone: nobody captured what changed meanwhile; `recovered` that its offset was
-    missing and is what the target proves; `refused` that the plan had left it out.
+    missing and is what the target proves; `refused` that the plan had left it out; `waits` that
+    its offset is missing or ahead, until a person has acted.
     """
 
     table: TableId
@@ -213,6 +214,7 @@ class TableResult:
     inactive: bool = False
     recovered: bool = False
     refused: bool = False
+    waits: bool = False
     duration_s: float = 0.0
     error: str = ""
 

@@ -69,16 +69,19 @@ def read_verdicts(
 
 
 def _checks(table: TableId, verdict: Verdict, offset: Offset | None, backlog: Backlog) -> Iterator[Check]:
+    level: Level
     subject, failure = str(table), backlog.failure(table)
     if verdict.error is not None:
-        level: Level = "warning" if verdict.kind == "mended" else "error"
+        level = "warning" if verdict.kind == "mended" else "error"
         yield Check(NAME, subject, False, verdict.error.problem, verdict.error.remedy, level)
     elif verdict.kind == "begins" and backlog.had(table) and not (offset is not None and offset.restart):
         yield Check(NAME, subject, False, *missing(table), "warning")
     else:
         yield Check(NAME, subject, True)
     if failure is not None and not failure.refused and verdict.kind in ("pulled", "idle", "begins"):
-        yield Check("last tick", subject, False, failure.error, "The next tick tries it again.", "warning")
+        is_set = offset is not None and (offset.restart or offset.planned_at_ms > backlog.planned_at_ms)
+        level = "error" if failure.waits and not is_set else "warning"
+        yield Check("last tick", subject, False, failure.error, "The next tick tries it again.", level)
 
 
 def missing(table: TableId) -> tuple[str, str]:

@@ -276,6 +276,7 @@ class Tick:
             inactive=table in self.inactive,
             recovered=table in self.standing.recovered,
             refused=task is None,
+            waits=table in self.standing.waiting,
             error=error,
         )
         if last is None or table in self.standing.waiting or (task is not None and self.standing.is_new(task)):

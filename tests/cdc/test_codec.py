@@ -92,6 +92,7 @@ RESULT = JobResult(
             inactive=True,
             recovered=True,
             refused=True,
+            waits=True,
             state_version=8,
             capture="digest",
             set_back=True,

@@ -313,6 +313,16 @@ def test_a_table_that_the_last_tick_had_or_failed_is_told(source, config, captur
     assert (check.name, check.level, check.problem) == ("last tick", "warning", "S.T: its key is not unique")
 
 
+def test_a_table_that_waits_for_a_person_is_a_failure_until_then(source, config, captured):
+    table = captured.table("T")
+    lost = Backlog(tables=(table,), failed=(Failure(table, "its offset is missing", waits=True),), planned_at_ms=5)
+    [check] = failed(source, config, offsets=Kept(0, backlog=lost))
+    assert (check.name, check.level, check.problem) == ("last tick", "error", "its offset is missing")
+    [check] = failed(source, config, offsets=Kept(50, backlog=lost, planned_at_ms=6))
+    assert (check.name, check.level) == ("last tick", "warning")
+    assert failed(source, config, offsets=Kept(0, backlog=lost, restart=True))[0].level == "warning"
+
+
 def test_a_restored_source_is_a_failure_before_any_plan_has_met_it(source, config, captured):
     captured.unit(50)
     digest = digest_of(source, config)
