@@ -60,10 +60,10 @@ class Commit:
     commit_ts_ms: int | None
     state_version: int
     rows: int
-    commit_lsn: Lsn | None = None
     slice: Slice | None = None
     published: Mapping[int, int] = field(default_factory=dict)
     snapshot: str | None = None
+    commit_lsn: Lsn | None = None
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,9 @@ def entry(batch: int, table: TableId, of: Slice | None = None, run_id: str = "ru
 
 def commit(of: Entry) -> Commit:
     published = {0: 8} if of.slice else {}
-    return Commit(
-        of.batch, of.table, of.upto, CAPTURE, 1, 2, 3, 4, 5, 6, 7, of.slice, published, of.slice and of.slice.snapshot
-    )
+    numbers, snapshot = (1, 2, 3, 4, 5, 6, 7), of.slice and of.slice.snapshot
+    commit_lsn = None if of.slice else of.upto
+    return Commit(of.batch, of.table, of.upto, CAPTURE, *numbers, of.slice, published, snapshot, commit_lsn)
 
 
 @pytest.fixture(scope="module")
