@@ -9,7 +9,7 @@ from dataclasses import replace
 from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore, new_mark
+from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore, new_mark, restart_of
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
 
@@ -134,7 +134,13 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
         )
     )
     if table.recovered and old is None:
-        log.warning("the offset of %s was missing: it is taken from the target, %s", table.table, table.lsn)
+        log.warning(
+            "the offset of %s was missing: it is taken from the target, %s. If a restart was asked for in it, or its "
+            "registration was not active meanwhile, have it snapshotted anew by %s",
+            table.table,
+            table.lsn,
+            restart_of(table.table),
+        )
     return None if unmoved else new
 
 

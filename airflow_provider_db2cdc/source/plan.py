@@ -44,7 +44,9 @@ Signals = Sequence[Signal]
 def plan_tick(
     source: Source, config: PipelineConfig, offsets: OffsetStore, run_id: str, at_ms: int, signals: Signals = ()
 ) -> JobSpec | None:
-    """Return what the tick has to do, None when there is nothing. Offsets keep that registrations are inactive.
+    """Return what the tick has to do, None when there is nothing.
+
+    Offsets keep that a registration was found inactive, or the source restored.
 
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
     on becomes a refusal in the spec. Without any work, offsets that stood still for `offsets_max_age_s` are moved up to

@@ -79,11 +79,9 @@ class Beginning:
         if offset is None:
             return step
         step = replace(step, planned_at_ms=offset.planned_at_ms, mark=offset.mark, suspended=offset.suspended)
-        return (
-            step
-            if step.believed is None
-            else replace(step, restored=offset.restored, applied=applied_of(capture, offset))
-        )
+        if step.believed is None:
+            return step
+        return replace(step, restored=offset.restored, applied=applied_of(capture, offset))
 
     def _step(self, schema: TableSchema, capture: CaptureInstance, offset: Offset | None) -> Step:
         again, streams = self._anew(schema.table), self.mode.stream()

@@ -284,9 +284,8 @@ class Tick:
         return replace(
             line, set_back=task is not None and self.standing.is_set_back(task),
             anew=task is not None and self.standing.has_begun(task),
-            lsn=last.upto, batch=last.batch, rows=last.rows,
-            commit_lsn=last.commit_lsn, commit_ts_ms=last.commit_ts_ms,
-            state_version=last.state_version, capture=last.capture.digest,
+            lsn=last.upto, batch=last.batch, rows=last.rows, commit_lsn=last.commit_lsn,
+            commit_ts_ms=last.commit_ts_ms, state_version=last.state_version, capture=last.capture.digest,
         )  # fmt: skip
 
 
