@@ -70,8 +70,8 @@ WITHOUT_AIRFLOW = {*WITHIN, "submit", "jars", "cli", "sandbox"}
 ONLY_IN = {
     "pyspark": {"spark", "submit", "demo"},
     "delta": {"spark"},
-    "ibm_db": {"source", "sandbox", "hooks"},
-    "ibm_db_dbi": {"source", "sandbox", "hooks"},
+    "ibm_db": {"source", "sandbox"},
+    "ibm_db_dbi": {"source", "sandbox"},
     "confluent_kafka": {"channels"},
     f"{NAME}.spark": {"spark"},
     f"{NAME}.sandbox": {"sandbox", "cli", "demo"},

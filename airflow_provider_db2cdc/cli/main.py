@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -148,6 +149,10 @@ def offset_remove(config: ConfigFile, table: TableName, airflow: OfAirflow = Fal
 def main() -> None:
     """Run the command line; an error is told in a sentence and its remedy, and exits with 1."""
     debug = "--debug" in sys.argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A name that the terminal's encoding lacks is shown as an escape: it must not end the command.
+            stream.reconfigure(errors="backslashreplace")
     # Spark is a child in a session of its own: whatever ends this process must run through its `finally`.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, lambda number, frame: sys.exit(128 + number))

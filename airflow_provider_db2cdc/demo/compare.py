@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.sandbox.asn import CAPTURE_SCHEMA
 from airflow_provider_db2cdc.sandbox.service import Sandbox
 from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.sandbox.statement import Connection
+from airflow_provider_db2cdc.source import driver
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.catalog import read_capture
 from airflow_provider_db2cdc.source.connection import Source
@@ -110,7 +111,7 @@ def source_table(connection: Connection, table: TableId) -> tuple[list[str], lis
     """Return a table's columns and rows as ibm_db reads them."""
     cursor = connection.cursor()
     try:
-        cursor.execute(f"SELECT * FROM {table}")
+        driver.execute(cursor, f"SELECT * FROM {table}")
         columns = [column[0] for column in cursor.description]
         rows = [[portable(value) for value in row] for row in cursor.fetchall()]
     finally:

@@ -63,9 +63,9 @@ class Db2CdcHook(BaseHook):
 
     def get_conn(self) -> Any:
         """Return an `ibm_db_dbi` connection of the caller's own."""
-        import ibm_db_dbi
+        from airflow_provider_db2cdc.source.driver import connect
 
-        return ibm_db_dbi.connect(self.address().dsn(), "", "")
+        return connect(self.address().dsn())
 
 
 def read_address(connection: Connection) -> Db2Address:

@@ -142,9 +142,11 @@ def sql(
 def _run_statement(connection: Any, statement: str, number: int) -> None:
     import ibm_db_dbi
 
+    from airflow_provider_db2cdc.source.driver import execute
+
     cursor = connection.cursor()
     try:
-        cursor.execute(statement)
+        execute(cursor, statement)
     except ibm_db_dbi.Error as error:
         raise SourceError(f"statement {number} failed: {error}", "Nothing of this script was committed.") from error
     if cursor.description:

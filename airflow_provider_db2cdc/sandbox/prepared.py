@@ -7,6 +7,8 @@ from uuid import uuid4
 
 import ibm_db
 
+from airflow_provider_db2cdc.source import driver
+
 _MOST_STATEMENTS = 300
 
 
@@ -19,7 +21,7 @@ class PreparedConnection:
     """
 
     def __init__(self, dsn: str) -> None:
-        self._handle = ibm_db.connect(dsn, "", "", {ibm_db.SQL_ATTR_AUTOCOMMIT: ibm_db.SQL_AUTOCOMMIT_OFF})
+        self._handle = driver.open_handle(dsn, {ibm_db.SQL_ATTR_AUTOCOMMIT: ibm_db.SQL_AUTOCOMMIT_OFF})
         self._statements: dict[str, Any] = {}
         self._own = f" /* {uuid4().hex} */"
 
@@ -45,7 +47,7 @@ class PreparedConnection:
         if sql not in self._statements:
             if len(self._statements) >= _MOST_STATEMENTS:
                 self._free()
-            self._statements[sql] = ibm_db.prepare(self._handle, sql + self._own)
+            self._statements[sql] = ibm_db.prepare(self._handle, driver.padded(sql + self._own))
         return self._statements[sql]
 
     def _free(self) -> None:

@@ -16,8 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-import ibm_db_dbi
-
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.sandbox.derby import end_orphans
 from airflow_provider_db2cdc.sandbox.jdk import find_jars
@@ -32,6 +30,7 @@ from airflow_provider_db2cdc.sandbox.state import (
     write_state,
 )
 from airflow_provider_db2cdc.sandbox.supervisor import Supervisor, derby_home, probe
+from airflow_provider_db2cdc.source.driver import connect
 
 log = logging.getLogger(__name__)
 
@@ -124,9 +123,9 @@ class Sandbox:
         """The URL for IBM's JDBC driver; user and password go into the connection's properties."""
         return self.state.jdbc_url
 
-    def connect(self) -> ibm_db_dbi.Connection:
+    def connect(self) -> Any:
         """Return a new DB-API connection, autocommit off."""
-        return ibm_db_dbi.connect(self.state.dsn, "", "")
+        return connect(self.state.dsn)
 
     def health(self) -> str | None:
         """Run one statement; return None, or why it did not work."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from airflow_provider_db2cdc.sandbox.sqltext import split_statements
+from airflow_provider_db2cdc.source import driver
 
 _DDL = Path(__file__).with_name("ddl")
 
@@ -30,7 +31,7 @@ def fetch(connection: Connection, sql: str, *parameters: object) -> list[tuple[A
     """Run a query and return all its rows."""
     cursor = connection.cursor()
     try:
-        cursor.execute(sql, parameters or None)
+        driver.execute(cursor, sql, parameters)
         return list(cursor.fetchall())
     finally:
         cursor.close()
@@ -40,7 +41,7 @@ def execute(connection: Connection, sql: str, *parameters: object) -> int:
     """Run a statement and return how many rows it touched."""
     cursor = connection.cursor()
     try:
-        cursor.execute(sql, parameters or None)
+        driver.execute(cursor, sql, parameters)
         return int(cursor.rowcount)
     finally:
         cursor.close()

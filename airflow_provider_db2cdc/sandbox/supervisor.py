@@ -16,6 +16,7 @@ from airflow_provider_db2cdc.sandbox.derby import DerbyServer, DerbySettings, en
 from airflow_provider_db2cdc.sandbox.jdk import DerbyError, compile_java, find_jars
 from airflow_provider_db2cdc.sandbox.shim import Shim
 from airflow_provider_db2cdc.sandbox.state import BANNER, SandboxOptions, SandboxState, read_state, write_state
+from airflow_provider_db2cdc.source.driver import open_handle
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +198,7 @@ def derby_home(folder: Path) -> Path:
 
 def _round_trip(dsn: str) -> str | None:
     try:
-        connection = ibm_db.connect(dsn, "", "")
+        connection = open_handle(dsn)
         try:
             statement = ibm_db.exec_immediate(connection, "VALUES 1")
             row = ibm_db.fetch_tuple(statement)

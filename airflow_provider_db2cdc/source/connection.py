@@ -10,6 +10,7 @@ from typing import Any
 import ibm_db_dbi
 
 from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.source import driver
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.failure import explain
 from airflow_provider_db2cdc.sql.query import Query
@@ -46,7 +47,7 @@ class Source:
         try:
             cursor = self._open().cursor()
             try:
-                cursor.execute(query.text, query.params or None)
+                driver.execute(cursor, query.text, query.params)
                 return [tuple(row) for row in cursor.fetchall()]
             finally:
                 _free(cursor)
@@ -71,7 +72,7 @@ class Source:
 
     def _open(self) -> Any:
         if self._connection is None:
-            connection = ibm_db_dbi.connect(self.address.dsn(), "", "")
+            connection = driver.connect(self.address.dsn())
             if not connection.set_autocommit(True):
                 raise SourceError(f"the driver refuses autocommit at {self.address}")
             self._connection = connection

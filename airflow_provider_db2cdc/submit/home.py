@@ -13,6 +13,9 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 PANDAS_WARNING = "ignore::FutureWarning:pyspark.testing.utils"
 """Pyspark's warning about pandas 3, which this provider does not use; it would stand in every tick's output."""
 
+UTF_8_LOCALE = {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8"}
+"""What Java and Python read and write in: elsewhere (C, Latin-1, Turkish) names turn into other characters or none."""
+
 
 def spark_home() -> Path:
     """Return the installed pyspark's folder, which is a whole Spark.
@@ -37,11 +40,11 @@ def spark_binary(binary: str = "") -> str:
 def spark_environment(
     binary: str = "", master: str = "local[*]", environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the environment in which spark-submit finds its own home and this very Python.
+    """Return the environment in which spark-submit finds its own home, this very Python and a locale of UTF-8.
 
     Without PYSPARK_PYTHON a session starts workers with whatever `python3` is first on PATH.
     """
-    env = dict(os.environ if environ is None else environ)
+    env = {**(os.environ if environ is None else environ), **UTF_8_LOCALE}
     if not binary:
         env["SPARK_HOME"] = str(spark_home())
     env.setdefault("PYSPARK_PYTHON", sys.executable)

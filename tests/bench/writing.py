@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import ibm_db_dbi
 from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.source.driver import connect
 
 ROOT = Path(__file__).parents[2]
 CHANGES_A_COMMIT = 10
@@ -38,7 +39,7 @@ def changing(pipeline: Pipeline, rows: int, changes_per_s: int) -> Iterator[list
 
 def main(order: dict[str, Any]) -> None:
     """Write until standard input is closed, then say how much."""
-    connection = ibm_db_dbi.connect(order["dsn"], "", "")
+    connection = connect(order["dsn"])
     cursor, rng, started, made = connection.cursor(), random.Random(1), time.monotonic(), 0
     statement = f'UPDATE "{order["schema"]}"."BIG" SET C4 = C4 + 1 WHERE ID = ?'
     while not select.select([sys.stdin], [], [], 0)[0]:

@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import SparkConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
+from airflow_provider_db2cdc.submit.child import run_child
 from airflow_provider_db2cdc.submit.home import spark_environment, spark_home
 from airflow_provider_db2cdc.submit.runner import run_job
 
@@ -120,3 +121,14 @@ def test_a_named_spark_and_a_chosen_python_are_left_alone() -> None:
     env = spark_environment("/opt/spark/bin/spark-submit", "yarn", {"PYSPARK_PYTHON": "/p"})
     assert env["PYSPARK_PYTHON"] == "/p"
     assert not {"SPARK_HOME", "SPARK_LOCAL_IP"} & set(env)
+
+
+def test_a_child_speaks_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    path = tmp_path / "said.py"
+    path.write_text("print('Ş 😀')\nopen('Ş', 'w').close()\n", "utf-8")
+    lines: list[str] = []
+    code = f"import os, runpy; os.chdir({str(tmp_path)!r}); runpy.run_path({str(path)!r})"
+    env = spark_environment(environ={"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert run_child([sys.executable, "-c", code], env, lines.append) == 0
+    assert lines == ["Ş 😀"]
+    assert (tmp_path / "Ş").exists()

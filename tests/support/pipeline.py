@@ -24,6 +24,7 @@ from airflow_provider_db2cdc.sandbox.agent import await_captured
 from airflow_provider_db2cdc.sandbox.journal import find_journal
 from airflow_provider_db2cdc.sandbox.service import Sandbox
 from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
+from airflow_provider_db2cdc.source import driver
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
@@ -73,7 +74,7 @@ class Pipeline:
     def execute(self, text: str, *values: Any) -> None:
         """Run a statement on the writer's connection, without a commit."""
         cursor = self.writer.cursor()
-        cursor.execute(text, values or None)
+        driver.execute(cursor, text, values)
         cursor.close()
 
     def many(self, text: str, rows: Iterable[tuple[Any, ...]]) -> None:

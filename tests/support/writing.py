@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import ibm_db_dbi
 import pytest
 
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.source.driver import connect
 from airflow_provider_db2cdc.spark.groups import Groups
 from support.filled import changed
 from support.gained import change_gained, gain_with_row
@@ -122,7 +122,7 @@ def _child(pipeline: Pipeline, order: dict[str, Any]) -> Iterator[None]:
 
 def main(order: dict[str, Any]) -> None:
     """Write until standard input is closed, then end the transaction that is open."""
-    writer = Writer(ibm_db_dbi.connect(order["dsn"], "", ""), order.get("schema", ""))
+    writer = Writer(connect(order["dsn"]), order.get("schema", ""))
     rng = random.Random(order.get("seed", 0))
     write = _in_turn(writer, order["transactions"]) if "transactions" in order else _played(writer, order, rng)
     sys.stdout.write("begins\n")

@@ -1,0 +1,79 @@
+"""The commands mean and show the same names in every locale."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airflow_provider_db2cdc.sandbox import asn
+from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.sandbox.statement import execute, quoted
+
+pytestmark = pytest.mark.sandbox
+
+ROOT = Path(__file__).parents[2]
+MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
+NAMES = ["ŞİRKET", "受注", "😀"]
+LOCALES = [
+    {"LC_ALL": "C"},
+    {"LC_ALL": "xx_XX.UTF-8"},
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    {"LANG": "C.UTF-8", "PYTHONIOENCODING": "ascii"},
+    {"LANG": "C.UTF-8"},
+]
+
+
+def db2cdc(changed: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "DB2CODE"))}
+    command = [sys.executable, "-c", MAIN, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, env={**kept, **changed}, check=False)
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with Sandbox.start(tmp_path_factory.mktemp("sandbox")) as running:
+        connection = running.connect()
+        execute(connection, "CREATE SCHEMA S")
+        for name in NAMES:
+            execute(connection, f"CREATE TABLE {quoted('S', name)} (ID INTEGER NOT NULL PRIMARY KEY)")
+            asn.addtable(connection, "S", name)
+        connection.commit()
+        connection.close()
+        yield running
+
+
+@pytest.fixture
+def config(tmp_path: Path, sandbox: Sandbox) -> str:
+    path = tmp_path / "pipeline.yaml"
+    pipeline = {"pipeline": "p", "target": "./lake", "table.include.list": r"S\..*", "spark.packages": "g:a:1"}
+    path.write_text(yaml.safe_dump({**pipeline, "database": sandbox.state.settings}))
+    return str(path)
+
+
+@pytest.mark.parametrize("changed", LOCALES, ids=str)
+def test_doctor_finds_every_table_and_shows_its_name(config: str, changed: dict[str, str]) -> None:
+    done = db2cdc(changed, "doctor", "-c", config)
+    assert (done.returncode, b"0 failed" in done.stderr) == (0, True), done.stdout + done.stderr
+    shown = done.stdout.decode("utf-8")
+    assert all(name in shown or name.encode("ascii", "backslashreplace").decode() in shown for name in NAMES)
+
+
+@pytest.mark.parametrize("changed", LOCALES, ids=str)
+def test_status_shows_a_name_or_its_escapes(config: str, changed: dict[str, str]) -> None:
+    done = db2cdc(changed, "status", "-c", config)
+    assert done.returncode == 0, done.stderr
+    assert "S.ŞİRKET".encode() in done.stdout or rb"S.\u015e\u0130RKET" in done.stdout
+
+
+@pytest.mark.parametrize("changed", LOCALES, ids=str)
+def test_an_error_shows_a_name_or_its_escapes(sandbox: Sandbox, changed: dict[str, str]) -> None:
+    done = db2cdc(changed, "sandbox", "addtable", "--dir", str(sandbox.folder), 'S."Ş"')
+    assert done.returncode == 1
+    assert b"there is no table S." in done.stderr or b"half a character" in done.stderr
+    assert b"Traceback" not in done.stderr
