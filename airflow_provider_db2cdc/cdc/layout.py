@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from hashlib import sha256
-from urllib.parse import quote
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -18,7 +17,14 @@ MAX_PART = 255
 """Characters of a folder's name with most file systems; encoded, a name of 128 bytes may have thrice as many."""
 
 DIGEST_CHARACTERS = 16
-HALF_ESCAPE = re.compile("%[0-9A-F]?$")
+ESCAPED = re.compile(rb"^[._]|[^A-Za-z0-9._]")
+"""Bytes of a name in UTF-8 that are escaped in a folder's name.
+
+What is left needs no escape in a URL, in Hadoop's paths or in an object store's keys: readers differ in whether they
+decode those. A first dot or underscore would hide the folder from most readers.
+"""
+
+ESCAPE_CUT = re.compile("-[0-9A-F]?$")
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,9 @@ class Layout:
 
     `target` with a slash or colon is a path: `{target}/tables/{schema}/{table}`, `/changes/...`, `/_db2cdc/...`.
     Otherwise it is a catalog's schema (`schema` or `catalog.schema`) that holds `schema__table`,
-    `schema__table__changes` and `_db2cdc_...`. Characters that a path or a catalog refuses are percent-encoded
-    (in a catalog with `_x25` style escapes), so two source tables never share a place.
+    `schema__table__changes` and `_db2cdc_...`. In a path, each byte of UTF-8 that is not a letter or digit of ASCII, a
+    dot or an underscore becomes `-` and two hex digits: `A B` is `A-20B`, `Ä` is `-C3-84`. In a catalog, other
+    characters become `_x20_`. So two source tables never share a place, unless the file system ignores case.
     """
 
     target: str
@@ -83,18 +90,13 @@ class Layout:
 
 
 def _path_part(text: str) -> str:
-    """Encode what a path may refuse, and a first dot or underscore, which hides a folder from most readers.
-
-    What would be longer than a folder's name may be ends with a digest of the name, behind what no encoding yields.
-    """
-    encoded = quote(text, safe="$")
-    if encoded.startswith((".", "_")):
-        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    """Escape a name for a folder; one that is too long ends with `--`, which no escape yields, and its digest."""
+    encoded = ESCAPED.sub(lambda found: b"-%02X" % ord(found[0]), text.encode()).decode()
     if len(encoded) <= MAX_PART:
         return encoded
     digest = sha256(text.encode()).hexdigest()[:DIGEST_CHARACTERS]
-    whole = HALF_ESCAPE.sub("", encoded[: MAX_PART - 2 - DIGEST_CHARACTERS])
-    return f"{whole}%~{digest}"
+    whole = ESCAPE_CUT.sub("", encoded[: MAX_PART - 2 - DIGEST_CHARACTERS])
+    return f"{whole}--{digest}"
 
 
 def _name_part(text: str) -> str:
