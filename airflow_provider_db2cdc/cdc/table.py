@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -21,8 +22,19 @@ class TableId:
 
     @classmethod
     def in_catalog(cls, schema: str | None, name: str | None) -> TableId:
-        """Return a table that the catalog or a registration names: Db2 pads short schema names with blanks."""
-        return cls((schema or "").rstrip(), (name or "").rstrip())
+        """Return a table as the catalog or a registration spells it: Db2 may pad a schema's name, never a table's."""
+        return cls((schema or "").rstrip(" "), name or "")
+
+    def among(self, asked: Set[TableId]) -> TableId | None:
+        """Return the one of the asked tables that a row of the catalog with this name is about, None if there is none.
+
+        SQL finds `"T "` when it is asked for `T`. Db2 keeps blanks at the end of a name, but no two names differ only
+        in them. So a registration may spell a name without the blanks that the catalog has.
+        """
+        if self in asked:
+            return self
+        alike = (table for table in asked if table.schema == self.schema)
+        return next((table for table in alike if table.name.rstrip(" ") == self.name.rstrip(" ")), None)
 
     @property
     def parts(self) -> tuple[str, str]:

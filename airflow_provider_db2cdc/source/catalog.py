@@ -132,8 +132,8 @@ def read_schemas(
 def read_indexes(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, list[Index]]:
     """Read the indexes of tables; a table without one has an empty list."""
     parts: dict[tuple[TableId, str, str, bool], list[str]] = defaultdict(list)
-    for schema, name, index_schema, index, rule, nulls, column in _in_groups(source, tables, catalog.indexes):
-        parts[_table(schema, name), f"{index_schema.rstrip()}.{index.rstrip()}", rule, nulls != "N"].append(column)
+    for table, (index_schema, index, rule, nulls, column) in _in_groups(source, tables, catalog.indexes):
+        parts[table, f"{index_schema.rstrip()}.{index}", rule, nulls != "N"].append(column)
     found: dict[TableId, list[Index]] = defaultdict(list)
     for (table, index, rule, nulls), names in parts.items():
         found[table].append(Index(index, rule == "P", rule in ("P", "U"), nulls, tuple(names)))
@@ -158,19 +158,26 @@ def read_conditions(source: Source, asn_schema: str) -> dict[TableId, Conditions
 
 def _read_tables(source: Source, tables: Sequence[TableId]) -> dict[TableId, Row]:
     """Return CREATE_TIME, DATACAPTURE and EXTENDED_ROW_SIZE of those of the tables that exist."""
-    return {_table(schema, name): tuple(rest) for schema, name, *rest in _in_groups(source, tables, catalog.tables)}
+    return dict(_in_groups(source, tables, catalog.tables))
 
 
 def _read_columns(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, list[Column]]:
     found: dict[TableId, list[Column]] = defaultdict(list)
-    for row in _in_groups(source, tables, catalog.columns):
-        found[_table(row[0], row[1])].append(catalog.column_of(row))
+    for table, described in _in_groups(source, tables, catalog.columns):
+        found[table].append(catalog.column_of(described))
     return found
 
 
-def _in_groups(source: Source, tables: Sequence[TableId], query: Callable[[Sequence[TableId]], Query]) -> Iterable[Row]:
+def _in_groups(
+    source: Source, tables: Sequence[TableId], query: Callable[[Sequence[TableId]], Query]
+) -> Iterable[tuple[TableId, Row]]:
+    """Yield for each row that table of `tables` which it is about, and the row's columns after the table's name."""
     for start in range(0, len(tables), TABLES_PER_STATEMENT):
-        yield from source.rows(query(tables[start : start + TABLES_PER_STATEMENT]))
+        group = tables[start : start + TABLES_PER_STATEMENT]
+        asked = frozenset(group)
+        for schema, name, *rest in source.rows(query(group)):
+            if (table := _table(schema, name).among(asked)) is not None:
+                yield table, tuple(rest)
 
 
 def _schema(

@@ -21,10 +21,12 @@ def altered(tasks: Sequence[TableTask], connection: DriverConnection) -> dict[Ta
     if not tasks:
         return {}
     tables = [table for task in tasks for table in (task.table, task.capture.change_table)]
+    asked = frozenset(tables)
     found: dict[TableId, dict[str, Column]] = {}
     for row in connection.text_rows(inline(columns(tables))):
-        column = column_of(row)
-        found.setdefault(TableId.in_catalog(row[0], row[1]), {})[column.name] = column
+        column, table = column_of(row[2:]), TableId.in_catalog(row[0], row[1]).among(asked)
+        if table is not None:
+            found.setdefault(table, {})[column.name] = column
     names = {task.table: _altered(task, found) for task in tasks}
     return {table: _error(table, others) for table, others in names.items() if others}
 

@@ -34,7 +34,7 @@ def lost(
         found.setdefault(TableId.in_catalog(row[0], row[1]), row)
     known = {table: created for capture in captures for table, created in _created(capture).items() if created}
     rows = connection.text_rows(inline(created_then(known))) if known else []
-    anew = known.keys() - {TableId.in_catalog(schema, name) for schema, name in rows}
+    anew = known.keys() - {TableId.in_catalog(schema, name).among(known.keys()) for schema, name in rows}
     errors = {
         capture.table: _lost(asn_schema, capture, entry, found.get(capture.table), anew)
         for capture, entry in zip(captures, entries, strict=True)

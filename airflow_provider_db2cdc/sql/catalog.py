@@ -42,8 +42,8 @@ def columns(tables: Sequence[TableId]) -> Query:
 
 
 def column_of(row: Sequence[Any]) -> Column:
-    """Return a row of `columns` as a column; numbers may come as texts."""
-    _, _, name, kind, length, scale, nulls, codepage = row
+    """Return the columns of a row of `columns` after the table's name as a column; numbers may come as texts."""
+    name, kind, length, scale, nulls, codepage = row
     bit_data = kind.rstrip() in CHARACTER_TYPES and int(codepage) == 0
     return Column(name, kind.rstrip(), int(length), int(scale or 0), nulls != "N", bit_data)
 

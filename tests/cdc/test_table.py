@@ -13,6 +13,20 @@ def named(*names):
     return replace(SCHEMA, columns=tuple(Column(name, "INTEGER") for name in names))
 
 
+@pytest.mark.parametrize("name", ["T", "T ", " T", "T\u3000", "T\u00a0", "T\t", "Ş "])
+def test_a_name_in_the_catalog_is_kept_as_it_is_but_for_a_schemas_padding(name):
+    assert TableId.in_catalog("S       ", name) == TableId("S", name)
+
+
+def test_a_row_of_the_catalog_is_about_the_very_table_or_the_one_without_blanks_at_the_end():
+    plain, padded, other = TableId("S", "T"), TableId("S", "T  "), TableId("S", "U")
+    assert plain.among({plain, padded}) == plain
+    assert padded.among({plain, padded}) == padded
+    assert padded.among({plain, other}) == plain
+    assert plain.among({padded, other}) == padded
+    assert TableId("S", " T").among({plain, TableId("R", " T")}) is None
+
+
 def test_a_table_reads_as_schema_and_name():
     assert str(TableId("S", "T")) == "S.T"
 

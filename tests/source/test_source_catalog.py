@@ -6,10 +6,17 @@ from control_tables import lsn
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.selection import Selection
-from airflow_provider_db2cdc.cdc.table import Column
+from airflow_provider_db2cdc.cdc.table import Column, TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, RegistrationError
 from airflow_provider_db2cdc.source.admission import admit, problems
-from airflow_provider_db2cdc.source.catalog import read_capture, read_fence, read_instances, read_schemas
+from airflow_provider_db2cdc.source.catalog import (
+    read_capture,
+    read_columns,
+    read_conditions,
+    read_fence,
+    read_instances,
+    read_schemas,
+)
 from airflow_provider_db2cdc.source.plan import plan_tick
 
 pytestmark = pytest.mark.sandbox
@@ -363,3 +370,27 @@ def test_many_tables_need_few_statements(source, control):
     before = source.statements
     assert len(read_schemas(source, instances.values(), ALL)) == 120
     assert source.statements - before == 4
+
+
+@pytest.mark.parametrize(("registered", "stored"), [("T ", "T "), ("T", "T "), ("T ", "T"), ("T\u3000", "T\u3000")])
+def test_blanks_at_the_end_of_a_name_are_kept_as_the_registration_has_them(source, control, registered, stored):
+    control.add(stored, SOURCE_TABLE=registered)
+    control.add("U")
+    table = TableId(control.schema, registered)
+    instances = read_instances(source, control.asn)
+    assert set(instances) == {table, control.table("U")}
+    assert instances[table].change_table == TableId(control.asn, f"CD_{stored}")
+    assert instances[table].identity.source_created == "2025-12-31T23:59:59.999999"
+    schema = read_schemas(source, instances.values(), ALL)[table]
+    assert (schema.table, schema.names, schema.key) == (table, ("ID", "V"), ("ID",))
+    assert set(read_conditions(source, control.asn)) == set(instances)
+
+
+def test_names_that_differ_only_in_blanks_at_the_end_do_not_share_columns(source, control):
+    """Db2 knows no such names, but a source that did must not mix them."""
+    control.add("T")
+    control.register("T ", CD_TABLE="CD_T")
+    control._catalog(control.schema, "T ", (("OTHER", "INTEGER", 4, "N"),), "2025-12-31 23:59:59.000000")
+    columns = read_columns(source, [control.table("T"), control.table("T ")])
+    names = {table.name: [column.name for column in found] for table, found in columns.items()}
+    assert names == {"T": ["ID", "V"], "T ": ["OTHER"]}

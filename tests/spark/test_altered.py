@@ -70,3 +70,11 @@ def test_columns_that_would_be_lost_or_cut_are_told(
 
 def test_of_no_table_nothing_is_asked() -> None:
     assert altered([], Catalog([], [])) == {}
+
+
+@pytest.mark.parametrize("spelled", ["T", "T "])
+def test_a_name_that_the_catalog_spells_with_a_blank_at_its_end_is_the_same_table(spelled: str) -> None:
+    task = planned()
+    catalog = Catalog([], [ID, A])
+    catalog.tables[TableId("S", spelled)] = [ID, A]
+    assert altered([task], catalog) == {}

@@ -87,7 +87,7 @@ class Pipeline:
     def query(self, text: str) -> list[tuple[Any, ...]]:
         """Return a query's rows, read committed."""
         cursor = self.writer.cursor()
-        cursor.execute(text)
+        driver.execute(cursor, text)
         rows = [tuple(row) for row in cursor.fetchall()]
         cursor.close()
         self.writer.commit()
