@@ -1,0 +1,51 @@
+"""Tables of odd names, from their registration to what anybody reads in the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import quote, unquote
+
+import pytest
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.source.checks import preflight
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
+
+NAMES = ["😀", "受注 😀😀", "ŞİRKET", "T ", " T", "/BIC/F%20#~=-_.", "_t"]
+COLUMNS = {"😀": "INTEGER", "É ": "VARCHAR(20)"}
+VALUES = ["a", "😀 ", "Ş", " "]
+
+
+@pytest.mark.slow
+def test_a_table_of_any_name_goes_the_whole_way(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    tables = [TableId(pipeline.schema, name) for name in NAMES]
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in COLUMNS.items())
+    for table in tables:
+        name = f'"{table.schema}"."{table.name}"'
+        pipeline.create(f"CREATE TABLE {name} (ID INTEGER NOT NULL PRIMARY KEY, {columns})", table.name)
+        for number, value in enumerate(VALUES):
+            pipeline.execute(f"INSERT INTO {name} VALUES ({number}, 12, '{value}')")
+    pipeline.writer.commit()
+    pipeline.captured()
+    with pipeline.source() as source:
+        bad = [check for check in preflight(source, pipeline.config, pipeline.offsets) if not check.ok]
+    assert [check for check in bad if check.level == "error"] == []
+    pipeline.passed()
+    for table in tables:
+        name = f'"{table.schema}"."{table.name}"'
+        pipeline.execute(f'UPDATE {name} SET "😀" = 34 WHERE "É " = \'😀 \'')
+        pipeline.execute(f"DELETE FROM {name} WHERE ID = 0")
+    pipeline.writer.commit()
+    pipeline.captured()
+    pipeline.passed()
+    for table in tables:
+        rows = {(number, 34 if value == "😀 " else 12, value) for number, value in enumerate(VALUES) if number}
+        assert pipeline.rows(table) == pipeline.source_rows(table) == rows
+        told = pipeline.changes(table).where("op IS NOT NULL").select("source.schema", "source.table").distinct()
+        assert [tuple(row) for row in told.collect()] == [(table.schema, table.name)]
+        place = Layout(pipeline.target).state(table).name
+        assert quote(place) == unquote(place) == place
