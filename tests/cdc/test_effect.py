@@ -71,6 +71,11 @@ def test_so_they_do_with_ten_byte_lsns():
     assert wrong_seeds(range(40), lsn_bytes=10) == []
 
 
+@pytest.mark.parametrize("keys", ["case", "blanks"])
+def test_so_they_do_where_keys_differ_only_in_case_or_in_blanks_at_their_ends(keys):
+    assert wrong_seeds(range(SEEDS), keys=keys) == []
+
+
 def test_so_they_do_over_every_range_of_a_history():
     for seed in range(12):
         drawn = history(seed)

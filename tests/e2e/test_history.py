@@ -31,13 +31,21 @@ def fitting_rows(pipeline: Pipeline, table: TableId) -> set[Any]:
     return {tuple(row) for row in state.select(*(f"`{name}`" for name in kept)).collect()}
 
 
-@pytest.mark.parametrize(("seed", "registration"), [(1, {}), pytest.param(2, {}, marks=pytest.mark.long), (3, IMAGES)])
+@pytest.mark.parametrize(
+    ("seed", "registration", "keys"),
+    [
+        (1, {}, "numbers"),
+        pytest.param(2, {}, "numbers", marks=pytest.mark.long),
+        (3, IMAGES, "numbers"),
+        pytest.param(4, {}, "case", marks=pytest.mark.slow),
+    ],
+)
 def test_target_equals_source_after_each_tick(
-    new_pipeline: Callable[..., Pipeline], seed: int, registration: dict[str, Any]
+    new_pipeline: Callable[..., Pipeline], seed: int, registration: dict[str, Any], keys: Any
 ) -> None:
     rng = random.Random(seed)
     pipeline = new_pipeline(**{"max.rows.per.batch": [1_000_000, 40][seed % 2]})
-    history = random_history(seed, HistoryOptions(tables=2, transactions=30, lanes=1, width=10))
+    history = random_history(seed, HistoryOptions(tables=2, transactions=30, lanes=1, width=10, keys=keys))
     replay = Replay(pipeline, history, registration=registration)
     replay.prepare()
     pipeline.captured()

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from support.frames import SEEDED, change_frame, effects_in, events_in, log_frame, seeded
+from support.frames import SEEDED, SEEDED_TEXT, change_frame, effects_in, events_in, log_frame, seeded
 from support.history import HistoryOptions, random_history
 
 from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
@@ -26,19 +26,22 @@ WITH_BEFORE_IMAGES = (
 )
 
 
-def many_changes(update_as: Any) -> list[RowChange]:
-    options = HistoryOptions(composite=False, update_as=update_as, transactions=10)
+def many_changes(update_as: Any, keys: Any = "numbers") -> list[RowChange]:
+    options = HistoryOptions(composite=False, update_as=update_as, transactions=10, keys=keys)
     return [
         change for seed in range(1, HISTORIES) for change in seeded(seed, random_history(seed, options).changes["T0"])
     ]
 
 
 @pytest.mark.parametrize("detection", ["adjacent", "none"])
-@pytest.mark.parametrize("update_as", ["DI", "U"])
-def test_pairing_is_the_plain_rule(spark: SparkSession, update_as: str, detection: KeyChangeDetection) -> None:
-    changes = many_changes(update_as)
+@pytest.mark.parametrize(("update_as", "keys"), [("DI", "numbers"), ("U", "numbers"), ("DI", "blanks")])
+def test_pairing_is_the_plain_rule(
+    spark: SparkSession, update_as: str, keys: str, detection: KeyChangeDetection
+) -> None:
+    changes, schema = many_changes(update_as, keys), SEEDED_TEXT if keys == "blanks" else SEEDED
+    frame = change_frame(spark, changes, text=keys == "blanks")
 
-    frame = paired(change_frame(spark, changes), SEEDED, detection, before_images=False, bare_updates=True)
+    frame = paired(frame, schema, detection, before_images=False, bare_updates=True)
 
     assert Counter(events_in(frame.collect())) == Counter(events_of(changes, detection))
 
@@ -112,14 +115,15 @@ def test_a_bare_update_is_an_error_where_it_is_not_accepted(spark: SparkSession,
         events.collect()
 
 
-@pytest.mark.parametrize("update_as", ["DI", "U"])
-def test_net_effects_are_the_plain_rule(spark: SparkSession, update_as: str) -> None:
-    changes = many_changes(update_as)
-    events = paired(change_frame(spark, changes), SEEDED, "adjacent", before_images=False, bare_updates=True)
+@pytest.mark.parametrize(("update_as", "keys"), [("DI", "numbers"), ("U", "numbers"), ("DI", "blanks")])
+def test_net_effects_are_the_plain_rule(spark: SparkSession, update_as: str, keys: str) -> None:
+    changes, schema = many_changes(update_as, keys), SEEDED_TEXT if keys == "blanks" else SEEDED
+    frame = change_frame(spark, changes, text=keys == "blanks")
+    events = paired(frame, schema, "adjacent", before_images=False, bare_updates=True)
     batch = log_frame(events)
     counts = count_batch(batch)
 
-    found = effects_in(net_effects(batch, SEEDED, counts).collect())
+    found = effects_in(net_effects(batch, schema, counts).collect())
 
     wanted = plain_effects(events_of(changes))
     assert {key: image for key, (_, image) in found.items()} == {key: e.image for key, e in wanted.items()}

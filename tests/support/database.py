@@ -6,7 +6,20 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from support.operation import Delete, Insert, Key, Operation, Row, Shift, Swap, TableShape, Update, lies_in, moved
+from support.operation import (
+    Delete,
+    Insert,
+    Key,
+    Operation,
+    Row,
+    Shift,
+    Swap,
+    TableShape,
+    Update,
+    compared,
+    lies_in,
+    moved,
+)
 
 
 @dataclass(frozen=True)
@@ -29,8 +42,8 @@ class Database:
         self._identities = 0
 
     def by_key(self, table: str) -> dict[Key, Row]:
-        """Return a table's rows, uncommitted ones included."""
-        return {self.shapes[table].key_of(row): row for row in self._rows[table].values()}
+        """Return a table's rows by their keys without blanks at the end, uncommitted ones included."""
+        return {compared(self.shapes[table].key_of(row)): row for row in self._rows[table].values()}
 
     def execute(self, operation: Operation) -> list[Touch]:
         """Do an operation; many rows are touched in an order that only the database knows, so in any."""
@@ -40,9 +53,9 @@ class Database:
                 self._identities += 1
                 return [self._touch(table, self._identities, row)]
             case Update(key=key, row=row):
-                return [self._touch(table, at, row) for at, old in [*rows.items()] if shape.key_of(old) == key]
+                return [self._touch(table, at, row) for at in self._found(shape, key)]
             case Delete(key=key):
-                return [self._touch(table, at, None) for at, old in [*rows.items()] if shape.key_of(old) == key]
+                return [self._touch(table, at, None) for at in self._found(shape, key)]
             case Shift(column=column, ranges=ranges) | Swap(column=column, ranges=ranges):
                 place = shape.key.index(column)
                 hit = sorted((shape.key_of(row), at) for at, row in rows.items() if lies_in(shape.key_of(row), ranges))
@@ -54,6 +67,10 @@ class Database:
         """Roll back what these touches did."""
         for touch in reversed(touches):
             self._touch(touch.table, touch.identity, touch.old)
+
+    def _found(self, shape: TableShape, key: Key) -> list[int]:
+        rows = self._rows[shape.name].items()
+        return [at for at, row in rows if compared(shape.key_of(row)) == compared(key)]
 
     def _touch(self, table: str, identity: int, new: Row | None) -> Touch:
         old = self._rows[table].pop(identity, None)

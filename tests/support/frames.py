@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -24,6 +25,9 @@ SEEDED = TableSchema(
 )
 """A table that holds the rows of many histories of one key column, told apart by SEED."""
 
+SEEDED_TEXT = replace(SEEDED, columns=(SEEDED.columns[0], Column("ID", "VARCHAR", 10, 0, False), *SEEDED.columns[2:]))
+"""The same with a text as key."""
+
 CHANGE_DDL = "CC binary, CI binary, CO string, C0 int, C1 int, C2 int, C3 string"
 
 
@@ -35,10 +39,10 @@ def seeded(seed: int, changes: Iterable[RowChange]) -> list[RowChange]:
     ]
 
 
-def change_frame(spark: SparkSession, changes: Iterable[RowChange]) -> DataFrame:
-    """Return change rows as JDBC delivers them, in one partition."""
+def change_frame(spark: SparkSession, changes: Iterable[RowChange], text: bool = False) -> DataFrame:
+    """Return change rows as JDBC delivers them, in one partition; with `text` the key is one."""
     rows = [(bytearray(c.commit.raw), bytearray(c.intent.raw), c.op, *_tuple(c.image)) for c in changes]
-    return spark.createDataFrame(rows, CHANGE_DDL).coalesce(1)
+    return spark.createDataFrame(rows, CHANGE_DDL.replace("C1 int", "C1 string") if text else CHANGE_DDL).coalesce(1)
 
 
 def log_frame(events: DataFrame) -> DataFrame:

@@ -15,6 +15,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Literal
 
 from airflow_provider_db2cdc.cdc.capture import UpdateAs
 from airflow_provider_db2cdc.cdc.event import RowChange
@@ -30,6 +31,7 @@ WEIGHTS = {
     "move": 2, "shift": 4, "swap": 2,
 }  # fmt: skip
 KEY_CHANGING = frozenset({"move", "shift", "swap"})
+_WITH_NUMBERS = frozenset({"shift", "swap"})
 _WITHOUT_GAP = frozenset({"update", "keep", "delete", "replace"})
 
 
@@ -68,6 +70,8 @@ class HistoryOptions:
     """How a history is drawn: `lanes` bounds the open transactions, `width` the keys that one of them works on.
 
     At the rate `new_first_rate` capture writes an update's new row before its old one.
+    `keys` may be texts, of which some differ only in case (`case`). With `blanks` a statement may also spell a key with
+    blanks at its end: SQL finds and compares it without them, and capture logs it with them.
     """
 
     tables: int = 1
@@ -76,6 +80,7 @@ class HistoryOptions:
     width: int = 6
     composite: bool | None = None
     update_as: UpdateAs = "DI"
+    keys: Literal["numbers", "case", "blanks"] = "numbers"
     rollback_rate: float = 0.15
     lsn_bytes: int = 16
     new_first_rate: float = 0
@@ -164,7 +169,8 @@ class _Generator:
 
     def _shape(self, at: int) -> TableShape:
         composite = self.rng.random() < 0.4 if self.options.composite is None else self.options.composite
-        return TableShape(f"T{at}", ("G", "N") if composite else ("ID",), self.options.update_as)
+        key, text = ("G", "N") if composite else ("ID",), self.options.keys != "numbers"
+        return TableShape(f"T{at}", key, self.options.update_as, text=text)
 
     def _fill(self, shape: TableShape, start: Lsn) -> Iterator[Row]:
         for key in [key for lane in range(self.options.lanes) for key in self._keys(shape, lane)]:
@@ -219,7 +225,8 @@ class _Generator:
         weights = {
             kind: weight
             for kind, weight in self.options.weights.items()
-            if self.options.update_as == "DI" or kind not in KEY_CHANGING
+            if (self.options.update_as == "DI" or kind not in KEY_CHANGING)
+            and not (shape.text and kind in _WITH_NUMBERS)
         }
         kind = self.rng.choices([*weights], [*weights.values()])[0]
         keys, taken = self._keys(shape, lane), self.database.by_key(shape.name)
@@ -268,11 +275,14 @@ class _Generator:
 
     def _keys(self, shape: TableShape, lane: int) -> list[Key]:
         numbers = range(lane * 100 - 2, lane * 100 - 2 + self.options.width)
-        if len(shape.key) == 1:
-            return [(number,) for number in numbers]
-        return list(product((2 * lane, 2 * lane + 1), range(-1, self.options.width // 2)))
+        keys: list[Key] = [(number,) for number in numbers]
+        if len(shape.key) > 1:
+            keys = list(product((2 * lane, 2 * lane + 1), range(-1, self.options.width // 2)))
+        return [tuple(map(_as_text, key)) for key in keys] if shape.text else keys
 
     def _row(self, key: Key) -> Row:
+        if self.options.keys == "blanks":
+            key = tuple(f"{value}{' ' * self.rng.choice((0, 0, 1, 2))}" for value in key)
         return key + self.rng.choice(IMAGES)
 
     def _intents(self) -> tuple[Lsn, Lsn]:
@@ -286,3 +296,8 @@ class _Generator:
 
     def _lsn(self, number: int) -> Lsn:
         return Lsn(number.to_bytes(self.options.lsn_bytes, "big"))
+
+
+def _as_text(number: int) -> str:
+    """Return a key's text; those of an even number and the next one differ only in case."""
+    return f"{'Kk'[number % 2]}{number // 2}"

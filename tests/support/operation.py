@@ -9,18 +9,22 @@ from airflow_provider_db2cdc.cdc.capture import UpdateAs
 
 Value: TypeAlias = int | str | None
 Row: TypeAlias = tuple[Value, ...]
-Key: TypeAlias = tuple[int, ...]
+Key: TypeAlias = tuple[int | str, ...]
 Ranges: TypeAlias = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True)
 class TableShape:
-    """A table of integer key columns and two value columns (an integer, a nullable text); keys come first in rows."""
+    """A table of key columns, all integers or all texts, and two value columns; keys come first in rows.
+
+    The values are an integer and a nullable text.
+    """
 
     name: str
     key: tuple[str, ...]
     update_as: UpdateAs = "DI"
     values: tuple[str, str] = ("A", "B")
+    text: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -29,7 +33,7 @@ class TableShape:
 
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""
-        return tuple(value for value in row[: len(self.key)] if isinstance(value, int))
+        return tuple(value for value in row[: len(self.key)] if value is not None)
 
 
 @dataclass(frozen=True)
@@ -107,10 +111,16 @@ def create_table(shape: TableShape, schema: str, keyed: bool = True) -> str:
 
     The key's columns are declared the other way round than they stand in the table: nothing may mix up the two orders.
     """
-    keys = [f'"{name}" INTEGER NOT NULL' for name in shape.key]
+    kind = "VARCHAR(10)" if shape.text else "INTEGER"
+    keys = [f'"{name}" {kind} NOT NULL' for name in shape.key]
     columns = [*keys, f'"{shape.values[0]}" INTEGER', f'"{shape.values[1]}" VARCHAR(10)']
     primary = f"PRIMARY KEY ({', '.join(chr(34) + name + chr(34) for name in reversed(shape.key))})"
     return f'CREATE TABLE "{schema}"."{shape.name}" ({", ".join([*columns, *([primary] if keyed else [])])})'
+
+
+def compared(key: Key) -> Key:
+    """Return the key as SQL compares it: blanks at the end of a text do not count."""
+    return tuple(value.rstrip(" ") if isinstance(value, str) else value for value in key)
 
 
 def lies_in(key: Key, ranges: Ranges) -> bool:
