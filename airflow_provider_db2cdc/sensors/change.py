@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_once
 from airflow_provider_db2cdc.operators.plan import read_config, signals_of
-from airflow_provider_db2cdc.source.failure import UnreachableError
+from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 from airflow_provider_db2cdc.triggers.change import Awaited, Db2CdcChangeTrigger, SeenOffsets, told
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
+import ssl
 from types import TracebackType
 from typing import Any
 
 import ibm_db_dbi
 
-from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, SourceError
 from airflow_provider_db2cdc.source import driver
 from airflow_provider_db2cdc.source.address import Db2Address
-from airflow_provider_db2cdc.source.failure import explain
+from airflow_provider_db2cdc.sql.driver_error import UnreachableError, explain
 from airflow_provider_db2cdc.sql.query import Query
 
 log = logging.getLogger(__name__)
+
+TLS_TIMEOUT_S = 5.0
 
 
 class Source:
@@ -53,7 +57,7 @@ class Source:
                 _free(cursor)
         except (ibm_db_dbi.Error, ibm_db_dbi.Warning) as error:
             self.close()
-            raise explain(error, str(self.address)) from error
+            raise self._explained(error) from error
 
     def close(self) -> None:
         """Close the connection if it is open."""
@@ -70,6 +74,17 @@ class Source:
     ) -> None:
         self.close()
 
+    def _explained(self, error: Exception) -> Db2CdcError:
+        known = explain(error, str(self.address))
+        is_plain = self.address.tls is None
+        if is_plain and isinstance(known, UnreachableError) and _speaks_tls(self.address.host, self.address.port):
+            return ConfigurationError(
+                f"{self.address} speaks TLS, and the connection is set to do without",
+                "Set database.ssl to true (in an Airflow connection the extra SECURITY to SSL), or give Db2's port "
+                "without TLS.",
+            )
+        return known
+
     def _open(self) -> Any:
         if self._connection is None:
             connection = driver.connect(self.address.dsn())
@@ -78,6 +93,17 @@ class Source:
             self._connection = connection
             log.info("connected: source=%s", self.address)
         return self._connection
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    """Ask the port for a TLS handshake, whatever certificate comes: the drivers only say that it hung up."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), TLS_TIMEOUT_S) as plain, context.wrap_socket(plain):
+            return True
+    except OSError:
+        return False
 
 
 def _free(cursor: Any) -> None:

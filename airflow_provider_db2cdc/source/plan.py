@@ -28,13 +28,13 @@ from airflow_provider_db2cdc.errors import (
 from airflow_provider_db2cdc.source.admission import admit
 from airflow_provider_db2cdc.source.catalog import Captured, read_capture, read_fence, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
-from airflow_provider_db2cdc.source.failure import LockedError, UnreachableError
 from airflow_provider_db2cdc.source.lists import find_unmatched, warn_of
 from airflow_provider_db2cdc.source.reach import bounded, counted
 from airflow_provider_db2cdc.source.refusal import each, report_nothing
 from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
 from airflow_provider_db2cdc.source.step import Beginning, Step
 from airflow_provider_db2cdc.source.trace import newest
+from airflow_provider_db2cdc.sql.driver_error import LockedError, UnreachableError
 
 log = logging.getLogger(__name__)
 

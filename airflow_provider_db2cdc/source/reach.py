@@ -15,12 +15,12 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.source.catalog import read_floors
 from airflow_provider_db2cdc.source.connection import Source
-from airflow_provider_db2cdc.source.failure import UnreachableError
 from airflow_provider_db2cdc.source.refusal import each
 from airflow_provider_db2cdc.source.step import Step
 from airflow_provider_db2cdc.source.trace import Applied, trace_of
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.changes import commit_at_row
+from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 from airflow_provider_db2cdc.sql.query import Query
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from airflow_provider_db2cdc.cdc.job import Refusal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError, TickFailedError
-from airflow_provider_db2cdc.source.failure import UnreachableError
+from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 
 log = logging.getLogger(__name__)
 

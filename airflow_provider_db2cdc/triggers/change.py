@@ -28,7 +28,7 @@ from airflow_provider_db2cdc.channels.kafka import NAME as KAFKA
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.hooks.db2cdc import missing_connection, read_address
-from airflow_provider_db2cdc.source.failure import UnreachableError
+from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 
 if TYPE_CHECKING:
     from airflow_provider_db2cdc.source.connection import Source

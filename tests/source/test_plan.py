@@ -15,8 +15,8 @@ from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
 from airflow_provider_db2cdc.source.catalog import read_fence
-from airflow_provider_db2cdc.source.failure import explain
 from airflow_provider_db2cdc.source.plan import plan_tick
+from airflow_provider_db2cdc.sql.driver_error import explain
 from airflow_provider_db2cdc.tick import keep_asked
 
 pytestmark = pytest.mark.sandbox
