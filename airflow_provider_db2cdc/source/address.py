@@ -25,10 +25,12 @@ CLI_OPTIONS = frozenset({
     "ArrayInputChain", "Authentication", "ClientAcctStr", "ClientApplName", "ClientEncAlg", "ClientUserID",
     "ClientWrkStnName", "ConcurrentAccessResolution", "ConnectTimeout", "CurrentSchema", "EnableACR", "EnableWLB",
     "KRBPlugin", "LockTimeout", "ProgramName", "QueryTimeoutInterval", "ReceiveTimeout", "SSLClientHostnameValidation",
-    "SSLClientKeystash", "SSLClientKeystoredb", "SSLClientLabel", "TargetPrincipal", "TcpipConnectTimeout",
-    "TLSVersion",
+    "SSLClientKeystash", "SSLClientKeystoredb", "TargetPrincipal", "TcpipConnectTimeout", "TLSVersion",
 })  # fmt: skip
-"""Keywords of the CLI driver that a user may set."""
+"""Keywords of the CLI driver that a user may set.
+
+SSLClientLabel is not among them: JCC would need the client's certificate in a key store with a password.
+"""
 
 JDBC_OPTIONS = frozenset({
     "blockingReadConnectionTimeout", "clientApplicationInformation", "clientProgramName",
@@ -44,6 +46,12 @@ JDBC_OPTIONS = frozenset({
 
 SECURITY_MECHANISMS = {"SERVER": "3", "KERBEROS": "11"}
 """JCC's numbers for the CLI driver's words; SERVER is user and clear text password, never JCC's own choice."""
+
+TLS_VERSIONS = {"TLSV12": "TLSv1.2", "TLSV13": "TLSv1.3"}
+"""The TLS versions as the CLI driver and JCC spell them."""
+
+HOSTNAME_VALIDATION = ("BASIC", "OFF")
+"""What JCC knows: it takes any other text, `true` and `Basic` among them, for OFF."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,7 @@ class Db2Address:
                 f"host {self.host!r} and database {self.database!r} are not a host's and a database's name",
                 "Give each by itself: the host without port and path, the database by its name at the server.",
             )
+        self._check_trust()
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
@@ -110,7 +119,10 @@ class Db2Address:
         :raises ConfigurationError: a value that a URL cannot carry, by the property's name.
         """
         host = f"[{self.host}]" if ":" in self.host else self.host
-        properties = {**self._jdbc_security(), **_spelled({}, self.jdbc_options, JDBC_OPTIONS)}
+        given = _spelled({}, self.jdbc_options, JDBC_OPTIONS)
+        properties = {**self._jdbc_security(), **given}
+        if (validation := properties.get("sslClientHostnameValidation")) is not None:
+            properties["sslClientHostnameValidation"] = _known("sslClientHostnameValidation", validation)
         listed = "".join(f"{name}={_carried(name, value)};" for name, value in properties.items() if value)
         return f"jdbc:db2://{host}:{self.port}/{self.database}" + (f":{listed}" if listed else "")
 
@@ -118,12 +130,38 @@ class Db2Address:
         return {"Security": "SSL", "SSLServerCertificate": self.tls.certificate} if self.tls else {}
 
     def _jdbc_security(self) -> dict[str, str]:
-        authentication = _spelled({}, self.options, CLI_OPTIONS).get("Authentication", "").upper()
-        security = {"securityMechanism": SECURITY_MECHANISMS.get(authentication, "")}
-        if self.tls:
-            certificate = self.tls.jdbc_certificate or self.tls.certificate
-            security |= {"sslConnection": "true", "sslCertLocation": certificate}
-        return security
+        options = _spelled({}, self.options, CLI_OPTIONS)
+        security = {"securityMechanism": SECURITY_MECHANISMS.get(options.get("Authentication", "").upper(), "")}
+        return {**security, **_jdbc_tls(self.tls, options)} if self.tls else security
+
+    def _check_trust(self) -> None:
+        """Refuse a GSKit key store by itself: JCC would trust other certificates than ibm_db does."""
+        is_stored = any(name.lower() == "sslclientkeystoredb" for name in self.options)
+        is_named = self.tls and (self.tls.jdbc_certificate or self.tls.certificate)
+        is_given = {name.lower() for name in self.jdbc_options} & {"ssltruststorelocation", "sslcertlocation"}
+        if is_stored and not is_named and not is_given:
+            raise ConfigurationError(
+                "SSLClientKeystoredb is set, which the JDBC driver cannot read",
+                "Also name the certificate for Spark: ssl.certificate (in a connection SSLServerCertificate), or the "
+                "JDBC option sslTrustStoreLocation.",
+            )
+
+
+def _jdbc_tls(tls: Tls, options: Mapping[str, str]) -> dict[str, str]:
+    """Return JCC's words for what the CLI driver is told of TLS."""
+    known = {"sslConnection": "true", "sslCertLocation": tls.jdbc_certificate or tls.certificate}
+    if validation := options.get("SSLClientHostnameValidation", ""):
+        # The CLI driver compares names unless it is told OFF, whatever else it is told.
+        known["sslClientHostnameValidation"] = "OFF" if validation.upper() == "OFF" else "BASIC"
+    if version := options.get("TLSVersion", ""):
+        known["sslVersion"] = TLS_VERSIONS[_known("TLSVersion", version, TLS_VERSIONS)]
+    return known
+
+
+def _known(name: str, value: str, known: Iterable[str] = HOSTNAME_VALIDATION) -> str:
+    if value.upper() not in known:
+        raise ConfigurationError(f"{name} is {value!r}", f"Known are: {', '.join(known)}.")
+    return value.upper()
 
 
 def _spelled(defaults: Mapping[str, str], given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:

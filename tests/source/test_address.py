@@ -92,3 +92,43 @@ def test_ipv6_host_is_bracketed_in_the_url_only():
     address = Db2Address("::1", "D")
     assert "HOSTNAME=::1;" in address.dsn()
     assert address.jdbc_url() == "jdbc:db2://[::1]:50000/D"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "url"),
+    [
+        ("SSLClientHostnameValidation", "OFF", "sslClientHostnameValidation=OFF;"),
+        ("sslclienthostnamevalidation", "off", "sslClientHostnameValidation=OFF;"),
+        ("SSLClientHostnameValidation", "Basic", "sslClientHostnameValidation=BASIC;"),
+        ("TLSVersion", "TLSV12", "sslVersion=TLSv1.2;"),
+        ("TLSVersion", "TLSV13", "sslVersion=TLSv1.3;"),
+    ],
+)
+def test_setting_of_tls_is_carried_to_the_jdbc_driver(option, value, url):
+    address = Db2Address("h", "D", tls=Tls(), options={option: value})
+    assert address.jdbc_url() == f"jdbc:db2://h:50000/D:sslConnection=true;{url}"
+    assert f"={value};" in address.dsn()
+
+
+def test_jdbc_drivers_own_setting_of_tls_wins_in_the_spelling_that_it_knows():
+    given = {"sslClientHostnameValidation": "off", "sslVersion": "TLSv1.3"}
+    options = {"SSLClientHostnameValidation": "Basic", "TLSVersion": "TLSV12"}
+    address = Db2Address("h", "D", tls=Tls(), options=options, jdbc_options=given)
+    assert address.jdbc_url().endswith(":sslConnection=true;sslClientHostnameValidation=OFF;sslVersion=TLSv1.3;")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [("jdbc_options", "sslClientHostnameValidation", "true"), ("options", "TLSVersion", "TLSV1")],
+)
+def test_value_that_a_driver_would_take_for_another_is_refused(kind, name, value):
+    with pytest.raises(ConfigurationError, match=f"{name} is '{value}'. Known are: "):
+        Db2Address("h", "D", tls=Tls(), **{kind: {name: value}}).jdbc_url()
+
+
+def test_key_store_that_only_ibm_db_reads_needs_a_certificate_for_the_jdbc_driver():
+    stored = {"SSLClientKeystoredb": "/k.kdb", "SSLClientKeystash": "/k.sth"}
+    with pytest.raises(ConfigurationError, match=r"SSLClientKeystoredb is set.*Also name the certificate for Spark"):
+        Db2Address("h", "D", tls=Tls(), options=stored)
+    Db2Address("h", "D", tls=Tls(jdbc_certificate="/spark/db2.crt"), options=stored)
+    Db2Address("h", "D", tls=Tls(), options=stored, jdbc_options={"sslTrustStoreLocation": "/cacerts"})
