@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -75,20 +76,25 @@ def spark_packages(spark: str = "", delta: str = "") -> tuple[str, ...]:
 def spark_classpath(folder: Path | None, named: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
     """Return the jar files and the Maven coordinates that a job needs beside those that it names itself.
 
-    The folder's jars serve, or without a folder those that `db2cdc jars` put into its default place, or when there are
-    none the coordinates of the installed versions. Where `named` (files or coordinates) has a Delta or a JDBC driver of
-    its own, that one stays the only one.
+    The folder is `folder`, $DB2CDC_JARS, or the default place of `db2cdc jars`. The coordinates of the installed
+    versions are returned only where that default place has no jars. Where `named` (files or coordinates) has a Delta
+    or a JDBC driver of its own, that one stays the only one.
 
-    :raises ConfigurationError: the folder has no jars.
+    :raises ConfigurationError: the folder does not exist, lacks one of these jars, or has a damaged one.
     """
+    needed = [coordinates for coordinates in spark_packages() if _is_lacking(coordinates, named)]
     chosen = folder or default_folder()
+    is_default = not folder and not os.environ.get("DB2CDC_JARS")
     place = chosen / "spark" if (chosen / "spark").is_dir() else chosen
     jars = sorted(place.glob("*.jar"))
-    if folder and not jars and any(_is_lacking(each, named) for each in spark_packages()):
-        raise ConfigurationError(f"{folder} holds no jars", f"Fill it with `db2cdc jars --into {folder}`.")
-    if jars:
-        return [jar for jar in jars if _is_lacking(jar.name, named)], []
-    return [], [coordinates for coordinates in spark_packages() if _is_lacking(coordinates, named)]
+    if is_default and not jars:
+        return [], needed
+    if needed and not place.is_dir():
+        named_by = "" if folder or is_default else " of $DB2CDC_JARS"
+        raise ConfigurationError(f"the jars folder {chosen}{named_by} does not exist", _remedy(chosen))
+    taken = [jar for jar in jars if _is_lacking(jar.name, named)]
+    _check_jars(chosen, taken, needed)
+    return taken, []
 
 
 def ensure_jars(into: Path, parts: Sequence[Part], resolve: Resolve) -> list[Path]:
@@ -159,6 +165,43 @@ def _remove_other_versions(folder: Path, names: set[str]) -> None:
     for path in folder.glob("*.jar"):
         if path.name not in names and _library(path.name) in libraries:
             path.unlink()
+
+
+def _check_jars(folder: Path, jars: Sequence[Path], needed: Sequence[str]) -> None:
+    """Refuse a folder whose jars would fail only after Spark has started."""
+    if lacking := [what for coordinates in needed for what in _lacking_of(coordinates, jars)]:
+        raise ConfigurationError(f"the jars folder {folder} lacks {', '.join(lacking)}", _remedy(folder))
+    tested = {jar.name: jar for jar in JARS if jar.part == "spark"}
+    for path in jars:
+        known = tested.get(path.name)
+        if not _is_archive(path) or (known and not _intact(path, known)):
+            raise ConfigurationError(f"{path.name} in the jars folder {folder} is damaged", _remedy(folder))
+
+
+def _lacking_of(coordinates: str, jars: Sequence[Path]) -> list[str]:
+    """Return what a folder with these jars lacks of the coordinates' artifact; of a tested Delta also its parts."""
+    names = {jar.name for jar in jars}
+    artifacts = [_artifact(name) for name in names]
+    if DRIVER_LIBRARY.match(_artifact(coordinates)):
+        return [] if any(map(DRIVER_LIBRARY.match, artifacts)) else ["IBM's JDBC driver (jcc)"]
+    tested = [jar.name for jar in JARS if jar.part == "spark" and not DRIVER_LIBRARY.match(_artifact(jar.name))]
+    lacking = [] if any(map(DELTA_LIBRARY.match, artifacts)) else ["delta-spark"]
+    lacking += [] if any(artifact.startswith("delta-storage-") for artifact in artifacts) else ["delta-storage"]
+    if any(DELTA_LIBRARY.match(_artifact(name)) for name in names & {*tested}):
+        lacking += [name for name in tested if name not in names and "delta-storage" not in name]
+    return lacking
+
+
+def _is_archive(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path):
+            return True
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def _remedy(folder: Path) -> str:
+    return f"Fill it with `db2cdc jars --into {folder}`."
 
 
 def _is_lacking(ours: str, named: Sequence[str]) -> bool:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+import zipfile
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -95,17 +97,94 @@ def test_another_delta_has_no_tested_jars(tmp_path: Path, monkeypatch: pytest.Mo
         ensure_jars(tmp_path, ["spark"], FakeIvy(CONTENT))
 
 
+STORAGE, KERNEL = (f"io.delta_delta-{name}-4.4.0.jar" for name in ("storage", "kernel-api"))
+SPARK = next(name for name in DELTA if "delta-spark" in name)
+
+
+def packed(*paths: Path) -> None:
+    """Write archives, as jars are."""
+    for path in paths:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("META-INF/MANIFEST.MF", path.name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that holds each tested jar of Spark's part, by content of its own."""
+    packed(*(tmp_path / name for name in (*DELTA, DRIVER)))
+    digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in tmp_path.iterdir()}
+    monkeypatch.setattr(jars, "JARS", tuple(Jar("spark", name, digest) for name, digest in digests.items()))
+    return tmp_path
+
+
 class TestClasspath:
-    def test_folder_or_its_spark_part(self, tmp_path: Path) -> None:
-        ensure_jars(tmp_path, ["spark"], FakeIvy(CONTENT))
-        for folder in (tmp_path, tmp_path / "spark"):
-            found, packages = spark_classpath(folder)
-            assert [path.name for path in found] == ["a.jar", "b.jar"]
+    def test_folder_or_its_spark_part(self, folder: Path) -> None:
+        (folder / "all" / "spark").mkdir(parents=True)
+        for name in (*DELTA, DRIVER):
+            shutil.copy(folder / name, folder / "all" / "spark" / name)
+        for chosen in (folder / "all", folder):
+            found, packages = spark_classpath(chosen)
+            assert [path.name for path in found] == sorted((*DELTA, DRIVER))
             assert packages == []
 
     def test_empty_folder_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="db2cdc jars --into"):
             spark_classpath(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("gone", "lacking"),
+        [
+            ([DRIVER], "IBM's JDBC driver (jcc)"),
+            ([*DELTA], "delta-spark, delta-storage"),
+            ([SPARK], "delta-spark"),
+            ([STORAGE], "delta-storage"),
+            ([KERNEL], KERNEL),
+            ([DRIVER, KERNEL], f"{KERNEL}, IBM's JDBC driver (jcc)"),
+        ],
+    )
+    def test_folder_without_one_of_the_artifacts_is_refused(self, folder: Path, gone: list[str], lacking: str) -> None:
+        packed(folder / "mine-1.jar")
+        for name in gone:
+            (folder / name).unlink()
+        with pytest.raises(ConfigurationError) as refused:
+            spark_classpath(folder)
+        assert refused.value.problem == f"the jars folder {folder} lacks {lacking}"
+        assert refused.value.remedy == f"Fill it with `db2cdc jars --into {folder}`."
+
+    def test_folder_named_by_the_environment_is_held_to_the_same(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DB2CDC_JARS", str(tmp_path))
+        with pytest.raises(ConfigurationError, match="lacks delta-spark, delta-storage, IBM"):
+            spark_classpath(None)
+        monkeypatch.setenv("DB2CDC_JARS", str(tmp_path / "none"))
+        with pytest.raises(ConfigurationError, match=r"the jars folder .*none of \$DB2CDC_JARS does not exist"):
+            spark_classpath(None)
+        with pytest.raises(ConfigurationError, match=r"the jars folder .*none does not exist"):
+            spark_classpath(tmp_path / "none")
+        # Whoever names all that is needed needs no folder.
+        assert spark_classpath(None, ["io.delta:delta-spark_4.1_2.13:4.1.0", "com.ibm.db2:jcc:12.1.3.0"]) == ([], [])
+
+    @pytest.mark.parametrize("name", [DRIVER, "mine-1.jar"])
+    def test_truncated_jar_is_refused_by_name(self, folder: Path, name: str) -> None:
+        packed(folder / "mine-1.jar")
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: len(content) // 2])
+        with pytest.raises(ConfigurationError) as refused:
+            spark_classpath(folder)
+        assert refused.value.problem == f"{name} in the jars folder {folder} is damaged"
+
+    def test_jar_with_the_name_of_a_tested_one_has_its_content(self, folder: Path) -> None:
+        with zipfile.ZipFile(folder / STORAGE, "a") as archive:
+            archive.writestr("more", "x")
+        with pytest.raises(ConfigurationError, match=f"{STORAGE} in the jars folder .* is damaged"):
+            spark_classpath(folder)
+
+    def test_older_delta_needs_its_storage_and_nothing_that_is_tested(self, tmp_path: Path) -> None:
+        names = ["delta-spark_2.13-4.0.0.jar", "delta-storage-4.0.0.jar", "db2jcc4.jar"]
+        packed(*(tmp_path / name for name in names))
+        found, _ = spark_classpath(tmp_path)
+        assert [path.name for path in found] == sorted(names)
 
     @pytest.mark.parametrize(
         ("named", "added"),
@@ -122,34 +201,27 @@ class TestClasspath:
         ],
     )
     def test_a_delta_or_a_driver_of_the_users_own_stays_the_only_one(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: list[str], added: list[str]
+        self, folder: Path, named: list[str], added: list[str]
     ) -> None:
-        monkeypatch.setattr(jars, "JARS", JARS)
-        for name in (*DELTA, DRIVER, "mine-1.jar"):
-            (tmp_path / name).touch()
-        found, packages = spark_classpath(tmp_path, named)
+        packed(folder / "mine-1.jar")
+        found, packages = spark_classpath(folder, named)
         assert ({path.name for path in found}, packages) == ({*added}, [])
 
-    def test_delta_of_a_folder_goes_whatever_its_file_is_called(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(jars, "JARS", JARS)
-        (tmp_path / "delta-spark_2.13-4.0.0.jar").touch()
-        assert spark_classpath(tmp_path, ["io.delta:delta-spark_4.1_2.13:4.1.0"]) == ([], [])
+    def test_delta_of_a_folder_goes_whatever_its_file_is_called(self, tmp_path: Path) -> None:
+        packed(tmp_path / "delta-spark_2.13-4.0.0.jar", tmp_path / "jcc-12.jar")
+        assert spark_classpath(tmp_path, ["io.delta:delta-spark_4.1_2.13:4.1.0"]) == ([tmp_path / "jcc-12.jar"], [])
 
     def test_a_folder_without_jars_will_do_where_all_that_is_needed_is_named(self, tmp_path: Path) -> None:
         named = ["io.delta:delta-spark_4.1_2.13:4.1.0", "com.ibm.db2:jcc:12.1.3.0"]
         assert spark_classpath(tmp_path, named) == ([], [])
 
-    def test_the_same_goes_for_what_is_fetched(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("DB2CDC_JARS", str(tmp_path))
+    def test_without_a_folder_the_installed_versions_are_fetched(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("DB2CDC_JARS", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         delta, driver = spark_packages()
+        assert spark_classpath(None) == ([], [delta, driver])
         assert spark_classpath(None, ["g:a:1"]) == ([], [delta, driver])
         assert spark_classpath(None, ["io.delta:delta-spark_2.13:4.0.0"]) == ([], [driver])
         assert spark_classpath(None, ["com.ibm.db2:jcc:11.5.9.0"]) == ([], [delta])
-
-    def test_without_any_the_installed_versions_are_fetched(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("DB2CDC_JARS", str(tmp_path))
-        assert spark_classpath(None) == ([], list(spark_packages()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ SESSION_ZONE = "spark.sql.session.timeZone"
 EXTENSIONS = "spark.sql.extensions"
 DEPLOY_MODE = "spark.submit.deployMode"
 JARS, PACKAGES = "spark.jars", "spark.jars.packages"
+CLASS_PATH = "spark.driver.extraClassPath"
 UTC = "-Duser.timezone=UTC"
 JVM_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 
@@ -96,7 +98,7 @@ def spark_conf(
 
 def classpath_of(conf: Mapping[str, str]) -> list[str]:
     """Return the jars and packages that settings name."""
-    return [*items_of(conf.get(JARS)), *items_of(conf.get(PACKAGES))]
+    return [*items_of(conf.get(JARS)), *items_of(conf.get(PACKAGES)), *conf.get(CLASS_PATH, "").split(os.pathsep)]
 
 
 def items_of(text: str | None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,12 @@ def spark_home() -> Path:
 def spark_binary(binary: str = "") -> str:
     """Return the spark-submit to call: `binary`, or the installed pyspark's."""
     return binary or str(spark_home() / "bin" / "spark-submit")
+
+
+def jars_of_spark(binary: str) -> list[str]:
+    """Return the names of the jars that a Spark has by itself; a cluster's own may have Delta among them."""
+    found = shutil.which(binary)
+    return [path.name for path in Path(found).resolve().parents[1].glob("jars/*.jar")] if found else []
 
 
 def spark_environment(
