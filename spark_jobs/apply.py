@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from airflow_provider_db2cdc.cdc.job import RESULT_MARK, JobSpec
-from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.spark.jobs import run
+from airflow_provider_db2cdc.spark.parent import end_with_parent
+from airflow_provider_db2cdc.spark.progress import as_own, describe
 
 
 def read_spec(name: str) -> JobSpec:
@@ -26,10 +27,13 @@ def main() -> int:
     """Run the spec; the exit code is 1 when a table failed, and the result is printed all the same."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", required=True, help="path of the JobSpec, or its name among Spark's files")
+    spec = parser.parse_args().spec
+    end_with_parent(Path(spec).parent)
     try:
-        result = run(read_spec(parser.parse_args().spec))
-    except Db2CdcError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        result = run(read_spec(spec))
+    except Exception as error:
+        # Its kind says whether a retry can help.
+        sys.stderr.write(f"{type(as_own(error)).__name__}: {' '.join(describe(error).split())}\n")
         return 1
     sys.stdout.write(f"{RESULT_MARK}{result.to_json()}\n")
     sys.stdout.flush()

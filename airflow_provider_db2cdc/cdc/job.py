@@ -22,6 +22,8 @@ RESULT_MARK = "DB2CDC_RESULT "
 PROGRESS_MARK = "DB2CDC "
 USER_ENV = "DB2CDC_USER"
 PASSWORD_ENV = "DB2CDC_PASSWORD"
+ERROR_LOG_ENV = "DB2CDC_ERROR_LOG"
+PARENT_PIPE = "parent.pipe"
 
 Isolation = Literal["read_committed", "repeatable_read", "exclusive"]
 Watermarking = Literal["read_only", "insert_insert", "insert_delete"]

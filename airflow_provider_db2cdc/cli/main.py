@@ -173,7 +173,8 @@ def _call(module: str, *arguments: Any, function: str = "run", **options: Any) -
         code = command(*arguments, **options)
     except KeyboardInterrupt:
         # Beyond this typer makes it a silent exit.
-        typer.secho("interrupted; running it again does what is missing", err=True, fg="yellow")
+        again = "; the next tick does what is missing" if module == "tick" else ""
+        typer.secho(f"interrupted{again}", err=True, fg="yellow")
         code = INTERRUPTED
     if code:
         raise typer.Exit(code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -30,13 +29,11 @@ from airflow_provider_db2cdc.cli.screen import (
 )
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
-from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.submit.child import OnLine
 from airflow_provider_db2cdc.submit.runner import run_job
 from airflow_provider_db2cdc.tick import commit_tick, keep_asked, keep_told, raise_for_failures
 
-KEPT_LINES = 40
 COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
 
 
@@ -91,19 +88,13 @@ def _plan(config: PipelineConfig) -> JobSpec | None:
 
 def _apply(config: PipelineConfig, spec: JobSpec, progress: bool) -> JobResult:
     database = need_database(config)
-    kept: deque[str] = deque(maxlen=KEPT_LINES)
     rows = sum(table.rows for table in spec.tables)
-    with _telling(f"{len(spec.tables)} tables, {rows} change rows", progress, kept) as on_line:
-        try:
-            return run_job(spec, config.spark, database.user, database.password.get_secret_value(), on_line)
-        except Db2CdcError:
-            if not progress:
-                note("\n".join(kept))
-            raise
+    with _telling(f"{len(spec.tables)} tables, {rows} change rows", progress) as on_line:
+        return run_job(spec, config.spark, database.user, database.password.get_secret_value(), on_line)
 
 
 @contextmanager
-def _telling(what: str, progress: bool, kept: deque[str]) -> Iterator[OnLine]:
+def _telling(what: str, progress: bool) -> Iterator[OnLine]:
     """Yield what Spark's lines go to: the screen, or a spinner that shows the job's own last one."""
     if progress:
         yield note
@@ -111,7 +102,6 @@ def _telling(what: str, progress: bool, kept: deque[str]) -> Iterator[OnLine]:
     with working(f"Spark starts: {what}") as show:
 
         def on_line(line: str) -> None:
-            kept.append(line)
             if line.startswith(PROGRESS_MARK):
                 show(line.removeprefix(PROGRESS_MARK))
 

@@ -10,11 +10,11 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, RESULT_MARK
+from airflow_provider_db2cdc.submit.output import JOB_ERROR
 
 NOISE = re.compile(r"^(\d\d/\d\d/\d\d )?\d\d:\d\d:\d\d (INFO|DEBUG|TRACE) ")
 """Spark's own chatter, before and without our log4j settings."""
 
-JOB_ERROR = re.compile(r"^(\w+Error): ")
 SNAPSHOT_MARK = f"{PROGRESS_MARK}snapshot "
 TAIL_LINES = 20
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection, Context, XComArg
 
-from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, JobResult, JobSpec
+from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV, USER_ENV, JobResult, JobSpec
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook, missing_connection
 from airflow_provider_db2cdc.hooks.spark_job import SparkJobHook
@@ -24,7 +23,9 @@ from airflow_provider_db2cdc.operators.summary import describe_table
 from airflow_provider_db2cdc.submit import LOG4J, application_path
 from airflow_provider_db2cdc.submit.bundle import build_bundle
 from airflow_provider_db2cdc.submit.command import application_args, classpath_of, is_short, items_of, spark_conf
-from airflow_provider_db2cdc.submit.home import spark_binary, spark_environment
+from airflow_provider_db2cdc.submit.folder import job_folder, new_error_log
+from airflow_provider_db2cdc.submit.home import jars_of_spark, spark_binary, spark_environment
+from airflow_provider_db2cdc.submit.output import cause_of
 
 
 class Db2CdcApplyOperator(SparkSubmitOperator):
@@ -67,25 +68,24 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         self.db2_conn_id = db2_conn_id
         self.spark_conn_id = spark_conn_id
         self.jars_folder = jars_folder
-        self._login: dict[str, str] = {}
+        self._job_environment: dict[str, str] = {}
         self._on_snapshot: Callable[[str], None] | None = None
 
     def execute(self, context: Context) -> str:  # type: ignore[override]
         """Run the job and return the JobResult as JSON.
 
         :raises AirflowFailException: a connection is missing, or the job ended with an error that lasts.
-        :raises AirflowException: the job ended without a result; a retry does what is missing.
+        :raises AirflowException: the job ended without a result; a retry goes on from where it ended.
         """
         with fail_at_once():
             spec = self._read_spec()
             connection = self._spark_connection()
             address = Db2CdcHook(self.db2_conn_id).address()
             self._fill_in(connection, is_short(spec))
-        with tempfile.TemporaryDirectory(prefix="db2cdc-") as folder:
-            path = Path(folder) / "spec.json"
-            path.write_text(spec.to_json(), encoding="utf-8")
+        log = new_error_log(spec.pipeline)
+        with job_folder(spec.to_json()) as path:
             self.application_args = application_args(path)
-            self._login = {USER_ENV: address.user, PASSWORD_ENV: address.password}
+            self._job_environment = {USER_ENV: address.user, PASSWORD_ENV: address.password, ERROR_LOG_ENV: str(log)}
             self._on_snapshot = partial(self._keep_progress, context)
             result = self._run(context)
         if result.failed:
@@ -124,27 +124,29 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         self.application = self.application or str(application_path())
         self.py_files = ",".join(filter(None, (self.py_files, str(build_bundle()))))
         conf = {str(name): str(value) for name, value in (self.conf or {}).items()}
-        self.conf = spark_conf(*self._classpath(conf), conf, LOG4J, short)
-        # They stand in conf now, instead of which spark-submit would take them; an empty text adds nothing once more.
-        self.jars = self.packages = ""
-        if not self._spark_binary and not connection.extra_dejson.get("spark-binary"):
+        of_connection = connection.extra_dejson.get("spark-binary")
+        if not self._spark_binary and not of_connection:
             home = {**os.environ, **(self.env_vars or {})}.get("SPARK_HOME")
             self._spark_binary = f"{home}/bin/spark-submit" if home else spark_binary()
+        own = jars_of_spark(str(self._spark_binary or of_connection))
+        self.conf = spark_conf(*self._classpath(conf, own), conf, LOG4J, short)
+        # They stand in conf now, instead of which spark-submit would take them; an empty text adds nothing once more.
+        self.jars = self.packages = ""
 
-    def _classpath(self, conf: dict[str, str]) -> tuple[list[str], list[str]]:
+    def _classpath(self, conf: dict[str, str], own: list[str]) -> tuple[list[str], list[str]]:
         """Return the jars and packages beside those of `conf`: the user's own, and what lacks in both."""
         jars, packages = items_of(self.jars), items_of(self.packages)
         if "" in (self.jars, self.packages):
             return jars, packages
         folder = Path(self.jars_folder) if self.jars_folder else None
-        lacking, coordinates = spark_classpath(folder, [*jars, *packages, *classpath_of(conf)])
+        lacking, coordinates = spark_classpath(folder, [*jars, *packages, *classpath_of(conf), *own])
         return [*jars, *map(str, lacking)], [*packages, *coordinates]
 
     def _get_hook(self) -> SparkJobHook:
         """Return the hook that listens; the base class asks for it behind what it adds to `conf` (OpenLineage's)."""
         hook = SparkJobHook.adopt(super()._get_hook())
         given = {**os.environ, **(self.env_vars or {})}
-        hook.environment = {**spark_environment(hook.spark_binary or "", hook.master, given), **self._login}
+        hook.environment = {**spark_environment(hook.spark_binary or "", hook.master, given), **self._job_environment}
         hook.on_snapshot = self._on_snapshot
         return hook
 
@@ -161,5 +163,7 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         if hook.result is not None:
             return JobResult.from_json(hook.result)
         kind = AirflowFailException if hook.error_name in LASTING_NAMES else AirflowException
-        tail = "\n".join(hook.tail)
-        raise kind(f"spark-submit ended with exit code {hook.exit_code} and without a result; its last lines:\n{tail}")
+        cause, tail = cause_of(hook.tail) or "its output does not say why", "\n".join(hook.tail)
+        raise kind(
+            f"spark-submit ended with exit code {hook.exit_code} and without a result: {cause}\nIts last lines:\n{tail}"
+        )

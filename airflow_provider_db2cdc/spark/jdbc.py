@@ -138,7 +138,13 @@ class DriverConnection:
 @contextmanager
 def driver_connection(spark: SparkSession, source: JdbcSource) -> Iterator[DriverConnection]:
     """Open a connection through the JDBC driver that the job has anyway."""
-    jvm: Any = spark._jvm
+    with connect(spark._jvm, source) as connection:
+        yield connection
+
+
+@contextmanager
+def connect(jvm: Any, source: JdbcSource) -> Iterator[DriverConnection]:
+    """Open a connection in a JVM that has the driver's jar."""
     registry = jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry
     registry.register(source.spec.driver)
     driver = registry.get(source.spec.driver)

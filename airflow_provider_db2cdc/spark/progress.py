@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import re
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from threading import Lock
 
-from pyspark.errors import PySparkException
-
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.progress import describe_applied
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.spark.cause import explained, keep_stack, root_cause, text_of
 from airflow_provider_db2cdc.spark.delta import is_overtaken
-
-DB2_CODES = re.compile(r"SQLCODE[=:]\s*(-?\d+).{0,40}?SQLSTATE[=:]\s*(\w{5})", re.DOTALL)
-JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.){2,}([A-Z]\w*(?:Exception|Error))\b")
 
 
 def say(text: str) -> None:
@@ -48,22 +43,24 @@ def telling_applied(tables: int) -> Callable[[TableId], None]:
 
 
 def describe(error: BaseException) -> str:
-    """Return what an error is in a line: our own text, or class and codes of a foreign one."""
+    """Return what an error is in a line: our own text, or the root cause of a foreign one, whose stack is kept."""
     if isinstance(error, Db2CdcError):
         return str(error)
-    text = str(error)
     if is_overtaken(error):
         return (
             "another run wrote this batch at the same moment, so this one wrote nothing. "
             "Let the other finish; the next tick goes on from there."
         )
-    if "Permission denied" in text or "AccessControlException" in text:
-        return "the target cannot be written: permission denied. Grant the Spark job's user write access to it."
-    names = [type(error).__name__, *dict.fromkeys(JAVA_CLASS.findall(text))]
-    codes = [f"SQLCODE {code} SQLSTATE {state}" for code, state in DB2_CODES.findall(text)[:1]]
-    condition = error.getCondition() if isinstance(error, PySparkException) else None
-    parts = [" <- ".join(names[:4]), *codes, *([f"condition {condition}"] if condition else [])]
-    return "; ".join(parts) + ". The Spark driver's own log has the stack."
+    told = str(as_own(error))
+    return f"{told}{keep_stack(told, error)}"
+
+
+def as_own(error: BaseException) -> Db2CdcError:
+    """Return an error as one of ours: what it means where that is known, else its root cause without a remedy."""
+    if isinstance(error, Db2CdcError):
+        return error
+    text = text_of(error)
+    return explained(error, text) or Db2CdcError(f"{root_cause(error, text)}.")
 
 
 def trace(error: BaseException) -> None:

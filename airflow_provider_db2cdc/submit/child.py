@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -14,10 +15,10 @@ END_TIMEOUT_S = 10.0
 OnLine = Callable[[str], None]
 
 
-def run_child(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine) -> int:
+def run_child(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, timeout_s: float | None = None) -> int:
     """Run a command, hand each line of its output and errors to `on_line`, and return its exit code.
 
-    An interrupt, or an error of `on_line`, first ends the command with all that it started.
+    An interrupt, or an error of `on_line`, first ends the command with all that it started; so does the time's end.
 
     :raises ConfigurationError: there is no such command.
     """
@@ -34,17 +35,23 @@ def run_child(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine) -> i
         )
     except OSError as error:
         raise ConfigurationError(f"{argv[0]} cannot be run: {error.strerror}", "Correct spark.binary.") from error
+    timer = None if timeout_s is None else threading.Timer(timeout_s, _kill, [child])
     try:
+        if timer:
+            timer.start()
         for line in child.stdout or ():
             on_line(line.rstrip("\n"))
         return child.wait()
     finally:
-        _end(child)
+        if timer:
+            timer.cancel()
+        if child.stdout:
+            child.stdout.close()
+        _kill(child)
 
 
-def _end(child: subprocess.Popen[str]) -> None:
-    if child.stdout:
-        child.stdout.close()
+def _kill(child: subprocess.Popen[str]) -> None:
+    """End a command with all that it started, gently at first."""
     for way in (signal.SIGTERM, signal.SIGKILL):
         if child.poll() is not None:
             return

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
+import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, RESULT_MARK, USER_ENV, JobResult, JobSpec
+from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV, RESULT_MARK, USER_ENV, JobResult, JobSpec
 from airflow_provider_db2cdc.config import SparkConfig
-from airflow_provider_db2cdc.errors import TickFailedError
+from airflow_provider_db2cdc.errors import SourceError, TickFailedError
 from airflow_provider_db2cdc.jars import spark_classpath
 from airflow_provider_db2cdc.submit import LOG4J, application_path
 from airflow_provider_db2cdc.submit.bundle import build_bundle
@@ -21,39 +22,103 @@ from airflow_provider_db2cdc.submit.command import (
     spark_conf,
     submit_argv,
 )
-from airflow_provider_db2cdc.submit.home import spark_binary, spark_environment
+from airflow_provider_db2cdc.submit.folder import job_folder, keep_output, new_error_log
+from airflow_provider_db2cdc.submit.home import jars_of_spark, spark_binary, spark_environment
+from airflow_provider_db2cdc.submit.output import cause_of
+
+KEPT_LINES = 500
+CONNECT_TIMEOUT_S = 120.0
+"""For a JVM's start, what Ivy has to fetch, and a login."""
 
 
 def run_job(spec: JobSpec, spark: SparkConfig, user: str, password: str, on_line: OnLine) -> JobResult:
     """Run `spec` in Spark and return what it reports; every other line of its output goes to `on_line`.
 
-    Running it again is safe: the job does what is missing. An interrupt ends Spark before it goes on.
+    Running it again is safe: the job does what is missing. An interrupt ends Spark before it goes on, and so does the
+    death of this process.
 
-    :raises TickFailedError: Spark ended without a result.
+    :raises TickFailedError: Spark ended without a result, with the cause that its output names.
     """
-    jars, packages = spark_classpath(spark.jars, [*spark.packages, *classpath_of(spark.conf)])
-    env = {**spark_environment(spark.binary, spark.master), USER_ENV: user, PASSWORD_ENV: password}
-    with tempfile.TemporaryDirectory(prefix="db2cdc-") as folder:
-        path = Path(folder) / "spec.json"
-        path.write_text(spec.to_json(), encoding="utf-8")
-        submission = Submission(
-            application=str(application_path()),
-            args=tuple(application_args(path)),
-            py_files=(str(build_bundle()),),
-            conf=spark_conf(jars, [*spark.packages, *packages], spark.conf, LOG4J, short=is_short(spec)),
-            master=spark.master,
-            name=f"db2cdc {spec.pipeline}",
-        )
-        return run_submission(submit_argv(spark_binary(spark.binary), submission), env, on_line)
+    name, log = f"db2cdc {spec.pipeline}", new_error_log(spec.pipeline)
+    with job_folder(spec.to_json()) as path:
+        argv = _argv(spark, name, "apply", application_args(path), is_short(spec))
+        return run_submission(argv, {**_environment(spark, user, password), ERROR_LOG_ENV: str(log)}, on_line, log)
 
 
-def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine) -> JobResult:
+def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, log: Path) -> JobResult:
     """Run a spark-submit command and return the result that its output carries.
 
     A job with failed tables exits with an error too: its result says so, and is returned all the same.
 
-    :raises TickFailedError: it ended without a result.
+    :raises TickFailedError: it ended without a result; `log` then has the end of its output.
     """
+    kept: deque[str] = deque(maxlen=KEPT_LINES)
+
+    def keep(line: str) -> None:
+        kept.append(line)
+        on_line(line)
+
+    code, result = _run(argv, env, keep)
+    if result is None:
+        cause = cause_of(kept) or "its output does not say why"
+        where = f" The end of Spark's output is in {log}." if keep_output(log, kept) else ""
+        raise TickFailedError(
+            f"Spark ended with exit code {code} and without a result: {cause}",
+            f"Repair that, then run the tick again: it goes on from where this one ended.{where}",
+        )
+    return JobResult.from_json(result)
+
+
+def check_connection(jdbc_url: str, spark: SparkConfig, user: str, password: str) -> None:
+    """Connect to the source once as the job does: in Spark's JVM, with its jars and options, by IBM's JDBC driver.
+
+    :raises SourceError: there is no connection, with the cause.
+    """
+    kept: deque[str] = deque(maxlen=KEPT_LINES)
+    argv = _argv(spark, "db2cdc connect", "connect", ["--url", jdbc_url], short=True)
+    code, result = _run(argv, _environment(spark, user, password), kept.append, CONNECT_TIMEOUT_S)
+    if result is None:
+        cause = cause_of(kept) or f"no answer within {CONNECT_TIMEOUT_S:.0f} s" if code else "it says nothing"
+        raise SourceError(f"Spark cannot try its connection to the source: {cause}", "Correct spark.* or the jars.")
+    answer = json.loads(result)
+    if answer["problem"]:
+        raise SourceError(f"Spark's connection (JDBC): {answer['problem']}", answer["remedy"])
+
+
+def check_jars(spark: SparkConfig) -> None:
+    """Look at the jars that a job would get.
+
+    :raises ConfigurationError: one of them is missing or damaged.
+    """
+    _classpath(spark)
+
+
+def _classpath(spark: SparkConfig) -> tuple[list[Path], list[str]]:
+    named = [*spark.packages, *classpath_of(spark.conf), *jars_of_spark(spark_binary(spark.binary))]
+    return spark_classpath(spark.jars, named)
+
+
+def _argv(spark: SparkConfig, name: str, job: str, args: Sequence[str], short: bool) -> list[str]:
+    jars, packages = _classpath(spark)
+    submission = Submission(
+        application=str(application_path(job)),
+        args=tuple(args),
+        py_files=(str(build_bundle()),),
+        conf=spark_conf(jars, [*spark.packages, *packages], spark.conf, LOG4J, short),
+        master=spark.master,
+        name=name,
+    )
+    return submit_argv(spark_binary(spark.binary), submission)
+
+
+def _environment(spark: SparkConfig, user: str, password: str) -> dict[str, str]:
+    return {**spark_environment(spark.binary, spark.master), USER_ENV: user, PASSWORD_ENV: password}
+
+
+def _run(
+    argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, timeout_s: float | None = None
+) -> tuple[int, str | None]:
+    """Run a command and return its exit code and the last result that its output carries."""
     results: list[str] = []
 
     def sort(line: str) -> None:
@@ -62,10 +127,5 @@ def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine)
         else:
             on_line(line)
 
-    code = run_child(argv, env, sort)
-    if not results:
-        raise TickFailedError(
-            f"spark-submit ended with exit code {code} and without a result",
-            "Its output says why; running the tick again does what is missing.",
-        )
-    return JobResult.from_json(results[-1])
+    code = run_child(argv, env, sort, timeout_s)
+    return code, results[-1] if results else None

@@ -39,6 +39,7 @@ def main():
     spec = json.loads(path.read_text())
     mode = stat.S_IMODE(path.parent.stat().st_mode)
     call = {"argv": sys.argv[1:], "env": dict(os.environ), "spec": spec, "spec_folder_mode": mode}
+    call["has_pipe"] = path.with_name("parent.pipe").is_fifo()
     Path(__file__).with_name("call.json").write_text(json.dumps(call))
     time.sleep(float(os.environ.get("FAKE_SLEEP_S", "0")))
     print("26/01/02 03:04:05 INFO SparkContext: Running Spark version 4.2.0")

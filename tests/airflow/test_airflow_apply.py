@@ -1,6 +1,7 @@
 import json
 import sys
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,6 +71,14 @@ def test_login_is_not_put_on_the_command_line_of_a_cluster_either(apply, fake_sp
     assert options(call, "--master") == ["yarn"]
 
 
+def test_job_is_told_where_stacks_are_kept_and_what_to_watch(apply, fake_spark, monkeypatch, tmp_path):
+    monkeypatch.setenv("DB2CDC_LOGS", str(tmp_path / "logs"))
+    apply()
+    call = fake_spark.call()
+    assert call["env"]["DB2CDC_ERROR_LOG"].startswith(f"{tmp_path}/logs/sales-")
+    assert call["has_pipe"]
+
+
 def test_spec_is_in_a_folder_that_nobody_else_can_read_and_is_gone_afterwards(apply, fake_spark):
     apply()
     call = fake_spark.call()
@@ -131,21 +140,49 @@ def test_spark_of_spark_home_is_taken_when_one_is_set(apply, fake_spark):
     assert there.call()["env"]["SPARK_HOME"] == str(home)
 
 
+def packed(folder, *names):
+    """Write archives into a folder, as jars are, and return their paths in the order of their names."""
+    for name in names:
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            archive.writestr("META-INF/MANIFEST.MF", "")
+    return ",".join(str(folder / name) for name in sorted(names))
+
+
+DELTA = ("delta-spark_2.13-4.0.0.jar", "delta-storage-4.0.0.jar")
+
+
 def test_jars_of_a_folder_are_named_in_full(apply, fake_spark, tmp_path):
-    (tmp_path / "delta.jar").touch()
+    paths = packed(tmp_path, "com.ibm.db2_jcc-12.jar", *DELTA)
     apply(jars=None, jars_folder=str(tmp_path))
-    assert conf(fake_spark.call())["spark.jars"] == str(tmp_path / "delta.jar")
+    assert conf(fake_spark.call())["spark.jars"] == paths
+
+
+def test_folder_without_delta_is_refused_before_spark_starts_unless_spark_has_its_own(apply, fake_spark, tmp_path):
+    paths = packed(tmp_path, "com.ibm.db2_jcc-12.jar")
+    with pytest.raises(AirflowFailException, match=f"the jars folder {tmp_path} lacks delta-spark, delta-storage"):
+        apply(jars=None, jars_folder=str(tmp_path))
+    assert not fake_spark.called
+    apply(jars=None, jars_folder=str(tmp_path), conf={"spark.driver.extraClassPath": "/opt/delta-spark_2.13-4.0.0.jar"})
+    assert conf(fake_spark.call())["spark.jars"] == paths
+    home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    (home / "jars").mkdir()
+    (home / "jars" / DELTA[0]).touch()
+    there = type(fake_spark)(home / "bin")
+    apply(jars=None, jars_folder=str(tmp_path), spark_binary=None, env_vars={"SPARK_HOME": str(home)})
+    assert conf(there.call())["spark.jars"] == paths
 
 
 def test_ours_join_the_jars_and_packages_of_the_user(apply, fake_spark, tmp_path):
-    for name in ("com.ibm.db2_jcc-12.jar", "mine.jar"):
-        (tmp_path / name).touch()
+    packed(tmp_path, "com.ibm.db2_jcc-12.jar", "mine.jar", *DELTA)
     given = {"spark.jars": "/a.jar", "spark.jars.packages": "io.example:conf:1"}
     apply(jars="/b.jar,/db2jcc4.jar", packages="io.example:mine:1", conf=given, jars_folder=str(tmp_path))
     call = fake_spark.call()
     # spark-submit would take what its options say instead of what the settings do.
     assert (options(call, "--jars"), options(call, "--packages")) == ([], [])
-    assert conf(call)["spark.jars"] == f"/a.jar,/b.jar,/db2jcc4.jar,{tmp_path}/mine.jar"
+    assert conf(call)["spark.jars"] == ",".join(
+        ["/a.jar", "/b.jar", "/db2jcc4.jar", *(f"{tmp_path}/{name}" for name in (*DELTA, "mine.jar"))]
+    )
     assert conf(call)["spark.jars.packages"] == "io.example:conf:1,io.example:mine:1"
 
 
@@ -158,12 +195,12 @@ def test_an_empty_text_keeps_ours_away(apply, fake_spark, tmp_path):
 
 @pytest.mark.parametrize("given", ["", "/a.jar"])
 def test_the_jars_are_the_same_once_more(connect, fake_spark, tmp_path, given):
-    (tmp_path / "com.ibm.db2_jcc-12.jar").touch()
+    paths = packed(tmp_path, "com.ibm.db2_jcc-12.jar", *DELTA)
     once = task(connect, fake_spark, jars=given, jars_folder=str(tmp_path))
     for _ in range(2):
         once.execute({})
         named = conf(fake_spark.call()).get("spark.jars")
-        assert named == (f"/a.jar,{tmp_path}/com.ibm.db2_jcc-12.jar" if given else None)
+        assert named == (f"/a.jar,{paths}" if given else None)
 
 
 def test_failed_table_is_told_and_the_result_still_returned(apply, monkeypatch, capfd):
@@ -177,7 +214,9 @@ def test_failed_table_is_told_and_the_result_still_returned(apply, monkeypatch, 
 
 def test_job_without_a_result_fails_with_its_last_lines_and_may_be_retried(apply, monkeypatch):
     monkeypatch.setenv("FAKE_DEATH", "java.lang.OutOfMemoryError: heap")
-    with pytest.raises(AirflowException, match=r"exit code 1 and without a result(?s:.*)OutOfMemoryError") as failed:
+    with pytest.raises(
+        AirflowException, match=r"exit code 1 and without a result: java.lang.OutOfMemoryError: h"
+    ) as failed:
         apply()
     assert not isinstance(failed.value, AirflowFailException)
     assert "INFO" not in str(failed.value)
@@ -185,8 +224,9 @@ def test_job_without_a_result_fails_with_its_last_lines_and_may_be_retried(apply
 
 def test_error_of_the_job_that_lasts_is_not_retried(apply, monkeypatch):
     monkeypatch.setenv("FAKE_DEATH", "TargetError: /lake belongs to the pipeline other. Choose another target.")
-    with pytest.raises(AirflowFailException, match="belongs to the pipeline other"):
+    with pytest.raises(AirflowFailException, match="without a result: /lake belongs to the pipeline other") as failed:
         apply()
+    assert str(failed.value).index("belongs to") < str(failed.value).index("Its last lines")
 
 
 def test_what_airflow_itself_adds_to_the_settings_reaches_the_job(apply, fake_spark, monkeypatch):

@@ -16,6 +16,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config import SparkConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
 from airflow_provider_db2cdc.submit.child import run_child
+from airflow_provider_db2cdc.submit.folder import new_error_log
 from airflow_provider_db2cdc.submit.home import spark_environment, spark_home
 from airflow_provider_db2cdc.submit.runner import run_job
 
@@ -32,6 +33,9 @@ SPEC = JobSpec(
 )
 RESULT = JobResult("sales", "run", (TableResult(TableId("S", "T"), "failed", error="x"),))
 
+# All that a job needs: no folder of jars is looked at.
+PACKAGES = ("io.delta:delta-spark_2.13:4.0.0", "com.ibm.db2:jcc:12.1.3.0")
+
 FAKE = """#!{python}
 import json, os, sys
 spec = json.load(open(sys.argv[sys.argv.index("--spec") + 1]))
@@ -47,7 +51,7 @@ def fake_spark(folder: Path, body: str) -> SparkConfig:
     binary = folder / "spark-submit"
     binary.write_text(FAKE.format(python=sys.executable, body=body))
     binary.chmod(0o755)
-    return SparkConfig(binary=str(binary), packages=("g:a:1",))
+    return SparkConfig(binary=str(binary), packages=PACKAGES)
 
 
 def test_result_line_is_read_and_all_others_pass_through(tmp_path: Path) -> None:
@@ -73,9 +77,64 @@ def test_no_result_is_an_error_with_the_exit_code(tmp_path: Path) -> None:
         run_job(SPEC, fake_spark(tmp_path, "sys.exit(3)"), "cdc", "p", lambda line: None)
 
 
+ENDINGS = {
+    "its own error": (
+        ["Caused by: java.io.IOException: x", "TargetError: a disk is full (x). Free space.", "WARN: later"],
+        "a disk is full (x). Free space.",
+    ),
+    "a traceback": (["Traceback:", "  File x", "ModuleNotFoundError: No module named 'x'"], "No module named 'x'"),
+    "the JVM": (
+        [
+            'Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: g#a;1: not found]',
+            "\tat org.apache.spark.deploy.SparkSubmit$.main(SparkSubmit.scala)",
+        ],
+        "java.lang.RuntimeException: [unresolved dependency: g#a;1: not found]",
+    ),
+    "the JVM's innermost": (
+        ["java.lang.RuntimeException: x", "\tat a.b", "Caused by: java.io.IOException: No space left on device"],
+        "java.io.IOException: No space left on device",
+    ),
+    "spark-submit": (["Error: Master must either be yarn or start with spark"], "Error: Master must either be yarn"),
+    "the shell": (["spark-submit: line 7: cannot create temp file: No space left on device"], "No space left"),
+    "nothing": (["12:00:00 WARN Utils: something"], "its output does not say why"),
+}
+
+
+@pytest.mark.parametrize(("lines", "cause"), ENDINGS.values(), ids=ENDINGS)
+def test_cause_comes_first_and_the_output_is_kept_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], cause: str
+) -> None:
+    monkeypatch.setenv("DB2CDC_LOGS", str(tmp_path / "logs"))
+    spark = fake_spark(tmp_path, f"print({chr(10).join(lines)!r}); sys.exit(1)")
+    with pytest.raises(TickFailedError) as failed:
+        run_job(SPEC, spark, "cdc", "s3cret", lambda line: None)
+    assert failed.value.problem.startswith("Spark ended with exit code 1 and without a result: ")
+    assert cause in failed.value.problem
+    [log] = (tmp_path / "logs").iterdir()
+    assert f"The end of Spark's output is in {log}." in failed.value.remedy
+    assert lines[-1] in log.read_text().splitlines()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_fifty_newest_logs_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB2CDC_LOGS", str(tmp_path))
+    for number in range(60):
+        (tmp_path / f"{number}.log").touch()
+        os.utime(tmp_path / f"{number}.log", (number, number))
+    new = new_error_log("my pipeline/x")
+    assert new.name.startswith("my-pipeline-x-")
+    assert {int(path.stem) for path in tmp_path.iterdir()} == {*range(11, 60)}
+
+
+def test_command_that_takes_too_long_is_ended() -> None:
+    started = time.monotonic()
+    assert run_child(["/bin/sh", "-c", "sleep 300"], {"PATH": "/usr/bin:/bin"}, print, timeout_s=0.5) != 0
+    assert time.monotonic() < started + 30
+
+
 def test_missing_binary_is_named() -> None:
     with pytest.raises(ConfigurationError, match="/nowhere/spark-submit"):
-        run_job(SPEC, SparkConfig(binary="/nowhere/spark-submit", packages=("a:b:1",)), "u", "p", lambda line: None)
+        run_job(SPEC, SparkConfig(binary="/nowhere/spark-submit", packages=PACKAGES), "u", "p", lambda line: None)
 
 
 INTERRUPTED = """

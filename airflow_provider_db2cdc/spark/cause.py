@@ -1,0 +1,103 @@
+"""Why something failed: the root cause in one line without a row's values, and the whole stack in a file."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+
+from pyspark.errors import PySparkException
+
+from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV
+from airflow_provider_db2cdc.errors import Db2CdcError, TargetError
+from airflow_provider_db2cdc.sql.driver_error import known_error
+
+CLASS = r"(?:[a-z]\w*\.){2,}[A-Z][\w$]*(?:Exception|Error|Failure)"
+JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.){2,}([A-Z]\w*(?:Exception|Error))\b")
+CAUSED_BY = re.compile(rf"^Caused by: ({CLASS})(?:: (.*))?$", re.MULTILINE)
+RAISED = re.compile(rf"(?:^|: )({CLASS})(?:: (.*))?$", re.MULTILINE)
+CONDITION = re.compile(r"(?:Exception|Error): \[([A-Z][A-Z0-9_.]+)\]")
+DB2_CODES = re.compile(r"SQLCODE[=:]\s*(-?\d+).{0,40}?SQLSTATE[=:]\s*(\w{5})", re.DOTALL)
+JCC_TEXT = re.compile(r"com\.ibm\.db2\.jcc\.[\w.]+: (.{1,1500}?SQLSTATE=\w+(?:, SQLERRMC=[^\n]*?, DRIVER)?)", re.DOTALL)
+
+HARMLESS = (
+    "java.io.", "java.net.", "java.nio.", "java.security.", "javax.net.ssl.", "sun.security.",
+    "java.util.concurrent.TimeoutException", "java.lang.OutOfMemoryError", "java.lang.StackOverflowError",
+    "java.lang.ClassNotFoundException", "java.lang.NoClassDefFoundError", "java.lang.NoSuchMethodError",
+    "java.lang.UnsatisfiedLinkError", "java.lang.UnsupportedClassVersionError",
+    "org.apache.hadoop.", "software.amazon.awssdk.", "com.amazonaws.", "com.azure.", "com.microsoft.azure.",
+    "com.google.cloud.",
+)  # fmt: skip
+"""Classes whose text names files, hosts and classes. A text of Spark, Delta or a parser may quote a row's value."""
+
+DISK_FULL = ("No space left on device", "Disk quota exceeded", "not enough space on the disk")
+SECRET = re.compile(r"(?i)\b(password|secret|token|sig|signature|credential|accesskey|key)=[^\s&;,]+|(?<=\w)\?\S+=\S+")
+MAX_TEXT = 300
+
+
+def explained(error: BaseException, text: str) -> Db2CdcError | None:
+    """Return what a foreign error means to whoever runs the pipeline, None if it is none of those known here."""
+    if any(words in text for words in DISK_FULL):
+        return TargetError(
+            f"a disk is full ({root_cause(error, text)})",
+            "Free space in the target and in Spark's local folders (spark.local.dir, by default /tmp). Then run the "
+            "tick again.",
+        )
+    if isinstance(error, PermissionError) or "Permission denied" in text or "AccessControlException" in text:
+        return TargetError(
+            "the target cannot be written: permission denied", "Grant the Spark job's user write access to it."
+        )
+    found = JCC_TEXT.search(text)
+    return known_error(found[1], "the source") if found else None
+
+
+def root_cause(error: BaseException, text: str) -> str:
+    """Return the innermost cause in a line: its class, and its text where that cannot hold a row's value."""
+    if isinstance(error, OSError):
+        return _redacted(f"{type(error).__name__}: {error}")
+    names = [type(error).__name__, *dict.fromkeys(JAVA_CLASS.findall(text))]
+    codes = [f"SQLCODE {code} SQLSTATE {state}" for code, state in DB2_CODES.findall(text)[:1]]
+    inner = (CAUSED_BY.findall(text) or RAISED.findall(text))[-1:]
+    causes = [_redacted(f"{name.rsplit('.', 1)[-1]}: {told}") for name, told in inner if name.startswith(HARMLESS)]
+    return "; ".join([*(causes or [" <- ".join(names[:4])]), *codes, *_condition(error, text)])
+
+
+def text_of(error: BaseException | None) -> str:
+    """Return the texts of an error and of its causes in Python and the JVM; they may quote values of rows."""
+    texts = []
+    while error is not None:
+        texts.append(f"{error}\n{getattr(error, '_stackTrace', '')}")
+        error = error.__cause__
+    return "\n".join(texts)
+
+
+def keep_stack(title: str, error: BaseException) -> str:
+    """Add an error's stack to the run's error log, which only its owner can read; return a sentence that says where."""
+    path = os.environ.get(ERROR_LOG_ENV)
+    stack = f"{''.join(traceback.format_exception(error))}\n{getattr(error, '_stackTrace', '')}"
+    if not path:
+        return ""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as log:
+            log.write(f"{title}\n{_without_password(stack)}\n\n")
+    except OSError as error:
+        return f" The stack could not be kept in {path}: {error.strerror}."
+    return f" The stack is in {path}."
+
+
+def _condition(error: BaseException, text: str) -> list[str]:
+    named = CONDITION.findall(text)[-1:]
+    own = error.getCondition() if isinstance(error, PySparkException) else None
+    return [f"condition {condition}" for condition in named or filter(None, [own])]
+
+
+def _redacted(text: str) -> str:
+    """Return a text without the password and without what a URL may carry of secrets, and not longer than a line."""
+    line = SECRET.sub("...", _without_password(text))
+    return line if len(line) <= MAX_TEXT else f"{line[:MAX_TEXT]}..."
+
+
+def _without_password(text: str) -> str:
+    password = os.environ.get(PASSWORD_ENV)
+    return text.replace(password, "...") if password else text

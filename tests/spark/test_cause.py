@@ -1,0 +1,120 @@
+"""A failure's cause is told in a line without values of rows; its stack is in a file of its own."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV, USER_ENV, SourceSpec
+from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.progress import describe
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(ERROR_LOG_ENV, str(tmp_path / "run.log"))
+    monkeypatch.setenv(USER_ENV, "cdc")
+    monkeypatch.setenv(PASSWORD_ENV, "s3cret-pw")
+    return tmp_path / "run.log"
+
+
+def failed(step: Callable[[], Any]) -> str:
+    """Return what is told of a step that fails."""
+    try:
+        step()
+    except Exception as error:
+        return describe(error)
+    raise AssertionError("it did not fail")
+
+
+def test_full_disk_comes_first_with_its_remedy(spark: SparkSession, log: Path) -> None:
+    def fill() -> None:
+        stream = spark._jvm.java.io.FileOutputStream("/dev/full")  # type: ignore[union-attr]
+        stream.write(bytearray(b"x"))
+
+    told = failed(fill)
+    assert told.startswith("a disk is full (IOException: No space left on device). Free space in the target")
+    assert told.endswith(f"The stack is in {log}.")
+
+
+def test_full_disk_of_python_is_told_alike(log: Path) -> None:
+    def fill() -> None:
+        with Path("/dev/full").open("w") as file:
+            file.write("x")
+
+    assert failed(fill).startswith("a disk is full (OSError: [Errno 28] No space left on device). Free space")
+
+
+def test_value_of_a_row_is_in_the_log_of_its_owner_only(spark: SparkSession, log: Path) -> None:
+    told = failed(lambda: spark.sql("SELECT CAST(v AS INT) FROM VALUES ('hush-hush') AS t(v)").collect())
+    assert "hush" not in told
+    assert "condition CAST_INVALID_INPUT" in told
+    assert told.endswith(f"The stack is in {log}.")
+    kept = log.read_text()
+    assert "hush-hush" in kept
+    assert "test_cause.py" in kept
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_lost_file_is_named(spark: SparkSession, tmp_path: Path, log: Path) -> None:
+    spark.range(10).write.parquet(str(tmp_path / "t"))
+    frame = spark.read.parquet(str(tmp_path / "t"))
+    for path in (tmp_path / "t").glob("*.parquet"):
+        path.unlink()
+    told = failed(frame.collect)
+    assert "FileNotFoundException" in told
+    assert ".parquet" in told
+
+
+def test_source_that_is_gone_has_the_remedy_that_ibm_db_has(spark: SparkSession, log: Path) -> None:
+    source = JdbcSource(SourceSpec("jdbc:db2://127.0.0.1:1/D:securityMechanism=3;", "D", "p", "ASNCDC"))
+
+    def ask() -> None:
+        with driver_connection(spark, source):
+            pass
+
+    for step in (ask, lambda: source.frame(spark, "SELECT 1 FROM SYSIBM.SYSDUMMY1")):
+        told = failed(step)
+        assert told.startswith("the source cannot be reached (Exception java.net.ConnectException: Error opening")
+        assert "Check host and port" in told
+
+
+def test_several_failures_share_the_log(spark: SparkSession, log: Path) -> None:
+    for name in ("one", "two"):
+        failed(lambda name=name: spark.sql(f"SELECT no_such_{name}").collect())  # type: ignore[misc]
+    assert {"no_such_one", "no_such_two"} <= {*log.read_text().replace("`", " ").split()}
+
+
+def test_secrets_are_in_neither(log: Path) -> None:
+    def connect() -> None:
+        raise OSError("GET https://lake/x?sv=1&sig=abc password=s3cret-pw token=t0k")
+
+    told = failed(connect)
+    assert "OSError: GET https://lake/x... ... ..." in told
+    assert "s3cret" not in told + log.read_text()
+
+
+def test_log_that_cannot_be_written_is_no_other_failure(log: Path) -> None:
+    log.mkdir()
+
+    def fail() -> None:
+        raise KeyError("hush")
+
+    told = failed(fail)
+    assert told == f"KeyError. The stack could not be kept in {log}: Is a directory."
+
+
+def test_without_a_log_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ERROR_LOG_ENV, raising=False)
+
+    def fail() -> None:
+        raise KeyError("hush")
+
+    assert failed(fail) == "KeyError."

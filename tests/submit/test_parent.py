@@ -1,0 +1,108 @@
+"""What spark-submit starts ends with the process that called it, even where that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_db2cdc.submit.folder import job_folder
+
+ROOT = Path(__file__).parents[2]
+
+SUBMIT = """#!/bin/sh
+# As spark-submit does: a process of another kind stands between, and hands on neither signals nor open files.
+sleep {delay}
+exec {python} -c 'import subprocess, sys; subprocess.run(sys.argv[1:], close_fds=True)' {python} {job} "$@"
+"""
+JOB = """
+import os, sys, time
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from airflow_provider_db2cdc.spark.parent import end_with_parent
+end_with_parent(Path(sys.argv[1]).parent)
+Path({pid!r}).write_text(str(os.getpid()))
+time.sleep({sleep})
+"""
+PARENT = """
+import os, sys
+from pathlib import Path
+from airflow_provider_db2cdc.submit.child import run_child
+from airflow_provider_db2cdc.submit.folder import job_folder
+with job_folder("{{}}") as spec:
+    Path({spec!r}).write_text(str(spec))
+    sys.exit(run_child([{binary!r}, str(spec)], dict(os.environ), print))
+"""
+
+
+def started(folder: Path, delay: float = 0, sleep: float = 300) -> subprocess.Popen[bytes]:
+    """Start a process that runs a job by way of another one, and return it when it has begun that."""
+    spec, pid = str(folder / "spec"), str(folder / "pid")
+    (folder / "job.py").write_text(JOB.format(root=str(ROOT), pid=pid, sleep=sleep))
+    (folder / "submit").write_text(SUBMIT.format(delay=delay, python=sys.executable, job=folder / "job.py"))
+    (folder / "submit").chmod(0o755)
+    code = PARENT.format(spec=spec, binary=str(folder / "submit"))
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    assert wait_for((folder / "spec").exists)
+    return parent
+
+
+def wait_for(condition: object, timeout_s: float = 20) -> bool:
+    assert callable(condition)
+    deadline = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return bool(condition())
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Iterator[None]:
+    """End the job where the test has failed to."""
+    yield
+    if (tmp_path / "pid").exists() and not is_gone(pid := int((tmp_path / "pid").read_text())):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("ended")
+def test_job_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    with started(tmp_path) as parent:
+        assert wait_for((tmp_path / "pid").exists)
+        pid = int((tmp_path / "pid").read_text())
+        time.sleep(0.5)
+        assert not is_gone(pid)
+        parent.kill()
+    assert wait_for(lambda: is_gone(pid), 5)
+
+
+@pytest.mark.usefixtures("ended")
+def test_job_that_comes_after_its_parents_death_ends_too(tmp_path: Path) -> None:
+    with started(tmp_path, delay=2) as parent:
+        parent.kill()
+    time.sleep(4)
+    assert not (tmp_path / "pid").exists() or is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_job_of_a_living_parent_comes_to_its_end(tmp_path: Path) -> None:
+    with started(tmp_path, sleep=0.5) as parent:
+        assert parent.wait(30) == 0
+    assert not Path((tmp_path / "spec").read_text()).parent.exists()
+
+
+def test_folder_is_the_owners_and_goes() -> None:
+    with job_folder("{}") as spec:
+        assert spec.read_text() == "{}"
+        assert spec.parent.stat().st_mode & 0o777 == 0o700
+    assert not spec.parent.exists()
