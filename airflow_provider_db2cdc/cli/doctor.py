@@ -13,22 +13,26 @@ from typing import Any
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.channels.channel import ELSEWHERE, check_channel
 from airflow_provider_db2cdc.channels.notifier import check_notifiers
-from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept, open_source
+from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, need_database, open_kept, open_source
 from airflow_provider_db2cdc.cli.screen import Text, note, print_json, screen, tell_ignored
 from airflow_provider_db2cdc.config import FILL_OR_REMOVE, PipelineConfig
 from airflow_provider_db2cdc.config_file import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
-from airflow_provider_db2cdc.jars import spark_classpath
 from airflow_provider_db2cdc.source.check import Check
 from airflow_provider_db2cdc.source.checks import preflight
+from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.submit.home import spark_binary
+from airflow_provider_db2cdc.submit.runner import check_connection, check_jars
 
 MARKS = {
     "ok": Text("ok     ", "green"),
     "warning": Text("warning", "yellow"),
     "error": Text("FAILED ", "red"),
 }
+
+NEEDED_BY_SPARK = ("spark-submit", "java", "jars", "connection")
+"""Without one of these checks the JDBC connection cannot be tried, or fails as the one before it did."""
 
 
 def run(config: Path, as_json: bool, airflow: bool = False) -> int:
@@ -38,6 +42,8 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> int:
     checks = _local(pipeline, store)
     with open_source(pipeline) as source:
         checks += preflight(source, pipeline, store)
+        if all(check.ok for check in checks if check.name in NEEDED_BY_SPARK):
+            checks.append(_check("JDBC connection", str(source.address), partial(_connect, pipeline, source)))
     failed = [check for check in checks if not check.ok]
     warnings = sum(check.level == "warning" for check in failed)
     if as_json:
@@ -56,7 +62,7 @@ def _local(config: PipelineConfig, store: KeptOffsets) -> list[Check]:
         *(Check("properties", "configuration", False, text, FILL_OR_REMOVE, "warning") for text in config.warnings),
         _check("spark-submit", spark.binary or "pyspark", lambda: _executable(spark_binary(spark.binary))),
         _check("java", "java", lambda: _executable(_java())),
-        _check("jars", str(spark.jars or "default"), lambda: spark_classpath(spark.jars, spark.packages)),
+        _check("jars", str(spark.jars or "default"), partial(check_jars, spark)),
         _check("offsets", store.where, partial(_check_kept, store)),
         _check("notifications", "notification.enabled.channels", lambda: check_notifiers(config)),
         *(
@@ -65,6 +71,11 @@ def _local(config: PipelineConfig, store: KeptOffsets) -> list[Check]:
             if name not in ELSEWHERE
         ),
     ]
+
+
+def _connect(config: PipelineConfig, source: Source) -> None:
+    database = need_database(config)
+    check_connection(source.jdbc_url, config.spark, database.user, database.password.get_secret_value())
 
 
 def _check(name: str, subject: str, attempt: Callable[[], Any]) -> Check:

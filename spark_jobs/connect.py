@@ -1,0 +1,35 @@
+"""Entry script of `db2cdc doctor` for spark-submit: opens a JDBC connection as a tick does, and says how it went."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from airflow_provider_db2cdc.cdc.job import RESULT_MARK, SourceSpec
+from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.spark.jdbc import JdbcSource, connect
+from airflow_provider_db2cdc.spark.progress import as_own
+
+
+def main() -> int:
+    """Connect, without a Spark session, and print what kept it from that on one marked line; nothing if nothing did."""
+    # Only the gateway to the JVM that spark-submit has started: a session would ask the cluster for executors.
+    from pyspark.java_gateway import launch_gateway
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", required=True, help="the JDBC URL, without user and password")
+    source = JdbcSource(SourceSpec(parser.parse_args().url, "", "", ""))
+    told = Db2CdcError("")
+    try:
+        with connect(launch_gateway().jvm, source):
+            pass
+    except Exception as error:
+        told = as_own(error)
+    answer = json.dumps({"problem": told.problem, "remedy": told.remedy})
+    sys.stdout.write(f"{RESULT_MARK}{answer}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
