@@ -96,6 +96,25 @@ def test_nothing_is_left_to_do_and_no_machine_is_named(path):
     assert re.findall(r"(?<![\w.])/(?:work|home|root|Users)/\w+", text) == []
 
 
+def texts_of(path: Path) -> list[str]:
+    """Return a module's texts, what is filled in as `{}`, and without docstrings."""
+    joined = nodes_of(path, ast.JoinedStr)
+    known = {id(part) for node in joined for part in node.values}
+    known |= {id(node.value) for node in nodes_of(path, ast.Expr)}
+    plain = [node.value for node in nodes_of(path, ast.Constant) if id(node) not in known]
+    filled = [
+        "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values) for node in joined
+    ]
+    return [*filled, *(value for value in plain if isinstance(value, str))]
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parent.name not in ("sandbox", "demo")], ids=name_of)
+def test_a_statement_that_changes_rows_says_which(path):
+    """Somebody pastes a remedy's SQL as it stands: without WHERE it would change every row."""
+    changing = re.compile(r"\bUPDATE\s+\S+\s+SET\b|\bDELETE\s+FROM\b|\bset\s+STATE\b", re.IGNORECASE)
+    assert [text for text in texts_of(path) if changing.search(text) and " WHERE " not in text] == []
+
+
 def modules_of(part: str) -> list:
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in MODULES]
     inside = [name for name in names if name.split(".")[1] == part and not name.endswith("__init__")]

@@ -12,11 +12,6 @@ from airflow_provider_db2cdc.errors import RegistrationError
 
 UpdateAs = Literal["DI", "U"]
 
-STATE_REMEDY = {
-    "I": "Activate it: UPDATE {asn}.IBMSNAP_REGISTER SET STATE = 'A' for this table, then reinit the capture agent.",
-    "S": "The agent stopped it after an error: see STATE_INFO and the agent's log, repair, set STATE to 'A', reinit.",
-}
-
 
 @dataclass(frozen=True)
 class CaptureIdentity:
@@ -109,8 +104,20 @@ def check_state(instance: CaptureInstance, asn_schema: str) -> None:
     if instance.active:
         return
     info = f" (STATE_INFO {instance.state_info})" if instance.state_info else ""
-    remedy = STATE_REMEDY.get(instance.state, "Set STATE to 'A' and reinit the capture agent.")
+    is_stopped = instance.state == "S"
+    first = (
+        "The agent stopped it after an error: see its log and repair that. Then activate" if is_stopped else "Activate"
+    )
     raise RegistrationError(
         f"{instance.table} is registered in state {instance.state!r}{info}, so its changes are not captured",
-        remedy.format(asn=asn_schema),
+        f"{first} it: `{_activation(instance.table, asn_schema)}`, then `{reinit_call(asn_schema)}`.",
+    )
+
+
+def _activation(table: TableId, asn_schema: str) -> str:
+    """Return the statement that activates one table's registration; somebody may run it as it stands."""
+    owner, name = (part.replace("'", "''") for part in (table.schema, table.name))
+    return (
+        f"UPDATE {asn_schema}.IBMSNAP_REGISTER SET STATE = 'A' "
+        f"WHERE SOURCE_OWNER = '{owner}' AND SOURCE_TABLE = '{name}'"
     )

@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.types import LONG_TYPES, cuts, described, map_t
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, RegistrationError
 from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT, OPERATION, has_before_images
+from airflow_provider_db2cdc.sql.quoting import quote_table
 
 CAPTURE_LONG = "DATA CAPTURE CHANGES INCLUDE LONGVAR COLUMNS"
 
@@ -143,8 +144,8 @@ def _check_values(instance: CaptureInstance, schema: TableSchema, config: Pipeli
     if long and instance.data_capture != "L":
         raise RegistrationError(
             f"{instance.table} lacks {CAPTURE_LONG}, without which values of {', '.join(long)} are not captured",
-            f"ALTER TABLE {instance.table} {CAPTURE_LONG}, and if it was replicated before have it snapshotted anew "
-            f"by {restart_of(instance.table)}; or leave them out with column.exclude.list.",
+            f"`ALTER TABLE {quote_table(instance.table)} {CAPTURE_LONG}`. If it was replicated before, have it "
+            f"snapshotted again by {restart_of(instance.table)}. Or leave them out with column.exclude.list.",
         )
     carried = {column.name: column for column in instance.cd_columns}
     pairs = [(column, carried[column.name]) for column in schema.columns if column.name in carried]

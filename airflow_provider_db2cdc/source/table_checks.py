@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.offset_checks import check_offsets
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT
+from airflow_provider_db2cdc.sql.quoting import quote_table
 
 OPTION_FLAGS = "NNNN"
 
@@ -86,7 +87,8 @@ def _check_conditions(schema: TableSchema, conditions: Conditions | None, asn_sc
         subject,
         conditions.data_capture in ("Y", "L"),
         f"{subject} lacks {capture}: the agent stops",
-        f"ALTER TABLE {subject} {capture}, then have it snapshotted anew (`db2cdc offset restart`).",
+        f"`ALTER TABLE {quote_table(schema.table)} {capture}`. Then have it snapshotted again by "
+        f"{restart_of(schema.table)}.",
     )
 
 

@@ -32,16 +32,33 @@ def test_an_active_registration_passes():
     check_state(instance("A"), "ASNCDC")
 
 
+ACTIVATE = (
+    "`UPDATE MYASN.IBMSNAP_REGISTER SET STATE = 'A' WHERE SOURCE_OWNER = 'S' AND SOURCE_TABLE = 'T'`, "
+    "then `VALUES MYASN.ASNCDCSERVICES('reinit', 'myasn')`."
+)
+
+
 @pytest.mark.parametrize(
     ("state", "info", "problem", "remedy"),
     [
-        ("I", "", r"S\.T is registered in state 'I', so", r"UPDATE MYASN\.IBMSNAP_REGISTER SET STATE = 'A'"),
-        ("S", "ASN0123", r"state 'S' \(STATE_INFO ASN0123\), so", "stopped it after an error"),
-        ("", "", "state ''", "Set STATE to 'A'"),
-        ("X", "", "state 'X'", "Set STATE to 'A'"),
+        ("I", "", r"S\.T is registered in state 'I', so", f"Activate it: {ACTIVATE}"),
+        (
+            "S",
+            "ASN0123",
+            r"state 'S' \(STATE_INFO ASN0123\), so",
+            f"The agent stopped it after an error: see its log and repair that. Then activate it: {ACTIVATE}",
+        ),
+        ("", "", "state ''", f"Activate it: {ACTIVATE}"),
+        ("X", "", "state 'X'", f"Activate it: {ACTIVATE}"),
     ],
 )
-def test_any_other_state_is_refused_with_its_own_remedy(state, info, problem, remedy):
+def test_any_other_state_is_refused_with_statements_for_just_this_table(state, info, problem, remedy):
     with pytest.raises(RegistrationError, match=problem) as raised:
         check_state(instance(state, info), "MYASN")
-    assert remedy.replace("\\", "") in raised.value.remedy
+    assert raised.value.remedy == remedy
+
+
+def test_names_in_a_remedy_are_literals_of_sql():
+    odd = replace(instance("I"), table=TableId("O'S", "T'"))
+    with pytest.raises(RegistrationError, match="WHERE SOURCE_OWNER = 'O''S' AND SOURCE_TABLE = 'T'''"):
+        check_state(odd, "MYASN")
