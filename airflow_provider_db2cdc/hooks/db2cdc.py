@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
+from airflow.sdk.execution_time import supervisor
 
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.source.address import CLI_OPTIONS, DEFAULT_PORT, JDBC_OPTIONS, Db2Address, Tls
@@ -107,16 +110,52 @@ def unknown_extras(connection: Connection) -> list[str]:
 
 
 def missing_connection(conn_id: str) -> ConfigurationError:
-    """Return the error for a connection that does not exist."""
+    """Return the error for a connection that Airflow does not find: missing, or one that it cannot read."""
+    variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+    for backend, kind in _failing_backends(conn_id).items():
+        if variable in os.environ and backend == "EnvironmentVariablesBackend":
+            return ConfigurationError(
+                f"connection {conn_id!r} of ${variable} cannot be read ({kind})",
+                "Write it as JSON, or as a URI in which special characters of login and password are percent-encoded.",
+            )
+        return ConfigurationError(
+            f"connection {conn_id!r} is not found, and {backend} could not be asked for it ({kind})",
+            "See what that secrets backend says in the task's log at level DEBUG.",
+        )
     return ConfigurationError(
         f"there is no connection {conn_id!r}",
         f"Create it under Admin > Connections, or with `airflow connections add {conn_id}`.",
     )
 
 
+def _failing_backends(conn_id: str) -> dict[str, str]:
+    """Return the secrets backends that fail for a connection, each with its error's class: the text may hold secrets.
+
+    Airflow passes over such a backend without a word.
+    """
+    failing: dict[str, str] = {}
+    for backend in supervisor.ensure_secrets_backend_loaded():
+        try:
+            backend.get_connection(conn_id=conn_id)
+        except Exception as error:
+            failing[type(backend).__name__] = type(error).__name__
+    return failing
+
+
 def _extras(connection: Connection) -> dict[str, str]:
-    """Return the extras that are set, as the drivers write values."""
-    given = connection.extra_dejson
+    """Return the extras that are set, as the drivers write values.
+
+    :raises ConfigurationError: they are no JSON object, for which Airflow gives none: TLS would silently be off.
+    """
+    try:
+        given = json.loads(connection.extra or "{}")
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise ConfigurationError(
+            f"the extra of connection {connection.conn_id!r} is not a JSON object",
+            "Write it with double quotes around names and values.",
+        )
     text = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
     return {name: value for name, value in text.items() if given[name] is not None and value}
 

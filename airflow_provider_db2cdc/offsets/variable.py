@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk import Variable
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time import supervisor, task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
@@ -29,6 +29,9 @@ FOLDED = re.compile(r"[^A-Z0-9_$]")
 """What a database with a case-blind collation, a URL path or an environment variable does not keep apart."""
 
 DIGEST_CHARS = 16
+
+AIRFLOWS_OWN = ("ExecutionAPISecretsBackend", "MetastoreBackend")
+"""The backends that read what Airflow itself keeps."""
 
 
 def variable_key(pipeline: str, table: TableId) -> str:
@@ -152,12 +155,21 @@ class VariableOffsetStore:
 
     def _keep(self, key: str, text: str, about: str) -> None:
         self._variables.set(key, text, description=f"Pipeline {self.pipeline}: {about}. Kept by its DAG.")
-        if self._variables.get(key, default=None) != text:
+        found = self._variables.get(key, default=None)
+        if found == text:
+            return
+        if shadow := _shadow(key):
             raise OffsetError(
-                f"{where_kept(key)} was written, but {_shadow(key)} gives another value instead, so the pipeline would "
+                f"{where_kept(key)} was written, but {shadow} gives another value instead, so the pipeline would "
                 "never move on",
                 f"Remove it there: only Airflow's own database can keep it. Written was {text}.",
             )
+        given = "none" if found is None else "another value"
+        raise OffsetError(
+            f"{where_kept(key)} was written, but Airflow gives {given} back, and no secrets backend has one",
+            "See why in the log of Airflow's API server. If another run or a person wrote it at the same moment, let "
+            f"that finish. Written was {text}.",
+        )
 
 
 def _asked(key: str) -> str | None:
@@ -184,5 +196,17 @@ def _readable(name: str) -> str:
 
 
 def _shadow(key: str) -> str:
+    """Return what gives a Variable's value before Airflow's own database is asked, empty if nothing does."""
     variable = f"AIRFLOW_VAR_{key.upper()}"
-    return f"the environment's {variable}" if variable in os.environ else "a secrets backend"
+    if variable in os.environ:
+        return f"the environment's {variable}"
+    for backend in supervisor.ensure_secrets_backend_loaded():
+        name = type(backend).__name__
+        if name in AIRFLOWS_OWN:
+            continue
+        try:
+            if backend.get_variable(key=key) is not None:
+                return f"the secrets backend {name}"
+        except Exception as error:
+            log.info("a secrets backend could not be asked: backend=%s error=%s", name, type(error).__name__)
+    return ""

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection, Context, XComArg
@@ -144,11 +145,24 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
 
     def _get_hook(self) -> SparkJobHook:
         """Return the hook that listens; the base class asks for it behind what it adds to `conf` (OpenLineage's)."""
-        hook = SparkJobHook.adopt(super()._get_hook())
+        with fail_at_once():
+            hook = SparkJobHook.adopt(self._hook_of_spark())
         given = {**os.environ, **(self.env_vars or {})}
         hook.environment = {**spark_environment(hook.spark_binary or "", hook.master, given), **self._job_environment}
         hook.on_snapshot = self._on_snapshot
         return hook
+
+    def _hook_of_spark(self) -> SparkSubmitHook:
+        try:
+            return super()._get_hook()
+        except (NameError, RuntimeError) as error:
+            # Without that provider the name `kube_client` is undefined there, or None.
+            if "kube" not in str(error):
+                raise
+            raise ConfigurationError(
+                f"connection {self.spark_conn_id!r} names Kubernetes as Spark's master: its provider is missing",
+                "Install apache-airflow-providers-cncf-kubernetes on the Airflow worker.",
+            ) from error
 
     def _run(self, context: Context) -> JobResult:
         self._hook = None

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from job_samples import job_spec
 
@@ -245,6 +246,17 @@ def test_missing_spark_connection_is_an_error_before_anything_runs(apply, fake_s
 def test_cluster_mode_is_refused_because_the_result_could_not_come_back(apply, fake_spark):
     with pytest.raises(AirflowFailException, match="deploy mode cluster"):
         apply(deploy_mode="cluster")
+    assert not fake_spark.called
+
+
+@pytest.mark.parametrize("is_defined", [True, False])
+def test_missing_provider_of_kubernetes_is_named(apply, fake_spark, monkeypatch, is_defined):
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps({"conn_type": "spark", "host": "k8s://https://h:6443"}))
+    monkeypatch.setattr(spark_submit, "kube_client", None, raising=False)
+    if not is_defined:
+        monkeypatch.delattr(spark_submit, "kube_client")
+    with pytest.raises(AirflowFailException, match=r"Install apache-airflow-providers-cncf-kubernetes"):
+        apply()
     assert not fake_spark.called
 
 

@@ -1,4 +1,7 @@
+import json
+
 import pytest
+from airflow.sdk.execution_time import supervisor
 
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
@@ -101,3 +104,42 @@ def test_connection_that_cannot_be_meant_is_named(connect, fields, problem):
 def test_missing_connection_is_named_with_the_remedy():
     with pytest.raises(ConfigurationError, match=r"no connection 'nowhere'\. Create it"):
         Db2CdcHook("nowhere").address()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"conn_type": "ibmdb2", "password": "hush",}', "JSONDecodeError"),
+        ("ibmdb2://ann:hu#sh@h:port/D", "ValueError"),
+    ],
+)
+def test_connection_that_cannot_be_read_is_not_said_to_be_missing(monkeypatch, text, kind):
+    monkeypatch.setenv("AIRFLOW_CONN_DB2_ODD", text)
+    with pytest.raises(ConfigurationError) as refused:
+        Db2CdcHook("db2_odd").address()
+    assert refused.value.problem == f"connection 'db2_odd' of $AIRFLOW_CONN_DB2_ODD cannot be read ({kind})"
+    assert "hush" not in str(refused.value)
+
+
+class SealedBackend:
+    """A secrets backend that is out of reach."""
+
+    def get_connection(self, conn_id):
+        raise PermissionError("hush")
+
+
+def test_secrets_backend_that_fails_is_named(monkeypatch):
+    monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", lambda: [SealedBackend()])
+    with pytest.raises(
+        ConfigurationError, match=r"SealedBackend could not be asked for it \(PermissionError\)"
+    ) as caught:
+        Db2CdcHook("db2_odd").address()
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("extra", ["{'SECURITY': 'SSL'}", '["SECURITY"]'])
+def test_extra_that_is_no_json_object_never_means_plain_text(monkeypatch, extra):
+    connection = {"conn_type": "ibmdb2", "host": "h", "schema": "D", "login": "ann", "password": "pw", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_DB2_ODD", json.dumps(connection))
+    with pytest.raises(ConfigurationError, match="the extra of connection 'db2_odd' is not a JSON object"):
+        Db2CdcHook("db2_odd").address()

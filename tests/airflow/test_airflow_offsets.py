@@ -225,3 +225,39 @@ def test_offset_that_cannot_be_read_back_is_not_said_to_be_shadowed(api):
     api.send = down_behind_a_write
     with pytest.raises(AirflowException, match="could not be asked"):
         store.put(offset(7))
+
+
+class VaultBackend:
+    """A secrets backend that has a value of its own for each Variable."""
+
+    def get_variable(self, key):
+        return "{}"
+
+
+class SealedBackend:
+    """A secrets backend that is out of reach."""
+
+    def get_variable(self, key):
+        raise PermissionError("hush")
+
+
+def test_secrets_backend_that_shadows_the_offset_is_named(api, monkeypatch):
+    backends = [SealedBackend(), VaultBackend(), ExecutionAPISecretsBackend()]
+    monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", lambda: backends)
+    with pytest.raises(OffsetError, match=r"the secrets backend VaultBackend gives another value.*Remove it there"):
+        VariableOffsetStore("p").put_backlog(Backlog(heard=("1",)))
+
+
+@pytest.mark.parametrize(("instead", "told"), [(None, "none"), ("{}", "another value")])
+def test_write_that_is_swallowed_is_not_said_to_be_shadowed(api, monkeypatch, instead, told):
+    def swallow(message):
+        if isinstance(message, PutVariable):
+            api.kept.pop(message.key, None)
+            if instead is not None:
+                api.kept[message.key] = instead
+            return OKResponse(ok=True)
+        return type(api).send(api, message)
+
+    monkeypatch.setattr(api, "send", swallow)
+    with pytest.raises(OffsetError, match=rf"Airflow gives {told} back, and no secrets backend has one.*API server"):
+        VariableOffsetStore("p").put_backlog(Backlog(heard=("1",)))
