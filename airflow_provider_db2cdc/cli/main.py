@@ -165,6 +165,13 @@ def main() -> None:
         else:
             _tell(error)
         sys.exit(1)
+    except OSError as error:
+        # A full disk, say: Python's traceback would have the cause last.
+        if debug or not error.strerror:
+            raise
+        where = f": {error.filename}" if error.filename else ""
+        _tell(Db2CdcError(f"{error.strerror}{where}", "Mend that, then run the command again (--debug has the stack)."))
+        sys.exit(1)
 
 
 def _call(module: str, *arguments: Any, function: str = "run", **options: Any) -> None:

@@ -50,15 +50,27 @@ def test_error_is_a_sentence_and_a_remedy_without_a_traceback(config: str) -> No
     assert "Traceback" not in done.stderr
 
 
-def test_an_interrupted_command_says_that_it_may_be_run_again() -> None:
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [(["options"], "interrupted\n"), (["tick", "-c", "p.yaml"], "interrupted; the next tick does what is missing\n")],
+)
+def test_an_interrupted_tick_says_that_the_next_does_what_is_missing(command: list[str], said: str) -> None:
     code = (
-        "from airflow_provider_db2cdc.cli import main, options\n"
+        f"from airflow_provider_db2cdc.cli import main, {command[0]}\n"
         "def run(*arguments, **more): raise KeyboardInterrupt\n"
-        "options.run = run\nmain.main()"
+        f"{command[0]}.run = run\nmain.main()"
     )
-    command = [sys.executable, "-c", code, "options"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, "interrupted; running it again" in done.stderr) == (130, True)
+    done = subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, said)
+
+
+def test_full_disk_is_an_error_not_a_crash() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN, "options"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode != 0
+    assert "error: No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
 
 

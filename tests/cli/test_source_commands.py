@@ -28,6 +28,7 @@ from airflow_provider_db2cdc.sandbox.service import Sandbox
 pytestmark = pytest.mark.sandbox
 
 ROOT = Path(__file__).parents[2]
+JARS = str(ROOT / "build" / "jars")
 MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
 
 
@@ -57,9 +58,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 def write_config(folder: Path, sandbox: Sandbox, **changed: str) -> str:
     pipeline = {"pipeline": "p", "target": "./lake", "table.include.list": "SALES\\..*", "poll.interval.ms": 500}
     path = folder / "pipeline.yaml"
-    path.write_text(
-        yaml.safe_dump({**pipeline, "database": {**sandbox.state.settings, **changed}, "spark.packages": "g:a:1"})
-    )
+    path.write_text(yaml.safe_dump({**pipeline, "database": {**sandbox.state.settings, **changed}, "spark.jars": JARS}))
     return str(path)
 
 
@@ -122,6 +121,40 @@ def test_doctor_looks_at_channels_and_notifiers(tmp_path: Path, sandbox: Sandbox
         ("signals", "channel file"),
         ("signals", "channel json:Nothing"),
     ]
+
+
+def test_doctor_connects_as_spark_does(tmp_path: Path, sandbox: Sandbox) -> None:
+    path = Path(write_config(tmp_path, sandbox))
+    checks = json.loads(db2cdc("doctor", "--config", str(path), "--json").stdout)
+    assert [check["ok"] for check in checks if check["name"] == "JDBC connection"] == [True]
+    wrong = {**yaml.safe_load(path.read_text()), "driver.securityMechanism": "11"}
+    path.write_text(yaml.safe_dump(wrong))
+    done = db2cdc("doctor", "--config", str(path), "--json")
+    [check] = [check for check in json.loads(done.stdout) if check["name"] == "JDBC connection"]
+    assert (done.returncode, check["ok"]) == (1, False)
+    assert check["problem"].startswith("Spark's connection (JDBC): ")
+
+
+@pytest.mark.parametrize("lacking", ["jcc", "delta"])
+def test_jars_without_a_driver_or_delta_fail_in_doctor_and_before_spark_starts(
+    tmp_path: Path, sandbox: Sandbox, lacking: str
+) -> None:
+    path = Path(write_config(tmp_path, sandbox))
+    (tmp_path / "jars").mkdir()
+    for jar in Path(JARS, "spark").glob("*.jar"):
+        if lacking not in jar.name:
+            (tmp_path / "jars" / jar.name).symlink_to(jar)
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "spark.jars": str(tmp_path / "jars")}))
+    done = db2cdc("doctor", "--config", str(path), "--json")
+    checks = json.loads(done.stdout)
+    assert done.returncode == 1
+    [failed] = [check for check in checks if not check["ok"] and check["level"] == "error"]
+    assert failed["name"] == "jars"
+    assert "JDBC connection" not in {check["name"] for check in checks}, "it cannot be tried"
+    done = db2cdc("tick", "--config", str(path))
+    assert done.returncode == 1
+    assert failed["problem"] in " ".join(done.stderr.split())
+    assert f"db2cdc jars --into {tmp_path / 'jars'}" in " ".join(done.stderr.split())
 
 
 def test_doctor_names_every_failure_and_exits_with_an_error(tmp_path: Path, sandbox: Sandbox) -> None:
