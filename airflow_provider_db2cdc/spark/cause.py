@@ -37,6 +37,9 @@ MAX_TEXT = 300
 
 def explained(error: BaseException, text: str) -> Db2CdcError | None:
     """Return what a foreign error means to whoever runs the pipeline, None if it is none of those known here."""
+    of_db2 = JCC_TEXT.search(text)
+    if of_db2 and (known := known_error(of_db2[1], "the source")):
+        return known
     if any(words in text for words in DISK_FULL):
         return TargetError(
             f"a disk is full ({root_cause(error, text)})",
@@ -47,8 +50,7 @@ def explained(error: BaseException, text: str) -> Db2CdcError | None:
         return TargetError(
             "the target cannot be written: permission denied", "Grant the Spark job's user write access to it."
         )
-    found = JCC_TEXT.search(text)
-    return known_error(found[1], "the source") if found else None
+    return None
 
 
 def root_cause(error: BaseException, text: str) -> str:

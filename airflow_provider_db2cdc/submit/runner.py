@@ -78,7 +78,7 @@ def check_connection(jdbc_url: str, spark: SparkConfig, user: str, password: str
     argv = _argv(spark, "db2cdc connect", "connect", ["--url", jdbc_url], short=True)
     code, result = _run(argv, _environment(spark, user, password), kept.append, CONNECT_TIMEOUT_S)
     if result is None:
-        cause = cause_of(kept) or f"no answer within {CONNECT_TIMEOUT_S:.0f} s" if code else "it says nothing"
+        cause = cause_of(kept) or f"exit code {code}, after at most {CONNECT_TIMEOUT_S:.0f} s"
         raise SourceError(f"Spark cannot try its connection to the source: {cause}", "Correct spark.* or the jars.")
     answer = json.loads(result)
     if answer["problem"]:
