@@ -8,7 +8,7 @@ from functools import partial
 
 from airflow_provider_db2cdc.cdc.capture import CaptureInstance, reinit_call
 from airflow_provider_db2cdc.cdc.key import PROPERTY
-from airflow_provider_db2cdc.cdc.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.offset import OffsetStore, restart_of
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.source.admission import problems
