@@ -18,13 +18,14 @@ from typing import Any, cast
 
 from airflow_provider_db2cdc.cdc.effect import Effect, count_images, net_effects
 from airflow_provider_db2cdc.cdc.event import Event, events_of
+from airflow_provider_db2cdc.cdc.fold import placed
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.window import surviving, vanished
 from support.history import History
 from support.mistakes import Wrong
 from support.operation import Shift, Swap
 from support.scan import torn_scan
-from support.staged import Entry, Group, Stand
+from support.staged import Entry, Group, Stand, folded, rebuilt
 
 
 @dataclass
@@ -74,8 +75,7 @@ class SnapshotModel:
         self.writes = self.fence = len(self.positions) - 1
         self._pull(self.fence)
         self._check_state("at the end", lambda key: True)
-        if not self.stale:
-            self._check_log()
+        self._check_log()
 
     def _steps(self) -> list[Callable[[], None]]:
         steps = [self._write, self._write, self._capture, self._pull_some]
@@ -199,7 +199,7 @@ class SnapshotModel:
     def _pull(self, upto: int) -> None:
         self.batch += 1
         events = self._between(self.applied, upto)
-        for event in events:
+        for event in (one.event for one in placed(events, {*self.state})):
             self._append(Entry(self.batch, event.commit, event.op, event, event.key, event.after))
         for key, effect in self._effects(events).items():
             if effect.image is None:
@@ -283,14 +283,9 @@ class SnapshotModel:
             raise Wrong(f"{when}: the source has {want}, the target {have}")
 
     def _check_log(self) -> None:
-        """Rebuild the state from the log alone."""
-        rebuilt: dict[Hashable, Hashable] = {}
-        for commit in sorted({entry.commit for entry in self.log}):
-            entries = [entry for entry in self.log if entry.commit == commit]
-            for key, effect in net_effects(entry.event for entry in entries if entry.event is not None).items():
-                rebuilt[key] = effect.image
-            rebuilt.update({entry.key: entry.image for entry in entries if entry.event is None})
-        if {key: image for key, image in rebuilt.items() if image is not None} != self.states[self.applied]:
+        if folded(self.log) != self.states[self.applied]:
+            raise Wrong("the log does not fold to the source")
+        if not self.stale and rebuilt(self.log) != self.states[self.applied]:
             raise Wrong("the log does not add up to the source")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_db2cdc.cdc.effect import net_effects
 from airflow_provider_db2cdc.cdc.event import Event
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 
@@ -40,3 +41,20 @@ class Group:
     token: int
     fence: int
     rows: tuple[tuple[Hashable, Hashable], ...]
+
+
+def folded(log: Sequence[Entry]) -> dict[Hashable, Hashable]:
+    """Return each key's row as a reader does that keeps the last entry of each key."""
+    last = {entry.key: entry.image for entry in log}
+    return {key: image for key, image in last.items() if image is not None}
+
+
+def rebuilt(log: Sequence[Entry]) -> dict[Hashable, Hashable]:
+    """Return each key's row as the net effects of each commit, and what snapshots tell after them, add up to."""
+    held: dict[Hashable, Hashable | None] = {}
+    for commit in sorted({entry.commit for entry in log}):
+        entries = [entry for entry in log if entry.commit == commit]
+        effects = net_effects(entry.event for entry in entries if entry.event is not None)
+        held.update({key: effect.image for key, effect in effects.items()})
+        held.update({entry.key: entry.image for entry in entries if entry.event is None})
+    return {key: image for key, image in held.items() if image is not None}
