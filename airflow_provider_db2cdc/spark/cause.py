@@ -15,9 +15,9 @@ from airflow_provider_db2cdc.sql.driver_error import known_error
 CLASS = r"(?:[a-z]\w*\.){2,}[A-Z][\w$]*(?:Exception|Error|Failure)"
 JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.){2,}([A-Z]\w*(?:Exception|Error))\b")
 CAUSED_BY = re.compile(rf"^Caused by: ({CLASS})(?:: (.*))?$", re.MULTILINE)
-RAISED = re.compile(rf"(?:^|: )({CLASS})(?:: (.*))?$", re.MULTILINE)
+RAISED = re.compile(rf"^(?:.*: )?({CLASS})(?:: (.*))?$", re.MULTILINE)
 CONDITION = re.compile(r"(?:Exception|Error): \[([A-Z][A-Z0-9_.]+)\]")
-DB2_CODES = re.compile(r"SQLCODE[=:]\s*(-?\d+).{0,40}?SQLSTATE[=:]\s*(\w{5})", re.DOTALL)
+DB2_CODES = re.compile(r"(SQLCODE|ERRORCODE)[=:]\s*(-?\d+).{0,40}?SQLSTATE[=:]\s*(\w{4,5})", re.DOTALL)
 JCC_TEXT = re.compile(r"com\.ibm\.db2\.jcc\.[\w.]+: (.{1,1500}?SQLSTATE=\w+(?:, SQLERRMC=[^\n]*?, DRIVER)?)", re.DOTALL)
 
 HARMLESS = (
@@ -57,11 +57,21 @@ def root_cause(error: BaseException, text: str) -> str:
     """Return the innermost cause in a line: its class, and its text where that cannot hold a row's value."""
     if isinstance(error, OSError):
         return _redacted(f"{type(error).__name__}: {error}")
-    names = [type(error).__name__, *dict.fromkeys(JAVA_CLASS.findall(text))]
-    codes = [f"SQLCODE {code} SQLSTATE {state}" for code, state in DB2_CODES.findall(text)[:1]]
+    names = list(dict.fromkeys([type(error).__name__, *JAVA_CLASS.findall(text)]))
+    codes = [f"{name} {code} SQLSTATE {state}" for name, code, state in DB2_CODES.findall(text)[:1]]
+    told = _harmless(text)
+    if told:
+        within = [name for name in names[1:4] if not told.startswith(f"{name}:")]
+        named = f"{told} (in {' <- '.join(within)})" if within else told
+    else:
+        named = " <- ".join(names[:4])
+    return "; ".join([named, *codes, *_condition(error, text)])
+
+
+def _harmless(text: str) -> str:
+    """Return the class and the text of the innermost cause in the JVM, empty where that may quote a row's value."""
     inner = (CAUSED_BY.findall(text) or RAISED.findall(text))[-1:]
-    causes = [_redacted(f"{name.rsplit('.', 1)[-1]}: {told}") for name, told in inner if name.startswith(HARMLESS)]
-    return "; ".join([*(causes or [" <- ".join(names[:4])]), *codes, *_condition(error, text)])
+    return "".join(_redacted(f"{name.rsplit('.', 1)[-1]}: {told}") for name, told in inner if name.startswith(HARMLESS))
 
 
 def text_of(error: BaseException | None) -> str:

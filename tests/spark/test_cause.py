@@ -86,6 +86,50 @@ def test_source_that_is_gone_has_the_remedy_that_ibm_db_has(spark: SparkSession,
         assert "Check host and port" in told
 
 
+JCC_CHARS = """An error occurred while calling o1.collect.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.0 in stage 3.0 (h executor 1): \
+com.ibm.db2.jcc.am.SqlException: [jcc][t4][1065][12306] Caught java.io.CharConversionException. ERRORCODE=-4220, \
+SQLSTATE=null
+\tat com.ibm.db2.jcc.am.b.a(b.java:1)
+Caused by: java.nio.charset.MalformedInputException: Input length = 1
+\t... 9 more
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            JCC_CHARS,
+            "MalformedInputException: Input length = 1 (in SparkException <- SqlException <- CharConversionException); "
+            "ERRORCODE -4220 SQLSTATE null.",
+        ),
+        (
+            "x\n: a.b.SparkException: Job aborted\nCaused by: com.fasterxml.jackson.core.JsonParseException: 'hush'",
+            "RuntimeError <- SparkException <- JsonParseException.",
+        ),
+        (
+            "\n: a.b.SparkException: Lost task (h executor 1): java.io.IOException: No space left on device\n\tat a",
+            "a disk is full (IOException: No space left on device (in SparkException)). Free space in the target and "
+            "in Spark's local folders (spark.local.dir, by default /tmp). Then run the tick again.",
+        ),
+        (
+            ": com.ibm.db2.jcc.am.SqlDataException: SQL Error: SQLCODE=-420, SQLSTATE=22018, SQLERRMC=hush, DRIVER=4",
+            "RuntimeError <- SqlDataException; SQLCODE -420 SQLSTATE 22018.",
+        ),
+    ],
+)
+def test_innermost_cause_is_told_where_it_quotes_no_value(
+    monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    monkeypatch.delenv(ERROR_LOG_ENV, raising=False)
+
+    def fail() -> None:
+        raise RuntimeError(text)
+
+    assert failed(fail) == told
+
+
 def test_several_failures_share_the_log(spark: SparkSession, log: Path) -> None:
     for name in ("one", "two"):
         failed(lambda name=name: spark.sql(f"SELECT no_such_{name}").collect())  # type: ignore[misc]
