@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -151,6 +152,11 @@ class FileOffsetStore:
                     time.sleep(LOCK_POLL_S)
                 yield
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise OffsetError(
+                    f"the disk of {self.path} is full, so the offsets cannot be kept ({error.strerror})",
+                    "Free space there, then run the tick again: it moves them to what the target holds.",
+                ) from error
             raise self._unwritable(f"{error.strerror}: {error.filename}") from error
 
     @property

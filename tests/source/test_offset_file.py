@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import multiprocessing
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +53,18 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
             attempt()
     with pytest.raises(OffsetError, match=r"backlog in .* cannot be read"):
         store.backlog()
+
+
+def test_a_full_disk_is_named_first(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.put(Offset(T, lsn(5), 3))
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OffsetError, match=r"the disk of .*offsets\.json is full.*Free space there"):
+        store.put(Offset(T, lsn(6), 4))
+    assert store.get(T) == Offset(T, lsn(5), 3)
 
 
 def test_a_place_that_may_not_be_entered_is_named(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
