@@ -13,39 +13,42 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.submit.folder import job_folder
+from airflow_provider_db2cdc.submit.home import spark_binary
 
 ROOT = Path(__file__).parents[2]
 
 SUBMIT = """#!/bin/sh
 # As spark-submit does: a process of another kind stands between, and hands on neither signals nor open files.
 sleep {delay}
-exec {python} -c 'import subprocess, sys; subprocess.run(sys.argv[1:], close_fds=True)' {python} {job} "$@"
+exec {between} {job} "$@"
 """
+BETWEEN = f"{sys.executable} -c 'import subprocess, sys; subprocess.run(sys.argv[1:])' {sys.executable}"
 JOB = """
 import os, sys, time
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from airflow_provider_db2cdc.spark.parent import end_with_parent
 end_with_parent(Path(sys.argv[1]).parent)
-Path({pid!r}).write_text(str(os.getpid()))
+Path({pid!r}).write_text(f"{{os.getpid()}} {{os.getppid()}}")
 time.sleep({sleep})
 """
 PARENT = """
-import os, sys
+import sys
 from pathlib import Path
 from airflow_provider_db2cdc.submit.child import run_child
 from airflow_provider_db2cdc.submit.folder import job_folder
+from airflow_provider_db2cdc.submit.home import spark_environment
 with job_folder("{{}}") as spec:
     Path({spec!r}).write_text(str(spec))
-    sys.exit(run_child([{binary!r}, str(spec)], dict(os.environ), print))
+    sys.exit(run_child([{binary!r}, str(spec)], spark_environment(), print))
 """
 
 
-def started(folder: Path, delay: float = 0, sleep: float = 300) -> subprocess.Popen[bytes]:
+def started(folder: Path, delay: float = 0, sleep: float = 300, between: str = BETWEEN) -> subprocess.Popen[bytes]:
     """Start a process that runs a job by way of another one, and return it when it has begun that."""
     spec, pid = str(folder / "spec"), str(folder / "pid")
     (folder / "job.py").write_text(JOB.format(root=str(ROOT), pid=pid, sleep=sleep))
-    (folder / "submit").write_text(SUBMIT.format(delay=delay, python=sys.executable, job=folder / "job.py"))
+    (folder / "submit").write_text(SUBMIT.format(delay=delay, between=between, job=folder / "job.py"))
     (folder / "submit").chmod(0o755)
     code = PARENT.format(spec=spec, binary=str(folder / "submit"))
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
@@ -68,23 +71,35 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+def pids_in(folder: Path) -> list[int]:
+    """Return the job's process id, and that of the process between."""
+    path = folder / "pid"
+    assert wait_for(lambda: path.exists() and path.read_text().count(" ") == 1, 60)
+    return [int(pid) for pid in path.read_text().split()]
+
+
 @pytest.fixture
 def ended(tmp_path: Path) -> Iterator[None]:
     """End the job where the test has failed to."""
     yield
-    if (tmp_path / "pid").exists() and not is_gone(pid := int((tmp_path / "pid").read_text())):
-        os.kill(pid, signal.SIGKILL)
+    for pid in pids_in(tmp_path) if (tmp_path / "pid").exists() else []:
+        if not is_gone(pid):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("ended")
-def test_job_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    with started(tmp_path) as parent:
-        assert wait_for((tmp_path / "pid").exists)
-        pid = int((tmp_path / "pid").read_text())
+@pytest.mark.parametrize(
+    "between",
+    [BETWEEN, pytest.param(spark_binary(), marks=[pytest.mark.spark, pytest.mark.slow])],
+    ids=["any", "spark"],
+)
+def test_job_ends_when_its_parent_is_killed(tmp_path: Path, between: str) -> None:
+    with started(tmp_path, between=between) as parent:
+        pids = pids_in(tmp_path)
         time.sleep(0.5)
-        assert not is_gone(pid)
+        assert not any(map(is_gone, pids))
         parent.kill()
-    assert wait_for(lambda: is_gone(pid), 5)
+    assert wait_for(lambda: all(map(is_gone, pids)), 10)
 
 
 @pytest.mark.usefixtures("ended")
@@ -92,7 +107,7 @@ def test_job_that_comes_after_its_parents_death_ends_too(tmp_path: Path) -> None
     with started(tmp_path, delay=2) as parent:
         parent.kill()
     time.sleep(4)
-    assert not (tmp_path / "pid").exists() or is_gone(int((tmp_path / "pid").read_text()))
+    assert not (tmp_path / "pid").exists() or all(map(is_gone, pids_in(tmp_path)))
 
 
 def test_job_of_a_living_parent_comes_to_its_end(tmp_path: Path) -> None:
