@@ -44,9 +44,7 @@ Signals = Sequence[Signal]
 def plan_tick(
     source: Source, config: PipelineConfig, offsets: OffsetStore, run_id: str, at_ms: int, signals: Signals = ()
 ) -> JobSpec | None:
-    """Return what the tick has to do, None when there is nothing.
-
-    Offsets keep that a registration was found inactive, or the source restored.
+    """Return what the tick has to do, None when there is nothing; offsets keep what was found missing meanwhile.
 
     With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
     on becomes a refusal in the spec. Without any work, offsets that stood still for `offsets_max_age_s` are moved up to
@@ -69,8 +67,7 @@ def plan_tick(
     refused = _unregistered(captured, config, backlog)
     times = (at_ms - int(config.offsets_max_age_s * 1000), at_ms + CLOCKS_DIFFER_MS)
     beginning = Beginning(config.snapshotter, config.snapshot_include, captured.fence.lsn, backlog.filling, *times)
-    begin = partial(_begin, config, beginning, schemas, offsets)
-    begun = each(chosen, begin, refused)
+    begun = each(chosen, partial(_begin, config, beginning, schemas, offsets), refused)
     applied = newest((step.applied for step in begun), captured.fence.lsn)
     steps = counted(source, begun, refused, config.asn_schema, applied)
     steps = _keep_restored(begun, steps, captured, offsets)
