@@ -1,3 +1,5 @@
+from datetime import datetime
+
 import pytest
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
@@ -23,6 +25,23 @@ def test_count_is_one_statement_for_all_ranges_with_the_bare_column_compared():
         f'SELECT 1 AS PLACE, CAST(COUNT_BIG(*) AS BIGINT) AS CHANGES FROM "ASN"."CD""B" {where}'
     )
     assert query.params == ()
+
+
+def test_a_commit_is_looked_up_on_the_bare_column_with_its_time_to_the_millisecond():
+    own, older = f"WHERE IBMSNAP_COMMITSEQ = {HIGH_LITERAL}", f"CASE WHEN MIN(IBMSNAP_COMMITSEQ) < {HIGH_LITERAL}"
+    times = (
+        "IBMSNAP_LOGMARKER >= TIMESTAMP('2026-01-02 03:04:05.999000') "
+        "AND IBMSNAP_LOGMARKER < TIMESTAMP('2026-01-02 03:04:06.000000')"
+    )
+    number, uow = "CAST(COUNT_BIG(*) AS BIGINT) AS CHANGES", '"ASN"."IBMSNAP_UOW"'
+    at = datetime(2026, 1, 2, 3, 4, 5, 999_000)
+    assert asn.traces("ASN", capture("CD"), HIGH, at) == (
+        f'SELECT -1 AS PLACE, {number} FROM "ASN"."CD" {own}',
+        f"SELECT -2 AS PLACE, {number} FROM {uow} {own}",
+        f"SELECT -3 AS PLACE, {number} FROM {uow} {own} AND {times}",
+        f'SELECT -4 AS PLACE, {older} THEN 1 ELSE 0 END AS CHANGES FROM "ASN"."CD"',
+        f"SELECT -4 AS PLACE, {older} THEN 1 ELSE 0 END AS CHANGES FROM {uow}",
+    )
 
 
 def test_last_commit_before_excludes_both_ends():
