@@ -21,7 +21,20 @@ from airflow_provider_db2cdc.cdc.capture import UpdateAs
 from airflow_provider_db2cdc.cdc.event import RowChange
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from support.database import Database, Touch
-from support.operation import Delete, Insert, Key, Operation, Row, Shift, Swap, TableShape, Update, lies_in, moved
+from support.operation import (
+    Delete,
+    Insert,
+    Key,
+    Operation,
+    Row,
+    Shift,
+    Swap,
+    TableShape,
+    Update,
+    lies_in,
+    moved,
+    text_key,
+)
 
 IMAGES: tuple[Row, ...] = ((0, None), (1, "x"), (1, "it's"))
 """Few, so that two rows are often alike but for their keys."""
@@ -278,7 +291,7 @@ class _Generator:
         keys: list[Key] = [(number,) for number in numbers]
         if len(shape.key) > 1:
             keys = list(product((2 * lane, 2 * lane + 1), range(-1, self.options.width // 2)))
-        return [tuple(map(_as_text, key)) for key in keys] if shape.text else keys
+        return [tuple(map(text_key, key)) for key in keys] if shape.text else keys
 
     def _row(self, key: Key) -> Row:
         if self.options.keys == "blanks":
@@ -296,8 +309,3 @@ class _Generator:
 
     def _lsn(self, number: int) -> Lsn:
         return Lsn(number.to_bytes(self.options.lsn_bytes, "big"))
-
-
-def _as_text(number: int) -> str:
-    """Return a key's text; those of an even number and the next one differ only in case."""
-    return f"{'Kk'[number % 2]}{number // 2}"

@@ -132,3 +132,8 @@ def moved(key: Key, at: int, operation: Shift | Swap) -> Key:
     """Return the key as a shift or swap leaves it; `at` is the place of the column that it changes."""
     value = key[at] + operation.delta if isinstance(operation, Shift) else operation.total - key[at]
     return (*key[:at], value, *key[at + 1 :])
+
+
+def text_key(number: int) -> str:
+    """Return a key's text; those of an even number and the next one differ only in case."""
+    return f"{'Kk'[number % 2]}{number // 2}"
