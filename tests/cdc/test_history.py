@@ -5,8 +5,9 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from support.history import Commit, HistoryOptions, Rollback, random_history
+from support.history import HistoryOptions, random_history
 from support.operation import Delete, Insert, Shift, Swap, Update, compared, create_table, statement
+from support.step import Commit, Rollback
 
 SEEDS = range(60)
 

@@ -35,6 +35,7 @@ from support.operation import (
     moved,
     text_key,
 )
+from support.step import Commit, Rollback, Step
 
 IMAGES: tuple[Row, ...] = ((0, None), (1, "x"), (1, "it's"))
 """Few, so that two rows are often alike but for their keys."""
@@ -46,26 +47,6 @@ WEIGHTS = {
 KEY_CHANGING = frozenset({"move", "shift", "swap"})
 _WITH_NUMBERS = frozenset({"shift", "swap"})
 _WITHOUT_GAP = frozenset({"update", "keep", "delete", "replace"})
-
-
-@dataclass(frozen=True)
-class Commit:
-    """Commit; capture gives the transaction this COMMITSEQ."""
-
-    lsn: Lsn
-
-
-@dataclass(frozen=True)
-class Rollback:
-    """Roll back; nothing of the transaction is captured."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What the transaction of that number does next."""
-
-    transaction: int
-    action: Operation | Commit | Rollback
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,9 @@ from airflow_provider_db2cdc.source.plan import plan_tick
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.tick import commit_tick, keep_asked, keep_told
-from support.history import Commit, History, Rollback
+from support.history import History
 from support.operation import Row, create_table, statement
+from support.step import Commit, Rollback
 
 numbers = itertools.count(1)
 FIRST_TICKS = 12
