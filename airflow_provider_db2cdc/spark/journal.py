@@ -31,7 +31,7 @@ from airflow_provider_db2cdc.spark.delta import (
     load,
     table_exists,
 )
-from airflow_provider_db2cdc.spark.place import Owner
+from airflow_provider_db2cdc.spark.place import LOG, Owner
 
 T = TypeVar("T")
 
@@ -158,7 +158,7 @@ class Journal:
     def _append(self, documents: Sequence[tuple[str, str, Any]], at_ms: int) -> None:
         name = self.layout.internal("journal")
         if not table_exists(self.spark, name):
-            create_table(self.spark, name, JOURNAL, {**self.owner.properties, STATISTICS: "seq"})
+            create_table(self.spark, name, JOURNAL, {**self.owner.properties, **LOG, STATISTICS: "seq"})
         # Numbered by its first row: a run that was overtaken would write a number that is there.
         pair = (f"db2cdc/{self.owner.pipeline}/journal", self.seq + 1)
         rows = [

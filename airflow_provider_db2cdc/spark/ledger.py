@@ -35,7 +35,7 @@ from airflow_provider_db2cdc.spark.delta import (
     table_exists,
     table_properties,
 )
-from airflow_provider_db2cdc.spark.place import Owner, owner_of
+from airflow_provider_db2cdc.spark.place import LOG, OWN, Owner, differing_properties, owner_of, set_checked_properties
 
 BATCHES = (
     "batch bigint, run_id string, plan string, schema string, table string, after_lsn string, upto_lsn string, "
@@ -82,15 +82,21 @@ class Ledger:
         """
         fresh = Owner(self.pipeline, uuid4().hex)
         self._is_fresh = not table_exists(self.spark, self._batches)
-        for name, ddl in ((self._batches, BATCHES), (self._commits, COMMITS), (self._manifest, MANIFEST)):
+        tables = {self._batches: (BATCHES, LOG), self._commits: (COMMITS, LOG), self._manifest: (MANIFEST, OWN)}
+        for name, (ddl, own) in tables.items():
             if not table_exists(self.spark, name):
-                create_table(self.spark, name, ddl, {**fresh.properties, STATISTICS: "batch"})
-        owner = owner_of(table_properties(self.spark, self._batches))
+                create_table(self.spark, name, ddl, {**fresh.properties, **own, STATISTICS: "batch"})
+        found = table_properties(self.spark, self._batches)
+        owner = owner_of(found)
         if owner is None or owner.pipeline != self.pipeline:
             raise TargetError(
                 f"the target belongs to pipeline {owner.pipeline!r}" if owner else "the target is somebody else's",
                 f"Give pipeline {self.pipeline!r} a target of its own.",
             )
+        if differing_properties(found, LOG):
+            # The batches last, for only those are looked at.
+            again = {self._journal: LOG, self._manifest: OWN, self._commits: LOG, self._batches: LOG}
+            set_checked_properties(self.spark, again)
         return owner
 
     def history(self, since: Mapping[TableId, int]) -> History:

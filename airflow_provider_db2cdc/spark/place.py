@@ -14,6 +14,27 @@ from airflow_provider_db2cdc.spark.delta import create_table, set_properties, ta
 MAPPING = "delta.columnMapping.mode"
 """By name, it lets a table hold columns of any name."""
 
+APPEND_ONLY = "delta.appendOnly"
+CHECKED = {"delta.setTransactionRetentionDuration": "interval 36500 days", APPEND_ONLY: "false"}
+"""Properties that promises depend on, each with its value in a table that is not appended to only.
+
+A table that exists is checked for them. Delta would forget transaction pairs, and a batch that is done again would be
+appended twice; or it would refuse the merge.
+"""
+
+OWN = {
+    **CHECKED,
+    MAPPING: "none",
+    "delta.enableChangeDataFeed": "false",
+    "delta.enableDeletionVectors": "false",
+    "delta.logRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": "interval 1 week",
+}
+"""What a new table has, whatever a session's defaults are. A person may change those that are not checked."""
+
+LOG = {**OWN, APPEND_ONLY: "true"}
+"""What a new table has that is appended to only."""
+
 OWNER_PROPERTY, LEDGER_PROPERTY = "db2cdc.pipeline", "db2cdc.ledger"
 REFUSED_IN_NAMES = set(" ,;{}()\n\t=.`")
 
@@ -53,9 +74,10 @@ def ensure_table(
     :raises TargetError: there is one that is not the owner's.
     """
     needs_mapping = any(REFUSED_IN_NAMES & set(column) for column in columns)
+    mapping = {MAPPING: "name"} if needs_mapping else {}
+    own = {**OWN, **properties, **mapping}
     if not table_exists(spark, name):
-        mapping = {MAPPING: "name"} if needs_mapping else {}
-        create_table(spark, name, ddl, {**owner.properties, **properties, **mapping})
+        create_table(spark, name, ddl, {**owner.properties, **own})
         return properties
     found = table_properties(spark, name)
     by = owner_of(found)
@@ -65,9 +87,23 @@ def ensure_table(
             f"{name.name} was written by {who}",
             "Move it away, or give this pipeline a target of its own.",
         )
-    if needs_mapping and found.get(MAPPING) != "name":
-        set_properties(spark, name, {MAPPING: "name"})
+    if needs_mapping and found.get(MAPPING) in (None, "none"):
+        set_properties(spark, name, mapping)
+    if differing := differing_properties(found, own):
+        set_properties(spark, name, differing)
     return found
+
+
+def differing_properties(found: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the checked properties that a table does not have as it should."""
+    return {name: own[name] for name in CHECKED if found.get(name) != own[name]}
+
+
+def set_checked_properties(spark: SparkSession, own: Mapping[DeltaName, Mapping[str, str]]) -> None:
+    """Give tables, as far as they are there, the checked ones of their properties again."""
+    for name, properties in own.items():
+        if table_exists(spark, name):
+            set_properties(spark, name, {key: properties[key] for key in CHECKED})
 
 
 def owner_of(properties: Mapping[str, str]) -> Owner | None:

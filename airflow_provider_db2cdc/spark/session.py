@@ -31,6 +31,14 @@ SESSION_CONF = {
     # LEGACY would write days before 1582 by another calendar, which not every reader of Parquet knows of.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.databricks.delta.merge.materializeSource": "none",
+    # A snapshot of before would hide what another run has planned or applied meanwhile.
+    "spark.databricks.delta.stalenessLimit": "0",
+    # It would commit behind each write, and that commit's version would be taken for the write's.
+    "spark.databricks.delta.autoCompact.enabled": "false",
+    # Delta's newer way to write, under STRICT, knows no transaction pairs.
+    "spark.databricks.delta.v2.enableMode": "AUTO",
+    # A step's pair has to stay until the step is over.
+    "spark.databricks.delta.write.txnVersion.autoReset.enabled": "false",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     # What was staged is read by its version also a week after a death, as long as its files are there.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",

@@ -34,7 +34,7 @@ from airflow_provider_db2cdc.spark.delta import (
     table_exists,
     table_properties,
 )
-from airflow_provider_db2cdc.spark.place import Place, ensure_table
+from airflow_provider_db2cdc.spark.place import APPEND_ONLY, Place, ensure_table
 from airflow_provider_db2cdc.spark.progress import say
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.spark.staging import Staging
@@ -50,14 +50,25 @@ SLICE_STEPS = ("sweep", "reads")
 LOG_STEPS = ("changes", *SLICE_STEPS)
 """What writes into the change log; what of a snapshot's slice does."""
 
+WRITTEN_BY = {
+    "changes": "source.snapshot = 'false'",
+    "sweep": "op = 'd' AND source.snapshot <> 'false'",
+    "reads": "op = 'r'",
+}
+"""By what a step's rows are known in the change log."""
+
 
 @dataclass(frozen=True)
 class Target:
-    """The tables of one source table in one pipeline's layout, on one session."""
+    """The tables of one source table in one pipeline's layout, on one session.
+
+    With `is_redone` a batch was begun before: the change log is asked for its rows before any are appended.
+    """
 
     spark: SparkSession
     place: Place
     schema: TableSchema
+    is_redone: bool = False
 
     @property
     def layout(self) -> Layout:
@@ -102,7 +113,7 @@ class Target:
         """
         if not self.schema.key and table_exists(self.spark, self.layout.state(self.table)):
             self._check_same_columns(anew)
-        log = {STATISTICS: "__batch,__commit_lsn"}
+        log = {STATISTICS: "__batch,__commit_lsn", APPEND_ONLY: "true"}
         state = {
             STATISTICS: ",".join(self._with_statistics()),
             "delta.enableDeletionVectors": "true",
@@ -143,7 +154,9 @@ class Target:
         :raises TargetError: a later plan has given up the batch.
         :raises TickLostError: another run has redone it without its slice, of which these rows are.
         """
-        is_new = append(rows, self.layout.changes(self.table), self._pair(step, batch)) is not None
+        # The pair says so, too, unless somebody has let Delta forget it.
+        is_there = self.is_redone and not self.batch(batch).where(WRITTEN_BY[step]).isEmpty()
+        is_new = not is_there and append(rows, self.layout.changes(self.table), self._pair(step, batch)) is not None
         if not is_new:
             self._check_not_left(batch)
             if step in SLICE_STEPS and self.has_left_out(batch):

@@ -187,7 +187,8 @@ class Tick:
         self.prepare(task)
         read = 0 if entry.slice is None else _rows_of(entry.slice, 0 if last is None else last.rows)
         changes = task.rows if entry.rows is None else entry.rows
-        target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema)
+        is_redone = entry in self.history.pending
+        target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema, is_redone)
         is_new, compared = self.standing.is_new(task), self.compared.pop(entry.table, None)
         commit = apply_entry(target, self.spec, self.source, task, entry, last, is_new, compared)
         tell(entry.table)

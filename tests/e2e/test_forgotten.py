@@ -1,0 +1,104 @@
+"""A session's defaults let Delta forget transaction pairs; each change is there once all the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from support.crash import killed
+from support.log import check_log, logged_events
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark.delta import set_properties
+from airflow_provider_db2cdc.spark.session import meanwhile
+from airflow_provider_db2cdc.spark.target import Target
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+RETENTION = "delta.setTransactionRetentionDuration"
+DEFAULTS = "spark.databricks.delta.properties.defaults."
+FORGETTING = {f"{DEFAULTS}setTransactionRetentionDuration": "interval 1 second"}
+
+
+@pytest.fixture
+def forgetting(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An application that was submitted with such a default: a new session has it, too."""
+    real = SparkSession.newSession
+
+    def open_session(session: SparkSession) -> SparkSession:
+        opened = real(session)
+        for name, value in FORGETTING.items():
+            opened.conf.set(name, value)
+        return opened
+
+    monkeypatch.setattr(SparkSession, "newSession", open_session)
+    with meanwhile(spark, FORGETTING):
+        yield
+
+
+def begin(pipeline: Pipeline) -> TableId:
+    """A table of 50 rows that is in the target."""
+    ddl = f"CREATE TABLE {pipeline.schema}.X (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(20))"
+    table = pipeline.create(ddl, "X")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, 'a')", [(at,) for at in range(50)])
+    pipeline.captured()
+    pipeline.passed()
+    return table
+
+
+def change(pipeline: Pipeline, table: TableId) -> None:
+    for text in (f"UPDATE {table} SET V = V || 'u' WHERE ID < 5", f"DELETE FROM {table} WHERE ID = 30"):
+        pipeline.execute(text)
+    pipeline.execute(f"INSERT INTO {table} VALUES (1000, 'n')")
+    pipeline.writer.commit()
+    pipeline.captured()
+
+
+def check(pipeline: Pipeline, table: TableId) -> None:
+    first = pipeline.changes(table).where("op = 'r'").first()
+    assert first is not None
+    logged = logged_events(pipeline, table)
+    assert len(logged) == 7
+    assert set(logged.values()) == {1}, "an event is there twice"
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
+
+
+@pytest.mark.usefixtures("forgetting")
+def test_a_batch_that_died_behind_its_append_is_appended_once(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = begin(pipeline)
+    change(pipeline, table)
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Target, "append_changes", "after"):
+        jobs.run(spec)
+    time.sleep(2)
+
+    pipeline.passed()
+
+    check(pipeline, table)
+
+
+def test_a_log_that_forgot_its_pairs_is_looked_through(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Somebody has set the property on the table: who does a batch again finds its rows, not its pair."""
+    pipeline = new_pipeline()
+    table = begin(pipeline)
+    change(pipeline, table)
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Target, "append_changes", "after"):
+        jobs.run(spec)
+    log = Layout(pipeline.target).changes(table)
+    set_properties(pipeline.spark, log, {RETENTION: "interval 1 second"})
+    time.sleep(2)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Target, "prepare", lambda *_: None)
+        pipeline.passed()
+
+    check(pipeline, table)
