@@ -169,7 +169,10 @@ def _remove_other_versions(folder: Path, names: set[str]) -> None:
 
 def _check_jars(folder: Path, jars: Sequence[Path], needed: Sequence[str]) -> None:
     """Refuse a folder whose jars would fail only after Spark has started."""
-    if lacking := [what for coordinates in needed for what in _lacking_of(coordinates, jars)]:
+    lacking = [what for coordinates in needed for what in _lacking_of(coordinates, jars)]
+    if lacking:
+        # First what everybody knows, then the files that it needs.
+        lacking.sort(key=lambda what: what.endswith(".jar"))
         raise ConfigurationError(f"the jars folder {folder} lacks {', '.join(lacking)}", _remedy(folder))
     tested = {jar.name: jar for jar in JARS if jar.part == "spark"}
     for path in jars:

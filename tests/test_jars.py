@@ -139,7 +139,7 @@ class TestClasspath:
             ([SPARK], "delta-spark"),
             ([STORAGE], "delta-storage"),
             ([KERNEL], KERNEL),
-            ([DRIVER, KERNEL], f"{KERNEL}, IBM's JDBC driver (jcc)"),
+            ([DRIVER, KERNEL], f"IBM's JDBC driver (jcc), {KERNEL}"),
         ],
     )
     def test_folder_without_one_of_the_artifacts_is_refused(self, folder: Path, gone: list[str], lacking: str) -> None:
