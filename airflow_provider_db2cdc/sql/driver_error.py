@@ -9,7 +9,7 @@ from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, Sour
 SQLCODE = re.compile(r"(?:SQLCODE|ERRORCODE)[=:]\s*(-?\d+)")
 MESSAGE_NUMBER = re.compile(r"\bSQL(\d{4,5})[NCW]\b")
 CONTROL_TABLE = re.compile(r'"?(?P<schema>[^"\s.=]+)"?\."?(?:IBMSNAP|IBMQREP)_')
-JCC_PREFIX = re.compile(r"^(?:\[[\w.]+\])+\s*")
+JCC_PREFIX = re.compile(r"^(?:\[[\w.]+\])+\s*(?:A communication error occurred .*? Message: )?")
 MAX_TEXT = 400
 
 UNREADABLE = ("CLI0157E", "Exception java.io.FileNotFoundException: Error opening socket")

@@ -13,7 +13,7 @@ JAVA_ERROR = re.compile(
 )
 SUBMIT_ERROR = re.compile(r"^(?:Error|JAVA_HOME is not set|.*: (?:No space left on device|command not found))\b.*")
 ENDINGS = (JOB_ERROR, JAVA_ERROR, SUBMIT_ERROR)
-MAX_TEXT = 600
+MAX_TEXT = 1200
 
 
 def cause_of(lines: Iterable[str]) -> str:

@@ -114,7 +114,11 @@ JCC_CASES = {
         ConfigurationError,
         "no database of that name",
     ),
-    "jcc broken link": (COMMUNICATION.format("Connection reset"), UnreachableError, "broke off"),
+    "jcc broken link": (
+        COMMUNICATION.format("Connection reset"),
+        UnreachableError,
+        "broke off .Connection reset. ERRORCODE=-4499",
+    ),
     "jcc trust": (
         COMMUNICATION.format(
             "PKIX path building failed: sun.security.provider.certpath.SunCertPathBuilderException: unable to find "
