@@ -105,3 +105,50 @@ def test_what_was_applied_and_nobody_was_told_of_is_told_by_the_next_tick(instan
     assert told(batch=6, plan=OLD) == [7], "the tick before died behind it"
     assert told(batch=7, plan=OLD) == told(batch=0, plan=OLD) == []
     assert told(batch=0, plan=NOW) == [7], "a first try of this plan"
+
+
+@pytest.mark.parametrize("on_gap", [False, True])
+def test_a_source_that_a_plan_found_restored_is_a_gap_until_the_table_begins_anew(
+    instance: CaptureInstance, on_gap: bool
+) -> None:
+    found = replace(task(instance, 50, 70), restored=True)
+    one = standing(instance, last=50, fence=70, on_gap=on_gap)
+    if not on_gap:
+        with pytest.raises(GapError, match=r"the source was restored.*offset set S\.T"):
+            one.after(found)
+        return
+    assert one.after(found) is None
+    assert one.is_new(found)
+    one.move(replace(one.last[T], batch=8, upto=lsn(70)), is_own=True)
+    assert one.has_begun(found)
+    assert standing(instance, last=70, fence=70, by=NOW).after(found) == lsn(70), "a retry goes on behind it"
+
+
+@pytest.mark.parametrize(("believed", "waits"), [(None, True), (60, True), (50, False), (40, False)])
+def test_an_offset_that_is_missing_or_ahead_waits_for_a_person(
+    instance: CaptureInstance, believed: int | None, waits: bool
+) -> None:
+    one, asked = standing(instance, last=50, fence=70), task(instance, believed, 70)
+    if waits:
+        with pytest.raises(OffsetError):
+            one.after(asked)
+    else:
+        assert one.after(asked) == lsn(50)
+    assert one.waiting == ({T} if waits else set())
+    assert not one.recovered
+    mended = standing(instance, last=50, fence=70, on_gap=True)
+    assert (mended.after(asked), mended.waiting) == (None if waits else lsn(50), set())
+
+
+def test_a_missing_offset_is_recovered_where_the_mode_says_so_or_none_was_ever_stored(
+    instance: CaptureInstance,
+) -> None:
+    asked = task(instance, None, 70)
+    for change in ("mode", "never stored"):
+        one = standing(instance, last=50, fence=70)
+        if change == "mode":
+            one.spec = replace(one.spec, settings=replace(one.spec.settings, recover_offsets=True))
+        else:
+            one.history = replace(one.history, stored=frozenset())
+        assert one.after(asked) == lsn(50)
+        assert (one.recovered, one.waiting) == ({T}, set())
