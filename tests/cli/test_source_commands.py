@@ -174,8 +174,12 @@ def test_doctor_looks_at_the_offsets_place_and_takes_the_java_that_spark_takes(
     path = Path(write_config(tmp_path, sandbox))
     java = shutil.which("java")
     assert java is not None
+    # All other commands stay: spark-submit is a script of the shell.
+    (tmp_path / "bin").mkdir()
+    for name in ("bash", "sh", "env", "dirname", "python3"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or name)
     folders = [folder for folder in os.environ["PATH"].split(os.pathsep) if not Path(folder, "java").exists()]
-    monkeypatch.setenv("PATH", os.pathsep.join(folders))
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path / "bin"), *folders]))
     monkeypatch.setenv("JAVA_HOME", str(Path(java).resolve().parents[1]))
     (tmp_path / "file").write_text("")
     more = {"offsets.file": str(tmp_path / "file" / "offsets.json")}

@@ -36,6 +36,13 @@ RESULT = JobResult("sales", "run", (TableResult(TableId("S", "T"), "failed", err
 # All that a job needs: no folder of jars is looked at.
 PACKAGES = ("io.delta:delta-spark_2.13:4.0.0", "com.ibm.db2:jcc:12.1.3.0")
 
+
+@pytest.fixture(autouse=True)
+def own_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep error logs out of the user's cache."""
+    monkeypatch.setenv("DB2CDC_LOGS", str(tmp_path / "logs"))
+
+
 FAKE = """#!{python}
 import json, os, sys
 spec = json.load(open(sys.argv[sys.argv.index("--spec") + 1]))
@@ -101,10 +108,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize(("lines", "cause"), ENDINGS.values(), ids=ENDINGS)
-def test_cause_comes_first_and_the_output_is_kept_in_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], cause: str
-) -> None:
-    monkeypatch.setenv("DB2CDC_LOGS", str(tmp_path / "logs"))
+def test_cause_comes_first_and_the_output_is_kept_in_a_file(tmp_path: Path, lines: list[str], cause: str) -> None:
     spark = fake_spark(tmp_path, f"print({chr(10).join(lines)!r}); sys.exit(1)")
     with pytest.raises(TickFailedError) as failed:
         run_job(SPEC, spark, "cdc", "s3cret", lambda line: None)
