@@ -301,7 +301,7 @@ CASES = {
         "column.exclude.list: 'SALES.T.NAMM' matches no column",
         "Near it: SALES.T.NAME",
     ),
-    "a misspelt table": ({"table.include.list": "SALES.T$$"}, "'SALES.T$$' matches no registered table", "SALES.T"),
+    "a misspelt table": ({"table.include.list": "SALES.TT"}, "'SALES.TT' matches no registered table", "SALES.T"),
     "a class of Java": ({"table.exclude.list": r"BANK[A-Z&&[^X]]*\..*"}, "has && in a class", "(?=[^X])[A-Z]"),
     "a quote of Java": ({"table.include.list": r"\QSALES.T\E"}, r"has \Q...\E", r"Write SALES\.T instead"),
 }
