@@ -47,6 +47,8 @@ class Commit:
     that was begun anew without one since, the time alone is that of before.
 
     `snapshot` is the one whose slice was published: none where an entry's slice was left out, as its columns changed.
+    `state_id` and `state_version` say which version of which Delta table the batch has left as the current state,
+    `changes_id` and `changes_version` the same of the change log.
     """
 
     batch: int
@@ -64,6 +66,9 @@ class Commit:
     published: Mapping[int, int] = field(default_factory=dict)
     snapshot: str | None = None
     commit_lsn: Lsn | None = None
+    state_id: str = ""
+    changes_id: str = ""
+    changes_version: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -72,11 +73,13 @@ def apply_entry(
 
 def unmoved(entry: Entry, last: Commit) -> Commit:
     """Return the commit of a range that held no change of the table: its offset moves, its tables do not."""
-    return Commit(
-        batch=entry.batch, table=entry.table, upto=entry.upto, capture=entry.capture,
-        creates=0, updates=0, deletes=0, reads=0, commit_ts_ms=last.commit_ts_ms, commit_lsn=last.commit_lsn,
-        state_version=last.state_version, rows=last.rows,
-    )  # fmt: skip
+    moved = replace(last, batch=entry.batch, upto=entry.upto, capture=entry.capture)
+    return replace(moved, creates=0, updates=0, deletes=0, reads=0, snapshot=None, slice=None, published={})
+
+
+def rows_of(of: Slice, held: int) -> int:
+    """Return how many rows a slice may bring, or delete of those that are held, which nobody knows beforehand."""
+    return sys.maxsize if of.sweep else sum(chunk.read for chunk in of.counts) + (held if of.covers_range else 0)
 
 
 def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) -> None:

@@ -71,6 +71,34 @@ def checked_types(schema: TableSchema, text: str) -> str:
     return json.dumps({**known, **now}, separators=(",", ":"))
 
 
+def check_same_columns(spark: SparkSession, schema: TableSchema, state: DeltaName, anew: bool) -> None:
+    """Refuse to go on with a table without a key whose columns are no longer the state's.
+
+    :raises TargetError: it lost one, or, unless it begins `anew`, gained one.
+    """
+    found = [name for name in load(spark, state).columns if not name.startswith("__")]
+    lost, gained = ({*one} - {*other} for one, other in ((found, schema.names), (schema.names, found)))
+    if lost or (gained and not anew):
+        away = "move the target's tables of it away and " if lost else ""
+        raise TargetError(
+            f"{schema.table}: it has no key, and its columns are no longer those of its target: "
+            f"{', '.join(sorted(lost | gained))}. By them its rows are told apart",
+            f"Have it snapshotted anew: {away}run {restart_of(schema.table)}.",
+        )
+
+
+def row_ddl(schema: TableSchema) -> str:
+    """Return the DDL of all columns of a row."""
+    return ", ".join(f"{quoted(column.name)} {map_type(schema.table, column).delta}" for column in schema.columns)
+
+
+def ends_kept(schema: TableSchema) -> list[str]:
+    """Return the state's columns of which files keep the ends; Delta refuses binary ones."""
+    columns = [schema.column(name) for name in schema.row_key]
+    kept = [column.name for column in columns if map_type(schema.table, column).delta != "binary"]
+    return [quoted(name) for name in (*kept, "__commit_lsn", "__batch")]
+
+
 def _source_types(schema: TableSchema) -> Mapping[str, str]:
     # By digests: Spark shows no property whose value looks like a secret's or an address's name.
     kept = [column for column in schema.columns if map_type(schema.table, column).delta in ("string", "binary")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from delta.tables import DeltaTable
@@ -28,6 +29,14 @@ LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 """Delta's own: the version that the session's last commit made."""
 
 APP_ID, APP_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a Delta table, and the table's own id: one that is dropped and created again has another."""
+
+    id: str
+    number: int
 
 
 def table_exists(spark: SparkSession, name: DeltaName) -> bool:
@@ -108,11 +117,16 @@ def delete_files(rows: DataFrame) -> None:
         path.getFileSystem(conf).delete(path, False)
 
 
+def current(spark: SparkSession, name: DeltaName) -> Version:
+    """Return the table's newest version, without a query."""
+    # To resolve the table has brought its snapshot up to date.
+    snapshot = delta_table(spark, name)._jdt.deltaLog().unsafeVolatileSnapshot()
+    return Version(snapshot.metadata().id(), int(snapshot.version()))
+
+
 def newest_version(spark: SparkSession, name: DeltaName) -> int:
-    """Return the table's newest version."""
-    row = delta_table(spark, name).history(1).select("version").first()
-    assert row is not None
-    return int(row[0])
+    """Return the number of the table's newest version."""
+    return current(spark, name).number
 
 
 def delta_table(spark: SparkSession, name: DeltaName) -> DeltaTable:

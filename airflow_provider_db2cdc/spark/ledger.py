@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -43,7 +44,8 @@ BATCHES = (
 )
 COMMITS = (
     "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
-    "deletes bigint, reads bigint, commit_lsn string, commit_ts_ms bigint, state_version bigint, rows bigint, "
+    "deletes bigint, reads bigint, commit_ts_ms bigint, state_version bigint, rows bigint, state_id string, "
+    "changes_id string, changes_version bigint, commit_lsn string, "
     "applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, "
     "chunks array<struct<chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
     "rows_published: bigint, rows_dropped: bigint>>"
@@ -57,7 +59,8 @@ MANIFEST = (
     "written_at_ms bigint"
 )
 TIDY_EVERY = 100
-COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows")
+VERSIONS = ("state_id", "changes_id", "changes_version")
+COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows", *VERSIONS)
 COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", "snapshot", "commit_lsn", *COUNTED)
 NUL = "\0"
 """It stands in no identifier."""
@@ -74,6 +77,7 @@ class Ledger:
         )
         self._journal = layout.internal("journal")
         self._is_fresh = False
+        self._clearing = Lock()
 
     def prepare(self) -> Owner:
         """Create the tables where they are missing and return whose target it is.
@@ -183,6 +187,11 @@ class Ledger:
         row = (batch, str(frontier), max(times, default=None), versions, counts, at_ms)
         append(literal_frame(self.spark, [row], MANIFEST), self._manifest, self._pair("manifest", batch))
 
+    def clear_manifest(self) -> None:
+        """Delete all rows of the manifest: a table that is made again counts its versions from 0."""
+        with self._clearing:
+            self.spark.sql(f"DELETE FROM {sql_name(self._manifest)}")
+
     def tidy(self, before: int, batch: int) -> None:
         """Compact the small files that ticks leave in the pipeline's own logs, once in `TIDY_EVERY` batches.
 
@@ -249,12 +258,9 @@ def _entry_row(entry: Entry) -> tuple[object, ...]:
 
 def _commit_row(commit: Commit, at_ms: int) -> tuple[object, ...]:
     named = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
-    counts = (commit.creates, commit.updates, commit.deletes, commit.reads, _lsn_text(commit.commit_lsn))
-    return (*named, *counts, commit.commit_ts_ms, commit.state_version, commit.rows, at_ms, *_slice_row(commit))
-
-
-def _lsn_text(lsn: Lsn | None) -> str | None:
-    return None if lsn is None else str(lsn)
+    counts = (getattr(commit, name) for name in COUNTED[1:])
+    commit_lsn = None if commit.commit_lsn is None else str(commit.commit_lsn)
+    return (*named, *counts, commit_lsn, at_ms, *_slice_row(commit))
 
 
 def _slice_row(commit: Commit) -> tuple[object, ...]:

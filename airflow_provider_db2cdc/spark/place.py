@@ -57,6 +57,11 @@ class Owner:
         """
         return {OWNER_PROPERTY: self.pipeline.encode().hex(), LEDGER_PROPERTY: self.ledger}
 
+    @property
+    def mark(self) -> str:
+        """What the pipeline's commits are known by in Delta's history."""
+        return f"db2cdc/{self.pipeline}/{self.ledger}"
+
 
 @dataclass(frozen=True)
 class Place:

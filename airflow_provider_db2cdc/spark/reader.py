@@ -57,7 +57,7 @@ class Reader:
     def __post_init__(self) -> None:
         self.tick = self.share.tick
         self.marks = self.share.marks(self.connection)
-        self.sessions = TableSessions(self.tick.spark)
+        self.sessions = TableSessions(self.tick.spark, self.tick.place.owner.mark)
         self._begun: dict[TableId, int] = {}
         self._chunks = first_chunks(self.tick.spec.settings)
         self._last: tuple[int, float] | None = None

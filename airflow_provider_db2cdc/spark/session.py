@@ -43,6 +43,9 @@ SESSION_CONF = {
     # What was staged is read by its version also a week after a death, as long as its files are there.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
 }
+MARK = "spark.databricks.delta.commitInfo.userMetadata"
+"""What Delta's history tells of each commit that a session makes."""
+
 SMALL_CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -110,11 +113,13 @@ def set_for(session: SparkSession, rows: int | None) -> AbstractContextManager[N
 class TableSessions:
     """A session a table, on the same application; each belongs to one thread at a time.
 
-    Delta takes a statement's transaction pair from the session, and tells there which version it has made.
+    Delta takes a statement's transaction pair from the session, and tells there which version it has made. Each commit
+    bears the `mark`, by which the pipeline knows its own.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, mark: str) -> None:
         self._spark = spark
+        self._conf = {**SESSION_CONF, MARK: mark}
         self._of: dict[TableId, SparkSession] = {}
 
     def of(self, table: TableId, rows: int) -> SparkSession:
@@ -122,7 +127,7 @@ class TableSessions:
         session = self._of.get(table)
         if session is None:
             session = self._of[table] = self._spark.newSession()
-            _configure(session, SESSION_CONF)
+            _configure(session, self._conf)
         if rows <= SMALL_ROWS:
             _configure(session, SMALL_CONF)
         else:

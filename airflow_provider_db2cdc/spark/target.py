@@ -7,7 +7,7 @@ skipped; a run that another one overtook meanwhile fails with ConcurrentTransact
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,10 +16,18 @@ from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.ledger import Commit
 from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
-from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
 from airflow_provider_db2cdc.spark.changes import key_struct, log_ddl
-from airflow_provider_db2cdc.spark.columns import FIXED, TYPES, checked_types, fit_columns, types_text
+from airflow_provider_db2cdc.spark.columns import (
+    FIXED,
+    TYPES,
+    check_same_columns,
+    checked_types,
+    ends_kept,
+    fit_columns,
+    row_ddl,
+    types_text,
+)
 from airflow_provider_db2cdc.spark.copies import COPY
 from airflow_provider_db2cdc.spark.delta import (
     STATISTICS,
@@ -40,8 +48,7 @@ from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.spark.staging import Staging
 
 MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
-"""Whether a merge marks in a file which of its rows are gone, or writes the file anew."""
-
+"""Whether a merge marks in a file which of its rows are gone, or writes the file again."""
 
 LEFT, LEFT_OUT = "db2cdc.left", "db2cdc.left_out"
 """The state's properties that name the newest batch that a later plan has given up, or redone without its slice."""
@@ -62,13 +69,15 @@ WRITTEN_BY = {
 class Target:
     """The tables of one source table in one pipeline's layout, on one session.
 
-    With `is_redone` a batch was begun before: the change log is asked for its rows before any are appended.
+    With `is_redone` a batch was begun before: the change log is asked for its rows before any are appended. `made` are
+    the versions that batches have made of state and change log.
     """
 
     spark: SparkSession
     place: Place
     schema: TableSchema
     is_redone: bool = False
+    made: dict[DeltaName, list[int]] = field(default_factory=dict, compare=False)
 
     @property
     def layout(self) -> Layout:
@@ -90,19 +99,6 @@ class Target:
         """The columns of the state by which a row is found."""
         return self.schema.row_key if self.schema.key else (*self.schema.row_key, COPY)
 
-    def check_there(self) -> None:
-        """Refuse to go on with tables of which one is gone: made anew it would hold what comes from now on alone.
-
-        :raises TargetError: one is gone.
-        """
-        names = (self.layout.state(self.table), self.layout.changes(self.table))
-        gone = [name.name for name in names if not table_exists(self.spark, name)]
-        if gone:
-            raise TargetError(
-                f"{self.table}: {' and '.join(gone)} is not there any more, but the pipeline has written it",
-                f"Put it back, or have it made of a new snapshot: {restart_of(self.table)}.",
-            )
-
     def prepare(self, anew: bool = False) -> None:
         """Create change log and state where they are missing; add to those that are there what the source has gained.
 
@@ -112,14 +108,14 @@ class Target:
         :raises TargetError: a table is another pipeline's, has a column of another type, or cannot be written.
         """
         if not self.schema.key and table_exists(self.spark, self.layout.state(self.table)):
-            self._check_same_columns(anew)
+            check_same_columns(self.spark, self.schema, self.layout.state(self.table), anew)
         log = {STATISTICS: "__batch,__commit_lsn", APPEND_ONLY: "true"}
         state = {
-            STATISTICS: ",".join(self._with_statistics()),
+            STATISTICS: ",".join(ends_kept(self.schema)),
             "delta.enableDeletionVectors": "true",
             TYPES: types_text(self.schema),
         }
-        state_ddl = f"{self._row_columns()}, {self._copy_column()}__commit_lsn string, __batch bigint"
+        state_ddl = f"{row_ddl(self.schema)}, {self._copy_column()}__commit_lsn string, __batch bigint"
         self._keep_types(self._ensure(self.layout.state(self.table), state_ddl, state), anew)
         self._ensure(self.layout.changes(self.table), log_ddl(self.schema), log)
         gained = fit_columns(self.spark, self.table, self.layout.changes(self.table), log_ddl(self.schema), FIXED)
@@ -156,7 +152,7 @@ class Target:
         """
         # The pair says so, too, unless somebody has let Delta forget it.
         is_there = self.is_redone and not self.batch(batch).where(WRITTEN_BY[step]).isEmpty()
-        is_new = not is_there and append(rows, self.layout.changes(self.table), self._pair(step, batch)) is not None
+        is_new = not is_there and self._append(rows, self.layout.changes(self.table), step, batch) is not None
         if not is_new:
             self._check_not_left(batch)
             if step in SLICE_STEPS and self.has_left_out(batch):
@@ -196,10 +192,14 @@ class Target:
         :raises TargetError: a later plan has given up the batch.
         """
         numbered = rows.withColumn("__batch", F.lit(batch).cast("bigint"))
-        version = append(numbered, self.layout.state(self.table), self._pair("state", batch))
+        version = self._append(numbered, self.layout.state(self.table), "state", batch)
         if version is None:
             self._check_not_left(batch)
         return version
+
+    def refill(self, rows: DataFrame, batch: int) -> None:
+        """Append rows (columns of the state) that it has lost, before a batch that begins the table again."""
+        self._append(rows, self.layout.state(self.table), "refill", batch)
 
     def merge(self, effects: DataFrame, batch: int, bounds: str, held: int | None) -> tuple[int | None, int | None]:
         """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
@@ -226,6 +226,7 @@ class Target:
         done, version = committed(self.spark, self._pair("state", batch), lambda: merge.execute().first(), conf)
         if version is None:
             self._check_not_left(batch)
+        self._note(self.layout.state(self.table), version)
         return None if done is None else int(done["num_inserted_rows"]) - int(done["num_deleted_rows"]), version
 
     def lacks(self, bounds: str) -> bool:
@@ -252,6 +253,15 @@ class Target:
         """Return the rows of a version of the state, which Delta knows without reading any."""
         return load(self.spark, self.layout.state(self.table), version).count()
 
+    def _append(self, rows: DataFrame, name: DeltaName, step: str, batch: int) -> int | None:
+        version = append(rows, name, self._pair(step, batch))
+        self._note(name, version)
+        return version
+
+    def _note(self, name: DeltaName, version: int | None) -> None:
+        if version is not None:
+            self.made.setdefault(name, []).append(version)
+
     def _close(self, name: DeltaName, steps: Iterable[str], batch: int) -> None:
         nothing = load(self.spark, name).limit(0)
         for step in steps:
@@ -272,27 +282,6 @@ class Target:
     def _row_names(self) -> tuple[str, ...]:
         """Return all columns that make a row."""
         return tuple(dict.fromkeys((*self.key_names, *self.schema.names)))
-
-    def _row_columns(self) -> str:
-        columns = ((column.name, map_type(self.table, column).delta) for column in self.schema.columns)
-        return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
-
-    def _check_same_columns(self, anew: bool) -> None:
-        found = [name for name in load(self.spark, self.layout.state(self.table)).columns if not name.startswith("__")]
-        lost, gained = ({*one} - {*other} for one, other in ((found, self.schema.names), (self.schema.names, found)))
-        if lost or (gained and not anew):
-            away = "move the target's tables of it away and " if lost else ""
-            raise TargetError(
-                f"{self.table}: it has no key, and its columns are no longer those of its target: "
-                f"{', '.join(sorted(lost | gained))}. By them its rows are told apart",
-                f"Have it snapshotted anew: {away}run {restart_of(self.table)}.",
-            )
-
-    def _with_statistics(self) -> list[str]:
-        """Return the state's columns of which files keep the ends; Delta refuses binary ones."""
-        columns = [self.schema.column(name) for name in self.schema.row_key]
-        kept = [column.name for column in columns if map_type(self.table, column).delta != "binary"]
-        return [quoted(name) for name in (*kept, "__commit_lsn", "__batch")]
 
     def _copy_column(self) -> str:
         return "" if self.schema.key else f"{COPY} int, "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
@@ -17,7 +17,8 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, RegistrationError, TickLostError
-from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, unmoved
+from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, rows_of, unmoved
+from airflow_provider_db2cdc.spark.guard import check_there, guarded, is_looked_at, looked_at, mend
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.merge import Compared, compare
@@ -56,7 +57,7 @@ class Tick:
         self.tasks: Mapping[TableId, TableTask] = {task.table: task for task in self.spec.tables}
         self.standing = Standing(self.spec, self.history, self._captured)
         self.batch = self.history.batch
-        self.sessions = TableSessions(self.spark)
+        self.sessions = TableSessions(self.spark, self.place.owner.mark)
         self.errors.update({refusal.table: refusal.error for refusal in self.spec.refused if refusal.chosen})
 
     def redo(self) -> None:
@@ -180,17 +181,20 @@ class Tick:
         return entry.rows == 0 and entry.table in self.standing.last and entry.slice is None
 
     def _commit(self, entry: Entry, tell: Callable[[TableId], None]) -> Commit:
-        if self._stands(entry):
-            return unmoved(entry, self.standing.last[entry.table])
         task = self.tasks[entry.table]
         last = self.standing.last.get(entry.table)
+        if last is not None and self._stands(entry):
+            if is_looked_at(entry.table, entry.batch):
+                last = looked_at(Target(self.sessions.of(entry.table, 0), self.place, task.schema), last)
+            return unmoved(entry, last)
         self.prepare(task)
-        read = 0 if entry.slice is None else _rows_of(entry.slice, 0 if last is None else last.rows)
+        read = 0 if entry.slice is None else rows_of(entry.slice, 0 if last is None else last.rows)
         changes = task.rows if entry.rows is None else entry.rows
         is_redone = entry in self.history.pending
         target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema, is_redone)
         is_new, compared = self.standing.is_new(task), self.compared.pop(entry.table, None)
-        commit = apply_entry(target, self.spec, self.source, task, entry, last, is_new, compared)
+        apply = partial(apply_entry, target, self.spec, self.source, task, entry, last, is_new, compared)
+        commit = guarded(target, None if is_new else last, apply)
         tell(entry.table)
         return commit
 
@@ -198,10 +202,12 @@ class Tick:
         """Make a table's own tables ready, once a tick."""
         if task.table not in self.prepared:
             target = Target(self.sessions.of(task.table, 0), self.place, task.schema)
-            is_new = self.standing.is_new(task)
-            if not is_new and task.table in self.standing.last:
-                target.check_there()
+            is_new, last = self.standing.is_new(task), self.standing.last.get(task.table)
+            if last is not None and not is_new:
+                check_there(target)
             target.prepare(is_new)
+            if last is not None and is_new:
+                mend(target, last, self.ledger, self.batch + 1)
             if (left := self.left.get(task.table)) is not None:
                 target.fence(max(left))
             self.prepared.add(task.table)
@@ -209,7 +215,7 @@ class Tick:
     def compare(self, task: TableTask, of: Slice) -> None:
         """Compare a slice that covers a range with the state, for the batch that will publish it."""
         last = None if self.standing.is_new(task) else self.standing.last.get(task.table)
-        rows = _rows_of(of, 0 if last is None else last.rows)
+        rows = rows_of(of, 0 if last is None else last.rows)
         self.compared[task.table] = compare(
             Target(self.sessions.of(task.table, rows), self.place, task.schema), of, last
         )
@@ -288,11 +294,6 @@ class Tick:
             lsn=last.upto, batch=last.batch, rows=last.rows, commit_lsn=last.commit_lsn,
             commit_ts_ms=last.commit_ts_ms, state_version=last.state_version, capture=last.capture.digest,
         )  # fmt: skip
-
-
-def _rows_of(of: Slice, held: int) -> int:
-    """Return how many rows a slice may bring, or delete of those that are held, which nobody knows beforehand."""
-    return sys.maxsize if of.sweep else sum(chunk.read for chunk in of.counts) + (held if of.covers_range else 0)
 
 
 def _now_ms() -> int:

@@ -34,6 +34,7 @@ from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.snapshots import Snapshots
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
@@ -410,12 +411,15 @@ def test_a_group_that_is_read_ahead_leaves_alone_what_the_group_before_it_has_pu
 def test_a_state_that_changed_since_it_was_compared_is_compared_again(
     filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
+    """By another run of the pipeline, whose commits bear its mark."""
     pipeline, one, _ = filled
-    state = Layout(pipeline.target).state(one).name
+    layout = Layout(pipeline.target)
+    state, mark = layout.state(one).name, Ledger(pipeline.spark, layout, "test").prepare().mark
+    other = TableSessions(pipeline.spark, mark).of(one, 0)
 
     def delete(group: int) -> None:
         if group == 1:
-            pipeline.spark.sql(f"DELETE FROM delta.`{state}` WHERE ID % 7 = 0")
+            other.sql(f"DELETE FROM delta.`{state}` WHERE ID % 7 = 0")
 
     with behind(Groups, "_await", delete):
         pipeline.passed(execute(str(one)))
@@ -694,7 +698,7 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline:
 
 
 @pytest.mark.long
-def test_a_state_that_was_restored_behind_the_ledgers_back_takes_no_key_twice(
+def test_a_state_that_was_restored_behind_the_ledgers_back_stops_until_a_restart(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
@@ -711,9 +715,12 @@ def test_a_state_that_was_restored_behind_the_ledgers_back_takes_no_key_twice(
 
     pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(1, "new")])
     pipeline.captured()
-    assert pipeline.passed().tables[0].rows == 2
-    assert pipeline.rows(table) == {(1, "new"), (2, "old")}
-    assert pipeline.passed(execute(str(table))).tables[0].rows == 1
+    result = pipeline.tick()
+    assert result is not None
+    assert "somebody else has changed its current state" in result.tables[0].error
+    assert pipeline.rows(table) == {(1, "old"), (2, "old")}
+    pipeline.restart(table)
+    assert pipeline.passed().tables[0].rows == 1
     assert pipeline.rows(table) == {(1, "new")}
 
 

@@ -28,13 +28,13 @@ def under(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
         submitted = spark.newSession()
         submitted.conf.set(name, value)
         monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
-        return TableSessions(spark).of(TableId("S", "A"), 0)
+        return TableSessions(spark, "mark").of(TableId("S", "A"), 0)
 
     return open_session
 
 
 def test_a_table_has_one_session_that_no_other_shares(spark: SparkSession) -> None:
-    sessions = TableSessions(spark)
+    sessions = TableSessions(spark, "mark")
     one = sessions.of(TableId("S", "A"), 0)
     assert sessions.of(TableId("S", "A"), 10) is one
     other = sessions.of(TableId("S", "B"), 0)
@@ -82,14 +82,14 @@ def test_early_days_are_written_as_every_reader_reads_them_whatever_was_submitte
 def test_many_rows_bring_back_what_the_application_was_submitted_with(spark: SparkSession) -> None:
     submitted = spark.sparkContext.getConf().get(SHUFFLES)
     assert submitted not in (None, SMALL_CONF[SHUFFLES], "200"), "neither ours nor Spark's own"
-    sessions = TableSessions(spark)
+    sessions = TableSessions(spark, "mark")
     for rows, wanted in ((0, "1"), (SMALL_ROWS + 1, submitted), (SMALL_ROWS, "1"), (10**9, submitted)):
         assert sessions.of(TableId("S", "A"), rows).conf.get(SHUFFLES) == wanted
     assert sessions.of(TableId("S", "NEW"), 10**9).conf.get(SHUFFLES) == submitted
 
 
 def test_a_table_that_had_few_rows_has_nothing_left_of_it_for_many(spark: SparkSession) -> None:
-    sessions, table, submitted = TableSessions(spark), TableId("S", "A"), spark.newSession()
+    sessions, table, submitted = TableSessions(spark, "mark"), TableId("S", "A"), spark.newSession()
     assert {name: sessions.of(table, 0).conf.get(name) for name in SMALL_CONF} == SMALL_CONF
     assert {name: sessions.of(table, 10**9).conf.get(name) for name in SMALL_CONF} == {
         name: submitted.conf.get(name) for name in SMALL_CONF
@@ -97,7 +97,7 @@ def test_a_table_that_had_few_rows_has_nothing_left_of_it_for_many(spark: SparkS
 
 
 def test_a_session_for_many_rows_is_set_for_few_while_they_are_read(spark: SparkSession) -> None:
-    session = TableSessions(spark).of(TableId("S", "A"), 10**9)
+    session = TableSessions(spark, "mark").of(TableId("S", "A"), 10**9)
     before = {name: session.conf.get(name) for name in SMALL_CONF}
     assert before != SMALL_CONF
     with suppress(ZeroDivisionError), set_for(session, SMALL_ROWS):
@@ -108,7 +108,7 @@ def test_a_session_for_many_rows_is_set_for_few_while_they_are_read(spark: Spark
 
 @pytest.mark.parametrize("rows", [None, SMALL_ROWS + 1])
 def test_a_session_stays_set_for_many_rows_where_they_may_be(spark: SparkSession, rows: int | None) -> None:
-    session = TableSessions(spark).of(TableId("S", "A"), 10**9)
+    session = TableSessions(spark, "mark").of(TableId("S", "A"), 10**9)
     before = {name: session.conf.get(name) for name in SMALL_CONF}
     with set_for(session, rows):
         assert {name: session.conf.get(name) for name in SMALL_CONF} == before

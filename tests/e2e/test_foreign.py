@@ -1,0 +1,206 @@
+"""Somebody else changes a table's state or change log: the table stops, and a restart mends both."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from support.crash import killed
+from support.filled import changed, filled
+from support.log import check_log
+from support.pipeline import Pipeline
+
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark import guard, jobs
+from airflow_provider_db2cdc.spark.delta import load, newest_version, set_properties
+from airflow_provider_db2cdc.spark.target import Target
+
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+Act = Callable[[SparkSession, str], None]
+
+
+def restore(spark: SparkSession, path: str) -> None:
+    version = spark.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()[0]["version"]
+    spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version - 1}")
+
+
+def maintain(spark: SparkSession, path: str) -> None:
+    spark.sql(f"OPTIMIZE delta.`{path}` ZORDER BY (__commit_lsn)")
+    spark.sql(f"REORG TABLE delta.`{path}` APPLY (PURGE)")
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('kept.by' = 'us')")
+    spark.sql(f"VACUUM delta.`{path}`")
+
+
+def put_back(spark: SparkSession, path: str) -> None:
+    """An older copy: the newest commit is not in it."""
+    newest = max(Path(path, "_delta_log").glob("*.json"))
+    for file in (newest, newest.with_suffix(".crc"), newest.with_name(f".{newest.stem}.crc.crc")):
+        file.unlink(missing_ok=True)
+
+
+def purge(spark: SparkSession, path: str) -> None:
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE key.ID = 3")
+
+
+def run(text: str) -> Act:
+    return lambda spark, path: spark.sql(text.format(t=f"delta.`{path}`")) and None
+
+
+def remove(spark: SparkSession, path: str) -> None:
+    shutil.rmtree(path)
+
+
+FOREIGN: Mapping[str, tuple[tuple[str, Act], ...]] = {
+    "RESTORED": (("state", restore),),
+    "DELETED": (("state", run("DELETE FROM {t} WHERE ID IN (8, 9, 11)")),),
+    "UPDATED": (("state", run("UPDATE {t} SET A = 'x' WHERE ID = 8")),),
+    "WRITTEN": (("state", run("INSERT INTO {t} SELECT 99, 'x', __commit_lsn, __batch FROM {t} LIMIT 1")),),
+    "OLDER": (("state", put_back),),
+    "GONE": (("state", remove),),
+    "LOGPURGED": (("changes", purge),),
+    "LOGRESTORED": (("changes", restore),),
+    "LOGGONE": (("changes", remove),),
+    "BOTHGONE": (("state", remove), ("changes", remove)),
+}
+
+
+def folded(pipeline: Pipeline, table: TableId) -> set[tuple[Any, ...]]:
+    """Return the rows that a reader holds who keeps each key's last event."""
+    held: dict[Any, Any] = {}
+    for row in pipeline.changes(table).where("op IS NOT NULL").collect():
+        held[tuple(row["key"])] = None if row["op"] == "d" else tuple(row["after"])
+    return {row for row in held.values() if row is not None}
+
+
+def check_manifest(pipeline: Pipeline) -> int:
+    """Make sure that each version that a row names holds as many rows as the row says; return how many rows it has."""
+    layout = Layout(pipeline.target)
+    rows = load(pipeline.spark, layout.internal("manifest")).collect()
+    for row in rows:
+        for name, version in row["tables"].items():
+            state = layout.state(TableId(*name.split(".")))
+            assert load(pipeline.spark, state, version).count() == row["rows"][name], (name, version)
+    return len(rows)
+
+
+def test_whoever_changes_a_state_or_a_change_log_stops_its_table(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    tables = {name: filled(pipeline, 20, name) for name in (*FOREIGN, "MAINTAINED", "ALONE")}
+    pipeline.passed()
+    for statements in (
+        [f"UPDATE {table} SET A = 'b' WHERE ID < 5" for table in tables.values()],
+        [f"DELETE FROM {table} WHERE ID = 7" for table in tables.values()],
+    ):
+        changed(pipeline, *statements)
+        pipeline.passed()
+    layout, other = Layout(pipeline.target), pipeline.spark.newSession()
+    for name, acts in FOREIGN.items():
+        for of, act in acts:
+            act(other, getattr(layout, of)(tables[name]).name)
+    for of in (layout.state, layout.changes):
+        maintain(other, of(tables["MAINTAINED"]).name)
+    moves = [f"UPDATE {table} SET A = 'c' WHERE ID = 3" for table in tables.values()]
+    changed(pipeline, *moves, *(f"DELETE FROM {table} WHERE ID = 9" for table in tables.values()))
+
+    result = pipeline.tick()
+
+    assert result is not None
+    errors = {line.table.name: line.error for line in result.failed}
+    assert errors.keys() == FOREIGN.keys()
+    for name, error in errors.items():
+        gone = "GONE" in name
+        assert ("is not there any more" if gone else "somebody else has changed its") in error, name
+        assert f"db2cdc offset restart {tables[name]}" in error, name
+    changed(pipeline, *(f"DELETE FROM {table} WHERE ID = 11" for table in tables.values()))
+    for name in FOREIGN:
+        pipeline.restart(tables[name])
+    pipeline.to_its_end()
+    for table in tables.values():
+        assert pipeline.rows(table) == pipeline.source_rows(table), table
+        assert folded(pipeline, table) == pipeline.source_rows(table), table
+    assert check_manifest(pipeline) >= 1
+    changed(pipeline, *(f"UPDATE {table} SET A = 'd' WHERE ID = 1" for table in tables.values()))
+    pipeline.passed()
+    for name, table in tables.items():
+        assert pipeline.rows(table) == pipeline.source_rows(table), name
+        if name not in ("LOGPURGED", "LOGRESTORED"):
+            check_log(pipeline, table)
+    assert check_manifest(pipeline) >= 2
+
+
+def test_a_table_without_a_key_whose_state_is_gone_is_told_what_is_gone(new_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = new_pipeline()
+    table = pipeline.create(f"CREATE TABLE {pipeline.schema}.BARE (A INTEGER, V VARCHAR(9))", "BARE")
+    pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(at % 3, f"v{at % 4}") for at in range(24)])
+    pipeline.captured()
+    pipeline.passed()
+    changed(pipeline, f"DELETE FROM {table} WHERE A = 1 AND V = 'v1'", f"INSERT INTO {table} VALUES (9, 'n'), (9, 'n')")
+    pipeline.passed()
+    shutil.rmtree(Layout(pipeline.target).state(table).name)
+    changed(pipeline, f"DELETE FROM {table} WHERE A = 9", f"DELETE FROM {table} WHERE V = 'v2'")
+    pipeline.restart(table)
+
+    pipeline.to_its_end()
+
+    expected = Counter(pipeline.query(f"SELECT A, V FROM {table}"))
+    assert Counter(tuple(row) for row in pipeline.state(table).select("A", "V").collect()) == expected
+    counted: Counter[Any] = Counter()
+    for batch in sorted({row["__batch"] for row in pipeline.changes(table).collect()}):
+        own = pipeline.changes(table).where(f"__batch = {batch}").collect()
+        for row in own:
+            for image, sign in ((row["before"], -1), (row["after"], 1)):
+                if image is not None and row["op"] != "r":
+                    counted[tuple(image)] = max(0, counted[tuple(image)] + sign)
+        # What was read replaces a count.
+        for image, count in Counter(tuple(row["after"]) for row in own if row["op"] == "r").items():
+            counted[image] = count
+    assert +counted == expected
+
+
+def test_what_the_pipeline_did_itself_is_no_change_of_somebody_else(new_pipeline: Callable[..., Pipeline]) -> None:
+    """It is marked: a death between merge and commit log, properties, columns that came."""
+    pipeline = new_pipeline()
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Target, "merge", "after"):
+        jobs.run(spec)
+    layout = Layout(pipeline.target)
+    set_properties(pipeline.spark, layout.state(table), {"delta.appendOnly": "true"})
+    pipeline.gain(table, "N")
+    changed(pipeline, f"UPDATE {table} SET A = 'c', N = 5 WHERE ID = 2")
+    pipeline.to_its_end()
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
+
+
+def test_an_idle_table_is_looked_at_now_and_then(
+    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = new_pipeline()
+    idle, busy = filled(pipeline, 9, "IDLE"), filled(pipeline, 9, "BUSY")
+    pipeline.passed()
+    state = Layout(pipeline.target).state(idle)
+    maintain(pipeline.spark, state.name)
+    monkeypatch.setattr(guard, "LOOK_EVERY", 1)
+    changed(pipeline, f"UPDATE {busy} SET A = 'b' WHERE ID = 1")
+    result = pipeline.passed()
+    assert {line.table: line.state_version for line in result.tables}[idle] == newest_version(pipeline.spark, state)
+    pipeline.spark.sql(f"DELETE FROM delta.`{state.name}` WHERE ID = 2")
+    changed(pipeline, f"UPDATE {busy} SET A = 'c' WHERE ID = 1")
+
+    result = pipeline.tick()
+
+    assert result is not None
+    [failed] = result.failed
+    assert failed.table == idle
+    assert "somebody else has changed its current state" in failed.error

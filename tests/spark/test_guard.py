@@ -1,0 +1,165 @@
+"""Commits of others in a table's history are told from the pipeline's own, and from those that change no row."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.ledger import Commit
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.spark.delta import literal_frame, newest_version, set_properties, table_properties
+from airflow_provider_db2cdc.spark.guard import guarded, is_looked_at
+from airflow_provider_db2cdc.spark.place import CHECKED, Owner, Place
+from airflow_provider_db2cdc.spark.session import TableSessions, meanwhile
+from airflow_provider_db2cdc.spark.target import Target
+
+pytestmark = pytest.mark.spark
+TABLE = TableId("S", "T")
+SCHEMA = TableSchema(TABLE, (Column("ID", "INTEGER", 4, 0, False), Column("A", "INTEGER", 4)), ("ID",))
+OWNER = Owner("test", "ledger")
+COMMIT = Commit(1, TABLE, Lsn(bytes(16)), CaptureIdentity("C", "a", "b", "0"), 0, 0, 0, 0, None, 0, 0)
+DEFAULTS = "spark.databricks.delta.properties.defaults."
+
+
+@pytest.fixture
+def target(spark: SparkSession, tmp_path: Path) -> Target:
+    return made(spark, tmp_path, OWNER)
+
+
+def made(spark: SparkSession, folder: Path, marked_by: Owner) -> Target:
+    session = TableSessions(spark, marked_by.mark).of(TABLE, 0)
+    one = Target(session, Place(Layout(str(folder)), OWNER), SCHEMA)
+    one.prepare()
+    return one
+
+
+def left(target: Target) -> Commit:
+    """The commit of a batch that did nothing but look."""
+    return guarded(target, None, lambda: COMMIT)
+
+
+def fill(target: Target, batch: int) -> None:
+    target.fill(literal_frame(target.spark, [(batch, 0, "")], "ID int, A int, __commit_lsn string"), batch)
+
+
+def commit_by_hand(target: Target, *actions: object) -> None:
+    """Write a version as another writer of Delta does."""
+    name = target.layout.state(TABLE)
+    file = Path(name.name, "_delta_log", f"{newest_version(target.spark, name) + 1:020}.json")
+    file.write_text("\n".join(json.dumps(action) for action in actions))
+
+
+def by_delta_rs(operation: str) -> Callable[[Target], None]:
+    info = {"timestamp": 1, "operation": operation, "operationParameters": {}, "engineInfo": "delta-rs:1.2"}
+    return lambda target: commit_by_hand(target, {"commitInfo": info})
+
+
+def without_its_past(target: Target) -> None:
+    """The log is cleaned up to a checkpoint."""
+    name = target.layout.state(TABLE)
+    for at in range(3):
+        set_properties(target.spark, name, {"a.b": str(at)})
+    jvm = target.spark._jvm
+    assert jvm is not None
+    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+    logs.forTable(target.spark._jsparkSession, name.name).checkpoint()
+    for file in Path(name.name, "_delta_log").glob("*0[012].*"):
+        file.unlink()
+    logs.clearCache()
+
+
+def with_another_mark(target: Target) -> None:
+    fill(made(target.spark, Path(target.layout.target), replace(OWNER, pipeline="other")), 7)
+
+
+def created_again(target: Target) -> None:
+    shutil.rmtree(target.layout.state(TABLE).name)
+    target.prepare()
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        (by_delta_rs("OPTIMIZE"), ""),
+        (by_delta_rs("VACUUM END"), ""),
+        (lambda target: fill(target, 2), ""),
+        (lambda target: target.fence(9), ""),
+        (by_delta_rs("DELETE"), "is of DELETE"),
+        (by_delta_rs("FSCK"), "is of FSCK"),
+        (lambda target: commit_by_hand(target, {"txn": {"appId": "x", "version": 1}}), "of unknown origin"),
+        (with_another_mark, "is of WRITE"),
+        (without_its_past, "no longer tells"),
+        (created_again, "another table"),
+    ],
+)
+def test_what_others_commit_is_found(target: Target, act: Callable[[Target], None], why: str) -> None:
+    fill(target, 1)
+    last = left(target)
+    act(target)
+    if why:
+        with pytest.raises(TargetError, match=why):
+            guarded(target, last, lambda: COMMIT)
+    else:
+        now = guarded(target, last, lambda: COMMIT)
+        assert now.state_id == last.state_id
+        assert now.state_version == newest_version(target.spark, target.layout.state(TABLE)) > last.state_version
+
+
+def test_a_change_between_the_look_and_the_write_is_found(target: Target) -> None:
+    last = left(target)
+
+    def apply() -> Commit:
+        by_delta_rs("UPDATE")(target)
+        fill(target, 1)
+        return COMMIT
+
+    with pytest.raises(TargetError, match="is of UPDATE"):
+        guarded(target, last, apply)
+
+
+def test_a_batchs_own_writes_need_no_look_at_the_history(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = left(target)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.guard.delta_table", None)
+    now = guarded(target, last, lambda: fill(target, 1) or COMMIT)
+    assert (now.state_version, now.changes_version) == (last.state_version + 1, last.changes_version)
+
+
+def test_each_idle_table_is_looked_at_in_one_of_a_hundred_batches() -> None:
+    for table in (TABLE, TableId("Ş", "ß")):
+        assert sum(is_looked_at(table, batch) for batch in range(400)) == 4
+
+
+def test_each_table_has_its_own_properties_whatever_the_sessions_defaults_are(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    defaults = {
+        "setTransactionRetentionDuration": "interval 1 second",
+        "appendOnly": "true",
+        "columnMapping.mode": "id",
+    }
+    defaults |= {"deletedFileRetentionDuration": "interval 90 days", "enableChangeDataFeed": "true"}
+    session = TableSessions(spark, "m").of(TABLE, 0)
+    with meanwhile(session, {f"{DEFAULTS}{name}": value for name, value in defaults.items()}):
+        one = Target(session, Place(Layout(str(tmp_path)), OWNER), SCHEMA)
+        one.prepare()
+    state, log = one.layout.state(TABLE), one.layout.changes(TABLE)
+    for name, append_only in ((state, "false"), (log, "true")):
+        found = table_properties(spark, name)
+        assert {key: found[key] for key in CHECKED} == {**CHECKED, "delta.appendOnly": append_only}
+        assert (
+            not {f"delta.{key}": value for key, value in defaults.items()}.items()
+            & {key: value for key, value in found.items() if key != "delta.appendOnly"}.items()
+        )
+    set_properties(spark, log, {"delta.appendOnly": "false", "delta.setTransactionRetentionDuration": "interval 1 day"})
+    one.prepare()
+    assert {key: table_properties(spark, log)[key] for key in CHECKED} == {**CHECKED, "delta.appendOnly": "true"}
