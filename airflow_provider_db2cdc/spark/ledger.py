@@ -6,7 +6,6 @@ finds a batch planned but not applied does that very batch first; a batch means 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
@@ -15,13 +14,10 @@ from uuid import uuid4
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
-from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History, history_of
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
 from airflow_provider_db2cdc.spark.delta import (
@@ -30,38 +26,29 @@ from airflow_provider_db2cdc.spark.delta import (
     append,
     append_first,
     create_table,
+    delta_table,
     literal_frame,
     load,
     sql_name,
     table_exists,
     table_properties,
 )
+from airflow_provider_db2cdc.spark.ledger_rows import (
+    BATCHES,
+    COMMIT_FIELDS,
+    COMMITS,
+    commit_of,
+    commit_row,
+    entry_of,
+    entry_row,
+)
 from airflow_provider_db2cdc.spark.place import LOG, OWN, Owner, differing_properties, owner_of, set_checked_properties
-
-BATCHES = (
-    "batch bigint, run_id string, plan string, schema string, table string, after_lsn string, upto_lsn string, "
-    "planned_at_ms bigint, capture string, slice string, has_offset boolean, rows bigint"
-)
-COMMITS = (
-    "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
-    "deletes bigint, reads bigint, commit_ts_ms bigint, state_version bigint, rows bigint, state_id string, "
-    "changes_id string, changes_version bigint, commit_lsn string, "
-    "applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, "
-    "chunks array<struct<chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
-    "rows_published: bigint, rows_dropped: bigint>>"
-)
-"""`chunks` holds a certificate for each chunk of a snapshot that the batch published: its bounds as SQL literals (low
-exclusive, high inclusive), what was read, what the source counted right after, what went out as `r`, and what gave way
-to the log between `low_lsn` and `upto_lsn`."""
 
 MANIFEST = (
     "batch bigint, frontier string, commit_ts_ms bigint, tables map<string, bigint>, rows map<string, bigint>, "
     "written_at_ms bigint"
 )
 TIDY_EVERY = 100
-VERSIONS = ("state_id", "changes_id", "changes_version")
-COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows", *VERSIONS)
-COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", "snapshot", "commit_lsn", *COUNTED)
 NUL = "\0"
 """It stands in no identifier."""
 
@@ -116,8 +103,8 @@ class Ledger:
         ends = self._ends([table for table, batch in since.items() if not batch])
         since = {**since, **{table: found["last"] for table, found in ends.items()}}
         slices = {table: found["slice"] for table, found in ends.items() if found["slice"] is not None}
-        entries = map(_entry, self._since(self._batches, since, slices).collect())
-        commits = map(_commit, self._since(self._commits, since, slices).select(*COMMIT_FIELDS).collect())
+        entries = map(entry_of, self._since(self._batches, since, slices).collect())
+        commits = map(commit_of, self._since(self._commits, since, slices).select(*COMMIT_FIELDS).collect())
         history = history_of(entries, commits)
         return replace(history, stored=history.stored | self._stored(list(ends)))
 
@@ -165,7 +152,7 @@ class Ledger:
 
         :raises TickLostError: another run has planned this batch number.
         """
-        batch, rows = entries[0].batch, [_entry_row(entry) for entry in entries]
+        batch, rows = entries[0].batch, [entry_row(entry) for entry in entries]
         if append_first(literal_frame(self.spark, rows, BATCHES), self._batches, self._pair("plan", batch)):
             return
         written = load(self.spark, self._batches).where(F.col("batch") == batch).select("run_id").distinct().collect()
@@ -177,7 +164,7 @@ class Ledger:
 
     def commit(self, commits: Sequence[Commit], at_ms: int) -> None:
         """Mark tables of a batch as applied; a second mark of the same changes nothing that is read from here."""
-        append(literal_frame(self.spark, [_commit_row(commit, at_ms) for commit in commits], COMMITS), self._commits)
+        append(literal_frame(self.spark, [commit_row(commit, at_ms) for commit in commits], COMMITS), self._commits)
 
     def publish(self, batch: int, frontier: Lsn, commits: Sequence[Commit], at_ms: int) -> None:
         """Write the manifest of one frontier: Delta versions that show the source as of one commit."""
@@ -190,7 +177,7 @@ class Ledger:
     def clear_manifest(self) -> None:
         """Delete all rows of the manifest: a table that is made again counts its versions from 0."""
         with self._clearing:
-            self.spark.sql(f"DELETE FROM {sql_name(self._manifest)}")
+            delta_table(self.spark, self._manifest).delete()
 
     def tidy(self, before: int, batch: int) -> None:
         """Compact the small files that ticks leave in the pipeline's own logs, once in `TIDY_EVERY` batches.
@@ -239,64 +226,3 @@ def _batch_of(batches: Mapping[TableId, int]) -> Column:
 
 def _text(table: TableId) -> str:
     return NUL.join((table.schema, table.name))
-
-
-def _identity_text(identity: CaptureIdentity) -> str:
-    return json.dumps(to_data(identity), sort_keys=True)
-
-
-def _identity(text: str) -> CaptureIdentity:
-    return from_data(CaptureIdentity, json.loads(text))
-
-
-def _entry_row(entry: Entry) -> tuple[object, ...]:
-    span = (str(entry.after), str(entry.upto))
-    named = (entry.batch, entry.run_id, entry.plan, entry.table.schema, entry.table.name)
-    part = None if entry.slice is None else json.dumps(to_data(entry.slice), sort_keys=True)
-    return (*named, *span, entry.planned_at_ms, _identity_text(entry.capture), part, entry.has_offset, entry.rows)
-
-
-def _commit_row(commit: Commit, at_ms: int) -> tuple[object, ...]:
-    named = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
-    counts = (getattr(commit, name) for name in COUNTED[1:])
-    commit_lsn = None if commit.commit_lsn is None else str(commit.commit_lsn)
-    return (*named, *counts, commit_lsn, at_ms, *_slice_row(commit))
-
-
-def _slice_row(commit: Commit) -> tuple[object, ...]:
-    of = commit.slice
-    if of is None:
-        return (None, None, None, None, None)
-    chunks = [
-        (at, ", ".join(c.low), ", ".join(c.high), c.read, c.counted, out, c.read - out)
-        for at, c in enumerate(of.counts, of.first)
-        for out in [commit.published.get(at, 0)]
-    ]
-    return (of.snapshot, of.kind, of.condition, str(of.low), chunks)
-
-
-def _entry(row: Row) -> Entry:
-    return Entry(
-        batch=row["batch"],
-        run_id=row["run_id"],
-        plan=row["plan"],
-        table=TableId(row["schema"], row["table"]),
-        after=Lsn.parse(row["after_lsn"]),
-        upto=Lsn.parse(row["upto_lsn"]),
-        planned_at_ms=row["planned_at_ms"],
-        capture=_identity(row["capture"]),
-        slice=None if row["slice"] is None else from_data(Slice, json.loads(row["slice"])),
-        has_offset=row["has_offset"],
-        rows=row["rows"],
-    )
-
-
-def _commit(row: Row) -> Commit:
-    return Commit(
-        table=TableId(row["schema"], row["table"]),
-        upto=Lsn.parse(row["upto_lsn"]),
-        capture=_identity(row["capture"]),
-        snapshot=row["snapshot"],
-        commit_lsn=None if row["commit_lsn"] is None else Lsn.parse(row["commit_lsn"]),
-        **{name: row[name] for name in COUNTED},
-    )
