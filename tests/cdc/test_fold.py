@@ -65,6 +65,11 @@ def test_so_it_is_where_an_update_is_one_u_row():
     assert wrong_seeds(range(SEEDS), update_as="U") == []
 
 
+@pytest.mark.parametrize("keys", ["case", "blanks"])
+def test_so_it_is_where_keys_are_texts(keys):
+    assert wrong_seeds(range(SEEDS), keys=keys, new_first_rate=0.3) == []
+
+
 @pytest.mark.parametrize("mistake", [as_captured, without_state])
 @pytest.mark.parametrize("rate", [0, 0.5])
 def test_the_oracle_catches(mistake, rate):
