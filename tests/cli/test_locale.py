@@ -51,7 +51,12 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 @pytest.fixture
 def config(tmp_path: Path, sandbox: Sandbox) -> str:
     path = tmp_path / "pipeline.yaml"
-    pipeline = {"pipeline": "p", "target": "./lake", "table.include.list": r"S\..*", "spark.packages": "g:a:1"}
+    pipeline = {
+        "pipeline": "p",
+        "target": "./lake",
+        "table.include.list": r"S\..*",
+        "spark.jars": str(ROOT / "build" / "jars"),
+    }
     path.write_text(yaml.safe_dump({**pipeline, "database": sandbox.state.settings}))
     return str(path)
 

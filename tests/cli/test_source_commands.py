@@ -93,7 +93,7 @@ def test_connector_is_taken_as_it_was_pasted(tmp_path: Path, sandbox: Sandbox, m
     }
     above = yaml.safe_dump({"target": "./lake", "database.options": sandbox.state.settings["options"]})
     path = tmp_path / "pipeline.yaml"
-    path.write_text(f'{above}spark.packages: "g:a:1"\n' + json.dumps({"name": "c", "config": connector}, indent="\t"))
+    path.write_text(f"{above}spark.jars: {JARS}\n" + json.dumps({"name": "c", "config": connector}, indent="\t"))
     monkeypatch.setenv("DB2CDC_TEST_LEFT_OUT", "")
     done = db2cdc("doctor", "--config", str(path))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from urllib.parse import quote, unquote
 
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -49,3 +50,12 @@ def test_a_table_of_any_name_goes_the_whole_way(new_pipeline: Callable[..., Pipe
         assert [tuple(row) for row in told.collect()] == [(table.schema, table.name)]
         place = Layout(pipeline.target).state(table).name
         assert quote(place) == unquote(place) == place
+        assert rows_by_delta_rs(place) == rows
+        assert DeltaTable(Layout(pipeline.target).changes(table).name).schema().fields
+
+
+def rows_by_delta_rs(place: str) -> set[tuple[object, ...]]:
+    """Return the table's rows as delta-rs reads them, without the columns that the pipeline adds."""
+    found = QueryBuilder().register("t", DeltaTable(place)).execute("SELECT * FROM t").read_all()
+    columns = [found.column(name).to_pylist() for name in found.schema.names if not name.startswith("__")]
+    return set(zip(*columns, strict=True))

@@ -77,7 +77,7 @@ def test_captured_changes_are_planned_from_the_snapshot_on(captured):
     begun = plan_tick(source, CONFIG, offsets, "run-1", 1)
     assert {task.table: (task.believed, task.rows) for task in begun.tables} == {ORDERS: (None, 0), ITEMS: (None, 0)}
     for task in begun.tables:
-        offsets.put(Offset(task.table, task.upto, 1))
+        offsets.put(Offset(task.table, task.upto, 1, proven=task.upto))
 
     source.statements = 0
     assert plan_tick(source, CONFIG, offsets, "run-2", 2) is None
