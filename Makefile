@@ -46,6 +46,9 @@ soak: setup ## Run what `make test` leaves out, and play histories: SOAK=40 the 
 	DB2CDC_SOAK=$(SOAK) $(PY) -m pytest -n 2 --dist worksteal -m long
 	$(PY) -m pytest -n 2 --hypothesis-profile soak tests/cdc tests/sql
 
+mutants: setup ## Make one-line mistakes in copies of the package; each must fail the tests that guard it
+	$(PY) -m tests.mutants
+
 check: setup lint ## Lint, types and the fast tests
 	$(PY) -m pytest -m "not spark and not sandbox and not airflow and not slow" -n 2
 
@@ -64,4 +67,4 @@ lock: $(UV) ## Resolve the dependencies anew into requirements.lock
 clean: ## Remove what was built, the environment included
 	rm -rf build $(VENV)
 
-.PHONY: help setup demo ui sandbox test soak check lint bench lock clean
+.PHONY: help setup demo ui sandbox test soak mutants check lint bench lock clean

@@ -195,6 +195,7 @@ CASES = {
     "there and back in two commits has the second's": (["D1a I1b", "D1b I1a"], {"1": "a"}),
     "insert and delete in one commit tell nothing": (["I1a D1a"], {}),
     "insert and delete in one commit hide nothing": (["D1a I1a", "I1b D1b"], {"1": "a"}),
+    "insert, delete, and an update that changes nothing": (["I1a D1a D1b I1b"], {"1": "b"}),
     "insert and delete in two commits": (["I1a", "D1a"], {"1": ""}),
     "the last commit with a leftover decides": (["D1a I1b", "D1b I1b"], {"1": "b"}),
     "keys shift up over unlike rows": (["D1a I2a D2b I3b"], {"1": "", "2": "a", "3": "b"}),

@@ -119,3 +119,9 @@ def test_an_update_in_a_history_is_one_event_and_a_key_change_two(seed):
     assert [(event.key, event.newkey) for event in events if event.op == "d"] == [
         (old, new) for old, new in pairs if old != new
     ]
+
+
+def test_where_an_update_is_one_row_only_its_own_halves_are_a_pair():
+    halves = [RowChange(1, 5, "D", "1", "a"), RowChange(1, 5, "I", "1", "b")]
+    assert told(events_of(halves, one_row=True)) == "u1:a>b"
+    assert told(events_of(rows("D1a I1b"), one_row=True)) == "d1:a> c1:>b"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn, LsnRange, synchpoint_of
 from airflow_provider_db2cdc.errors import OffsetError
 
 wide = st.binary(min_size=16, max_size=16).map(Lsn)
@@ -103,3 +103,12 @@ def test_a_range_that_ends_before_it_starts_is_refused():
 
 def test_a_range_reads_as_half_open():
     assert str(LsnRange(A, B)) == f"({A}, {B}]"
+
+
+@pytest.mark.parametrize("raw", [None, b"", bytes(8), bytes(10), bytes(16)])
+def test_a_registration_without_a_position_has_none(raw):
+    assert synchpoint_of(raw) is None
+
+
+def test_a_registrations_position_is_its_bytes():
+    assert synchpoint_of(A.raw) == A
