@@ -599,7 +599,7 @@ def test_a_blocking_snapshot_that_fails_leaves_the_changes_alone(
     [line] = first.failed
     assert line.table == one
     assert f"{one}: the rows that snapshot {ask.id} asks for by its condition cannot be read: " in line.error
-    assert "the stack. If the condition is why" in line.error
+    assert "SQLSTATE 22012. If the condition is why" in line.error
     assert (outcomes(first)[ask.id], shown(first, ask.id).status) == (("accepted", ""), "running")
     assert set(reads(pipeline, two).values()) == {1}, "it waits for the other one: both come to stand at one mark"
     pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET A = \'b\' WHERE ID < 9')
