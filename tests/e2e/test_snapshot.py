@@ -528,7 +528,7 @@ def test_a_group_that_died_behind_its_merge_tells_what_it_found_gone_once(
     with monkeypatch.context() as patch:
         patch.setattr(Target, "merge", broken)
         [failed] = jobs.run(spec).failed
-    assert (failed.table, failed.error.partition(".")[0]) == (one, "OSError")
+    assert (failed.table, failed.error.partition(":")[0]) == (one, "OSError")
     with killed(Target, "merge", "after"):
         jobs.run(spec)
     retried = {line.table: line for line in jobs.run(spec).tables}[one]
