@@ -52,7 +52,7 @@ def apply_entry(
     is_left_out = of is None and entry.slice is not None
     if is_left_out:
         target.leave_out(entry.batch)
-    held = None if is_new or is_left_out or _is_first(of) else last
+    held = None if is_new or is_left_out or is_first(of) else last
     # A first try, which alone was compared beforehand, may have told of rows that are gone: changes of the batch, too.
     is_redone = is_left_out or (of is not None and of.covers_range and compared is None)
     batch, counts = _bring_changes(target, spec, source, task, entry, of, held, is_redone)
@@ -180,14 +180,17 @@ def _check_unique(target: Target, doubled_first: DataFrame, second: int) -> None
         )
 
 
-def _is_first(of: Slice | None) -> bool:
-    """Whether a batch begins a table: a redo of it does not know any more that it was new."""
+def is_first(of: Slice | None) -> bool:
+    """Whether a batch begins a table: a redo of it does not know any more that it was new.
+
+    So a redo does not compare the state with the last commit: its first try may have replaced what somebody changed.
+    """
     return of is not None and of.kind == "initial" and of.first == 0
 
 
 def _begins(entry: Entry) -> bool:
     """Whether a batch begins a table, with a snapshot or without one: no other is without changes and rows."""
-    return entry.span.empty if entry.slice is None else _is_first(entry.slice)
+    return entry.span.empty if entry.slice is None else is_first(entry.slice)
 
 
 def _committed(

@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, RegistrationError, TickLostError
-from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, rows_of, unmoved
+from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, is_first, rows_of, unmoved
 from airflow_provider_db2cdc.spark.guard import check_there, guarded, is_looked_at, looked_at, mend
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -194,7 +194,7 @@ class Tick:
         target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema, is_redone)
         is_new, compared = self.standing.is_new(task), self.compared.pop(entry.table, None)
         apply = partial(apply_entry, target, self.spec, self.source, task, entry, last, is_new, compared)
-        commit = guarded(target, None if is_new else last, apply)
+        commit = guarded(target, None if is_new or is_first(entry.slice) else last, apply)
         tell(entry.table)
         return commit
 
