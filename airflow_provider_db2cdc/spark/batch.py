@@ -36,7 +36,7 @@ def apply_entry(
     task: TableTask,
     entry: Entry,
     last: Commit | None,
-    is_new: bool,
+    is_begun: bool,
     compared: Compared | None,
 ) -> Commit:
     """Bring one planned batch of one table into Delta and return what is there then; `target` is prepared.
@@ -44,15 +44,15 @@ def apply_entry(
     Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
     from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
     under other columns than the table has now are left out, and their part of the snapshot is read anew; but what a
-    first try has told of them in the change log, the state gets. Where the table `is_new`, begun anew, the last commit
-    does not tell what the state holds: it may have been moved away meanwhile. `compared` is what is known of its slice
-    beforehand, if anything.
+    first try has told of them in the change log, the state gets. Where the table begins with the batch (`is_begun`),
+    the last commit does not tell what the state holds: it may have been moved away meanwhile. `compared` is what is
+    known of its slice beforehand, if anything.
     """
     of = _slice_of(target, entry)
     is_left_out = of is None and entry.slice is not None
     if is_left_out:
         target.leave_out(entry.batch)
-    held = None if is_new or is_left_out or is_first(of) else last
+    held = None if is_begun or is_left_out else last
     # A first try, which alone was compared beforehand, may have told of rows that are gone: changes of the batch, too.
     is_redone = is_left_out or (of is not None and of.covers_range and compared is None)
     batch, counts = _bring_changes(target, spec, source, task, entry, of, held, is_redone)
@@ -67,8 +67,8 @@ def apply_entry(
     after = merge_effects(target, entry, effects, counts, reads, held)
     commit = _committed(replace(entry, slice=reads.of), counts, reads.counts, after, last)
     # What was applied before the table was begun anew may be of another history of the source.
-    is_known = last is not None and not (is_new or _begins(entry))
-    return replace(commit, commit_lsn=commit.commit_lsn or (last.commit_lsn if is_known and last else None))
+    known = None if is_begun or last is None else last.commit_lsn
+    return replace(commit, commit_lsn=commit.commit_lsn or known)
 
 
 def unmoved(entry: Entry, last: Commit) -> Commit:
@@ -180,17 +180,13 @@ def _check_unique(target: Target, doubled_first: DataFrame, second: int) -> None
         )
 
 
-def is_first(of: Slice | None) -> bool:
-    """Whether a batch begins a table: a redo of it does not know any more that it was new.
+def begins(entry: Entry) -> bool:
+    """Whether a batch begins a table, with a snapshot or without one: no other is without changes and rows.
 
-    So a redo does not compare the state with the last commit: its first try may have replaced what somebody changed.
+    A redo of such a batch does not know any more that the table was new.
     """
-    return of is not None and of.kind == "initial" and of.first == 0
-
-
-def _begins(entry: Entry) -> bool:
-    """Whether a batch begins a table, with a snapshot or without one: no other is without changes and rows."""
-    return entry.span.empty if entry.slice is None else is_first(entry.slice)
+    of = entry.slice
+    return entry.span.empty if of is None else of.kind == "initial" and of.first == 0
 
 
 def _committed(

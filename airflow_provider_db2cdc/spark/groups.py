@@ -136,7 +136,7 @@ class Groups:
         def get_ready(task: TableTask) -> Slice:
             part, of = self.share.part(task.table), group.slices[task.table]
             of = replace(of, whole=part.sweep and _tells_gone(task.schema, part), left=part.left)
-            self.tick.prepare(task)
+            self.tick.prepare(task, self.tick.standing.is_new(task))
             if of.covers_range and task.schema.key:
                 self.tick.compare(task, of)
             return of

@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, RegistrationError, TickLostError
-from airflow_provider_db2cdc.spark.batch import apply_entry, check_readable, is_first, rows_of, unmoved
+from airflow_provider_db2cdc.spark.batch import apply_entry, begins, check_readable, rows_of, unmoved
 from airflow_provider_db2cdc.spark.guard import check_there, guarded, is_looked_at, looked_at, mend
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -187,26 +187,26 @@ class Tick:
             if is_looked_at(entry.table, entry.batch):
                 last = looked_at(Target(self.sessions.of(entry.table, 0), self.place, task.schema), last)
             return unmoved(entry, last)
-        self.prepare(task)
+        is_begun, compared = self.standing.is_new(task) or begins(entry), self.compared.pop(entry.table, None)
+        self.prepare(task, is_begun)
         read = 0 if entry.slice is None else rows_of(entry.slice, 0 if last is None else last.rows)
         changes = task.rows if entry.rows is None else entry.rows
         is_redone = entry in self.history.pending
         target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema, is_redone)
-        is_new, compared = self.standing.is_new(task), self.compared.pop(entry.table, None)
-        apply = partial(apply_entry, target, self.spec, self.source, task, entry, last, is_new, compared)
-        commit = guarded(target, None if is_new or is_first(entry.slice) else last, apply)
+        apply = partial(apply_entry, target, self.spec, self.source, task, entry, last, is_begun, compared)
+        commit = guarded(target, None if is_begun else last, apply)
         tell(entry.table)
         return commit
 
-    def prepare(self, task: TableTask) -> None:
-        """Make a table's own tables ready, once a tick."""
+    def prepare(self, task: TableTask, is_begun: bool) -> None:
+        """Make a table's own tables ready, once a tick; `is_begun` says that it begins, or its beginning is redone."""
         if task.table not in self.prepared:
             target = Target(self.sessions.of(task.table, 0), self.place, task.schema)
-            is_new, last = self.standing.is_new(task), self.standing.last.get(task.table)
-            if last is not None and not is_new:
+            last = self.standing.last.get(task.table)
+            if last is not None and not is_begun:
                 check_there(target)
-            target.prepare(is_new)
-            if last is not None and is_new:
+            target.prepare(is_begun)
+            if last is not None and is_begun:
                 mend(target, last, self.ledger, self.batch + 1)
             if (left := self.left.get(task.table)) is not None:
                 target.fence(max(left))

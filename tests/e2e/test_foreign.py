@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from support.crash import killed
 from support.filled import changed, filled
-from support.log import check_log
+from support.log import check_log, folded
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -69,14 +69,6 @@ FOREIGN: Mapping[str, tuple[tuple[str, Act], ...]] = {
     "LOGGONE": (("changes", remove),),
     "BOTHGONE": (("state", remove), ("changes", remove)),
 }
-
-
-def folded(pipeline: Pipeline, table: TableId) -> set[tuple[Any, ...]]:
-    """Return the rows that a reader holds who keeps each key's last event."""
-    held: dict[Any, Any] = {}
-    for row in pipeline.changes(table).where("op IS NOT NULL").collect():
-        held[tuple(row["key"])] = None if row["op"] == "d" else tuple(row["after"])
-    return {row for row in held.values() if row is not None}
 
 
 def check_manifest(pipeline: Pipeline) -> int:
@@ -162,6 +154,31 @@ def test_a_table_without_a_key_whose_state_is_gone_is_told_what_is_gone(new_pipe
         for image, count in Counter(tuple(row["after"]) for row in own if row["op"] == "r").items():
             counted[image] = count
     assert +counted == expected
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_beginning_that_died_is_redone_and_tells_the_log_what_is_gone(
+    new_pipeline: Callable[..., Pipeline], when: str
+) -> None:
+    """The state was deleted, and the run that made it again died before its first batch was applied."""
+    pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
+    table = filled(pipeline, 9)
+    pipeline.passed()
+    changed(pipeline, f"UPDATE {table} SET A = 'x' WHERE ID = 4")
+    pipeline.passed()
+    shutil.rmtree(Layout(pipeline.target).state(table).name)
+    pipeline.offsets.remove(table)
+    changed(pipeline, f"DELETE FROM {table} WHERE ID = 2")
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed(Target, "merge", when):
+        jobs.run(spec)
+    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
+
+    pipeline.to_its_end()
+
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    check_log(pipeline, table)
 
 
 def test_what_the_pipeline_did_itself_is_no_change_of_somebody_else(new_pipeline: Callable[..., Pipeline]) -> None:
