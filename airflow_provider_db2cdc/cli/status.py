@@ -157,7 +157,7 @@ def _show(config: PipelineConfig, fence: Fence, standings: Sequence[Standing]) -
         "table", "state", "updates", "offset", "batch", "newest commit (source's time)", "standing", title=title
     )
     for line in standings:
-        offset = line.offset
+        offset = line.offset if line.offset and line.offset.is_placed else None
         shown.add_row(
             str(line.table),
             line.state,
