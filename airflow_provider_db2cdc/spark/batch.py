@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECT_PROPERTY
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Reading, Slice, ends
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.spark.delta import table_exists
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
 from airflow_provider_db2cdc.spark.merge import Compared, State, find_effects, merge_effects
@@ -92,7 +93,8 @@ def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) ->
     gap = find_gap(task.table, entry.after, entry.capture, task.capture.identity, task.capture.floor, fence)
     if gap is None or entry.span.empty:
         return
-    if not target.has_changes() or rows_behind(target.batch(entry.batch), task) < (entry.rows or 1):
+    is_there = table_exists(target.spark, target.layout.changes(target.table))
+    if not is_there or rows_behind(target.batch(entry.batch), task) < (entry.rows or 1):
         raise gap_error(task.table, gap)
 
 

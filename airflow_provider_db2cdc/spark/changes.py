@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
+from airflow_provider_db2cdc.cdc.fold import EVENT
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableSchema
@@ -18,8 +19,8 @@ from airflow_provider_db2cdc.spark.delta import quoted
 from airflow_provider_db2cdc.version import __version__
 
 CONNECTOR = "db2"
-EVENT, TOMBSTONE, READ = 0, 1, 2
-"""`__ordinal`: an event, and the tombstone after it; `r` rows have READ and the number of their chunk.
+TOMBSTONE, READ = 1, 2
+"""`__ordinal` of the tombstone after an EVENT; `r` rows have READ and the number of their chunk.
 
 An event that spark/fold.py moves has a greater one, and so has its tombstone.
 """

@@ -17,7 +17,7 @@ BROADCAST_KEYS = 200_000
 class BatchCounts:
     """What a part of the change log holds: events by op, and how many keys have more than one event.
 
-    Restless keys are those of them that were both created and deleted.
+    Recreated keys are those of them that were both created and deleted.
     `last_commit` is the newest commit whose time is known, as an LSN's text, and `last_commit_us` that time.
     """
 
@@ -25,7 +25,7 @@ class BatchCounts:
     updates: int = 0
     deletes: int = 0
     hot_keys: int = 0
-    restless_keys: int = 0
+    recreated_keys: int = 0
     last_commit: str | None = None
     last_commit_us: int | None = None
 
@@ -47,7 +47,7 @@ def count_batch(batch: DataFrame) -> BatchCounts:
     row = by_key.agg(
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in OPS),
         F.coalesce(F.sum((changes > 1).cast("int")), F.lit(0)).alias("hot_keys"),
-        F.coalesce(F.sum(_is_restless().cast("int")), F.lit(0)).alias("restless_keys"),
+        F.coalesce(F.sum(_is_recreated().cast("int")), F.lit(0)).alias("recreated_keys"),
         F.max("last")["commit"].alias("last_commit"),
         F.max("last")["ts_us"].alias("last_commit_us"),
     ).first()
@@ -91,11 +91,11 @@ def hot_keys(batch: DataFrame) -> DataFrame:
     return _events(batch).groupBy("key").count().where("count > 1").select("key")
 
 
-def restless_keys(batch: DataFrame) -> DataFrame:
+def recreated_keys(batch: DataFrame) -> DataFrame:
     """Return the keys (`key`) that were both created and deleted: of no others the order may mislead."""
     is_op = {name: F.sum((F.col("op") == op).cast("int")) for name, op in OPS.items()}
     by_key = _events(batch).groupBy("key").agg(*(total.alias(name) for name, total in is_op.items()))
-    return by_key.where(_is_restless()).select("key")
+    return by_key.where(_is_recreated()).select("key")
 
 
 def commit_effects(events: DataFrame, schema: TableSchema) -> DataFrame:
@@ -131,7 +131,7 @@ def commit_effects(events: DataFrame, schema: TableSchema) -> DataFrame:
     )
 
 
-def _is_restless() -> Column:
+def _is_recreated() -> Column:
     return (F.col("creates") > 0) & (F.col("deletes") > 0)
 
 

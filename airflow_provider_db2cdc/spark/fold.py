@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.spark.effects import (
     commit_effects,
     events_in,
     if_few_to_all,
-    restless_keys,
+    recreated_keys,
 )
 from airflow_provider_db2cdc.spark.state import extent
 from airflow_provider_db2cdc.spark.target import Target
@@ -29,9 +29,9 @@ def safe_to_fold(target: Target, rows: DataFrame, counts: BatchCounts) -> DataFr
 
     `rows` are kept, for they are read several times; the state is as it was before the batch. Only places change.
     """
-    if not (counts.restless_keys and target.schema.key):
+    if not (counts.recreated_keys and target.schema.key):
         return rows
-    few = if_few_to_all(restless_keys(rows), counts.restless_keys)
+    few = if_few_to_all(recreated_keys(rows), counts.recreated_keys)
     groups = _told(commit_effects(events_in(rows).join(few, "key", "left_semi"), target.schema)).localCheckpoint()
     moves = groups.where(_kinds()[0])
     open_groups = groups.where("present IS NULL")
@@ -77,7 +77,7 @@ def _held(target: Target, groups: DataFrame, counts: BatchCounts) -> DataFrame:
     keys = groups.select("key").distinct()
     within = extent(keys.select("key.*"), target.schema).bounds
     state = target.rows(within).select(key_struct(target.schema, "row").alias("key"))
-    return state.join(if_few_to_all(keys, counts.restless_keys), "key", "left_semi")
+    return state.join(if_few_to_all(keys, counts.recreated_keys), "key", "left_semi")
 
 
 def _moved(rows: DataFrame, moves: DataFrame, count: int) -> DataFrame:

@@ -14,10 +14,10 @@ from airflow_provider_db2cdc.cdc.ledger import Commit
 from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark.alive import lost_rows
 from airflow_provider_db2cdc.spark.delta import Version, current, delta_table, table_exists
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.progress import say
+from airflow_provider_db2cdc.spark.replay import lost_rows
 from airflow_provider_db2cdc.spark.session import MARK
 from airflow_provider_db2cdc.spark.target import Target
 

@@ -12,6 +12,7 @@ from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.spark.comparison import lacking, unlike
 from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
+from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.effects import BatchCounts, if_few_to_all, net_effects
 from airflow_provider_db2cdc.spark.ledger import check_not_applied
 from airflow_provider_db2cdc.spark.slice import Reads, is_own_range
@@ -185,4 +186,6 @@ def _state(target: Target, entry: Entry, rows: int | None, version: int | None) 
     # In this order: what comes behind the batch is merged once that is applied.
     if version is None:
         check_not_applied(target.spark, target.layout, target.table, entry.batch)
-    return State(target.count(at) if rows is None else rows, at)
+    # Delta knows how many rows a version has without reading any.
+    known = load(target.spark, target.layout.state(target.table), at).count() if rows is None else rows
+    return State(known, at)

@@ -31,32 +31,25 @@ def pull(
 ) -> tuple[DataFrame, BatchCounts | None]:
     """Append the changes of an entry's range to the change log; return what it holds of the batch, and counts of it.
 
-    A batch that is there already is not appended again, and not counted. Rows are kept while they are counted, put into
-    an order that is safe to fold, and appended. Few are used afterwards, too: to open a Delta table's new version takes
-    longer than to write them.
+    A batch that is there already is neither read nor appended again, and not counted. Rows are kept while they are
+    counted, put into an order that is safe to fold, and appended. Few are used afterwards, too: to open a Delta table's
+    new version takes longer than to write them.
 
     :raises GapError: the source has fewer of them after the read than before it, so pruning came between.
     :raises SourceError: an update among them does not tell which row it changed; nothing is appended.
     """
-    is_small = entry.plan == spec.plan and entry.rows is not None and entry.rows <= SMALL_ROWS
-    counts = None
+    is_small = entry.rows is not None and entry.rows <= SMALL_ROWS
+    events, counts = target.batch(entry.batch), None
     with _naming_bare_updates(spec, task), set_for(target.spark, entry.rows):
-        if is_small or not _is_there(target, entry):
+        if not target.has_written("changes", entry.batch):
             level = StorageLevel.MEMORY_AND_DISK if is_small else StorageLevel.DISK_ONLY
             events = _changes(target.spark, spec, source, task, entry).localCheckpoint(storageLevel=level)
             counts = count_batch(events)
             events = safe_to_fold(target, events, counts)
-        else:
-            events = target.batch(entry.batch).limit(0)
-        is_new = target.append_changes(events, entry.batch, "changes")
+        is_new = target.append_changes(events.limit(0) if counts is None else events, entry.batch, "changes")
     if entry.rows:
         _check_all_read(target, source, task, entry, entry.rows)
     return events if is_small and is_new else target.batch(entry.batch), counts if is_new else None
-
-
-def _is_there(target: Target, entry: Entry) -> bool:
-    """Whether the change log has changes of the batch, of an earlier try: then there is nothing to read again."""
-    return not _of_source(target.batch(entry.batch)).isEmpty()
 
 
 def _changes(spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, entry: Entry) -> DataFrame:

@@ -150,8 +150,7 @@ class Target:
         :raises TargetError: a later plan has given up the batch.
         :raises TickLostError: another run has redone it without its slice, of which these rows are.
         """
-        # The pair says so, too, unless somebody has let Delta forget it.
-        is_there = self.is_redone and not self.batch(batch).where(WRITTEN_BY[step]).isEmpty()
+        is_there = self.has_written(step, batch)
         is_new = not is_there and self._append(rows, self.layout.changes(self.table), step, batch) is not None
         if not is_new:
             self._check_not_left(batch)
@@ -159,6 +158,13 @@ class Target:
                 problem = f"another run has redone batch {batch} of {self.table} without what a snapshot has read"
                 raise TickLostError(problem, "Columns came since then. Leave this run: the next one reads again.")
         return is_new
+
+    def has_written(self, step: str, batch: int) -> bool:
+        """Whether the change log has rows of a step of a batch that is redone; no other batch was tried before.
+
+        The transaction id says so, too, unless a person has let Delta forget it.
+        """
+        return self.is_redone and not self.batch(batch).where(WRITTEN_BY[step]).isEmpty()
 
     def batch(self, number: int) -> DataFrame:
         """Return the change log's rows of one batch."""
@@ -244,14 +250,6 @@ class Target:
     def newest_version(self) -> int:
         """Return the state's newest version."""
         return newest_version(self.spark, self.layout.state(self.table))
-
-    def has_changes(self) -> bool:
-        """Whether there is a change log yet."""
-        return table_exists(self.spark, self.layout.changes(self.table))
-
-    def count(self, version: int) -> int:
-        """Return the rows of a version of the state, which Delta knows without reading any."""
-        return load(self.spark, self.layout.state(self.table), version).count()
 
     def _append(self, rows: DataFrame, name: DeltaName, step: str, batch: int) -> int | None:
         version = append(rows, name, self._pair(step, batch))

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.alive import lost_rows
 from airflow_provider_db2cdc.spark.changes import log_ddl
 from airflow_provider_db2cdc.spark.delta import append, literal_frame
 from airflow_provider_db2cdc.spark.place import Owner, Place
+from airflow_provider_db2cdc.spark.replay import lost_rows
 from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = pytest.mark.spark
