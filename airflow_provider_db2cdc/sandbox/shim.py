@@ -122,6 +122,7 @@ class _Connection:
     ) -> None:
         self._client, self._server, self._stream, self._ended = client, server, stream, ended
         self._answers = ServerStream()
+        self._first_end = threading.Semaphore()  # the thread that ends first takes it
         self._threads = [
             threading.Thread(target=self._run, args=(copy,), name=f"shim-{copy.__name__}", daemon=True)
             for copy in (self._client_to_server, self._server_to_client)
@@ -154,7 +155,7 @@ class _Connection:
             self._close_last()
 
     def _close_last(self) -> None:
-        if any(thread.is_alive() for thread in self._threads if thread is not threading.current_thread()):
+        if self._first_end.acquire(blocking=False):
             return
         self._client.close()
         self._server.close()
