@@ -6,9 +6,9 @@ from airflow_provider_db2cdc.property import Property, ignored, refused
 
 NO_KAFKA = "There is no Kafka between source and target"
 NO_PROCESS = "No connector process runs: a tick is planned, applied and committed, and Airflow retries it"
-DELTA_TYPES = "Delta has types of its own for dates, timestamps, decimals and bytes; values are kept exactly"
+DELTA_TYPES = "Delta has its own types for dates, timestamps, decimals and bytes; values are kept exactly"
 CONSISTENT = "Snapshots read committed rows without locks and are made consistent from the change tables"
-SPARK_READS = "Spark's readers choose it"
+SPARK_READS = "Spark's readers decide it"
 
 IGNORED = (
     *ignored("This provider stands in for the connector", "connector.class", "tasks.max", "tasks", "type", "spec.*"),
@@ -111,20 +111,22 @@ IGNORED = (
         "snapshot.mode.configuration.based.snapshot.on.schema.error",
     ),
     *ignored("Each registration names its own change table", "cdc.change.tables.schema"),
-    *ignored("A tick's changes are bounded by rows, with max.rows.per.batch", "streaming.query.timespan.seconds"),
-    *ignored("It is of Db2 for z/OS alone", "z.stop.lsn.ignore"),
-    *ignored("It is another connector's; each new table begins as snapshot.mode says", "snapshot.new.tables"),
-    *ignored("It is another connector's; a change always has both images of its row", "capture.mode"),
-    *ignored("Every tick looks whether the change tables still reach back to its offsets", "log.position.check.enable"),
-    *ignored("Only registered tables are captured, which the database's own are not", "table.ignore.builtin"),
+    *ignored("max.rows.per.batch limits a tick's changes by rows", "streaming.query.timespan.seconds"),
+    *ignored("It concerns Db2 for z/OS only", "z.stop.lsn.ignore"),
+    *ignored("It belongs to another connector; snapshot.mode says how a new table starts", "snapshot.new.tables"),
+    *ignored("It belongs to another connector; a change always has both images of its row", "capture.mode"),
+    *ignored("Every tick checks that the change tables still reach back to its offsets", "log.position.check.enable"),
     *ignored(
-        "It masks secrets in what a connector shows of itself; keep them in Airflow's connection or the environment",
+        "Only registered tables are captured, and the database's own tables are not registered", "table.ignore.builtin"
+    ),
+    *ignored(
+        "It masks secrets that a connector shows; keep them in Airflow's connection or in the environment",
         "custom.sanitize.pattern",
     ),
 )
 
-NO_TRANSFORM = "it changes the events' values or leaves some out, and nothing here does that yet"
-NO_QUERY = "a query of one's own is a Java class: give a table's select with snapshot.select.statement.overrides"
+NO_TRANSFORM = "it changes values or leaves events out, which is not supported yet"
+NO_QUERY = "a custom query is a Java class: give a table's select with snapshot.select.statement.overrides"
 
 RENAMED_LISTS = {
     "table.whitelist": "table.include.list",
@@ -137,7 +139,7 @@ RENAMED_LISTS = {
 """Lists of older versions. They are refused: ignored, they would let more tables or columns through."""
 
 REFUSED = (
-    refused("db2.platform", "only Db2 for Linux, UNIX and Windows is supported yet", "luw"),
+    refused("db2.platform", "only Db2 for Linux, UNIX and Windows is supported", "luw"),
     *(refused(old, f"Debezium renamed it; write {new}") for old, new in RENAMED_LISTS.items()),
     refused("schema.include.list", "the connector for Db2 has no such list: write table.include.list: 'SALES\\..*'"),
     refused("schema.exclude.list", "the connector for Db2 has no such list: write table.exclude.list: 'SALES\\..*'"),
@@ -152,14 +154,14 @@ REFUSED = (
     refused("event.processing.failure.handling.mode", "a change is never left out", "fail"),
     refused("event.converting.failure.handling.mode", "a value is never left out", "fail"),
     refused("provide.transaction.metadata", "every event has its commit's LSN, but no transaction block yet", "false"),
-    refused("signal.*", "there is no such setting of signals"),
+    refused("signal.*", "signals have no such setting"),
     refused("incremental.snapshot.allow.schema.changes", "the connector for Db2 has no such setting", "false"),
-    refused("notification.*", "there is no such channel of notifications"),
+    refused("notification.*", "there is no such notification channel"),
     refused("guardrail.collections.max", "there is no limit on the number of tables", "0"),
     refused("guardrail.collections.limit.action", "there is no limit on the number of tables", "warn", "fail"),
     refused("guardrail.*", "there is no limit on the number of tables"),
-    refused("update.capture.table.prune.ind", "change tables are never pruned from here", "false"),
-    refused("update.capture.table.prune.*", "change tables are never pruned from here"),
+    refused("update.capture.table.prune.ind", "this provider never prunes change tables", "false"),
+    refused("update.capture.table.prune.*", "this provider never prunes change tables"),
 )
 
 TRANSFORMS = tuple(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-ROUTES = "it chooses Kafka's topics; each table has its own Delta table"
+ROUTES = "it chooses Kafka topics; each table has its own Delta table"
 CASE = "it changes the case of names, which Delta ignores"
-NO_TOPIC = "it is about Kafka's schemas and topics; there are none"
-STATE = "the state table is what it makes: the newest row of each key"
+NO_TOPIC = "it concerns Kafka schemas and topics; there are none"
+STATE = "the state table holds what it makes: the newest row of each key"
 
 WITHOUT_MEANING: Mapping[str, str] = {
     "org.apache.kafka.connect.transforms.RegexRouter": ROUTES,

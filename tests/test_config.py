@@ -72,7 +72,7 @@ class TestConnectorJson:
             ("signal.emit.failure.max.retries", "No connector process runs"),
             ("config.action.reload", "No connector process runs"),
             ("transaction.metadata.factory", "no Kafka"),
-            ("log.position.check.enable", "Every tick looks"),
+            ("log.position.check.enable", "Every tick checks"),
             ("table.ignore.builtin", "registered tables"),
         ],
     )

@@ -28,7 +28,7 @@ def test_new_record_state_is_the_state_table() -> None:
     settings = {"drop_tombstones": "true", "delete_handling_mode": "rewrite", "add_fields": "op", "nonsense": "1"}
     made = config(transforms="unwrap", **named("unwrap", UNWRAP, **settings))
     reason = made.ignored["transforms.unwrap"]
-    assert reason.startswith("ExtractNewRecordState: the state table is what it makes")
+    assert reason.startswith("ExtractNewRecordState: the state table holds what it makes")
     assert "drop.tombstones: the state table has no tombstones" in reason
     assert "delete.handling.mode: a deleted row leaves the state table" in reason
     assert "nonsense: it has no such setting" in reason

@@ -1,4 +1,4 @@
-"""`db2cdc options`: every property of a pipeline, as the page docs/options.md has it."""
+"""`db2cdc options`: every property of a pipeline, as the page docs/reference/options.md has it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from airflow_provider_db2cdc.transform import STATE, UNWRAP_SETTINGS, UNWRAPS, W
 INTRODUCTION = """\
 # Options
 
-Written by `db2cdc options` from what the code knows. A configuration file has these names dotted or nested;
-`Db2CdcTaskGroup` takes them in snake_case (`table_include_list`) or dotted (`**{"table.include.list": ...}`), those
-that end with `*` only dotted.
+`db2cdc options` writes this page from the code. A configuration file takes these names dotted or nested.
+`Db2CdcTaskGroup` takes them in snake_case (`table_include_list`) or dotted (`**{"table.include.list": ...}`). It takes
+names that end with `*` only dotted.
 
-A file may be YAML, JSON (with comments and tabs, too) or `.properties`. It may hold a connector of Kafka Connect, the
+A file is YAML, JSON (comments and tabs are accepted) or `.properties`. It may hold a connector of Kafka Connect, the
 REST answer about one, a KafkaConnector of Strimzi, or the settings of Debezium Server (`debezium.source.*`).
+
+## Values
 
 - A *list* is a YAML or JSON list, or a text with commas. A comma in a quoted name, in brackets or after a backslash
   does not split it.
@@ -27,30 +29,35 @@ REST answer about one, a KafkaConnector of Strimzi, or the settings of Debezium 
   - a regular expression of Python's `re`. It matches the whole name and ignores case. A sign such as `$` stands for
     itself only after a backslash. In JSON a backslash is written twice: `"SALES\\\\..*"` is YAML's `SALES\\..*`.
     Syntax that only Java has (`\\Q...\\E`, `&&` in a class, `\\p{...}`, `(?<name>...)`) is refused, with Python's form.
-    `\\w` and letters know all alphabets, not ASCII only;
+    `\\w` and letters cover all alphabets, not only ASCII;
   - a quoted name: `"SALES"."ORDER$"`, `"SALES"."T"."COL"`. It is compared exactly.
-- `db2cdc doctor` and every plan report a pattern that matches nothing. The plan stops where rows or columns would be
-  missing or exposed: `table.include.list`, `column.exclude.list`, `message.key.columns` and the lists of snapshots. For
-  `table.exclude.list` and `column.include.list` it logs a warning.
-- A pattern of `column.exclude.list` may match a column that is not captured (a LOB). It may also match a column of a
-  table that this pipeline does not carry: a registered one, or one that exists and is named without wildcards. Both are
-  warnings, so that a column can be excluded before its table is registered. So is a pattern that matches only columns
-  of keys, which are always carried.
-- Words that a property lists, as `snapshot.mode` does, are taken without regard to case; channels and classes as they
-  are written.
-- A *path* in a file is relative to that file. A *mapping* has names of its own below it.
-- Where a driver or Spark wants a text, numbers and booleans are taken as such. A password of digits goes in quotes.
-- `${env:NAME}` in a value of a file stands for an environment variable. Any other placeholder, such as `${file:...}` or
+- A word from a fixed list, such as a `snapshot.mode`, may have any case. Channels and classes are taken as written.
+- A *path* in a file is relative to that file. A *mapping* has its own names below it.
+- Where a driver or Spark expects a text, numbers and booleans are accepted. A password of digits needs quotes.
+- `${env:NAME}` in a file stands for an environment variable. Any other placeholder, such as `${file:...}` or
   `${vault:...}`, is refused in a value that is used.
 - All mistakes are reported together. A list that is given, but empty, is reported as a warning.
+
+## Patterns that match nothing
+
+`db2cdc doctor` and every plan report a pattern that matches nothing. The plan stops where rows or columns would be
+missing or exposed: `table.include.list`, `column.exclude.list`, `message.key.columns` and the lists of snapshots. For
+`table.exclude.list` and `column.include.list` it logs a warning.
+
+A pattern of `column.exclude.list` gives only a warning in three cases:
+
+- It matches a column that is not captured (a LOB).
+- It matches a column of a table that this pipeline does not carry. The table is registered, or it exists and the
+  pattern names it without wildcards. So a column can be excluded before its table is registered.
+- It matches only columns of keys. Keys are always carried.
 """
 
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "What is carried": ("pipeline", "target", "topic", "cdc", "table", "column", "message", "accept"),
+    "Source and target": ("pipeline", "target", "topic", "cdc", "table", "column", "message", "accept"),
     "Events": ("tombstones", "key"),
     "Snapshots": ("snapshot", "incremental", "high"),
     "Signals and notifications": ("signal", "notification"),
-    "How much at once": ("max", "rows", "query", "parallel", "capture"),
+    "Throughput": ("max", "rows", "query", "parallel", "capture"),
     "Offsets": ("offsets",),
     "Db2, for the command line": ("database", "driver"),
     "Spark": ("spark",),
@@ -76,12 +83,12 @@ def options_page() -> str:
     aliases = [(f"`{name}`", f"`{meant}`") for name, meant in ALIASES.items()]
     parts.append(f"## Other names\n\n{_table(('Name', 'Means'), aliases)}")
     parts.append(
-        "## Debezium's that have no meaning here\n\n"
+        "## Debezium's properties without a meaning here\n\n"
         f"They are reported and otherwise ignored.\n\n{_table(('Names', 'Why'), _by_reason(IGNORED))}"
     )
     parts.append(
-        "## Debezium's that are refused\n\n"
-        "They would change what is delivered. A value that asks for what is done anyway is let pass.\n\n"
+        "## Debezium's properties that are refused\n\n"
+        "They would change what is delivered. A value that asks for the normal behaviour is accepted.\n\n"
         f"{_table(('Names', 'Why'), _by_reason(REFUSED))}"
     )
     parts.append(_transforms())
@@ -101,10 +108,10 @@ def _transforms() -> str:
     lines = [f"- {_names(found)}: {reason}." for reason, found in [*titles.items(), (STATE, unwraps)]]
     inner = [f"  - {_names(found)}: {reason}." for reason, found in settings.items()]
     return (
-        "## Transforms\n\nEach transform is answered once, by its class.\n\n"
-        f"{_table(('Names', 'What comes of them'), [(names, 'Reported, or refused with the reason')])}\n"
-        "These are reported and otherwise ignored:\n\n" + "\n".join([*lines, *inner]) + "\n\n"
-        "Any other transform is refused: filters, masks, headers, casts and classes of your own.\n"
+        "## Transforms\n\nThe class of a transform decides.\n\n"
+        f"{_table(('Names', 'Result'), [(names, 'Reported, or refused with the reason')])}\n"
+        "These classes are reported and otherwise ignored:\n\n" + "\n".join([*lines, *inner]) + "\n\n"
+        "Any other transform is refused: filters, masks, headers, casts and your own classes.\n"
         "A predicate is ignored, because it only chooses what a transform is applied to.\n"
     )
 
@@ -112,12 +119,13 @@ def _transforms() -> str:
 def _drivers() -> str:
     defaults = [f"{name}={value}" for name, value in CLI_DEFAULTS.items()]
     return (
-        "In Airflow these are a connection, whose extras have the same keywords. "
-        "`database.options` and the extras take, of Db2's CLI\ndriver:\n\n"
+        "In Airflow a connection replaces these properties. Its extras have the same keywords.\n\n"
+        "`database.options` and the extras take these keywords of Db2's CLI driver:\n\n"
         f"{_names(CLI_OPTIONS)}.\n\n"
-        f"By default it is told {_names(defaults)}, times in seconds. A lock timeout of\n"
-        "`-1` waits for ever, as Db2 by itself does; Spark's reads are told none: `currentLockTimeout` sets it.\n\n"
-        f"`driver.*` and the extras take, of the JDBC driver:\n\n{_names(JDBC_OPTIONS)}.\n"
+        f"The defaults are {_names(defaults)}. Times are seconds. A\n"
+        "lock timeout of `-1` waits for ever, as Db2 does by default. Spark's reads have no lock timeout unless you\n"
+        "set `currentLockTimeout`.\n\n"
+        f"`driver.*` and the extras take these properties of the JDBC driver:\n\n{_names(JDBC_OPTIONS)}.\n"
     )
 
 
@@ -130,7 +138,7 @@ def _by_reason(items: Iterable[Property]) -> list[tuple[str, str]]:
     reasons: dict[str, list[str]] = {}
     for item in items:
         accepted = ", ".join(f"`{value}`" for value in item.accepts if value)
-        reasons.setdefault(f"{item.text}{f' (passes: {accepted})' if accepted else ''}", []).append(f"`{item.name}`")
+        reasons.setdefault(f"{item.text}{f' (accepted: {accepted})' if accepted else ''}", []).append(f"`{item.name}`")
     return [(", ".join(names), reason) for reason, names in reasons.items()]
 
 

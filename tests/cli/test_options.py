@@ -8,12 +8,14 @@ import pytest
 from airflow_provider_db2cdc.cli.options import SECTIONS, options_page, run
 from airflow_provider_db2cdc.properties import ALIASES, PROPERTIES, USED
 
-PAGE = Path(__file__).parents[2] / "docs" / "options.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 
 
 def test_page_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     run()
-    assert capsys.readouterr().out == PAGE.read_text("utf-8"), "write it anew: db2cdc options > docs/options.md"
+    assert capsys.readouterr().out == PAGE.read_text("utf-8"), (
+        "write it again: db2cdc options > docs/reference/options.md"
+    )
 
 
 def test_every_property_stands_there_once() -> None:
