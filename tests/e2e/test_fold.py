@@ -1,4 +1,4 @@
-"""Readers that keep the last event of each key, at every commit: docs/change-log.md says how."""
+"""Readers that keep the last event of each key, at every commit: docs/how-to/read-the-change-log.md says how."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.spark.delta import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
-PAGE = Path(__file__).parents[2] / "docs" / "change-log.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "read-the-change-log.md"
 STATEMENTS = (
     "UPDATE {} SET ID = ID + 1",
     "UPDATE {} SET ID = ID - 1",
