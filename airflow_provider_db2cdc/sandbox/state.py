@@ -18,7 +18,7 @@ BANNER = (
 )
 _DATABASE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,17}")
 DRIVER_OPTIONS = {"Authentication": "SERVER", "ArrayInputChain": "0"}
-"""What IBM's driver must be told to speak to it (docs/sandbox.md)."""
+"""What IBM's driver must be told to speak to it (docs/contributing/sandbox.md)."""
 
 _STATE_FILE = "sandbox.json"
 _LOCK_FILE = "service.lock"

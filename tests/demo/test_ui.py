@@ -96,7 +96,7 @@ class Api:
     def mended(self, dag: str, ticks: int = 3) -> None:
         """Give a run of a DAG that failed a next one, as a schedule would; the last must not fail.
 
-        Derby has a fault of its own, which fails a table for one tick (docs/sandbox.md).
+        Derby has a fault of its own, which fails a table for one tick (docs/contributing/sandbox.md).
         """
         for _ in range(ticks):
             wait_for(lambda: all(run["state"] in ("success", "failed") for run in self.runs(dag)), RUN_TIMEOUT_S)

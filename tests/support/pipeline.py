@@ -39,7 +39,7 @@ from support.step import Commit, Rollback
 numbers = itertools.count(1)
 FIRST_TICKS = 12
 DERBY_FAULT, DERBY_TRIES = "NullPointerException", 3
-"""Derby's own fault, which fails a table for one tick (docs/sandbox.md); the next tick takes it up."""
+"""Derby's own fault, which fails a table for one tick (docs/contributing/sandbox.md); the next tick takes it up."""
 
 
 @dataclass
