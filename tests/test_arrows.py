@@ -74,9 +74,11 @@ ONLY_IN = {
     "ibm_db_dbi": {"source", "sandbox"},
     "confluent_kafka": {"channels"},
     f"{NAME}.spark": {"spark"},
-    f"{NAME}.sandbox": {"sandbox", "cli", "demo"},
+    f"{NAME}.sandbox": {"sandbox", "demo"},
 }
 """What none but these parts may import."""
+NOT_SHIPPED = {"sandbox", "demo"}
+"""Test equipment, which the wheel leaves out."""
 
 
 def sources() -> list[Path]:
@@ -160,6 +162,18 @@ def test_only_its_own_parts_import(package):
         if is_in(name, package) and own not in ONLY_IN[package]
     ]
     assert wrong == []
+
+
+def test_what_is_shipped_imports_test_equipment_at_one_guarded_place():
+    scripts = [path for folder in ("spark_jobs", "dags") for path in sorted((ROOT / folder).rglob("*.py"))]
+    shipped = [(path, name) for path, own, name in imports() if own not in NOT_SHIPPED]
+    shipped += [(path, name) for path in scripts for name in imported(path.read_text("utf-8"))]
+    found = [
+        (path.relative_to(ROOT).as_posix(), name)
+        for path, name in shipped
+        if any(is_in(name, f"{NAME}.{part}") for part in NOT_SHIPPED)
+    ]
+    assert found == [(f"{NAME}/cli/main.py", f"{NAME}.demo.cli")]
 
 
 @pytest.mark.parametrize("part", sorted(WITHOUT_AIRFLOW))

@@ -1,8 +1,9 @@
-"""`db2cdc jars`: the jars that Spark, the sandbox and a Kafka broker need, fetched once."""
+"""`db2cdc jars`: the jars that Spark needs, in a clone also those of the sandbox and the tests, fetched once."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 from airflow_provider_db2cdc.cli.screen import note, working
@@ -12,11 +13,9 @@ from airflow_provider_db2cdc.jars import Part, default_folder, ensure_jars, ivy_
 KEPT_LINES = 60
 
 
-def run(into: Path | None, sandbox: bool, kafka: bool, ivy_settings: Path | None) -> None:
-    """Fill the folder with what is missing in it."""
+def run(into: Path | None, ivy_settings: Path | None, parts: Sequence[Part] = ("spark",)) -> None:
+    """Fill the folder with what is missing in it of these parts."""
     folder = (into or default_folder()).expanduser().resolve()
-    chosen: dict[Part, bool] = {"spark": True, "sandbox": sandbox, "kafka": kafka}
-    parts = [part for part, wanted in chosen.items() if wanted]
     said: deque[str] = deque(maxlen=KEPT_LINES)
     try:
         with working(f"Ivy resolves what is missing in {folder}"):

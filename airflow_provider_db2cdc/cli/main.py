@@ -8,18 +8,18 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from airflow_provider_db2cdc.cli.call import call
 from airflow_provider_db2cdc.errors import Db2CdcError
 
-INTERRUPTED = 130
-
+EQUIPMENT = Path(__file__).parents[1] / "demo" / "cli.py"
+"""A clone has it, an installed wheel does not: the demo and the sandbox are for trying and testing."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -50,74 +50,40 @@ def tick(
     progress: Annotated[bool, typer.Option("--progress", help="Show what Spark says while it runs.")] = False,
 ) -> None:
     """Carry everything that capture has written since the last tick into the target."""
-    _call("tick", config, as_json=as_json, progress=progress)
+    call("cli.tick", config, as_json=as_json, progress=progress)
 
 
 @app.command()
 def status(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
     """Show each table's registration, offset and lag, and how far snapshots are."""
-    _call("status", config, as_json=as_json, airflow=airflow)
+    call("cli.status", config, as_json=as_json, airflow=airflow)
 
 
 @app.command()
 def doctor(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
     """Check what a tick needs of the source and of this machine, and name all that fails, each with its remedy."""
-    _call("doctor", config, as_json=as_json, airflow=airflow)
+    call("cli.doctor", config, as_json=as_json, airflow=airflow)
 
 
 @app.command()
 def options() -> None:
     """Print every property of a configuration, with default and meaning, as markdown."""
-    _call("options")
+    call("cli.options")
 
 
 @app.command()
 def jars(
     into: Annotated[Path | None, typer.Option("--into", help="Folder to fill; default is the user's cache.")] = None,
-    sandbox: Annotated[bool, typer.Option("--sandbox", help="The sandbox's database too.")] = False,
-    kafka: Annotated[bool, typer.Option("--kafka", help="A Kafka broker too, for the tests.")] = False,
     ivy_settings: Annotated[Path | None, typer.Option("--ivy-settings", help="Ivy's settings, for a mirror.")] = None,
 ) -> None:
     """Fetch the jars that Spark needs, once."""
-    _call("jars", into, sandbox=sandbox, kafka=kafka, ivy_settings=ivy_settings)
-
-
-@app.command(
-    add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-)
-def sandbox(context: typer.Context) -> None:
-    """Run a stand-in Db2 with a capture agent, for trying and testing."""
-    import_module("airflow_provider_db2cdc.sandbox.cli").app(context.args, prog_name="db2cdc sandbox")
-
-
-@app.command()
-def demo(
-    folder: Annotated[Path, typer.Option(help="Folder for everything; emptied first.")] = Path("build", "demo"),
-    ticks: Annotated[int, typer.Option(min=1, help="DAG runs while the writers go on, after the snapshot.")] = 3,
-    seconds_per_tick: Annotated[float, typer.Option(min=0, help="Seconds of writing before each.")] = 3.0,
-    rows: Annotated[int, typer.Option(min=50, help="Rows that the shop begins with.")] = 4000,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox running.")] = False,
-) -> None:
-    """Go the whole way on this machine: source, capture, the shipped DAG, Spark, Delta, and compare row by row."""
-    _call("demo", folder, ticks, seconds_per_tick, rows, keep)
-
-
-@app.command()
-def ui(
-    folder: Annotated[Path, typer.Option(help="Folder for everything; emptied first.")] = Path("build", "ui"),
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
-    rows: Annotated[int, typer.Option(min=50, help="Rows that the shop begins with.")] = 4000,
-    schedule: Annotated[str, typer.Option(help="When the DAG runs: cron, or `none`.")] = "*/2 * * * *",
-) -> None:
-    """Run Airflow's own UI with the sandbox, a changing shop and the shipped DAG behind it, until Ctrl-C."""
-    _call("demo", folder, port, rows, schedule, function="ui")
+    call("cli.jars", into, ivy_settings)
 
 
 @offset_app.command("show")
 def offset_show(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
     """Print the stored offsets."""
-    _call("offset", config, as_json=as_json, airflow=airflow, function="show")
+    call("cli.offset", config, as_json=as_json, airflow=airflow, function="show")
 
 
 @offset_app.command("set")
@@ -131,19 +97,19 @@ def offset_set(
     airflow: OfAirflow = False,
 ) -> None:
     """Store an offset, backwards too: the repair that an error message may ask for."""
-    _call("offset", config, table, lsn, batch, airflow=airflow, function="set_offset")
+    call("cli.offset", config, table, lsn, batch, airflow=airflow, function="set_offset")
 
 
 @offset_app.command("restart")
 def offset_restart(config: ConfigFile, table: TableName, airflow: OfAirflow = False) -> None:
     """Have a table snapshotted anew by the next tick, its state replaced: the way out of a gap."""
-    _call("offset", config, table, airflow=airflow, function="restart")
+    call("cli.offset", config, table, airflow=airflow, function="restart")
 
 
 @offset_app.command("remove")
 def offset_remove(config: ConfigFile, table: TableName, airflow: OfAirflow = False) -> None:
     """Remove a table's offset, as when its target is removed to begin anew."""
-    _call("offset", config, table, airflow=airflow, function="remove")
+    call("cli.offset", config, table, airflow=airflow, function="remove")
 
 
 def main() -> None:
@@ -157,6 +123,7 @@ def main() -> None:
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, lambda number, frame: sys.exit(128 + number))
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    _add_commands_of_a_clone()
     try:
         app(arguments)
     except Db2CdcError as error:
@@ -174,17 +141,9 @@ def main() -> None:
         sys.exit(1)
 
 
-def _call(module: str, *arguments: Any, function: str = "run", **options: Any) -> None:
-    command: Callable[..., int | None] = getattr(import_module(f"airflow_provider_db2cdc.cli.{module}"), function)
-    try:
-        code = command(*arguments, **options)
-    except KeyboardInterrupt:
-        # Beyond this typer makes it a silent exit.
-        again = "; the next tick does what is missing" if module == "tick" else ""
-        typer.secho(f"interrupted{again}", err=True, fg="yellow")
-        code = INTERRUPTED
-    if code:
-        raise typer.Exit(code)
+def _add_commands_of_a_clone() -> None:
+    if EQUIPMENT.is_file():
+        import_module("airflow_provider_db2cdc.demo.cli").add_to(app)
 
 
 def _tell(error: Db2CdcError) -> None:
