@@ -52,10 +52,8 @@ mutants: setup ## Make one-line mistakes in copies of the package; each must fai
 check: setup lint ## Lint, types and the fast tests
 	$(PY) -m pytest -m "not spark and not sandbox and not airflow and not slow" -n 2
 
-lint: setup ## Lint and types alone
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
+lint: setup ## Format, lint, types, spelling and file ends: what .pre-commit-config.yaml lists
+	$(VENV)/bin/pre-commit run --all-files --show-diff-on-failure
 
 bench: setup ## Measure against the same work done barely; writes build/bench.json
 	$(PY) -m tests.bench

@@ -87,10 +87,10 @@ def test_the_order_in_which_rows_arrive_does_not_matter(lists, rng):
 def test_pairing_keeps_every_image_and_its_key_and_invents_none(lists):
     changes = [row for commit, listed in enumerate(lists) for row in rows(" ".join(listed), commit)]
     events = events_of(changes)
-    befores = Counter((event.commit, event.key, event.before) for event in events if event.before)
-    afters = Counter((event.commit, event.key, event.after) for event in events if event.after)
-    assert befores == Counter((row.commit, row.key, row.image) for row in changes if row.op == "D")
-    assert afters == Counter((row.commit, row.key, row.image) for row in changes if row.op in "IU")
+    before = Counter((event.commit, event.key, event.before) for event in events if event.before)
+    after = Counter((event.commit, event.key, event.after) for event in events if event.after)
+    assert before == Counter((row.commit, row.key, row.image) for row in changes if row.op == "D")
+    assert after == Counter((row.commit, row.key, row.image) for row in changes if row.op in "IU")
 
 
 @given(commits)
