@@ -6,6 +6,9 @@ PY := $(VENV)/bin/python
 UV := build/uv/bin/uv
 JARS := build/jars
 STAMP := build/environment.stamp
+MERMAID_VERSION := 11.17.2
+MERMAID_SHA256 := 581ed7d74bd9048d0e3a91363927d72ef22942d7722546b27f7cc29e35390eb8
+MERMAID := build/mermaid/mermaid.min.js
 
 export PYTHONPATH := $(CURDIR)
 export DB2CDC_JARS ?= $(CURDIR)/$(JARS)
@@ -55,6 +58,18 @@ check: setup lint ## Lint, types and the fast tests
 lint: setup ## Format, lint, types, spelling and file ends: what .pre-commit-config.yaml lists
 	$(VENV)/bin/pre-commit run --all-files --show-diff-on-failure
 
+docs: setup ## Build the documentation site into build/site; a broken link or anchor fails it
+	@$(MAKE) --silent $(MERMAID) || echo "Diagrams stay as text: Mermaid could not be fetched by npm."
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
+
+$(MERMAID):
+	@mkdir -p $(@D)
+	npm pack --silent --pack-destination $(@D) mermaid@$(MERMAID_VERSION)
+	tar -xzf $(@D)/mermaid-$(MERMAID_VERSION).tgz -C $(@D) package/dist/mermaid.min.js
+	echo "$(MERMAID_SHA256)  $(@D)/package/dist/mermaid.min.js" | sha256sum --check --quiet
+	mv $(@D)/package/dist/mermaid.min.js $@
+	rm -r $(@D)/package $(@D)/*.tgz
+
 bench: setup ## Measure against the same work done barely; writes build/bench.json
 	$(PY) -m tests.bench
 
@@ -65,4 +80,4 @@ lock: $(UV) ## Resolve the dependencies anew into requirements.lock
 clean: ## Remove what was built, the environment included
 	rm -rf build $(VENV)
 
-.PHONY: help setup demo ui sandbox test soak mutants check lint bench lock clean
+.PHONY: help setup demo ui sandbox test soak mutants check lint docs bench lock clean
