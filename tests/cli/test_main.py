@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cli import main, tick
 from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 
 ROOT = Path(__file__).parents[2]
@@ -19,8 +22,38 @@ MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
 HEAVY = {"airflow", "pyspark", "ibm_db", "pydantic", "airflow_provider_db2cdc.config"}
 
 
-def db2cdc(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", MAIN, *arguments]
+@dataclass(frozen=True)
+class Done:
+    """What a command has left."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def db2cdc(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
+    """The command line in this process, which a process of its own answers half a second later."""
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["db2cdc", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        written = capsys.readouterr()
+        return Done(int(ended.value.code or 0), written.out, written.err)
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def in_a_process(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
@@ -37,31 +70,38 @@ def test_help_names_every_command_and_imports_nothing_heavy() -> None:
         "try: main()\nexcept SystemExit: pass\n"
         f"print('HEAVY', sorted({HEAVY!r} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = in_a_process(code, "--help")
     assert all(name in done.stdout for name in ("tick", "status", "doctor", "offset", "jars", "sandbox"))
     assert "HEAVY []" in done.stdout
 
 
 def test_error_is_a_sentence_and_a_remedy_without_a_traceback(config: str) -> None:
-    done = db2cdc("tick", "--config", config)
+    done = in_a_process(MAIN, "tick", "--config", config)
     assert done.returncode == 1
     assert "error: the configuration names no database" in done.stderr
     assert "DB2CDC_PASSWORD" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [(["options"], "interrupted\n"), (["tick", "-c", "p.yaml"], "interrupted; the next tick does what is missing\n")],
-)
-def test_an_interrupted_tick_says_that_the_next_does_what_is_missing(command: list[str], said: str) -> None:
+def test_an_interrupted_command_says_so() -> None:
     code = (
-        f"from airflow_provider_db2cdc.cli import main, {command[0]}\n"
+        "from airflow_provider_db2cdc.cli import main, options\n"
         "def run(*arguments, **more): raise KeyboardInterrupt\n"
-        f"{command[0]}.run = run\nmain.main()"
+        "options.run = run\nmain.main()"
     )
-    done = subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (130, said)
+    done = in_a_process(code, "options")
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_an_interrupted_tick_says_that_the_next_does_what_is_missing(
+    db2cdc: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*arguments: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tick, "run", run)
+    done = db2cdc("tick", "-c", "p.yaml")
+    assert (done.returncode, done.stderr) == (130, "interrupted; the next tick does what is missing\n")
 
 
 def test_full_disk_is_an_error_not_a_crash() -> None:
@@ -74,17 +114,17 @@ def test_full_disk_is_an_error_not_a_crash() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_debug_shows_the_traceback_wherever_it_stands(config: str) -> None:
+def test_debug_shows_the_traceback_wherever_it_stands(db2cdc: Command, config: str) -> None:
     assert "Traceback" in db2cdc("--debug", "status", "--config", config).stderr
     assert "Traceback" in db2cdc("status", "--config", config, "--debug").stderr
 
 
-def test_missing_file_is_an_error_not_a_crash(tmp_path: Path) -> None:
+def test_missing_file_is_an_error_not_a_crash(db2cdc: Command, tmp_path: Path) -> None:
     done = db2cdc("doctor", "--config", str(tmp_path / "none.yaml"))
     assert (done.returncode, "cannot be read" in done.stderr) == (1, True)
 
 
-def test_offsets_are_set_shown_and_removed(config: str) -> None:
+def test_offsets_are_set_shown_and_removed(db2cdc: Command, config: str) -> None:
     lsn = "00000000:0000150f:0000000000048fca"
     assert "no offsets yet" in db2cdc("offset", "show", "--config", config).stderr
     assert db2cdc("offset", "set", "-c", config, "S.T", lsn, "--batch", "4").returncode == 0
@@ -109,7 +149,7 @@ def test_offsets_are_set_shown_and_removed(config: str) -> None:
 
 @pytest.mark.parametrize(("others", "width"), [((), 16), ((10,), 10)])
 def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
-    config: str, others: tuple[int, ...], width: int
+    db2cdc: Command, config: str, others: tuple[int, ...], width: int
 ) -> None:
     """Its first batch failed in a way whose way out is a restart."""
     store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
@@ -125,7 +165,7 @@ def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
     assert (unknown.returncode, "was no table of the pipeline's last tick" in unknown.stderr) == (1, True)
 
 
-def test_an_offset_of_a_table_that_no_tick_had_is_told_of(config: str) -> None:
+def test_an_offset_of_a_table_that_no_tick_had_is_told_of(db2cdc: Command, config: str) -> None:
     """As one may write it in Db2's SQL, where the error that asked for it named the table."""
     store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
     store.put_backlog(Backlog(tables=(TableId("S", "T"),)))
@@ -139,20 +179,22 @@ def test_an_offset_of_a_table_that_no_tick_had_is_told_of(config: str) -> None:
 
 
 @pytest.mark.parametrize(("table", "lsn"), [("T", "00" * 16), ("S.T", "zz")])
-def test_wrong_table_or_lsn_is_refused(config: str, table: str, lsn: str) -> None:
+def test_wrong_table_or_lsn_is_refused(db2cdc: Command, config: str, table: str, lsn: str) -> None:
     done = db2cdc("offset", "set", "-c", config, table, lsn)
     assert done.returncode == 1
     assert "error:" in done.stderr
 
 
 @pytest.mark.parametrize("command", [["show"], ["restart", "S.T"], ["remove", "S.T"]])
-def test_offsets_say_which_file_they_are_in_and_that_airflow_has_others(config: str, command: list[str]) -> None:
+def test_offsets_say_which_file_they_are_in_and_that_airflow_has_others(
+    db2cdc: Command, config: str, command: list[str]
+) -> None:
     told = db2cdc("offset", command[0], "-c", config, *command[1:]).stderr
     path = Path(config).with_name("lake") / "_db2cdc" / "offsets.json"
     assert f"offsets: {path} (--airflow looks at Airflow's Variables db2cdc.p." in told
 
 
-def test_a_target_that_is_written_without_offsets_in_the_file_is_told_of(config: str) -> None:
+def test_a_target_that_is_written_without_offsets_in_the_file_is_told_of(db2cdc: Command, config: str) -> None:
     """Airflow's pipeline looks new to the command line, which must not say so."""
     (Path(config).with_name("lake") / "_db2cdc" / "commits").mkdir(parents=True)
     assert "is not there, but ticks have written the target" in db2cdc("offset", "show", "-c", config).stderr
