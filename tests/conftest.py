@@ -26,7 +26,13 @@ CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
 FOLDER_MARKS = {"airflow": "airflow", "demo": "slow"}
-FIXTURE_MARKS = {"spark": "spark", "sandbox": "sandbox", "silent_sandbox": "sandbox", "captured_sandbox": "sandbox"}
+FIXTURE_MARKS = {
+    "spark": "spark",
+    "sandbox": "sandbox",
+    "sandbox_jars": "sandbox",
+    "silent_sandbox": "sandbox",
+    "captured_sandbox": "sandbox",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
