@@ -57,6 +57,10 @@ class Lsn:
         self.check_comparable(other)
         return self.raw < other.raw
 
+    def __le__(self, other: Lsn) -> bool:
+        self.check_comparable(other)
+        return self.raw <= other.raw
+
     def check_comparable(self, other: Lsn) -> None:
         """Make sure that the other one is of the same width.
 

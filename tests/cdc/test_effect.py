@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import pytest
 from support.history import WEIGHTS, History, HistoryOptions, random_history
+from support.seeds import blocks
 
 from airflow_provider_db2cdc.cdc.effect import Effect, net_effects
 from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
@@ -14,7 +15,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 
 Rule = Callable[[Iterable[Event]], Mapping]
 
-BLOCKS, SEEDS = 10, 200
+SEEDS = 200
 
 
 @lru_cache(256)
@@ -58,7 +59,7 @@ def wrong_seeds(seeds: Iterable[int], rule: Rule = net_effects, **options) -> li
     return wrong
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", blocks(10, fast=3))
 def test_effects_of_any_range_lead_from_the_state_before_it_to_the_state_after_it(block):
     assert wrong_seeds(range(block * SEEDS, (block + 1) * SEEDS)) == []
 
@@ -160,14 +161,16 @@ def published(drawn: History, rng: random.Random, overrides: Callable[[History, 
     return applied(survivors, effects_in(drawn, "T0", span)) == drawn.state("T0", high)
 
 
-def test_a_row_read_anywhere_in_a_snapshots_window_gives_way_exactly_to_a_net_effect():
-    wrong = [seed for seed in range(600) if not published(history(seed), random.Random(seed), net_effect_overrides)]
+@pytest.mark.parametrize("block", blocks(3, fast=1))
+def test_a_row_read_anywhere_in_a_snapshots_window_gives_way_exactly_to_a_net_effect(block):
+    of_block = range(block * SEEDS, (block + 1) * SEEDS)
+    wrong = [seed for seed in of_block if not published(history(seed), random.Random(seed), net_effect_overrides)]
     assert wrong == []
 
 
 def test_a_row_that_gave_way_to_any_event_would_be_lost():
-    wrong = [seed for seed in range(600) if not published(history(seed), random.Random(seed), any_event_overrides)]
-    assert len(wrong) > 20
+    wrong = [seed for seed in range(SEEDS) if not published(history(seed), random.Random(seed), any_event_overrides)]
+    assert len(wrong) > 5
 
 
 def lsn(number: int) -> Lsn:

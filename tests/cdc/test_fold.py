@@ -7,12 +7,13 @@ from itertools import pairwise
 
 import pytest
 from support.history import History, HistoryOptions, random_history
+from support.seeds import blocks
 
 from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
 from airflow_provider_db2cdc.cdc.fold import MOVED, Placed, folded, placed
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 
-BLOCKS, SEEDS = 10, 150
+SEEDS = 150
 Rule = Callable[[Iterable[Event], set], list[Placed]]
 
 
@@ -56,7 +57,7 @@ def wrong_seeds(seeds: Iterable[int], rule: Rule = placed, **options) -> list[in
     return wrong
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", blocks(10, fast=4))
 def test_the_last_event_of_each_key_is_the_state_at_every_commit(block):
     assert wrong_seeds(range(block * SEEDS, (block + 1) * SEEDS), new_first_rate=(0, 0.5)[block % 2]) == []
 

@@ -70,7 +70,8 @@ class Database:
 
     def _found(self, shape: TableShape, key: Key) -> list[int]:
         rows = self._rows[shape.name].items()
-        return [at for at, row in rows if compared(shape.key_of(row)) == compared(key)]
+        sought = compared(key)
+        return [at for at, row in rows if compared(shape.key_of(row)) == sought]
 
     def _touch(self, table: str, identity: int, new: Row | None) -> Touch:
         old = self._rows[table].pop(identity, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from airflow_provider_db2cdc.cdc.capture import UpdateAs
 
@@ -33,7 +33,7 @@ class TableShape:
 
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""
-        return tuple(value for value in row[: len(self.key)] if value is not None)
+        return cast("Key", row[: len(self.key)])
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,8 @@ def create_table(shape: TableShape, schema: str, keyed: bool = True) -> str:
 
 def compared(key: Key) -> Key:
     """Return the key as SQL compares it: blanks at the end of a text do not count."""
+    if not isinstance(key[0], str):
+        return key
     return tuple(value.rstrip(" ") if isinstance(value, str) else value for value in key)
 
 

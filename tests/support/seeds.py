@@ -1,11 +1,19 @@
-"""Which histories are played: the first one, or as many as one asks for."""
+"""Which histories are played, and in which lane."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import pytest
 
 
 def seeds() -> range:
     """Return the first seed, or those that DB2CDC_SOAK names: `40` for the first forty, or `41-80`."""
     first, _, last = os.environ.get("DB2CDC_SOAK", "1").rpartition("-")
     return range(int(first or 1), int(last) + 1)
+
+
+def blocks(count: int, fast: int) -> list[Any]:
+    """Return the numbers of blocks of seeds, as parameters: `make check` plays the first ones, `make test` all."""
+    return [block if block < fast else pytest.param(block, marks=pytest.mark.slow) for block in range(count)]
