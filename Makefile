@@ -12,6 +12,8 @@ MERMAID := build/mermaid/mermaid.min.js
 
 export PYTHONPATH := $(CURDIR)
 export DB2CDC_JARS ?= $(CURDIR)/$(JARS)
+# Whatever the shell says: else each process that a test starts compiles anew what it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 
