@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,19 @@ ROOT = Path(__file__).parents[1]
 # One JVM does hundreds of ticks: what compiles them well is paid for after some ten, unlike in a job that is submitted.
 JAVA_OPTIONS = ("-Duser.timezone=UTC", "-XX:+UseSerialGC", "-Xmn900m", "-XX:ReservedCodeCacheSize=256m")
 CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a folder whose tests are left out: to collect those of Airflow imports it, for seconds."""
+    mark = FOLDER_MARKS.get(collection_path.name) if collection_path.parent == ROOT / "tests" else None
+    return True if mark and f"not {mark}" in config.option.markexpr.split(" and ") else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the run cost: on a machine that does other work too, the time by the clock says little."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    seconds = sum(one.ru_utime + one.ru_stime for one in used)
+    terminalreporter.write_line(f"{seconds:.0f} s of CPU (user and system, with all that the tests started)")
 
 
 FOLDER_MARKS = {"airflow": "airflow", "demo": "slow"}
