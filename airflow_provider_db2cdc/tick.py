@@ -12,6 +12,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore, new_mark, restart_of
 from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
+from airflow_provider_db2cdc.failpoint import failpoint
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ def keep_asked(spec: JobSpec | None, offsets: OffsetStore) -> None:
         offsets.put_backlog(replace(offsets.backlog(), asked_at_ms=spec.planned_at_ms))
 
 
+@failpoint("commit_offsets")
 def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], UnkeptError | None]:
     """Move the offsets of all tables to where Delta proved them; return those that moved, and what kept others from it.
 

@@ -15,6 +15,7 @@ from shutil import copymode
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, signal_of
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.failpoint import failpoint
 
 NAME = "file"
 WRITING_S = 60.0
@@ -166,6 +167,7 @@ def _end(lines: str, at: int) -> int:
     return len(lines) if found < 0 else found
 
 
+@failpoint("hand_over_signal_file")
 def _hand_over(old: Path, new: Path) -> None:
     """Let whoever might write the old file write the new one, as far as this user may give files away."""
     copymode(old, new)
@@ -175,6 +177,7 @@ def _hand_over(old: Path, new: Path) -> None:
             os.chown(new, *owner)
 
 
+@failpoint("append_signal_lines")
 def _append(path: Path, lines: Iterable[str]) -> None:
     with path.open("a", encoding="utf-8", errors=AS_THEY_ARE) as file:
         file.writelines(f"{line}\n" for line in [*_unended(path), *lines])

@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.selection import Selection
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES
 from airflow_provider_db2cdc.errors import CaptureStoppedError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql import asn, catalog
 from airflow_provider_db2cdc.sql.query import Query
@@ -60,6 +61,7 @@ class Captured:
     instances: Mapping[TableId, CaptureInstance]
 
 
+@failpoint("read_capture")
 def read_capture(source: Source, asn_schema: str) -> Captured:
     """Read the fence, then the registrations, in four statements (three more a further hundred tables).
 

@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.offset import Offset, check_forward
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
+from airflow_provider_db2cdc.failpoint import failpoint
 
 LOCK_TIMEOUT_S = 10.0
 LOCK_POLL_S = 0.05
@@ -80,6 +81,7 @@ class FileOffsetStore:
             ) from error
         return {offset.table: offset for offset in offsets}
 
+    @failpoint("put_offset")
     def put(self, offset: Offset) -> None:
         """Keep `offset`.
 
@@ -119,6 +121,7 @@ class FileOffsetStore:
             ) from error
         return Backlog.from_json(text, str(self._backlog_path))
 
+    @failpoint("put_backlog")
     def put_backlog(self, backlog: Backlog) -> None:
         """Keep the backlog in a file beside the offsets."""
         with self._locked():

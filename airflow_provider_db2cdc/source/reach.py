@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.cdc.job import Refusal
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.source.catalog import read_floors
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.refusal import each
@@ -26,6 +27,7 @@ from airflow_provider_db2cdc.sql.query import Query
 log = logging.getLogger(__name__)
 
 
+@failpoint("count_planned_changes")
 def counted(
     source: Source, steps: Sequence[Step], refused: list[Refusal], asn_schema: str, applied: Applied | None = None
 ) -> list[Step]:

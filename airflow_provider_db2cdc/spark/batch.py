@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.cdc.override import PROPERTY as SELECT_PROPERTY
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Reading, Slice, ends
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.delta import table_exists
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc import Fetch, JdbcSource
@@ -83,6 +84,7 @@ def rows_of(of: Slice, held: int) -> int:
     return sys.maxsize if of.sweep else sum(chunk.read for chunk in of.counts) + (held if of.covers_range else 0)
 
 
+@failpoint("check_readable")
 def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) -> None:
     """Refuse to redo a batch whose changes may be gone from the source and are not in the change log either.
 
@@ -98,6 +100,7 @@ def check_readable(target: Target, task: TableTask, entry: Entry, fence: Lsn) ->
         raise gap_error(task.table, gap)
 
 
+@failpoint("stage_chunks")
 def stage_chunks(
     target: Target, spec: JobSpec, source: JdbcSource, part: Part, of: Slice, reading: Reading, readers: int
 ) -> Slice:

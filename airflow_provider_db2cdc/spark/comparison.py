@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.changes import float_names
 from airflow_provider_db2cdc.spark.delta import load, quoted
 from airflow_provider_db2cdc.spark.target import Target
@@ -19,6 +20,7 @@ def lacking(target: Target, rows: DataFrame, bounds: str) -> DataFrame:
     return _beside(target, rows, bounds, "left").where(_is_unlike(target.schema)).select("s.*")
 
 
+@failpoint("compare_rows")
 def unlike(target: Target, rows: DataFrame, within: str, low_batch: int) -> DataFrame:
     """Return what is to be done that the state holds `rows`, and besides them no row of before within that range.
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.session import meanwhile
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ def load(spark: SparkSession, name: DeltaName, version: int | None = None) -> Da
     return reader.load(name.name) if name.is_path else reader.table(name.name)
 
 
+@failpoint("append_rows")
 def append(rows: DataFrame, name: DeltaName, pair: Pair | None = None, files: Options = NO_OPTIONS) -> int | None:
     """Append rows and return the version that this made, None when the pair was there already: then nothing happened.
 

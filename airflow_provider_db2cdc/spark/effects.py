@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.changes import READ, float_names, signed_images
 
 BROADCAST_KEYS = 200_000
@@ -35,6 +36,7 @@ class BatchCounts:
         return self.creates + self.updates + self.deletes
 
 
+@failpoint("count_batch")
 def count_batch(batch: DataFrame) -> BatchCounts:
     """Count the events that came from the source's log (so no reads) in one pass (an action)."""
     is_op = {name: F.sum((F.col("op") == op).cast("int")) for name, op in OPS.items()}
@@ -63,6 +65,7 @@ def count_reads(batch: DataFrame) -> dict[int, int]:
 OPS = {"creates": "c", "updates": "u", "deletes": "d"}
 
 
+@failpoint("net_effects")
 def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> DataFrame:
     """Return one row for each key with a net effect: key columns k0.., commit, row (None: absent).
 
@@ -98,6 +101,7 @@ def recreated_keys(batch: DataFrame) -> DataFrame:
     return by_key.where(_is_recreated()).select("key")
 
 
+@failpoint("commit_effects")
 def commit_effects(events: DataFrame, schema: TableSchema) -> DataFrame:
     """Return what each commit made of each key (key, commit): `known`, `row` (None: absent), and places of events.
 

@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.cdc.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.errors import CaptureStoppedError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.copies import unsettled
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.progress import describe, say
@@ -76,6 +77,7 @@ class Groups:
         """Whether capture stands still: behind the tick's time it is not waited for once more."""
         return self.tick.stands_still and self.reader.is_late
 
+    @failpoint("catch_up")
     def _catch_up(self) -> None:
         """Bring the tables that nothing is read of yet to where capture is, so that no window begins before that.
 
@@ -103,6 +105,7 @@ class Groups:
         whole = self.share.each(tasks, self.tick.standing.check_window)
         return [task for task in tasks if task.table in whole]
 
+    @failpoint("publish_group")
     def _publish(self, group: Group) -> None:
         """Publish a group once capture has passed its read, then sweep the tables that it ended."""
         tasks = [self.tick.tasks[table] for table in group.slices if self.share.wants(table)]
@@ -167,6 +170,7 @@ class Groups:
         whole = self.share.each([self.tick.tasks[part.table] for part in parts], self.tick.standing.check_window)
         return [part for part in parts if part.table in whole]
 
+    @failpoint("settle_part")
     def _settle_part(self, table: TableId, entry: Entry) -> None:
         """Write down what became of a table's part of a batch, even if its next group could not be read meanwhile."""
         commit = self.tick.standing.last.get(table)
@@ -181,6 +185,7 @@ class Groups:
             self.tick.fail(table, unsettled(table, len(of.windows)))
             self.share.fail(table)
 
+    @failpoint("plan_chunks")
     def _entry(self, task: TableTask, of: Slice, high: Lsn) -> Entry:
         after = self.tick.standing.of(task).upto
         upto = max(high, after)
@@ -194,12 +199,15 @@ class Groups:
             of = replace(of, windows=windows, again=True)
         return self.tick.entry(task, after, upto, of)
 
+    @failpoint("await_high_mark")
     def _await(self, closed: str) -> Lsn:
         return self._passed(closed, "the snapshot's read")
 
+    @failpoint("await_low_mark")
     def _await_low(self) -> Lsn:
         return self._passed(self.marks.low(self.share.low_mark), "the moment that the snapshot begins behind")
 
+    @failpoint("await_capture")
     def _passed(self, mark: str, what: str) -> Lsn:
         timeout_s = self.tick.spec.settings.high_mark_timeout_s
         deadline = time.monotonic() + timeout_s

@@ -9,11 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from zlib import crc32
 
+from pyspark.sql import Row
+
 from airflow_provider_db2cdc.cdc.layout import DeltaName
 from airflow_provider_db2cdc.cdc.ledger import Commit
 from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.delta import Version, current, delta_table, table_exists
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.progress import say
@@ -155,9 +158,8 @@ def _check(target: Target, what: str, name: DeltaName, known: Version) -> Versio
         raise _error(target, what, name, "it is another table than the pipeline has written")
     if now.number < known.number:
         raise _error(target, what, name, f"version {known.number} is gone, the newest is {now.number}")
-    history = delta_table(target.spark, name).history(now.number - known.number)
     mark = target.spark.conf.get(MARK, None)
-    rows = history.select("version", "operation", "userMetadata").collect()
+    rows = _newest_commits(target, name, now.number - known.number)
     if len(rows) < now.number - known.number:
         raise _error(target, what, name, f"Delta no longer tells who has made the versions after {known.number}")
     foreign = [row for row in rows if row["operation"] not in KEEPS_ROWS and (mark is None or row[2] != mark)]
@@ -165,6 +167,12 @@ def _check(target: Target, what: str, name: DeltaName, known: Version) -> Versio
         first = foreign[-1]
         raise _error(target, what, name, f"version {first['version']} is of {first['operation'] or 'unknown origin'}")
     return now
+
+
+@failpoint("read_table_history")
+def _newest_commits(target: Target, name: DeltaName, count: int) -> list[Row]:
+    history = delta_table(target.spark, name).history(count)
+    return history.select("version", "operation", "userMetadata").collect()
 
 
 def _error(target: Target, what: str, name: DeltaName, why: str) -> TargetError:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, Isolation, SourceSpec
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.sql.chunk import Bound, Cut, alike, bound_after, key_literal
 
 JDBC_ISOLATION: Mapping[Isolation, int] = {"read_committed": 2, "repeatable_read": 4, "exclusive": 8}
@@ -47,10 +48,12 @@ class JdbcSource:
                 "Start it through Db2CdcApplyOperator or `db2cdc tick`, which pass them on.",
             )
 
+    @failpoint("read_frame")
     def frame(self, spark: SparkSession, select: str, how: Fetch = FETCH) -> DataFrame:
         """Return the select's rows as one partition, read when an action runs."""
         return spark.read.format("jdbc").options(**self.login(how), url=self.url(how), query=select).load()
 
+    @failpoint("read_parts")
     def parts(self, spark: SparkSession, select: str, predicates: list[str], how: Fetch) -> DataFrame:
         """Return the select's rows, a partition for those that meet each predicate on its columns, in their order."""
         return spark.read.jdbc(self.url(how), f"({select}) AS S", predicates=predicates, properties=self.login(how))
@@ -82,6 +85,7 @@ class DriverConnection:
         self._connection = connection
         self._one_at_a_time = threading.Lock()
 
+    @failpoint("query_source")
     def text_rows(self, select: str) -> list[list[str | None]]:
         """Return all rows as the driver's texts; bit data as hex."""
         with self._one_at_a_time:
@@ -109,6 +113,7 @@ class DriverConnection:
             finally:
                 prepared.close()
 
+    @failpoint("find_chunk_bounds")
     def chunk_bounds(self, cut: Cut, rows: int) -> list[Bound]:
         """Return the keys that end the table's chunks of `rows` rows, but for the last chunk's.
 
@@ -135,6 +140,7 @@ class DriverConnection:
         return found or self.text_rows(bound_after(cut, bounds[-1] if bounds else None, rows))
 
 
+@failpoint("connect_source")
 @contextmanager
 def driver_connection(spark: SparkSession, source: JdbcSource) -> Iterator[DriverConnection]:
     """Open a connection through the JDBC driver that the job has anyway."""

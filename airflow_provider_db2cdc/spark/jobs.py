@@ -10,6 +10,7 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.ledger import History
 from airflow_provider_db2cdc.cdc.offset import CLOCKS_DIFFER_MS
 from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.jdbc import JdbcSource
 from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
@@ -47,6 +48,7 @@ def run(spec: JobSpec) -> JobResult:
     return snapshots.tell(tick.result())
 
 
+@failpoint("check_newest_plan")
 def _check_newest(spec: JobSpec, history: History) -> None:
     """Refuse a plan that a later one has overtaken: it knows neither tables nor restarts of since then.
 

@@ -23,6 +23,7 @@ from airflow_provider_db2cdc.cdc.signal import SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot import OPEN, Snapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.delta import (
     STATISTICS,
     append_first,
@@ -67,6 +68,7 @@ class Journal:
     begun: set[TableId] = field(default_factory=set)
     skipped: set[TableId] = field(default_factory=set)
 
+    @failpoint("read_journal")
     def read(self, told: int, notified: int) -> Agenda:
         """Return the agenda as it stands; outcomes behind `told` and notifications behind `notified` are the news."""
         found = self._newest(told, notified)
@@ -104,6 +106,7 @@ class Journal:
         found = newest.select("kind", "one", "seq", F.when(is_kept, F.col("document")).alias("document")).collect()
         return sorted(found, key=lambda row: int(row["seq"]))
 
+    @failpoint("write_journal")
     def write(
         self,
         snapshots: Iterable[Snapshot],

@@ -20,6 +20,7 @@ from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History, history_o
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.delta import (
     STATISTICS,
     Pair,
@@ -66,6 +67,7 @@ class Ledger:
         self._is_fresh = False
         self._clearing = Lock()
 
+    @failpoint("prepare_ledger")
     def prepare(self) -> Owner:
         """Create the tables where they are missing and return whose target it is.
 
@@ -90,6 +92,7 @@ class Ledger:
             set_checked_properties(self.spark, again)
         return owner
 
+    @failpoint("read_history")
     def history(self, since: Mapping[TableId, int]) -> History:
         """Read what was planned and applied, of each table from a batch on; nothing of a ledger that this run began.
 
@@ -137,6 +140,7 @@ class Ledger:
     def _of(self, name: DeltaName, tables: Sequence[TableId]) -> DataFrame:
         return load(self.spark, name).where(_name().isin([_text(table) for table in tables]))
 
+    @failpoint("select_ledger_rows")
     def _since(self, name: DeltaName, since: Mapping[TableId, int], also: Mapping[TableId, int]) -> DataFrame:
         """Return each table's rows from a batch on (of others from the greatest of these), and one batch before."""
         newest = max(since.values(), default=0)
@@ -147,6 +151,7 @@ class Ledger:
         start = F.coalesce(_batch_of(behind), F.lit(newest))
         return rows.where((F.col("batch") >= start) | (F.col("batch") == _batch_of(also)))
 
+    @failpoint("plan_batch")
     def plan(self, entries: Sequence[Entry]) -> None:
         """Write the entries of one new batch, first writer wins.
 
@@ -162,10 +167,12 @@ class Ledger:
             "max_active_runs=1 keeps them apart.",
         )
 
+    @failpoint("commit_batch")
     def commit(self, commits: Sequence[Commit], at_ms: int) -> None:
         """Mark tables of a batch as applied; a second mark of the same changes nothing that is read from here."""
         append(literal_frame(self.spark, [commit_row(commit, at_ms) for commit in commits], COMMITS), self._commits)
 
+    @failpoint("publish_manifest")
     def publish(self, batch: int, frontier: Lsn, commits: Sequence[Commit], at_ms: int) -> None:
         """Write the manifest of one frontier: Delta versions that show the source as of one commit."""
         times = [commit.commit_ts_ms for commit in commits if commit.commit_ts_ms is not None]

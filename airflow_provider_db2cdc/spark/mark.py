@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.cdc.job import Watermarking
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal import SignalTable
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.progress import describe
 from airflow_provider_db2cdc.sql import asn
@@ -70,6 +71,7 @@ class ReadOnlyMark:
         """Mark nothing."""
         return ""
 
+    @failpoint("close_watermark")
     def close(self, opened: str) -> str:
         """Return the source's clock.
 
@@ -114,6 +116,7 @@ class InsertedMark:
         self._write(insert_mark(self._signals, f"{mark}-open", WINDOW_OPEN))
         return mark
 
+    @failpoint("close_watermark")
     def close(self, opened: str) -> str:
         """Insert the row that closes the window, or delete the one that opened it.
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.ledger import Commit, Entry
 from airflow_provider_db2cdc.cdc.part import Slice
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.comparison import lacking, unlike
 from airflow_provider_db2cdc.spark.copies import copy_effects, count_deltas, staged_copies
 from airflow_provider_db2cdc.spark.delta import load
@@ -58,6 +59,7 @@ class State:
     version: int
 
 
+@failpoint("compare_state")
 def compare(target: Target, of: Slice, last: Commit | None) -> Compared:
     """Compare the staged rows of a slice that covers a range with what the state has there (an action).
 
@@ -72,6 +74,7 @@ def compare(target: Target, of: Slice, last: Commit | None) -> Compared:
     return Compared(of, version, unlike(target, rows, within, of.low_batch).localCheckpoint())
 
 
+@failpoint("find_effects")
 def find_effects(
     target: Target,
     entry: Entry,

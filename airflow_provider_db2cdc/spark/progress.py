@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.progress import describe_applied
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.failpoint import FAILPOINT_FRAME
 from airflow_provider_db2cdc.spark.cause import explained, keep_stack, root_cause, text_of
 from airflow_provider_db2cdc.spark.delta import is_overtaken
 
@@ -65,5 +66,10 @@ def as_own(error: BaseException) -> Db2CdcError:
 
 def trace(error: BaseException) -> None:
     """Print where an error came from: frames only, because its text may hold row values."""
-    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != FAILPOINT_FRAME][-4:]
     say("  at " + " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames)))
+
+
+def now_ms() -> int:
+    """Return this machine's clock."""
+    return int(time.time() * 1000)

@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, envelopes, lsn_text, paired
 from airflow_provider_db2cdc.spark.effects import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.fold import safe_to_fold
@@ -96,6 +97,7 @@ def _reinit(spec: JobSpec) -> str:
     return f"Have the capture agent read its registrations again (asnccmd {where} reinit). "
 
 
+@failpoint("check_all_read")
 def _check_all_read(target: Target, source: JdbcSource, task: TableTask, entry: Entry, rows: int) -> None:
     """Make sure that what was counted was read, by this try or by one before it, which may have found it pruned.
 

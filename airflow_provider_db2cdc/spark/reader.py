@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.cdc.part import Part, Reading, Slice, chunked
 from airflow_provider_db2cdc.cdc.snapshot import Snapshot, next_group, next_to_chunk
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError, SourceError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.altered import altered
 from airflow_provider_db2cdc.spark.batch import stage_chunks
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
@@ -68,6 +69,7 @@ class Reader:
         """Whether the deadline is over."""
         return time.monotonic() > self.deadline
 
+    @failpoint("read_group")
     def next(self) -> Group | None:
         """Read the snapshot's next group; None when there is none, it was stopped, or the time is over.
 

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.failpoint import failpoint
 
 NEEDED_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -126,7 +127,7 @@ class TableSessions:
         """Return the table's session, set for about `rows` rows."""
         session = self._of.get(table)
         if session is None:
-            session = self._of[table] = self._spark.newSession()
+            session = self._of[table] = self._open()
             _configure(session, self._conf)
         if rows <= SMALL_ROWS:
             _configure(session, SMALL_CONF)
@@ -135,6 +136,10 @@ class TableSessions:
             for key in SMALL_CONF:
                 session.sql(f"RESET {key}")
         return session
+
+    @failpoint("open_session")
+    def _open(self) -> SparkSession:
+        return self._spark.newSession()
 
 
 def _configure(session: SparkSession, conf: Mapping[str, str]) -> None:

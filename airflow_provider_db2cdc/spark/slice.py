@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.part import Window as Batches
 from airflow_provider_db2cdc.cdc.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.changes import read_envelopes, swept_envelopes
 from airflow_provider_db2cdc.spark.copies import settled, surplus, touched
 from airflow_provider_db2cdc.spark.delta import quoted
@@ -54,6 +55,7 @@ def is_own_range(of: Slice, entry: Entry) -> bool:
     return of.low == entry.after
 
 
+@failpoint("delete_gone")
 def delete_gone(target: Target, spec: JobSpec, entry: Entry, of: Slice, last: Commit | None) -> bool:
     """Append `d` events for the rows that the slice says are gone; return whether there may be any.
 

@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Reading, Slice
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.changes import key_struct, row_struct, row_type
 from airflow_provider_db2cdc.spark.effects import BatchCounts, hot_keys, if_few_to_all
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, Fetch, JdbcSource, driver_connection
@@ -49,6 +50,7 @@ def chunk_ends(connection: DriverConnection, schema: TableSchema, settings: Appl
     return connection.chunk_bounds(cut, _rows_a_chunk(connection, schema, settings, cut))
 
 
+@failpoint("read_chunk_rows")
 def chunk_rows(
     spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading, how: Fetch, readers: int
 ) -> DataFrame:
@@ -63,6 +65,7 @@ def chunk_rows(
     )
 
 
+@failpoint("count_chunks")
 def count_chunks(
     spark: SparkSession, source: JdbcSource, schema: TableSchema, part: Part, reading: Reading, readers: int
 ) -> dict[int, int]:
@@ -101,6 +104,7 @@ def surviving(
     return rows.select("row", "chunk")
 
 
+@failpoint("check_counts")
 def check_counts(connection: DriverConnection, task: TableTask, part: Part, of: Slice, window: LsnRange) -> None:
     """Make sure that the source counts what was read of each chunk, but for what its changes in the window explain.
 

@@ -22,11 +22,12 @@ from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalOut
 from airflow_provider_db2cdc.cdc.snapshot import OPEN, Snapshot, without_progress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError, TickLostError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.book import Book
 from airflow_provider_db2cdc.spark.groups import Groups
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection, driver_connection
 from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.progress import describe, say
+from airflow_provider_db2cdc.spark.progress import describe, now_ms, say
 from airflow_provider_db2cdc.spark.reader import Reader
 from airflow_provider_db2cdc.spark.share import Share
 from airflow_provider_db2cdc.spark.snapshot import check_part
@@ -119,6 +120,7 @@ class Snapshots:
             told=self.journal.seq,
         )
 
+    @failpoint("after_group")
     def _after_group(self, id_: str, connection: DriverConnection) -> None:
         self._note()
         self._write_down()
@@ -171,7 +173,7 @@ class Snapshots:
         untold = (self.tick.standing.last.keys() & self.tick.tasks.keys()) - self.journal.skipped
         self.skipped = sorted(table for table in untold if not self.book.agenda.has_begun(table))
         if self.skipped:
-            self.told.append(skipped(self.skipped, self.tick.spec.run_id, _now_ms()))
+            self.told.append(skipped(self.skipped, self.tick.spec.run_id, now_ms()))
 
     def _is_snapshotted(self, task: TableTask) -> bool:
         """Whether a snapshot is taken of a table: also of one that new tables are not begun with, where it mends."""
@@ -182,6 +184,7 @@ class Snapshots:
         part = Part(task.table, select=task.select, left=self.tick.left.get(task.table, ()))
         return from_start(part, self.tick.is_held(task.table))
 
+    @failpoint("read_signals")
     def _hear(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
         """Act on signals that are not known yet, and remember the outcomes of all."""
         for signal in signals:
@@ -202,7 +205,7 @@ class Snapshots:
             return self.book.change(lambda agenda: refuse(agenda, signal, BEFORE_THE_FIRST))
         refused = {one.table: one.error for one in self.tick.spec.refused if one.chosen}
         tables, check = {**refused, **dict.fromkeys(self.tick.tasks, "")}, partial(self._check, connection)
-        outcome = self.book.change(lambda agenda: act(agenda, signal, tables, check, _now_ms()))
+        outcome = self.book.change(lambda agenda: act(agenda, signal, tables, check, now_ms()))
         if outcome.status == "done":
             self._log(signal)
         return outcome
@@ -271,14 +274,14 @@ class Snapshots:
         before = {snapshot.id: snapshot for snapshot in known.snapshots}
         changed = [snapshot for snapshot in now.snapshots if before.get(snapshot.id) != snapshot]
         outcomes = [outcome for name, outcome in now.outcomes.items() if known.outcomes.get(name) != outcome]
-        self.journal.write(changed, outcomes, self.told[self.written :], self.skipped, _now_ms())
+        self.journal.write(changed, outcomes, self.told[self.written :], self.skipped, now_ms())
         self.known, self.written, self.written_at = now, len(self.told), time.monotonic()
         self.skipped = []
 
     def _note(self) -> None:
         """Note for whoever listens what has become of the snapshots since this was last done."""
         before = {snapshot.id: snapshot for snapshot in self.noted.snapshots}
-        self.noted, at_ms = self.book.agenda, _now_ms()
+        self.noted, at_ms = self.book.agenda, now_ms()
         for snapshot in self.noted.snapshots:
             if before.get(snapshot.id) != snapshot:
                 self.told += notifications(before.get(snapshot.id), snapshot, at_ms)
@@ -294,7 +297,3 @@ class Snapshots:
 
 def _caught_up(part: Part, of: Slice, rows: int) -> Part:
     return published(part, of, rows) if is_cut_alike(part, of) else part
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.cdc.layout import DeltaName
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.changes import row_type
 from airflow_provider_db2cdc.spark.delta import append, delete_files, load, newest_version, overwrite
 from airflow_provider_db2cdc.spark.place import Place, ensure_table
@@ -31,6 +32,7 @@ class Staging:
         """Where it lies."""
         return self.place.layout.staging(self.schema.table)
 
+    @failpoint("stage_rows")
     def write(self, rows: DataFrame) -> int:
         """Replace the staged rows (`row`, `chunk`) and return the table's version that holds just these.
 
@@ -70,6 +72,7 @@ class Staging:
         counted = self.rows(version).groupBy(*keys).agg(F.count("*").alias("__rows"))
         return counted.where("__rows > 1").drop("__rows")
 
+    @failpoint("delete_staged_rows")
     def delete(self, version: int) -> None:
         """Delete from storage what was staged as that version: its batch is applied, so nobody asks for it again."""
         delete_files(self.rows(version))

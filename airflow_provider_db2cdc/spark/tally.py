@@ -8,6 +8,7 @@ from dataclasses import replace
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.altered import altered
 from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.registered import lost
@@ -17,6 +18,7 @@ Counts = dict[TableId, int]
 Errors = dict[TableId, Exception]
 
 
+@failpoint("count_ranges")
 def counted(
     spec: JobSpec, entries: Sequence[Entry], connection: DriverConnection, fail: Callable[[TableId, Exception], None]
 ) -> list[Entry]:
@@ -69,6 +71,7 @@ def _counts(spec: JobSpec, entries: Sequence[Entry], connection: DriverConnectio
     return rows, errors
 
 
+@failpoint("count_changes")
 def _rows(tasks: Sequence[TableTask], entries: Sequence[Entry], connection: DriverConnection) -> dict[TableId, int]:
     ranges = [(task.capture, entry.span) for task, entry in zip(tasks, entries, strict=True)]
     counts = connection.text_rows(count_changes(ranges).text)

@@ -17,7 +17,8 @@ from airflow_provider_db2cdc.cdc.ledger import Commit
 from airflow_provider_db2cdc.cdc.offset import restart_of
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError, TickLostError
-from airflow_provider_db2cdc.spark.changes import key_struct, log_ddl
+from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.changes import LOG_STEPS, SLICE_STEPS, WRITTEN_BY, key_struct, log_ddl
 from airflow_provider_db2cdc.spark.columns import (
     FIXED,
     TYPES,
@@ -52,17 +53,6 @@ MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
 
 LEFT, LEFT_OUT = "db2cdc.left", "db2cdc.left_out"
 """The state's properties that name the newest batch that a later plan has given up, or redone without its slice."""
-
-SLICE_STEPS = ("sweep", "reads")
-LOG_STEPS = ("changes", *SLICE_STEPS)
-"""What writes into the change log; what of a snapshot's slice does."""
-
-WRITTEN_BY = {
-    "changes": "source.snapshot = 'false'",
-    "sweep": "op = 'd' AND source.snapshot <> 'false'",
-    "reads": "op = 'r'",
-}
-"""By what a step's rows are known in the change log."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +89,7 @@ class Target:
         """The columns of the state by which a row is found."""
         return self.schema.row_key if self.schema.key else (*self.schema.row_key, COPY)
 
+    @failpoint("prepare_table")
     def prepare(self, anew: bool = False) -> None:
         """Create change log and state where they are missing; add to those that are there what the source has gained.
 
@@ -124,6 +115,7 @@ class Target:
             names = ", ".join(dict.fromkeys(gained))
             say(f"table={self.table} gains {names} in the target: null until a row changes or is snapshotted")
 
+    @failpoint("fence_batch")
     def fence(self, batch: int) -> None:
         """Let no step of a batch, or of one before it, write any more; what one of them has written stays.
 
@@ -134,6 +126,7 @@ class Target:
         self._close(self.layout.changes(self.table), LOG_STEPS, batch)
         self._close(self.layout.state(self.table), ("state",), batch)
 
+    @failpoint("leave_out")
     def leave_out(self, batch: int) -> None:
         """Let nobody tell any more of a batch's slice in the change log; what was told of it stays."""
         if not self.has_left_out(batch):
@@ -144,6 +137,7 @@ class Target:
         """Whether somebody has redone a batch, or one behind it, without its slice."""
         return batch <= self._newest(LEFT_OUT)
 
+    @failpoint("append_changes")
     def append_changes(self, rows: DataFrame, batch: int, step: str) -> bool:
         """Append change log rows of one step of a batch and return True; False where that step is already there.
 
@@ -192,6 +186,7 @@ class Target:
         names = (F.col(f"t.{quoted(name)}") for name in self.schema.names)
         return (state.where(where) if where else state).select(F.struct(*names).alias("row"))
 
+    @failpoint("fill_state")
     def fill(self, rows: DataFrame, batch: int) -> int | None:
         """Append rows of keys that the state does not have; return the version, None when they were there already.
 
@@ -207,6 +202,7 @@ class Target:
         """Append rows (columns of the state) that it has lost, before a batch that begins the table again."""
         self._append(rows, self.layout.state(self.table), "refill", batch)
 
+    @failpoint("merge_state")
     def merge(self, effects: DataFrame, batch: int, bounds: str, held: int | None) -> tuple[int | None, int | None]:
         """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
 

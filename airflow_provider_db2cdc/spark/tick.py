@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.merge import Compared, compare
 from airflow_provider_db2cdc.spark.place import Place
-from airflow_provider_db2cdc.spark.progress import describe, say, telling_applied, trace
+from airflow_provider_db2cdc.spark.progress import describe, now_ms, say, telling_applied, trace
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.standing import Standing
 from airflow_provider_db2cdc.spark.tally import counted, is_uncounted
@@ -101,7 +101,7 @@ class Tick:
         stands = {last[table].upto for table in self.tasks if table in last}
         if self.errors or unfinished or not self.standing.done or len(stands) != 1:
             return
-        self.ledger.publish(self.batch, stands.pop(), [last[table] for table in self.tasks], _now_ms())
+        self.ledger.publish(self.batch, stands.pop(), [last[table] for table in self.tasks], now_ms())
 
     def result(self) -> JobResult:
         """Return a line a table, refused ones included; a table of signals that was refused may have two."""
@@ -169,7 +169,7 @@ class Tick:
         )
         if not applied:
             return
-        self.ledger.commit(list(applied.values()), _now_ms())
+        self.ledger.commit(list(applied.values()), now_ms())
         for table, commit in applied.items():
             self.starts.setdefault(table, by_table[table].after)
             self.standing.move(commit, by_table[table].plan == self.spec.plan)
@@ -294,7 +294,3 @@ class Tick:
             lsn=last.upto, batch=last.batch, rows=last.rows, commit_lsn=last.commit_lsn,
             commit_ts_ms=last.commit_ts_ms, state_version=last.state_version, capture=last.capture.digest,
         )  # fmt: skip
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -11,7 +11,8 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.progress import say, telling_applied
+from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.progress import say, telling_applied, trace
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,16 @@ def test_tables_that_are_applied_side_by_side_are_told_in_the_order_they_are_cou
 def test_of_a_table_alone_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     telling_applied(1)(TableId("S", "A"))
     assert capsys.readouterr().out == ""
+
+
+@failpoint("merge_state")
+def fails() -> None:
+    raise OSError("a value of a row")
+
+
+def test_a_trace_has_frames_of_what_failed_and_none_of_a_failpoint(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(OSError, match="value") as raised:
+        fails()
+    trace(raised.value)
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"  at test_progress.py:\d+ < test_progress.py:\d+\n", printed.removeprefix(PROGRESS_MARK))
