@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import chain
-from typing import Any
 
 import pytest
 from support.filled import ask, filled
@@ -13,14 +12,15 @@ from support.log import check_log
 from support.pipeline import Pipeline
 from support.writing import behind, beside
 
-from airflow_provider_db2cdc.cdc.part import Reading, Slice
-from airflow_provider_db2cdc.spark import reader
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.journal import Journal
+from airflow_provider_db2cdc.cdc import pace
+from airflow_provider_db2cdc.cdc.part import Reading
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.spark.session import slots
-from airflow_provider_db2cdc.spark.tick import Tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+FIRST_S = 3.0
+"""Beside so long a read, what it takes to open a connection does not count."""
 
 
 def test_readers_that_wait_for_the_source_do_not_keep_a_group_from_being_published(
@@ -47,9 +47,9 @@ def test_readers_that_wait_for_the_source_do_not_keep_a_group_from_being_publish
             pipeline.writer.commit()
 
     with (
-        behind(reader, "stage_chunks", lock),
-        beside(Groups, "_publish", lambda: _await_read(pipeline)),
-        behind(Tick, "compare", let_go),
+        behind("stage_chunks", lock),
+        beside("publish_group", lambda: _await_read(pipeline)),
+        behind("compare_state", let_go),
     ):
         pipeline.passed(ask(table))
     assert is_let_go == [1], "the second group was read before the first was compared: nothing was to be shown"
@@ -64,22 +64,20 @@ def test_what_is_read_beside_a_publish_comes_in_pieces(
 
     Before the first of all the chunks' bounds are written down.
     """
-    monkeypatch.setattr("airflow_provider_db2cdc.cdc.pace.PIECE_S", 0.0)
+    monkeypatch.setattr(pace, "PIECE_S", 0.0)
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 1, "snapshot.group.chunks": 3})
-    table, real, pieces = filled(pipeline, 9), reader.stage_chunks, list[range]()
+    table, pieces = filled(pipeline, 9), list[range]()
     written: list[int] = []
 
-    def note(*given: Any) -> Slice:
-        reading: Reading = given[5]
+    def note(reached: Reached) -> None:
+        reading: Reading = reached.arguments["reading"]
         assert written, "a death within the first read would forget where the chunks end"
         pieces.append(range(reading.first, reading.last + 1))
         if reading.first == 4:
             pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID IN (3, 5)")
             pipeline.writer.commit()
-        return real(*given)
 
-    monkeypatch.setattr(reader, "stage_chunks", note)
-    with behind(Journal, "write", written.append):
+    with failpoint_action("stage_chunks", before=note), behind("write_journal", written.append):
         pipeline.passed()
     assert pieces[:2] == [range(3), range(3, 4)]
     assert [*chain.from_iterable(pieces)] == [*range(10)], "each chunk once"
@@ -91,22 +89,29 @@ def test_what_is_read_beside_a_publish_comes_in_pieces(
 def test_a_group_beside_a_publish_has_no_fewer_chunks_than_a_first_one(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor more, if it is to have more and they take longer than a group may: here two of four, and one at a time."""
-    for name, value in {"MOST_CHUNKS": 2, "GROUP_S": 0.0, "PIECE_S": 0.0}.items():
-        monkeypatch.setattr(f"airflow_provider_db2cdc.cdc.pace.{name}", value)
-    monkeypatch.setattr(reader, "next_group_chunks", lambda *_: 4)
+    """Nor more, if it is to have more and they take longer than a group may: here two of three, and one at a time."""
+    for name, value in {"MOST_CHUNKS": 2, "PIECE_S": 0.0}.items():
+        monkeypatch.setattr(pace, name, value)
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 1})
     filled(pipeline, 9)
-    real, groups = reader.stage_chunks, list[list[int]]()
+    groups, begun = list[list[int]](), list[float]()
 
-    def note(*given: Any) -> Slice:
-        of, reading = given[4], given[5]
+    def note(reached: Reached) -> None:
+        of, reading = reached.arguments["of"], reached.arguments["reading"]
         groups.extend([] if of.counts else [[]])
         groups[-1].extend(range(reading.first, reading.last + 1))
-        return real(*given)
+        begun.append(time.monotonic())
+        monkeypatch.setattr(pace, "GROUP_S", 0.0)
+        if len(groups) == 1:
+            time.sleep(FIRST_S)
 
-    monkeypatch.setattr(reader, "stage_chunks", note)
-    pipeline.passed()
+    def pace_first(_: Reached) -> None:
+        """Have a group of three chunks fit, and no more to the first one: half of its time is over."""
+        if len(groups) == 1:
+            monkeypatch.setattr(pace, "GROUP_S", 1.8 * (time.monotonic() - begun[0]))
+
+    with failpoint_action("stage_chunks", before=note, after=pace_first):
+        pipeline.passed()
     assert groups == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
 
 

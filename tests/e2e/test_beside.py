@@ -13,19 +13,21 @@ from support.log import check_log, reads
 from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind, beside
 
-from airflow_provider_db2cdc.cdc.capture import CaptureInstance
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.table import TableSchema
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs, pull, reader
+from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.mark import ReadOnlyMark
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+
+
+def move_clock(pipeline: Pipeline) -> None:
+    """Have the source say that capture has passed this moment, without any change."""
+    pipeline.execute("UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHTIME = CURRENT_TIMESTAMP WHERE GLOBAL_RECORD = 'Y'")
+    pipeline.writer.commit()
 
 
 @pytest.mark.long
@@ -44,7 +46,7 @@ def test_a_table_cut_anew_under_its_first_columns_is_read_from_its_beginning(
     pipeline.properties = small
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Journal, "write", "after"):
+    with killed("write_journal", "after"):
         jobs.run(spec)
     while (result := pipeline.tick()) is not None and result.snapshots[0].status != "completed":
         pipeline.captured()
@@ -63,7 +65,7 @@ def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
     changed(pipeline, f"DELETE FROM {table} WHERE ID = 1", f"INSERT INTO {table} VALUES (1, 'b')")
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "append_changes", "after"):
+    with killed("append_changes", "after"):
         jobs.run(spec)
     result = jobs.run(spec)
     assert not result.failed, result.failed
@@ -72,28 +74,26 @@ def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
 
 @pytest.mark.parametrize("marks", ["read_only", "insert_insert", pytest.param("insert_delete", marks=pytest.mark.long)])
 def test_nothing_is_published_before_capture_has_passed_its_read(
-    new_pipeline: Callable[..., Pipeline], marks: str, monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline], marks: str
 ) -> None:
     """Capture stands still while a chunk is read, which sees what is not captured yet."""
     pipeline = new_pipeline(**{"incremental.snapshot.watermarking.strategy": marks})
     use_signal_table(pipeline)
     table = filled(pipeline, 9)
     pipeline.passed()
-    real = Groups._await
 
-    def await_(self: Groups, closed: str) -> Lsn:
-        assert self.marks.reached(closed) is None
+    def resume(reached: Reached) -> None:
+        groups: Groups = reached.arguments["self"]
+        assert groups.marks.reached(reached.arguments["closed"]) is None
         faults.resume(pipeline.writer)
-        return real(self, closed)
 
     def lag(_: int) -> None:
         faults.pause(pipeline.writer)
         pipeline.execute(f"UPDATE {table} SET A = 'b' WHERE ID = 1")
         pipeline.writer.commit()
 
-    monkeypatch.setattr(Groups, "_await", await_)
     try:
-        with behind(Groups, "_catch_up", lag):
+        with failpoint_action("await_high_mark", before=resume), behind("catch_up", lag):
             pipeline.passed(ask(table))
     finally:
         faults.resume(pipeline.writer)
@@ -110,10 +110,6 @@ def test_a_window_that_holds_nothing_does_not_tell_that_somebody_captures(
     pipeline.passed()
     pipeline.properties = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 1}
 
-    def move_clock(_: int = 0) -> None:
-        pipeline.execute("UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHTIME = CURRENT_TIMESTAMP WHERE GLOBAL_RECORD = 'Y'")
-        pipeline.writer.commit()
-
     def lose(number: int) -> None:
         if number == 1:
             pipeline.unseen(table, f"UPDATE {table} SET ID = -1 WHERE ID = 8")
@@ -122,9 +118,9 @@ def test_a_window_that_holds_nothing_does_not_tell_that_somebody_captures(
     faults.pause(pipeline.writer)
     try:
         with (
-            beside(Groups, "_await_low", move_clock),
-            behind(reader, "stage_chunks", lose),
-            behind(ReadOnlyMark, "close", move_clock),
+            beside("await_low_mark", lambda: move_clock(pipeline)),
+            behind("stage_chunks", lose),
+            behind("close_watermark", lambda _: move_clock(pipeline)),
         ):
             result = pipeline.tick(ask(table))
     finally:
@@ -145,7 +141,7 @@ def test_changes_pruned_before_their_group_is_published_are_a_gap(new_pipeline: 
             changed(pipeline, f"UPDATE {table} SET A = 'new' WHERE ID = 1")
             faults.prune(pipeline.writer)
 
-    with behind(Staging, "write", change):
+    with behind("stage_rows", change):
         result = pipeline.tick(ask(table))
     assert result is not None
     assert "are pruned" in result.failed[0].error
@@ -165,8 +161,8 @@ def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_d
     spec = pipeline.plan()
     assert spec is not None
     with (
-        behind(Staging, "write", lambda number: changed(pipeline, f"INSERT INTO {other} VALUES ({number}, 'x')")),
-        killed(Target, "merge", "before"),
+        behind("stage_rows", lambda number: changed(pipeline, f"INSERT INTO {other} VALUES ({number}, 'x')")),
+        killed("merge_state", "before"),
     ):
         jobs.run(spec)
     assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1
@@ -187,7 +183,7 @@ def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_di
     pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 5")
     spec = pipeline.plan(signals=[ask(table)])
     assert spec is not None
-    with killed(Target, "merge", "before"):
+    with killed("merge_state", "before"):
         jobs.run(spec)
     result = jobs.run(spec)
     assert not result.failed, result.failed
@@ -211,9 +207,7 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
         return real(self, rows.unionAll(rows.where("row.ID = 5")))
 
     monkeypatch.setattr(Staging, "write", twice)
-    with behind(
-        Staging, "write", lambda _: changed(pipeline, f"UPDATE {table} SET ID = ID + 1 WHERE ID BETWEEN 4 AND 6")
-    ):
+    with behind("stage_rows", lambda _: changed(pipeline, f"UPDATE {table} SET ID = ID + 1 WHERE ID BETWEEN 4 AND 6")):
         pipeline.passed(ask(table))
     found = [row["ID"] for row in pipeline.state(table).collect()]
     assert sorted(found) == [0, 1, 2, 3, 5, 6, 7, 8]
@@ -222,7 +216,7 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
 
 @pytest.mark.long
 def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_and_came_back(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
     table = filled(pipeline, 20)
@@ -230,24 +224,32 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
     pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 1")
     pipeline.properties = {"incremental.snapshot.chunk.size": 10, "snapshot.group.chunks": 1}
     staged, calls, doubled = threading.Event(), [], []
-    real_await, real_merge = Groups._await, Target.merge
 
-    def await_(self: Groups, closed: str) -> Lsn:
-        calls.append(closed)
+    def capture(_: Reached) -> None:
+        """Have SYNCHPOINT stand where it stood while the first group is published."""
+        calls.append(1)
         if len(calls) == 1:
             assert staged.wait(300)
-            return Lsn(bytes(16))  # SYNCHPOINT stands where it stood
-        changed(pipeline, f"INSERT INTO {table} VALUES (1, 'b')")
-        return real_await(self, closed)
+            move_clock(pipeline)
+        else:
+            faults.resume(pipeline.writer)
+            changed(pipeline, f"INSERT INTO {table} VALUES (1, 'b')")
 
-    def merge(self: Target, effects: Any, *rest: Any) -> Any:
+    def count(reached: Reached) -> None:
+        effects = reached.arguments["effects"]
         doubled.append([row["ID"] for row in effects.groupBy("ID").count().where("count > 1").collect()])
-        return real_merge(self, effects, *rest)
 
-    monkeypatch.setattr(Groups, "_await", await_)
-    monkeypatch.setattr(Target, "merge", merge)
-    with behind(Staging, "write", lambda number: staged.set() if number == 2 else None):
-        pipeline.passed(ask(table))
+    faults.pause(pipeline.writer)
+    try:
+        with (
+            beside("await_low_mark", lambda: move_clock(pipeline)),
+            behind("stage_rows", lambda number: staged.set() if number == 2 else None),
+            failpoint_action("await_high_mark", before=capture),
+            failpoint_action("merge_state", before=count),
+        ):
+            pipeline.passed(ask(table))
+    finally:
+        faults.resume(pipeline.writer)
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert len(calls) == 2
     assert doubled == [[], []], doubled
@@ -255,17 +257,12 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
 
 @pytest.mark.long
 def test_a_window_of_many_changes_is_read_by_several_readers_whatever_the_plan_has_counted(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline(**{"rows.per.read": 3})
     table = filled(pipeline, 9)
     pipeline.passed()
-    spans: list[LsnRange] = []
-    select = pull.change_rows
-
-    def selected(schema: TableSchema, capture: CaptureInstance, span: LsnRange) -> str:
-        spans.append(span)
-        return select(schema, capture, span)
+    selects: list[str] = []
 
     def write(number: int) -> None:
         for at in range(9) if number == 1 else ():
@@ -273,9 +270,12 @@ def test_a_window_of_many_changes_is_read_by_several_readers_whatever_the_plan_h
             pipeline.writer.commit()
         pipeline.captured()
 
-    monkeypatch.setattr(pull, "change_rows", selected)
-    with behind(Groups, "_catch_up", write):
+    def note(reached: Reached) -> None:
+        if "IBMSNAP_UOW" not in (select := reached.arguments["select"]):
+            selects.append(select)
+
+    with behind("catch_up", write), failpoint_action("read_frame", before=note):
         pipeline.passed(ask(table))
-    assert len(spans) >= 3, "at most three rows each but for what a commit holds"
+    assert len(selects) >= 3, "at most three rows each but for what a commit holds"
     assert pipeline.rows(table) == pipeline.source_rows(table)
     check_log(pipeline, table)

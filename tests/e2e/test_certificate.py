@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,9 +14,7 @@ from support.writing import behind
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark import snapshot
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection, driver_connection
-from airflow_provider_db2cdc.spark.staging import Staging
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -64,23 +62,18 @@ def test_each_chunk_is_certified_with_its_bounds_its_marks_and_what_was_counted(
 
 
 def test_as_many_connections_count_chunks_as_read_them(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     """A connection a chunk would cost more than its count where chunks are small; each makes two statements here."""
     sizes = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 99, "snapshot.max.threads": 2}
-    pipeline, opened = new_pipeline(**sizes), 0
-
-    @contextmanager
-    def opening(*where: Any) -> Iterator[DriverConnection]:
-        nonlocal opened
-        opened += 1
-        with driver_connection(*where) as connection:
-            yield connection
-
-    monkeypatch.setattr(snapshot, "driver_connection", opening)
+    pipeline, opened, is_counting = new_pipeline(**sizes), list[Reached](), Event()
     table = filled(pipeline, 41)
-    pipeline.passed()
-    assert opened == 2
+    with (
+        failpoint_action("count_chunks", before=lambda _: is_counting.set(), after=lambda _: is_counting.clear()),
+        failpoint_action("connect_source", before=lambda one: opened.append(one) if is_counting.is_set() else None),
+    ):
+        pipeline.passed()
+    assert len(opened) == 2
     assert [row["rows_counted"] for row in certified(pipeline, "initial-1")] == [*[2] * 20, 1]
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
@@ -100,7 +93,7 @@ def test_what_the_source_counts_otherwise_is_not_published(new_pipeline: Callabl
             pipeline.unseen(table, f"INSERT INTO {table} VALUES {rows}")
             changed(pipeline, *(f"UPDATE {table} SET A = 'b' WHERE ID = {at}" for at in (1, 4, 5, 6)))
 
-    with behind(Staging, "write", load):
+    with behind("stage_rows", load):
         result = pipeline.tick(ask(table))
     assert result is not None
     [line] = result.failed
@@ -141,7 +134,7 @@ def test_changes_explain_the_counts_of_chunks_of_keys_of_any_type(
             moved = [f"UPDATE {table} SET N = {to} WHERE N = {at}" for at, to in ((0, 41), (10, 42))]
             changed(pipeline, f"INSERT INTO {table} VALUES ({ALIKE}, 43, 0)", *moved)
 
-    with behind(Staging, "write", change):
+    with behind("stage_rows", change):
         pipeline.passed(ask(table))
     chunks = certified(pipeline, "ask")
     assert [row["rows_counted"] - row["rows_read"] for row in chunks] == [-2, 3, 0]

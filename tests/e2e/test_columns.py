@@ -20,9 +20,6 @@ from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import Column, TableId
 from airflow_provider_db2cdc.sandbox import asn
 from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.ledger import Ledger
-from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -103,7 +100,7 @@ def gaining(pipeline: Pipeline, table: TableId) -> AbstractContextManager[None]:
             pipeline.gain(table, "B")
             changed(pipeline, f"UPDATE {table} SET B = 5 WHERE ID = 1")
 
-    return behind(Staging, "write", gain)
+    return behind("stage_rows", gain)
 
 
 @pytest.mark.parametrize("read", [pytest.param("T", marks=pytest.mark.long), "O"])
@@ -130,7 +127,7 @@ def test_a_column_that_is_left_out_is_none_that_came(new_pipeline: Callable[...,
     pipeline = new_pipeline(**{"column.exclude.list": r".*\.A"})
     table = filled(pipeline, 9)
     pipeline.passed()
-    with behind(Staging, "write", lambda _: changed(pipeline, f"UPDATE {table} SET ID = 100 WHERE ID = 1")):
+    with behind("stage_rows", lambda _: changed(pipeline, f"UPDATE {table} SET ID = 100 WHERE ID = 1")):
         pipeline.passed(ask(table))
     assert pipeline.rows(table) == {(id_,) for id_, _ in pipeline.source_rows(table)}
 
@@ -173,7 +170,7 @@ def test_a_snapshot_that_is_asked_for_because_of_a_new_column_has_it(new_pipelin
             data = json.dumps({"data-collections": [str(table)]})
             changed(pipeline, f"INSERT INTO {signals} VALUES ('b', 'execute-snapshot', '{data}')")
 
-    with behind(Staging, "write", add):
+    with behind("stage_rows", add):
         pipeline.tick(ask(other))
     pipeline.captured()
     while pipeline.tick() is not None:
@@ -190,7 +187,7 @@ def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline:
     pipeline.captured()
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Ledger, "plan", "after"):
+    with killed("plan_batch", "after"):
         jobs.run(spec)
 
     pipeline.gain(table, "B", "INTEGER DEFAULT 7")
@@ -213,7 +210,7 @@ def test_a_group_that_died_behind_its_merge_is_counted_anew_though_columns_came_
     pipeline.unseen(table, f"INSERT INTO {table} VALUES (7, 'new'), (8, 'new')", f"DELETE FROM {table} WHERE ID = 1")
     spec = pipeline.plan(signals=[ask(table)])
     assert spec is not None
-    with killed(Target, "merge", "after"):
+    with killed("merge_state", "after"):
         jobs.run(spec)
 
     pipeline.gain(table, "B", "INTEGER DEFAULT 7")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -21,39 +20,35 @@ from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
+from airflow_provider_db2cdc.failpoint import Action, Failpoint, Reached, When, failpoint_action
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load, newest_version, set_properties
-from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.ledger import Ledger
-from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
 SNAPSHOT_STEPS = [
-    (Staging, "write"),
-    (Ledger, "plan"),
-    (Target, "append_changes"),
-    (Target, "fill"),
-    (Ledger, "commit"),
+    "stage_rows",
+    "plan_batch",
+    "append_changes",
+    "fill_state",
+    "commit_batch",
 ]
 CHANGE_STEPS = [
-    (Ledger, "plan"),
-    (Target, "append_changes"),
-    (Target, "merge"),
-    (Ledger, "commit"),
-    (Ledger, "publish"),
-    (FileOffsetStore, "put"),
+    "plan_batch",
+    "append_changes",
+    "merge_state",
+    "commit_batch",
+    "publish_manifest",
+    "put_offset",
 ]
 
 TWO_GROUPS = {"incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1}
 """Of 50 rows: what the first group has published is of no use to whoever does not know that there is a second."""
 
 
-def deaths(steps: list[tuple[Any, str]]) -> list[tuple[Any, str, str]]:
+def deaths(steps: Sequence[Failpoint]) -> list[tuple[Failpoint, When]]:
     """Return before the first step and after each: dead before a step is dead after the one that comes before it."""
-    return [(*steps[0], "before"), *((owner, step, "after") for owner, step in steps)]
+    return [(steps[0], "before"), *((step, "after") for step in steps)]
 
 
 def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipeline]) -> None:
@@ -68,12 +63,12 @@ def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipelin
     assert start is not None
     table, shape = first.tables[0].table, history.tables[0]
 
-    for number, (owner, step, when) in enumerate(deaths(CHANGE_STEPS)):
+    for number, (step, when) in enumerate(deaths(CHANGE_STEPS)):
         replay.play(8)
         pipeline.captured()
         spec = pipeline.plan()
         assert spec is not None
-        with killed(owner, step, when):
+        with killed(step, when):
             pipeline.commit(jobs.run(spec))
         if number % 3:  # as Airflow retries the task; else a later run comes with a plan of its own
             pipeline.commit(jobs.run(spec))
@@ -81,7 +76,7 @@ def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipelin
             replay.play(4)
             pipeline.captured()
             pipeline.tick()
-        assert pipeline.rows(table) == replay.expected(shape.name), (owner, step, when)
+        assert pipeline.rows(table) == replay.expected(shape.name), (step, when)
 
     pipeline.captured()
     pipeline.tick()
@@ -97,9 +92,9 @@ def test_a_snapshot_survives_a_kill_at_each_step(
     monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
     pipeline = new_pipeline()
     tables: list[TableId] = []
-    for number, (owner, step, when) in enumerate(deaths(SNAPSHOT_STEPS)):
+    for number, (step, when) in enumerate(deaths(SNAPSHOT_STEPS)):
         name = f"T{number}"
-        pipeline.properties = TWO_GROUPS if step == "plan" else {}
+        pipeline.properties = TWO_GROUPS if step == "plan_batch" else {}
         ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))'
         table = pipeline.create(ddl, name)
         pipeline.many(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?)', [(at * 2, "a") for at in range(50)])
@@ -107,7 +102,7 @@ def test_a_snapshot_survives_a_kill_at_each_step(
         spec = pipeline.plan()
         assert spec is not None
         # The ledger's first step in a tick is of the tables that are there already.
-        dies = killed(owner, step, when, at=2 if owner is Ledger else 1)
+        dies = killed(step, when, at=2 if step in ("plan_batch", "commit_batch") else 1)
         with in_window(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID IN (4, 40)"), dies:
             pipeline.commit(jobs.run(spec))
         pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET ID = ID + 1, A = \'b\' WHERE ID < 20')
@@ -116,12 +111,12 @@ def test_a_snapshot_survives_a_kill_at_each_step(
         pipeline.captured()
         if number % 2:
             retried = jobs.run(spec)
-            assert [line.error for line in retried.failed if DERBY_FAULT not in line.error] == [], (owner, step, when)
+            assert [line.error for line in retried.failed if DERBY_FAULT not in line.error] == [], (step, when)
             pipeline.commit(retried)
             pipeline.captured()
         result = pipeline.tick()
-        assert result is None or not result.failed, (owner, step, when)
-        assert pipeline.rows(table) == pipeline.source_rows(table), (owner, step, when)
+        assert result is None or not result.failed, (step, when)
+        assert pipeline.rows(table) == pipeline.source_rows(table), (step, when)
         assert set(reads(pipeline, table).values()) == {1}
         tables.append(table)
 
@@ -135,7 +130,7 @@ def test_a_snapshot_survives_a_kill_at_each_step(
 
 @pytest.mark.long
 def test_a_restart_is_gone_on_with_whatever_died_or_failed(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline(**{**TWO_GROUPS, "incremental.snapshot.chunk.size": 20})
     table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))", "T")
@@ -151,17 +146,16 @@ def test_a_restart_is_gone_on_with_whatever_died_or_failed(
 
     update = f"UPDATE {table} SET A = A || '.' WHERE ID < 2"
 
-    for owner, step, number in ((Target, "append_changes", 1), (Ledger, "commit", 1), (Ledger, "commit", 2)):
+    for step, number in (("append_changes", 1), ("commit_batch", 1), ("commit_batch", 2)):
         spec = restart()
-        with in_window(pipeline, update), killed(owner, step, "after", number):
+        with in_window(pipeline, update), killed(step, "after", number):
             jobs.run(spec)
         pipeline.commit(result := jobs.run(spec))
-        assert result.snapshots[-1].status == "completed", (owner, step)
+        assert result.snapshots[-1].status == "completed", step
         assert result.tables[0].commit_ts_ms is not None, "its last batch, which had no change, tells the newest one"
 
     spec = restart()
-    with monkeypatch.context() as patch, in_window(pipeline, update):
-        patch.setattr(Staging, "write", twice(Staging.write))
+    with failpoint_action("stage_rows", before=fails_from_third()), in_window(pipeline, update):
         pipeline.commit(result := jobs.run(spec))
     assert result.failed[0].error.startswith("OSError")
     assert result.snapshots[-1].done in (1, 2), "the first group is published before the third is read"
@@ -174,16 +168,15 @@ def test_a_restart_is_gone_on_with_whatever_died_or_failed(
     assert captured_events(pipeline, table, ("ID",), start).keys() <= logged_events(pipeline, table).keys()
 
 
-def twice(step: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a step that fails from its third call on."""
+def fails_from_third() -> Action:
+    """Return what has a step fail from its third call on."""
     calls = count(1)
 
-    def fails(*arguments: Any) -> Any:
+    def fail(_: Reached) -> None:
         if next(calls) > 2:
             raise OSError("the disk is away")
-        return step(*arguments)
 
-    return fails
+    return fail
 
 
 @pytest.mark.long
@@ -197,7 +190,7 @@ def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
     pipeline.captured()
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Journal, "write", "before", 2):
+    with killed("write_journal", "before", 2):
         jobs.run(spec)
     pipeline.execute(f'UPDATE "{pipeline.schema}"."T" SET A = A + 1 WHERE ID < 5')
     pipeline.writer.commit()
@@ -205,7 +198,7 @@ def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
     if dies_again:
         second = pipeline.plan()
         assert second is not None
-        with killed(Ledger, "commit", "after"):
+        with killed("commit_batch", "after"):
             jobs.run(second)
     assert pipeline.offsets.get(table) is None
     pipeline.passed()
@@ -223,7 +216,7 @@ def test_what_was_staged_is_found_again_however_long_its_run_is_dead(new_pipelin
     pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 1")
     spec = pipeline.plan(signals=[ask(table)])
     assert spec is not None
-    with killed(Target, "append_changes", "before"):
+    with killed("append_changes", "before"):
         jobs.run(spec)
     staging = Layout(pipeline.target).staging(table)
     assert newest_version(pipeline.spark, staging) > 1, "the next group was read meanwhile"

@@ -19,7 +19,6 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark import guard, jobs
 from airflow_provider_db2cdc.spark.delta import load, newest_version, set_properties
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 Act = Callable[[SparkSession, str], None]
@@ -171,7 +170,7 @@ def test_a_beginning_that_died_is_redone_and_tells_the_log_what_is_gone(
     changed(pipeline, f"DELETE FROM {table} WHERE ID = 2")
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "merge", when):
+    with killed("merge_state", when):
         jobs.run(spec)
     changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
 
@@ -189,7 +188,7 @@ def test_what_the_pipeline_did_itself_is_no_change_of_somebody_else(new_pipeline
     changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "merge", "after"):
+    with killed("merge_state", "after"):
         jobs.run(spec)
     layout = Layout(pipeline.target)
     set_properties(pipeline.spark, layout.state(table), {"delta.appendOnly": "true"})

@@ -10,13 +10,14 @@ from pyspark.sql import SparkSession
 from support.crash import killed
 from support.log import check_log, logged_events
 from support.pipeline import Pipeline
+from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import set_properties
 from airflow_provider_db2cdc.spark.session import meanwhile
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 RETENTION = "delta.setTransactionRetentionDuration"
@@ -25,18 +26,14 @@ FORGETTING = {f"{DEFAULTS}setTransactionRetentionDuration": "interval 1 second"}
 
 
 @pytest.fixture
-def forgetting(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def forgetting(spark: SparkSession) -> Iterator[None]:
     """An application that was submitted with such a default: a new session has it, too."""
-    real = SparkSession.newSession
 
-    def open_session(session: SparkSession) -> SparkSession:
-        opened = real(session)
+    def submit(reached: Reached) -> None:
         for name, value in FORGETTING.items():
-            opened.conf.set(name, value)
-        return opened
+            reached.result.conf.set(name, value)
 
-    monkeypatch.setattr(SparkSession, "newSession", open_session)
-    with meanwhile(spark, FORGETTING):
+    with failpoint_action("open_session", after=submit), meanwhile(spark, FORGETTING):
         yield
 
 
@@ -75,7 +72,7 @@ def test_a_batch_that_died_behind_its_append_is_appended_once(new_pipeline: Call
     change(pipeline, table)
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "append_changes", "after"):
+    with killed("append_changes", "after"):
         jobs.run(spec)
     time.sleep(2)
 
@@ -91,14 +88,13 @@ def test_a_log_that_forgot_its_pairs_is_looked_through(new_pipeline: Callable[..
     change(pipeline, table)
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "append_changes", "after"):
+    with killed("append_changes", "after"):
         jobs.run(spec)
     log = Layout(pipeline.target).changes(table)
-    set_properties(pipeline.spark, log, {RETENTION: "interval 1 second"})
     time.sleep(2)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Target, "prepare", lambda *_: None)
+    # Behind the check that a tick makes of this property.
+    with behind("prepare_table", lambda _: set_properties(pipeline.spark, log, {RETENTION: "interval 1 second"})):
         pipeline.passed()
 
     check(pipeline, table)

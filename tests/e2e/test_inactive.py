@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from support.crash import killed
@@ -18,11 +17,10 @@ from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError, TickFailedError
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs, reader
+from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load, table_exists
-from airflow_provider_db2cdc.spark.ledger import Ledger
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -50,7 +48,7 @@ def leave_a_batch(pipeline: Pipeline, table: TableId) -> JobSpec:
     do(pipeline, f"INSERT INTO {table} VALUES (4, 'b')")
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Ledger, "commit", "before"):
+    with killed("commit_batch", "before"):
         jobs.run(spec)
     return spec
 
@@ -155,7 +153,7 @@ def test_a_table_whose_first_tick_died(new_pipeline: Callable[..., Pipeline], at
     spec = pipeline.plan()
     assert spec is not None
     # The first one is the other table's.
-    with killed(Ledger, "commit", "before", at) if at else nullcontext():
+    with killed("commit_batch", "before", at) if at else nullcontext():
         jobs.run(spec)
     lose_a_deletion(pipeline, table)
     assert is_suspended(pipeline, table)
@@ -196,9 +194,7 @@ def test_a_source_table_that_was_dropped_and_created_again_is_a_gap(
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])
-def test_a_restart_that_fails_behind_its_first_group_goes_on(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
+def test_a_restart_that_fails_behind_its_first_group_goes_on(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": mode, "incremental.snapshot.chunk.size": 1, "snapshot.group.chunks": 1})
     table = three_rows(pipeline, "BAD")
     pipeline.passed()
@@ -206,16 +202,15 @@ def test_a_restart_that_fails_behind_its_first_group_goes_on(
     if mode == "initial":
         assert "not active for a while" in failure(pipeline.tick(), table)
         pipeline.restart(table)
-    real, calls = reader.stage_chunks, itertools.count(1)
+    calls = itertools.count(1)
 
-    def failing_once(*arguments: Any) -> Any:
+    def fail_once(_: Reached) -> None:
         if next(calls) == 2:
             raise SourceError("a passing trouble", "Wait.")
-        return real(*arguments)
 
-    monkeypatch.setattr(reader, "stage_chunks", failing_once)
-    assert "a passing trouble" in failure(pipeline.tick(), table)
-    last = pipeline.passed()
+    with failpoint_action("stage_chunks", before=fail_once):
+        assert "a passing trouble" in failure(pipeline.tick(), table)
+        last = pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert [one.status for one in last.snapshots] == ["completed"], "it went on, and did not begin once more"
 
@@ -247,7 +242,7 @@ def test_a_first_batch_that_is_redone_counts_what_its_state_holds(new_pipeline: 
     pipeline.offsets.remove(table)
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "fill", "before"):
+    with killed("fill_state", "before"):
         jobs.run(spec)
     last = pipeline.passed()
     assert last.tables[0].rows == pipeline.state(table).count() == 4
@@ -287,7 +282,7 @@ def test_a_capture_that_ends_behind_a_snapshots_read_makes_no_window_look_whole(
             pipeline.unseen(table, f"UPDATE {table} SET ID = -1 WHERE ID = 3")
             end(pipeline, table)
 
-    with behind(reader, "stage_chunks", lose):
+    with behind("stage_chunks", lose):
         result = pipeline.tick()
     assert result is not None
     [failed] = result.failed
@@ -316,7 +311,7 @@ def test_a_registration_that_is_inactive_between_two_plans_is_kept_where_the_tic
             pipeline.unseen(table, f"UPDATE {table} SET ID = -1 WHERE ID = 5")
             stop(pipeline, table)
 
-    with behind(reader, "stage_chunks", lose):
+    with behind("stage_chunks", lose):
         assert "registered in state 'S'" in failure(pipeline.tick(), table)
     faults.set_state(pipeline.writer, table.schema, table.name, "A")
     assert is_suspended(pipeline, table)

@@ -15,18 +15,13 @@ from support.filled import changed
 from support.pipeline import Pipeline
 from support.writing import behind, in_window
 
-from airflow_provider_db2cdc.cdc.job import JobResult, TableTask
+from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.ledger import Entry
-from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.part import Slice
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.ledger import Ledger
-from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -137,9 +132,9 @@ def test_equal_rows_are_counted_beside_a_writer(new_pipeline: Callable[..., Pipe
                 pipeline.execute(statement)
             pipeline.writer.commit()
 
-    with behind(Staging, "write", write):
+    with behind("stage_rows", write):
         first = pipeline.tick()
-    with behind(Staging, "write", write):
+    with behind("stage_rows", write):
         second = pipeline.tick(ask("execute-snapshot", table, "again"))
     assert first is not None
     assert not first.failed, first.failed
@@ -187,19 +182,16 @@ def test_a_table_that_never_rests_is_reported_until_it_does(
     pipeline.captured()
 
     windows: list[int] = []
-    enter = Groups._entry
 
-    def entered(groups: Groups, task: TableTask, of: Slice, high: Lsn) -> Entry:
-        entry = enter(groups, task, of, high)
+    def count(reached: Reached) -> None:
+        entry: Entry = reached.result
         windows.append(len(entry.slice.windows) if entry.slice else 0)
-        return entry
 
     def write(_: int) -> None:
         pipeline.execute(f"INSERT INTO {table} VALUES (1, 'restless', NULL, NULL)")
         pipeline.writer.commit()
 
-    monkeypatch.setattr(Groups, "_entry", entered)
-    with behind(Staging, "write", write):
+    with behind("stage_rows", write), failpoint_action("plan_chunks", after=count):
         for _ in range(2):
             restless = pipeline.tick()
             assert restless is not None
@@ -238,9 +230,9 @@ def test_a_snapshot_finds_what_came_and_went_unseen(new_pipeline: Callable[..., 
 
 
 DEATHS = [
-    (Target, "append_changes", "after", 2),
-    (Target, "merge", "after", 1),
-    (Target, "append_changes", "after", 5),
+    ("append_changes", "after", 2),
+    ("merge_state", "after", 1),
+    ("append_changes", "after", 5),
 ]
 """Steps of two reads: behind what is gone, and behind the state, of the first; behind what was read by the second."""
 
@@ -251,7 +243,7 @@ def test_a_snapshot_survives_a_kill(new_pipeline: Callable[..., Pipeline]) -> No
     table = bare(pipeline, 60)
     pipeline.captured()
     pipeline.tick()
-    for number, (owner, step, when, at) in enumerate(DEATHS):
+    for number, (step, when, at) in enumerate(DEATHS):
         pipeline.unseen(
             table,
             f"DELETE FROM {table} WHERE V = (SELECT MAX(V) FROM {table})",
@@ -263,7 +255,7 @@ def test_a_snapshot_survives_a_kill(new_pipeline: Callable[..., Pipeline]) -> No
             f"UPDATE {table} SET X = {number} WHERE A = 1 OR V = 'lost'",
             f"INSERT INTO {table} VALUES (NULL, 'seen', NULL, NULL)",
         )
-        with in_window(pipeline, *seen), killed(owner, step, when, at):
+        with in_window(pipeline, *seen), killed(step, when, at):
             jobs.run(spec)
         if number % 2:
             pipeline.commit(jobs.run(spec))
@@ -310,7 +302,7 @@ def test_what_a_first_batch_left_that_nobody_finished_goes(new_pipeline: Callabl
     pipeline.captured()
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Ledger, "commit", "before"):
+    with killed("commit_batch", "before"):
         jobs.run(spec)
     left = held(pipeline, table)
 
@@ -341,13 +333,13 @@ def test_copies_that_a_batch_has_told_of_which_a_restart_left(new_pipeline: Call
     changed(pipeline, f"{insert} (1, 'goes'), (1, 'goes'), (1, 'stays'), (1, 'was')")
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "append_changes", "after"):
+    with killed("append_changes", "after"):
         jobs.run(spec)
     changed(pipeline, f"{delete} ('goes', 'was')", f"{insert} (1, 'read'), (1, 'read')")
     pipeline.restart(table)
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "append_changes", "after", 2):
+    with killed("append_changes", "after", 2):
         jobs.run(spec)
     assert pipeline.changes(table).where("op = 'r' AND after.V = 'read'").count() == 2
     changed(pipeline, f"{delete} ('read')")

@@ -16,7 +16,6 @@ from support.pipeline import Pipeline
 from support.writing import behind, in_turn
 
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.staging import Staging
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -188,7 +187,7 @@ def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., P
         pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?)", [("behind", 100 + read, None)])
 
     # However short a read is, and whatever the writer beside it comes to, something is written before its mark.
-    with in_turn(pipeline, moves(table, random.Random(3), 800), pause_s=0.1), behind(Staging, "write", write):
+    with in_turn(pipeline, moves(table, random.Random(3), 800), pause_s=0.1), behind("stage_rows", write):
         result = pipeline.passed(asked)
     assert [(one.status, (one.chunks or 0) > 1) for one in result.snapshots] == [("completed", True)]
     assert events_beside(pipeline, table, asked.id) > 0, "what was written behind a read did not come with the snapshot"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from support.crash import killed
@@ -16,12 +15,10 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.failpoint import Failpoint, When
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.ledger import Ledger
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -44,7 +41,7 @@ def is_right(pipeline: Pipeline, table: TableId) -> None:
 def dies_behind_its_append(pipeline: Pipeline, *signals: Signal) -> None:
     spec = pipeline.plan(signals=signals)
     assert spec is not None
-    with killed(Target, "append_changes", "after"):
+    with killed("append_changes", "after"):
         jobs.run(spec)
 
 
@@ -170,17 +167,17 @@ def test_what_a_snapshot_has_told_before_a_column_came(new_pipeline: Callable[..
 
 
 @pytest.mark.parametrize(
-    ("is_held", "step", "owner"),
+    ("is_held", "step", "when"),
     [
-        (True, "_await", Groups),
-        (False, "leave_out", Target),
-        pytest.param(True, "leave_out", Target, marks=pytest.mark.long),
-        pytest.param(False, "commit", Ledger, marks=pytest.mark.long),
+        (True, "await_high_mark", "before"),
+        (False, "leave_out", "after"),
+        pytest.param(True, "leave_out", "after", marks=pytest.mark.long),
+        pytest.param(False, "commit_batch", "after", marks=pytest.mark.long),
     ],
     ids=["pulls", "its first, and dies at once", "dies at once", "its first, and finishes it"],
 )
 def test_who_hangs_tells_nothing_of_a_group_that_another_run_has_left_out(
-    new_pipeline: Callable[..., Pipeline], is_held: bool, step: str, owner: Any
+    new_pipeline: Callable[..., Pipeline], is_held: bool, step: Failpoint, when: When
 ) -> None:
     """A hangs before its `r` rows; B leaves them out for a column that came, goes on or not, and dies."""
     pipeline = new_pipeline()
@@ -197,10 +194,10 @@ def test_who_hangs_tells_nothing_of_a_group_that_another_run_has_left_out(
         changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 2")
         b = pipeline.plan()
         assert b is not None
-        with killed(owner, step, "before" if owner is Groups else "after"):
+        with killed(step, when):
             jobs.run(b)
 
-    with beside(Target, "append_changes", another), pytest.raises(TickLostError):
+    with beside("append_changes", another), pytest.raises(TickLostError):
         jobs.run(a)
     is_right(pipeline, table)
     assert pipeline.changes(table).where("key.ID = 7").isEmpty()
@@ -214,14 +211,14 @@ def test_what_was_left_out_once_is_left_out_though_its_columns_are_back(new_pipe
     pipeline.unseen(table, f"INSERT INTO {table} VALUES (7, 'new')")
     a = pipeline.plan(signals=[ask(table)])
     assert a is not None
-    with killed(Target, "append_changes", "before"):
+    with killed("append_changes", "before"):
         jobs.run(a)
     pipeline.execute(f"ALTER TABLE {table} ALTER COLUMN A SET DATA TYPE VARCHAR(20)")
     pipeline.writer.commit()
     pipeline.captured()
     b = pipeline.plan()
     assert b is not None
-    with killed(Target, "leave_out", "after"):
+    with killed("leave_out", "after"):
         jobs.run(b)
     jobs.run(a)
     is_right(pipeline, table)

@@ -17,10 +17,6 @@ from support.writing import behind, beside
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox import asn, faults
 from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.ledger import Ledger
-from airflow_provider_db2cdc.spark.staging import Staging
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -51,7 +47,7 @@ def lagging(pipeline: Pipeline) -> Iterator[None]:
 
     faults.pause(pipeline.writer)
     try:
-        with beside(Groups, "_await_low", resume), behind(Staging, "write", lambda _: resume()):
+        with beside("await_low_mark", resume), behind("stage_rows", lambda _: resume()):
             yield
     finally:
         resume()
@@ -127,7 +123,7 @@ def test_a_change_that_nobody_captured_behind_one_that_a_running_tick_has_not_pu
         data = json.dumps({"data-collections": [str(table)]})
         changed(pipeline, f"INSERT INTO {signals} VALUES ('mend', 'execute-snapshot', '{data}')")
 
-    with behind(Staging, "write", load):
+    with behind("stage_rows", load):
         result = pipeline.passed(ask(other))
     assert ("mend", "done") in [(one.id, one.status) for one in result.signals]
     assert (1, "loaded") in pipeline.rows(table)
@@ -144,7 +140,7 @@ def test_a_snapshot_that_the_plan_knew_of_waits_for_nothing_that_came_behind_it(
     assert spec is not None
     pipeline.captured()
     faults.pause(pipeline.writer)
-    with behind(Groups, "_catch_up", lambda _: faults.resume(pipeline.writer)):
+    with behind("catch_up", lambda _: faults.resume(pipeline.writer)):
         assert jobs.run(spec).snapshots[-1].status == "completed"
 
 
@@ -164,9 +160,9 @@ def test_a_snapshot_that_is_heard_meanwhile_begins_behind_its_own_moment(
         faults.pause(pipeline.writer)
         loads_behind_a_captured_change(pipeline, table)
         asks_in_it(pipeline, signals, table)
-        waits.enter_context(beside(Groups, "_await_low", resumed.start))
+        waits.enter_context(beside("await_low_mark", resumed.start))
 
-    with behind(Groups, "_settle_part", load), ExitStack() as waits:
+    with behind("settle_part", load), ExitStack() as waits:
         result = pipeline.passed(ask(other))
     resumed.join()
     assert ("mend", "done") in [(one.id, one.status) for one in result.signals]
@@ -193,10 +189,10 @@ def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
             faults.pause(pipeline.writer)
             loads_behind_a_captured_change(pipeline, table)
 
-    with behind(Groups, "_settle_part", load), killed(Journal, "write", "after", at=3):
+    with behind("settle_part", load), killed("write_journal", "after", at=3):
         jobs.run(spec)
     resumed = threading.Timer(2.0, faults.resume, [pipeline.writer])
-    with beside(Groups, "_await_low", resumed.start):
+    with beside("await_low_mark", resumed.start):
         result = jobs.run(spec)
     resumed.join()
     assert [(one.id, one.status) for one in result.snapshots] == [("ask", "completed"), ("mend", "completed")]
@@ -227,7 +223,7 @@ def test_a_table_at_rest_has_no_batch_of_its_own_before_the_read(new_pipeline: C
     spec = pipeline.plan(signals=[ask(table)])
     assert spec is not None
     planned: list[int] = []
-    with behind(Ledger, "plan", planned.append):
+    with behind("plan_batch", planned.append):
         result = jobs.run(spec)
     assert result.snapshots[-1].status == "completed"
     assert len(planned) == 2, "one up to the plan's fence, one of the snapshot"

@@ -19,14 +19,10 @@ from airflow_provider_db2cdc.cdc.mode import CUSTOM
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import batch, jobs
-from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.jdbc import Fetch
-from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.ledger import Ledger
-from airflow_provider_db2cdc.spark.snapshots import Snapshots
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -174,21 +170,18 @@ def test_a_table_that_is_included_later_is_snapshotted_and_no_other(new_pipeline
     assert pipeline.rows(old) == pipeline.rows(new) == {(1, "a"), (2, "a")}
 
 
-def test_chunks_are_fetched_as_it_is_set(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_are_fetched_as_it_is_set(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(
         **{"snapshot.isolation.mode": "repeatable_read", "snapshot.fetch.size": 77, "snapshot.max.threads": 3}
     )
     table_of(pipeline)
-    real, found = batch.chunk_rows, []
+    found: list[tuple[Fetch, int]] = []
 
-    def seen(*arguments: Any) -> Any:
-        found.append(arguments[-2:])
-        return real(*arguments)
+    def note(reached: Reached) -> None:
+        found.append((reached.arguments["how"], reached.arguments["readers"]))
 
-    monkeypatch.setattr(batch, "chunk_rows", seen)
-    pipeline.passed()
+    with failpoint_action("read_chunk_rows", before=note):
+        pipeline.passed()
     assert found == [(Fetch(77, "repeatable_read"), 3)]
 
 
@@ -205,7 +198,7 @@ def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipelin
     pipeline.captured()
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "append_changes", "after", 2):
+    with killed("append_changes", "after", 2):
         jobs.run(spec)
     pipeline.commit(jobs.run(spec))
     assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "a")}
@@ -254,7 +247,7 @@ def test_what_a_first_batch_left_behind_is_swept(new_pipeline: Callable[..., Pip
     spec = pipeline.plan()
     assert spec is not None
     insert(pipeline, 2, "U")
-    with killed(Ledger, "commit", "before"):
+    with killed("commit_batch", "before"):
         jobs.run(spec)
     assert pipeline.rows(table) == {(1, "a")}, "the state is filled, and nothing says so"
     pipeline.execute(f"DELETE FROM {table} WHERE ID = 1")
@@ -288,7 +281,7 @@ def test_include_list_and_a_select_of_ones_own(new_pipeline: Callable[..., Pipel
         pipeline.execute(f"INSERT INTO {one} VALUES (1, 'a')")
         pipeline.writer.commit()
 
-    with behind(Groups, "_catch_up", move):
+    with behind("catch_up", move):
         pipeline.passed()
     assert set(reads(pipeline, one)) == {(2,)}
     assert pipeline.rows(one) == {(1, "a"), (2, "a")}, "a row is lost that was moved where no read had to find it"
@@ -322,7 +315,7 @@ def test_rows_of_the_signal_table_from_before_are_refused_by_a_retry_too(new_pip
     pipeline.captured()
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Snapshots, "_hear", "before"):
+    with killed("read_signals", "before"):
         jobs.run(spec)
 
     result = jobs.run(spec)
@@ -335,7 +328,7 @@ def test_skipped_is_not_told_of_a_table_that_is_snapshotted_by_then(new_pipeline
     table = table_of(pipeline)
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Journal, "write", "before"):
+    with killed("write_journal", "before"):
         jobs.run(spec)
     pipeline.offsets.put(Offset(table, Lsn(bytes(16)), 0, restart=True))
     assert "SKIPPED" not in [note.type for note in pipeline.passed().notifications]
@@ -346,10 +339,10 @@ def test_skipped_is_not_told_of_a_table_that_is_snapshotted_by_then(new_pipeline
 def test_skipped_is_told_once_whatever_dies_before_it_is(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "no_data"})
     table = table_of(pipeline)
-    for step, owner in (("commit", Ledger), ("write", Journal)):
+    for step in ("commit_batch", "write_journal"):
         spec = pipeline.plan()
         assert spec is not None
-        with killed(owner, step, "before"):
+        with killed(step, "before"):
             jobs.run(spec)
 
     first = pipeline.passed()

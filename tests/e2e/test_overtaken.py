@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,12 +20,10 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, TickLostError
+from airflow_provider_db2cdc.failpoint import Failpoint, Reached, failpoint_action
 from airflow_provider_db2cdc.sandbox import asn, faults
 from airflow_provider_db2cdc.spark import jobs, pull
 from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -33,47 +32,44 @@ HALVES_OR_ROWS = ["halves", "halves, or rows with before images"]
 
 
 def test_an_old_run_that_fills_the_state_beside_a_restart_doubles_no_row(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
     table = filled(pipeline, 20)
     spec = pipeline.plan()
     assert spec is not None
-    real, waits, errors = Target.fill, [], []
+    waits, errors = list[Callable[[], object]](), []
 
-    def hangs(*arguments: Any) -> Any:
-        waits.append(arguments)
+    def hang(reached: Reached) -> None:
+        waits.append(partial(Target.fill, **reached.arguments))
         raise Killed("it hangs before it fills the state")
 
-    def wakes(*arguments: Any) -> Any:
-        while waits:
-            try:
-                real(*waits.pop())
-            except Exception as error:
-                errors.append(str(error))
-        return real(*arguments)
+    def wake() -> None:
+        try:
+            waits.pop()()
+        except Exception as error:
+            errors.append(str(error))
 
-    monkeypatch.setattr(Target, "fill", hangs)
-    with pytest.raises(Killed):
+    with failpoint_action("fill_state", before=hang), pytest.raises(Killed):
         jobs.run(spec)
     pipeline.offsets.put(Offset(table, Lsn(bytes(16)), 0, restart=True))
     pipeline.captured()
-    monkeypatch.setattr(Target, "fill", wakes)
-    pipeline.passed()
+    with beside("fill_state", wake):
+        pipeline.passed()
     assert pipeline.state(table).count() == 20
     [error] = errors
     assert "a later plan has given up batch" in error
 
 
 @pytest.mark.parametrize(
-    "is_fenced", [True, pytest.param(False, marks=pytest.mark.long)], ids=["fenced", "without the fence"]
+    "dies_before",
+    ["await_high_mark", pytest.param("fence_batch", marks=pytest.mark.long)],
+    ids=["fenced", "before the fence"],
 )
 def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_has_given_up(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, is_fenced: bool
+    new_pipeline: Callable[..., Pipeline], dies_before: Failpoint
 ) -> None:
     """A dies behind its plan; B meets a gap, gives up A's batch, and dies before it has done anything; A is cleared."""
-    if not is_fenced:
-        monkeypatch.setattr(Target, "fence", lambda *_: None)
     pipeline = new_pipeline(
         **{"snapshot.mode": "when_needed", "incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1}
     )
@@ -81,13 +77,13 @@ def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_has_given_up(
     table, other = filled(pipeline, 50), filled(pipeline, 1, "O")
     a = pipeline.plan("A")
     assert a is not None
-    with killed(Ledger, "plan", "after"):
+    with killed("plan_batch", "after"):
         jobs.run(a)
     floor = changed(pipeline, f"INSERT INTO {other} VALUES (100, 'x')")
     faults.prune(pipeline.writer, upto=floor.raw)
     b = pipeline.plan("B")
     assert b is not None
-    with killed(Groups, "_await", "before"):
+    with killed(dies_before, "before"):
         jobs.run(b)
     pipeline.commit(jobs.run(a))
     for _ in range(3):
@@ -103,12 +99,12 @@ def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_
 ) -> None:
     pipeline = new_pipeline()
     table, a = one_update(pipeline)
-    with killed(Target, "merge", "before"):
+    with killed("merge_state", "before"):
         jobs.run(a)
     pipeline.restart(table)
     b = pipeline.plan("B")
     assert b is not None
-    with killed(Groups, "_await", "before"):
+    with killed("await_high_mark", "before"):
         jobs.run(b)
     result = jobs.run(a)
     [line] = result.failed
@@ -132,7 +128,7 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
         faults.prune(pipeline.writer)
 
     finished = pytest.raises(TickLostError, match="another run has finished batch")
-    with beside(pull, "_check_all_read", another), finished:
+    with beside("check_all_read", another), finished:
         jobs.run(spec)
     assert sum(logged_events(pipeline, table).values()) == 1
     assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -141,31 +137,27 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
 @pytest.mark.long
 @pytest.mark.parametrize("before_img_prefix", [None, "X"], ids=HALVES_OR_ROWS)
 def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, before_img_prefix: str | None
+    new_pipeline: Callable[..., Pipeline], before_img_prefix: str | None
 ) -> None:
     pipeline = new_pipeline()
     table, spec = one_update(pipeline, before_img_prefix=before_img_prefix)
-    real_check, real_commit = pull._check_all_read, Ledger.commit
-    old: list[Any] = []
+    old: list[Mapping[str, Any]] = []
 
-    def hangs(*arguments: Any) -> Any:
+    def hang(reached: Reached) -> None:
         if old:
-            return real_check(*arguments)
-        old.append(arguments)
+            return
+        old.append(reached.arguments)
         result = jobs.run(spec)
         assert not result.failed
         pipeline.commit(result)
         raise Killed("the old run")
 
-    def wakes(self: Ledger, *arguments: Any) -> Any:
+    def wake() -> None:
         faults.prune(pipeline.writer)
         with nullcontext() if before_img_prefix is None else pytest.raises(GapError):
-            real_check(*old[0])
-        return real_commit(self, *arguments)
+            pull._check_all_read(**old[0])
 
-    monkeypatch.setattr(pull, "_check_all_read", hangs)
-    monkeypatch.setattr(Ledger, "commit", wakes)
-    with pytest.raises(Killed):
+    with failpoint_action("check_all_read", before=hang), beside("commit_batch", wake), pytest.raises(Killed):
         jobs.run(spec)
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert sum(logged_events(pipeline, table).values()) == 1
@@ -192,11 +184,11 @@ def test_a_run_that_wakes_behind_another_tells_no_version_of_what_that_has_done(
         changed(pipeline, f"UPDATE {table} SET A = 'z' WHERE ID = 2")
         b = pipeline.plan("B")
         assert b is not None
-        with killed(Ledger, "publish", "before"):
+        with killed("publish_manifest", "before"):
             jobs.run(b)
 
     finished = pytest.raises(TickLostError, match=r"another run has finished batch \d+ of .*\.T meanwhile")
-    with beside(Target, "merge", another), finished:
+    with beside("merge_state", another), finished:
         jobs.run(a)
     pipeline.to_its_end()
     assert {shown(pipeline, row, table)[2] for row in manifests(pipeline).values() if row["batch"] > 1} == {"z"}
@@ -222,7 +214,7 @@ def test_a_cleared_run_of_a_restart_that_is_over_gives_up_no_batch_of_a_later_pl
     changed(pipeline, f"INSERT INTO {table} VALUES (100, 'x')", f"UPDATE {other} SET A = 'x' WHERE ID = 1")
     c = pipeline.plan("C")
     assert c is not None
-    with killed(Ledger, "commit", "before"):
+    with killed("commit_batch", "before"):
         jobs.run(c)
     with pytest.raises(TickLostError):
         jobs.run(b)
@@ -239,13 +231,13 @@ def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
     """A fails at once; a column is added; B plans a batch and dies; A is cleared."""
     pipeline = new_pipeline()
     table, a = one_update(pipeline)
-    with killed(Ledger, "history", "before"):
+    with killed("read_history", "before"):
         jobs.run(a)
     pipeline.gain(table, "B")
     changed(pipeline, f"UPDATE {table} SET B = 5 WHERE ID = 1")
     b = pipeline.plan("B")
     assert b is not None
-    with killed(Ledger, "plan", "after"):
+    with killed("plan_batch", "after"):
         jobs.run(b)
     with pytest.raises(TickLostError):
         jobs.run(a)
@@ -257,14 +249,13 @@ def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
 @pytest.mark.parametrize(
     "hangs_before",
     [
-        pytest.param((Ledger, "history"), marks=pytest.mark.long),
-        pytest.param((Journal, "read"), marks=pytest.mark.long),
-        (Ledger, "plan"),
+        pytest.param("read_history", marks=pytest.mark.long),
+        pytest.param("read_journal", marks=pytest.mark.long),
+        "plan_batch",
     ],
-    ids=lambda at: at[1],
 )
 def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
-    new_pipeline: Callable[..., Pipeline], hangs_before: tuple[Any, str]
+    new_pipeline: Callable[..., Pipeline], hangs_before: Failpoint
 ) -> None:
     """C hangs; B mends a gap by a snapshot, of which it publishes half, and dies; C wakes."""
     pipeline = new_pipeline(
@@ -284,11 +275,11 @@ def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
     assert c is not None
 
     def another() -> None:
-        with killed(Groups, "_settle_part", "before"):
+        with killed("settle_part", "before"):
             jobs.run(b)
 
     before = manifests(pipeline)
-    with beside(*hangs_before, another), suppress(TickLostError):
+    with beside(hangs_before, another), suppress(TickLostError):
         pipeline.commit(jobs.run(c))
     pipeline.to_its_end()
     new = [shown(pipeline, row, table) for batch, row in manifests(pipeline).items() if batch not in before]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import count
 from threading import Event
-from typing import Any
 
 import pytest
 from support.crash import killed
@@ -14,17 +15,13 @@ from support.pieces import in_pieces
 from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind, beside, in_window
 
+from airflow_provider_db2cdc.cdc import pace
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.part import Part
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark import jobs, pull, reader, session, slice
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
+from airflow_provider_db2cdc.spark import jobs, session
 from airflow_provider_db2cdc.spark.delta import load, table_exists
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection
 from airflow_provider_db2cdc.spark.session import SMALL_CONF
-from airflow_provider_db2cdc.spark.snapshots import Snapshots
-from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.spark.target import Target
 
 SHUFFLES = "spark.sql.shuffle.partitions"
 
@@ -43,6 +40,18 @@ def batches_with_reads(pipeline: Pipeline, table: TableId) -> list[int]:
     return sorted(row[0] for row in rows)
 
 
+def second_group_in_two_pieces(patch: pytest.MonkeyPatch) -> AbstractContextManager[None]:
+    """Groups of three chunks, but for the second one, which goes on with three more."""
+    patch.setattr(pace, "MOST_TIMES", 1)
+    patch.setattr(pace, "GROUP_S", 0.0)
+    pieces = count(1)
+
+    def set_pace(_: Reached) -> None:
+        patch.setattr(pace, "GROUP_S", 3600.0 if next(pieces) == 2 else 0.0)
+
+    return failpoint_action("stage_chunks", before=set_pace)
+
+
 def certified(pipeline: Pipeline, table: TableId) -> list[tuple[int, int]]:
     """Return, chunk by chunk, what the commit log says of rows read and counted."""
     log = load(pipeline.spark, Layout(pipeline.target).internal("commits")).where(f"table = '{table.name}'")
@@ -55,10 +64,10 @@ def test_a_table_is_cut_once_though_its_first_read_never_ends(pipeline: Pipeline
     table = filled(pipeline, 9)
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Staging, "write", "before"):
+    with killed("stage_rows", "before"):
         jobs.run(spec)
     cut: list[int] = []
-    with behind(DriverConnection, "chunk_bounds", cut.append):
+    with behind("find_chunk_bounds", cut.append):
         pipeline.passed()
     assert cut == []
     assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -77,7 +86,7 @@ def test_what_changes_between_two_pieces_comes_out_once(pipeline: Pipeline) -> N
             changed(pipeline, *moves, *sets, f"DELETE FROM {table} WHERE ID IN (2, 6)")
             changed(pipeline, f"INSERT INTO {table} VALUES (2, 'new')", f"INSERT INTO {table} VALUES (30, 'new')")
 
-    with behind(reader, "stage_chunks", change):
+    with behind("stage_chunks", change):
         result = pipeline.passed()
     assert [(one.status, one.done, one.chunks) for one in result.snapshots] == [("completed", 10, 10)]
     assert len(batches_with_reads(pipeline, table)) == 1, "both pieces are one group"
@@ -101,7 +110,7 @@ def test_a_key_met_in_two_pieces_has_the_whole_group_read_once_more(pipeline: Pi
         if piece == 1:
             changed(pipeline, f"UPDATE {table} SET ID = 20 WHERE ID = 0")
 
-    with behind(reader, "stage_chunks", move):
+    with behind("stage_chunks", move):
         result = pipeline.passed(ask(table, **{"surrogate-key": "ID"}))
     assert [one.status for one in result.signals] == ["done"]
     assert certified(pipeline, table)[10:] == [(0, 0), *([(1, 1)] * 9)], "as the second read found it"
@@ -109,21 +118,16 @@ def test_a_key_met_in_two_pieces_has_the_whole_group_read_once_more(pipeline: Pi
     check_log(pipeline, table)
 
 
-def test_a_second_piece_that_fails_leaves_its_table_alone_out(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_piece_that_fails_leaves_its_table_alone_out(pipeline: Pipeline) -> None:
     broken, other = filled(pipeline, 9, "T1"), filled(pipeline, 2, "T2")
-    real, seen = reader.stage_chunks, []
+    seen: list[TableId] = []
 
-    def fail_second(*arguments: Any) -> Any:
-        [part] = [one for one in arguments if isinstance(one, Part)]
-        seen.append(part.table)
-        if part.table == broken and seen.count(broken) == 2:
+    def fail_second(reached: Reached) -> None:
+        seen.append(table := reached.arguments["part"].table)
+        if table == broken and seen.count(broken) == 2:
             raise OSError("the statement was killed")
-        return real(*arguments)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(reader, "stage_chunks", fail_second)
+    with failpoint_action("stage_chunks", before=fail_second):
         result = pipeline.tick()
     assert result is not None
     assert sorted(seen) == [broken, broken, other]
@@ -141,9 +145,7 @@ def test_a_batch_between_two_pieces_is_in_the_window_of_the_first(
 ) -> None:
     """A row changes behind its read, and the group before publishes that while the rest is still to be read."""
     table = filled(pipeline, 9)
-    more, is_changed, is_published = [0, 3, 0], Event(), Event()
-    monkeypatch.setattr(reader, "more_chunks", lambda *_: more.pop(0) if more else 0)
-    monkeypatch.setattr(reader, "next_group_chunks", lambda *_: 3)
+    is_changed, is_published = Event(), Event()
 
     def change(piece: int) -> None:
         if piece == 2:
@@ -152,9 +154,10 @@ def test_a_batch_between_two_pieces_is_in_the_window_of_the_first(
             assert is_published.wait(120)
 
     with (
-        behind(reader, "stage_chunks", change),
-        beside(Groups, "_publish", lambda: is_changed.wait(120)),
-        behind(Groups, "_settle_part", lambda _: is_published.set()),
+        second_group_in_two_pieces(monkeypatch),
+        behind("stage_chunks", change),
+        beside("publish_group", lambda: is_changed.wait(120)),
+        behind("settle_part", lambda _: is_published.set()),
     ):
         pipeline.passed()
     first, second = batches_with_reads(pipeline, table)[:2]
@@ -173,9 +176,7 @@ def test_a_pause_that_is_heard_between_two_pieces_ends_the_group(
     signals = use_signal_table(pipeline)
     table = filled(pipeline, 9)
     pipeline.passed()
-    more, pieces, is_heard = [0, 3], list[int](), Event()
-    monkeypatch.setattr(reader, "more_chunks", lambda *_: more.pop(0) if more else 0)
-    monkeypatch.setattr(reader, "next_group_chunks", lambda *_: 3)
+    pieces, is_heard = list[int](), Event()
 
     def pause(piece: int) -> None:
         pieces.append(piece)
@@ -184,7 +185,11 @@ def test_a_pause_that_is_heard_between_two_pieces_ends_the_group(
         if piece == 2:
             assert is_heard.wait(120), "behind the first group, while the second one is read"
 
-    with behind(reader, "stage_chunks", pause), behind(Snapshots, "_after_group", lambda _: is_heard.set()):
+    with (
+        second_group_in_two_pieces(monkeypatch),
+        behind("stage_chunks", pause),
+        behind("after_group", lambda _: is_heard.set()),
+    ):
         *_, snapshot = pipeline.passed(ask(table)).snapshots
     assert (snapshot.status, snapshot.done, pieces) == ("paused", 3, [1, 2])
 
@@ -201,16 +206,11 @@ def test_a_table_that_nothing_was_read_of_begins_as_carefully_as_the_first(pipel
     filled(pipeline, 2, "T1")
     filled(pipeline, 9, "T2")
     seen: list[tuple[str, int]] = []
-    real = reader.stage_chunks
 
-    def note(*arguments: Any) -> Any:
-        of = real(*arguments)
-        [part] = [one for one in arguments if isinstance(one, Part)]
-        seen.append((part.table.name, of.last))
-        return of
+    def note(reached: Reached) -> None:
+        seen.append((reached.arguments["part"].table.name, reached.result.last))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "stage_chunks", note)
+    with failpoint_action("stage_chunks", after=note):
         pipeline.passed()
     assert seen == [("T1", 2), ("T2", 2), ("T2", 9)]
 
@@ -234,20 +234,17 @@ def test_a_groups_few_changes_are_brought_by_a_session_set_for_few(
     pipeline.passed()
     seen: dict[str, bool] = {}
 
-    def noting(owner: Any, name: str, step: Callable[..., str]) -> None:
-        real = getattr(owner, name)
+    def note(reached: Reached) -> None:
+        arguments = reached.arguments
+        spark = arguments["self"].spark if "self" in arguments else arguments["batch"].sparkSession
+        seen[arguments.get("step", reached.point)] = spark.conf.get(SHUFFLES) == SMALL_CONF[SHUFFLES]
 
-        def call(*arguments: Any, **named: Any) -> Any:
-            [spark] = [one.spark if isinstance(one, Target) else one.sparkSession for one in arguments[:1]]
-            seen[step(*arguments)] = spark.conf.get(SHUFFLES) == SMALL_CONF[SHUFFLES]
-            return real(*arguments, **named)
-
-        monkeypatch.setattr(owner, name, call)
-
-    noting(Target, "append_changes", lambda *arguments: arguments[-1])
-    noting(pull, "count_batch", lambda _: "counted")
-    noting(slice, "net_effects", lambda *_: "effects")
-    with in_window(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID IN (1, 5)"):
+    with (
+        failpoint_action("append_changes", before=note),
+        failpoint_action("count_batch", before=note),
+        failpoint_action("net_effects", before=note),
+        in_window(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID IN (1, 5)"),
+    ):
         pipeline.passed(ask(table))
-    assert seen == {"changes": True, "counted": True, "effects": True, "reads": False}
+    assert seen == {"changes": True, "count_batch": True, "net_effects": True, "reads": False}
     assert pipeline.rows(table) == pipeline.source_rows(table)

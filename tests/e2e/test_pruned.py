@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from support.crash import killed
@@ -12,11 +11,9 @@ from support.pipeline import Pipeline
 from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.source import plan
-from airflow_provider_db2cdc.spark import groups, jobs
-from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.spark import jobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -72,7 +69,7 @@ def test_behind_the_read_is_no_gap(new_pipeline: Callable[..., Pipeline]) -> Non
     table = filled(pipeline, 9)
     pipeline.passed()
     changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
-    with behind(Target, "append_changes", lambda _: prune(pipeline)):
+    with behind("append_changes", lambda _: prune(pipeline)):
         pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
@@ -93,7 +90,7 @@ def test_of_updates_of_which_nobody_knows_how_many_rows_they_were_is_a_gap(
     assert spec is not None
     assert spec.tables[0].rows == 2
     prune(pipeline, first)
-    with killed(Target, "append_changes", "after"):
+    with killed("append_changes", "after"):
         jobs.run(spec)
     [line] = jobs.run(spec).failed
     assert "pruned" in line.error
@@ -110,7 +107,7 @@ def test_of_a_batch_that_nobody_can_tell_to_be_whole_is_mended_by_a_snapshot(
     pruned = changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "append_changes", "after"):
+    with killed("append_changes", "after"):
         jobs.run(spec)
     prune(pipeline, pruned)
     changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID = 2")
@@ -119,25 +116,23 @@ def test_of_a_batch_that_nobody_can_tell_to_be_whole_is_mended_by_a_snapshot(
 
 
 def test_in_a_window_that_could_not_be_counted_fails_the_table(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
     table = filled(pipeline, 9)
     pipeline.passed()
     commits: list[Lsn] = []
 
-    def fails(*_: Any) -> Any:
-        raise OSError("deadlock or timeout")
+    def fail(_: Reached) -> None:
+        if commits:
+            raise OSError("deadlock or timeout")
 
-    with monkeypatch.context() as patch:
-
-        def change(_: int) -> None:
-            commits.append(changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1"))
-            patch.setattr("airflow_provider_db2cdc.spark.tally.count_changes", fails)
-
-        gone = behind(groups, "counted", lambda _: prune(pipeline, commits[0]) if commits else None)
-        with behind(Staging, "write", change), gone:
-            result = pipeline.tick(ask(table))
+    with (
+        behind("stage_rows", lambda _: commits.append(changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1"))),
+        failpoint_action("count_changes", before=fail),
+        behind("count_ranges", lambda _: prune(pipeline, commits[0]) if commits else None),
+    ):
+        result = pipeline.tick(ask(table))
     assert result is not None
     assert "OSError" in result.failed[0].error
     after = pipeline.tick()
@@ -155,7 +150,7 @@ def test_while_the_plan_is_made_is_a_gap(new_pipeline: Callable[..., Pipeline], 
     if left:
         changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID = 2")
     changed(pipeline, f"UPDATE {other} SET A = 'd' WHERE ID = 3")
-    with behind(plan, "read_capture", lambda _: prune(pipeline, pruned)):
+    with behind("read_capture", lambda _: prune(pipeline, pruned)):
         spec = pipeline.plan()
     assert spec is not None
     result = jobs.run(spec)

@@ -15,8 +15,6 @@ from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -62,7 +60,7 @@ def test_requests_for_one_table_are_taken_in_their_order(new_pipeline: Callable[
     assert {id_: ends[id_][0] for id_ in ends if id_ != "a"} in ({}, {"b": "accepted", "c": "accepted"})
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "append_changes", "after", 1):
+    with killed("append_changes", "after", 1):
         jobs.run(spec)
     while (result := pipeline.tick()) is not None:
         assert not result.failed, result.failed
@@ -90,7 +88,7 @@ def test_a_table_that_becomes_free_within_a_tick_begins_with_its_own_turn(
             pipeline.writer.commit()
             pipeline.captured()
 
-    with behind(Staging, "write", write):
+    with behind("stage_rows", write):
         result = pipeline.passed(execute("b", one, other))
     assert outcomes(result)["a"][0] == "stopped"
     assert outcomes(result)["b"] == ("accepted", f"{one} waits for snapshot 'a'")
@@ -115,7 +113,7 @@ def test_a_table_that_never_rests_keeps_no_other_of_a_signal_waiting(
         pipeline.writer.commit()
 
     ends: list[tuple[str, str]] = []
-    with behind(Staging, "write", write):
+    with behind("stage_rows", write):
         for tick in range(4):
             result = pipeline.tick(*([execute("asked", busy, quiet)] if tick == 0 else []))
             assert result is not None

@@ -22,7 +22,7 @@ from support.log import change_rows, check_log, events_behind, logged_events
 from support.operation import Row, TableShape
 from support.pieces import some_groups
 from support.pipeline import DERBY_FAULT, Pipeline, Replay, use_signal_table
-from support.rivals import Run, step_name, stepping
+from support.rivals import Run, stepping
 from support.seeds import seeds
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, Watermarking
@@ -31,16 +31,10 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.failpoint import Failpoint
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.source import plan
-from airflow_provider_db2cdc.spark import batch, groups, jobs, pull, tick
+from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.ledger import Ledger
-from airflow_provider_db2cdc.spark.reader import Reader
-from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import keep_told
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
@@ -49,18 +43,16 @@ ACTS, MOST_HELD, LAST_TICKS = 14, 3, 14
 ALTERED = "while this tick was under way"
 BEFORE_ALL = Lsn(bytes(16))
 MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete")
-USUAL = [
-    (Ledger, "history"), (Ledger, "plan"), (Target, "prepare"), (Target, "append_changes"), (pull, "_check_all_read"),
-    (batch, "find_effects"), (Target, "merge"), (Ledger, "commit"), (Ledger, "publish"), (Journal, "read"),
-    (Pipeline, "commit"),
+USUAL: list[Failpoint] = [
+    "read_history", "plan_batch", "prepare_table", "append_changes", "check_all_read", "find_effects", "merge_state",
+    "commit_batch", "publish_manifest", "read_journal", "commit_offsets",
 ]  # fmt: skip
 """Steps of each run that has something to do; the other ones are those of snapshots, and of what went wrong."""
 
-STEPS = [
-    *USUAL, (plan, "read_capture"), (plan, "counted"), (Ledger, "prepare"), (jobs, "_check_newest"), (Journal, "write"),
-    (tick, "check_readable"), (Target, "fence"), (tick, "counted"), (groups, "counted"),
-    (Reader, "next"), (Staging, "write"), (Groups, "_await"), (groups, "check_counts"), (Target, "fill"),
-    (Staging, "delete"), (batch, "delete_gone"),
+STEPS: list[Failpoint] = [
+    *USUAL, "read_capture", "count_planned_changes", "prepare_ledger", "check_newest_plan", "write_journal",
+    "check_readable", "fence_batch", "count_ranges", "read_group", "stage_rows", "await_high_mark", "check_counts",
+    "fill_state", "delete_staged_rows", "delete_gone",
 ]  # fmt: skip
 
 
@@ -144,8 +136,8 @@ class Rivals:
 
     def go_on(self, run: Run) -> None:
         """Let a run come to one of its next steps, to hang or to die there, or to its end."""
-        step = step_name(*self.rng.choice(self.rng.choice((USUAL, STEPS))))
-        when = self.rng.choice(("before", "behind"))
+        step = self.rng.choice(self.rng.choice((USUAL, STEPS)))
+        when = self.rng.choice(("before", "after"))
         stop, times = "" if self.rng.random() < 0.15 else f"{when} {step}", self.rng.choice((1, 1, 2))
         run.go_on(stop, times, dies := self.rng.random() < 0.35)
         self.happened.append(f"{run.name} {'dies' if dies else 'held'} {stop} {times}: {run.state} {run.error or ''}")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
 from support.crash import killed
 from support.filled import changed
 from support.history import HistoryOptions, random_history
@@ -22,22 +21,16 @@ from support.writing import behind, writing
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.hooks.spark_job import SNAPSHOT_MARK
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
-from airflow_provider_db2cdc.spark import jobs, merge
+from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.journal import Journal
 from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.session import TableSessions
-from airflow_provider_db2cdc.spark.snapshots import Snapshots
-from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -116,7 +109,7 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
         assert told(first)[-1] == "COMPLETED"
         ask = execute(f"{pipeline.schema}.T0", type=kind)
         # However short a read is, and whatever the writer beside it comes to, something is written before its mark.
-        with behind(Staging, "write", write):
+        with behind("stage_rows", write):
             second = pipeline.tick(ask)
         assert outcomes(second)[ask.id] == ("done", "")
         assert shown(second, ask.id).status == "completed"
@@ -300,32 +293,24 @@ def test_pause_resume_and_stop_through_the_signal_table(
 
 @pytest.mark.long
 def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline, one, _ = fill(new_pipeline(), "DOUBLE")
     pipeline.properties = {**SMALL, "snapshot.group.chunks": 1}
     signals = use_signal_table(pipeline, f"{pipeline.schema}_SIGNALS")
-    heard, staged = threading.Event(), itertools.count(1)
-    real_stage, real_after = Staging.write, Snapshots._after_group
+    heard = threading.Event()
 
-    def stage(self: Staging, rows: DataFrame) -> int:
-        version = real_stage(self, rows)
-        told = {1: "pause-snapshot", 2: "resume-snapshot"}.get(number := next(staged))
+    def tell(number: int) -> None:
+        told = {1: "pause-snapshot", 2: "resume-snapshot"}.get(number)
         if told is not None:
             assert number == 1 or heard.wait(HANGS_S), "the pause is heard while the second group is read"
             pipeline.execute(f"INSERT INTO {signals} VALUES (?, ?, '{{}}')", told, told)
             pipeline.writer.commit()
             pipeline.captured()
-        return version
 
-    def after(*arguments: Any) -> None:
-        real_after(*arguments)
-        heard.set()
-
-    monkeypatch.setattr(Staging, "write", stage)
-    monkeypatch.setattr(Snapshots, "_after_group", after)
     ask = execute(str(one))
-    got = outcomes(result := pipeline.passed(ask))
+    with behind("stage_rows", tell), behind("after_group", lambda _: heard.set()):
+        got = outcomes(result := pipeline.passed(ask))
     assert {got[id_][0] for id_ in ("pause-snapshot", "resume-snapshot", ask.id)} == {"done"}
     assert pipeline.rows(one) == pipeline.source_rows(one)
     chunks = [row["chunk"] for row in certificates(pipeline, ask.id)]
@@ -333,26 +318,21 @@ def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
 
 
 def test_a_group_that_is_published_counts_though_the_next_one_cannot_be_read(
-    filled: tuple[Pipeline, TableId, TableId], monkeypatch: pytest.MonkeyPatch
+    filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
     pipeline, one, _ = filled
     staged, has_failed = itertools.count(1), threading.Event()
-    real_stage, real_await = Staging.write, Groups._await
 
-    def stage(self: Staging, rows: DataFrame) -> int:
+    def fail_second(_: Reached) -> None:
         if next(staged) == 2:
             has_failed.set()
             raise OSError("the disk is full")
-        return real_stage(self, rows)
 
-    def await_(self: Groups, closed: str) -> Lsn:
+    def wait(_: Reached) -> None:
         assert has_failed.wait(HANGS_S), "the second group fails while the first one waits for capture"
-        return real_await(self, closed)
 
     ask = execute(str(one))
-    with monkeypatch.context() as patch:
-        patch.setattr(Staging, "write", stage)
-        patch.setattr(Groups, "_await", await_)
+    with failpoint_action("stage_rows", before=fail_second), failpoint_action("await_high_mark", before=wait):
         first = pipeline.tick(ask)
     assert first is not None
     assert [line.table for line in first.failed] == [one]
@@ -369,8 +349,8 @@ def test_rows_are_compared_once_and_before_capture_is_waited_for(filled: tuple[P
     pipeline, one, _ = filled
     done: list[str] = []
     with (
-        behind(merge, "unlike", lambda _: done.append("compared")),
-        behind(Groups, "_await", lambda _: done.append("waited")),
+        behind("compare_rows", lambda _: done.append("compared")),
+        behind("await_high_mark", lambda _: done.append("waited")),
     ):
         pipeline.passed(execute(str(one)))
     assert done == ["compared", "waited"] * (len(done) // 2)
@@ -380,12 +360,12 @@ def test_rows_are_compared_once_and_before_capture_is_waited_for(filled: tuple[P
 
 @pytest.mark.long
 def test_a_group_that_is_read_ahead_leaves_alone_what_the_group_before_it_has_pulled(
-    filled: tuple[Pipeline, TableId, TableId], monkeypatch: pytest.MonkeyPatch
+    filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
     """Its staged rows are older than the state by then, and the change is in a batch before its own."""
     pipeline, one, _ = filled
     pipeline.properties = {**SMALL, "incremental.snapshot.watermarking.strategy": "read_only"}
-    is_changed, real_await = threading.Event(), Groups._await
+    is_changed = threading.Event()
 
     def change(group: int) -> None:
         if group == 2:
@@ -395,12 +375,10 @@ def test_a_group_that_is_read_ahead_leaves_alone_what_the_group_before_it_has_pu
             pipeline.captured()
             is_changed.set()
 
-    def await_(self: Groups, closed: str) -> Lsn:
+    def wait(_: Reached) -> None:
         assert is_changed.wait(HANGS_S), "the second group is read while the first one waits for capture"
-        return real_await(self, closed)
 
-    monkeypatch.setattr(Groups, "_await", await_)
-    with behind(Staging, "write", change):
+    with behind("stage_rows", change), failpoint_action("await_high_mark", before=wait):
         pipeline.passed(ask := execute(str(one)))
     assert [row["rows_dropped"] for row in certificates(pipeline, ask.id)][-1] == 2
     assert pipeline.rows(one) == pipeline.source_rows(one)
@@ -421,7 +399,7 @@ def test_a_state_that_changed_since_it_was_compared_is_compared_again(
         if group == 1:
             other.sql(f"DELETE FROM delta.`{state}` WHERE ID % 7 = 0")
 
-    with behind(Groups, "_await", delete):
+    with behind("await_high_mark", delete):
         pipeline.passed(execute(str(one)))
     assert pipeline.rows(one) == pipeline.source_rows(one)
 
@@ -471,7 +449,7 @@ def versions(pipeline: Pipeline, table: TableId) -> list[int]:
     return sorted(row["version"] for row in pipeline.spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect())
 
 
-def broken(*_: Any) -> None:
+def broken(_: Reached) -> None:
     raise OSError("the disk is full")
 
 
@@ -518,18 +496,17 @@ def test_a_new_snapshot_finds_what_was_deleted_unseen(large: tuple[Pipeline, Tab
 
 @pytest.mark.long
 def test_a_group_that_died_behind_its_merge_tells_what_it_found_gone_once(
-    large: tuple[Pipeline, TableId], monkeypatch: pytest.MonkeyPatch
+    large: tuple[Pipeline, TableId],
 ) -> None:
     pipeline, one = large
     pipeline.unseen(one, f"UPDATE {one} SET A = 'c' WHERE ID = 7")
     pipeline.unseen(one, f"DELETE FROM {one} WHERE ID = 8")
     spec = pipeline.plan(signals=[execute(str(one))])
     assert spec is not None
-    with monkeypatch.context() as patch:
-        patch.setattr(Target, "merge", broken)
+    with failpoint_action("merge_state", before=broken):
         [failed] = jobs.run(spec).failed
     assert (failed.table, failed.error.partition(":")[0]) == (one, "OSError")
-    with killed(Target, "merge", "after"):
+    with killed("merge_state", "after"):
         jobs.run(spec)
     retried = {line.table: line for line in jobs.run(spec).tables}[one]
     assert pipeline.rows(one) == pipeline.source_rows(one)
@@ -664,30 +641,30 @@ def test_a_table_that_is_refused_or_taken_out_ends_its_part_with_the_reason(
 
 
 STEPS = [
-    (Staging, "write", "after", 1),
-    (Ledger, "plan", "after", 2),
-    (Target, "merge", "after", 1),
-    (Journal, "write", "before", 2),
-    (FileOffsetStore, "put_backlog", "before", 1),
+    ("stage_rows", "after", 1),
+    ("plan_batch", "after", 2),
+    ("merge_state", "after", 1),
+    ("write_journal", "before", 2),
+    ("put_backlog", "before", 1),
 ]
-UNTOLD = (Journal, FileOffsetStore)
+UNTOLD = ("write_journal", "put_backlog")
 
 
 @pytest.mark.long
 def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline, one, two = fill(new_pipeline(**SMALL))
     half = {"additional-conditions": [{"data-collection": str(one), "filter": "ID < 15"}]}
-    for number, (owner, step, when, at) in enumerate(STEPS):
+    for number, (step, when, at) in enumerate(STEPS):
         pipeline.unseen(one, f"UPDATE {one} SET A = '{step[:9]}' WHERE ID < 3")
         ask = execute(str(one), str(two), id_=f"killed-{number}", **(half if number % 2 else {}))
         spec = pipeline.plan(signals=[ask])
         assert spec is not None
-        with killed(owner, step, when, at):
+        with killed(step, when, at):
             pipeline.commit(jobs.run(spec))
         pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET ID = ID + 1 WHERE ID > 15')
         pipeline.writer.commit()
         pipeline.captured()
-        result = pipeline.tick() if owner in UNTOLD else pipeline.tick(ask)
+        result = pipeline.tick() if step in UNTOLD else pipeline.tick(ask)
         assert told(result)[-1] == "COMPLETED", step
         assert outcomes(result)[ask.id] == ("done", ""), step
         for table in (one, two):

@@ -31,13 +31,9 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickFailedError, TickLostError
+from airflow_provider_db2cdc.failpoint import Failpoint, When
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
 from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.ledger import Ledger
-from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.tick import keep_told
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
@@ -51,18 +47,18 @@ EXPECTED = (DERBY_FAULT, "registered in state 'S'")
 ALTERED, TICKS_BESIDE_COLUMNS = "while this tick was under way", 24
 BEFORE_ALL = Lsn(bytes(16))
 MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete")
-DEATHS: list[tuple[Any, str]] = [
-    (Staging, "write"),
-    (Ledger, "plan"),
-    (Target, "append_changes"),
-    (Target, "fill"),
-    (Staging, "delete"),
-    (Target, "merge"),
-    (Ledger, "commit"),
-    (Ledger, "publish"),
-    (Journal, "write"),
-    (FileOffsetStore, "put"),
-    (FileOffsetStore, "put_backlog"),
+DEATHS: list[Failpoint] = [
+    "stage_rows",
+    "plan_batch",
+    "append_changes",
+    "fill_state",
+    "delete_staged_rows",
+    "merge_state",
+    "commit_batch",
+    "publish_manifest",
+    "write_journal",
+    "put_offset",
+    "put_backlog",
 ]
 
 
@@ -232,10 +228,10 @@ class Soak:
 
     def death(self) -> AbstractContextManager[Any]:
         """Return a block in which the process dies at a step, unless it does not come to it."""
-        owner, step = self.rng.choice(DEATHS)
-        when, at = self.rng.choice(["before", "after"]), self.rng.choice((1, 1, 2, 3))
+        whens: tuple[When, ...] = ("before", "after")
+        step, when, at = self.rng.choice(DEATHS), self.rng.choice(whens), self.rng.choice((1, 1, 2, 3))
         self.happened.append(f"death {when} {step} {at}")
-        return dying(owner, step, when, at)
+        return dying(step, when, at)
 
 
 def interruptions(signals: str, rng: random.Random) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from threading import Event
 
 import pytest
 from support.filled import ask, changed, filled
@@ -13,13 +13,10 @@ from support.log import check_log, reads
 from support.pipeline import Pipeline
 from support.writing import behind
 
-from airflow_provider_db2cdc.cdc.part import Part
 from airflow_provider_db2cdc.cdc.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import Failpoint, Reached, failpoint_action
 from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import groups, reader
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.reader import Reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -84,7 +81,7 @@ def test_a_snapshot_does_not_wait_for_ever_for_a_capture_that_stands_still(
     try:
         if not is_planned:
             stand_still()
-        with behind(Groups, "_catch_up", stand_still) if is_planned else nullcontext():
+        with behind("catch_up", stand_still) if is_planned else nullcontext():
             result = pipeline.tick(ask(table))
         assert result is not None
         [line] = result.failed
@@ -126,24 +123,21 @@ def test_a_table_that_is_taken_out_within_its_initial_snapshot_keeps_nobody_else
 
 
 @pytest.mark.parametrize(
-    ("owner", "step"),
-    [(reader, "stage_chunks"), pytest.param(groups, "check_counts", marks=pytest.mark.long)],
+    "step",
+    ["stage_chunks", pytest.param("check_counts", marks=pytest.mark.long)],
     ids=["read", "published"],
 )
 def test_a_table_that_fails_keeps_no_other_of_its_initial_snapshot_waiting(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, owner: Any, step: str
+    new_pipeline: Callable[..., Pipeline], step: Failpoint
 ) -> None:
     pipeline = new_pipeline(**SLOW)
     broken, other = filled(pipeline, 9, "T1"), filled(pipeline, 9, "T2")
-    real = getattr(owner, step)
 
-    def do(*arguments: Any) -> Any:
-        if any(isinstance(one, Part) and one.table == broken for one in arguments):
+    def fail(reached: Reached) -> None:
+        if reached.arguments["part"].table == broken:
             raise OSError("the statement was killed")
-        return real(*arguments)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, step, do)
+    with failpoint_action(step, before=fail):
         for _ in range(3):
             result = pipeline.tick()
             assert result is not None
@@ -175,7 +169,7 @@ def test_behind_the_ticks_time_a_capture_that_stands_still_is_not_waited_for_onc
     try:
         if not is_one:
             stand_still()
-        with behind(Groups, "_catch_up", stand_still) if is_one else nullcontext():
+        with behind("catch_up", stand_still) if is_one else nullcontext():
             result = pipeline.tick(*signals)
         assert result is not None
         assert [line.table for line in result.failed] == tables[:1]
@@ -190,12 +184,18 @@ def test_behind_the_ticks_time_a_capture_that_stands_still_is_not_waited_for_onc
 
 @pytest.mark.long
 def test_what_was_read_ahead_is_not_waited_for_behind_the_ticks_time_once_capture_stands_still(
-    new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline(**{"snapshot.group.chunks": 1, "high.mark.timeout.s": 5})
     tables = [filled(pipeline, 5, name) for name in ("T1", "T2")]
     pipeline.passed()
     both = Signal("both", "execute-snapshot", json.dumps({"data-collections": [*map(str, tables)]}), "airflow")
+    is_read_ahead = Event()
+
+    def run_late(reached: Reached) -> None:
+        """Have the tick's time be over while capture is waited for, when the second group is read already."""
+        assert is_read_ahead.wait(120)
+        reached.arguments["self"].reader.deadline = 0.0
 
     def stand_still(_: int) -> None:
         faults.pause(pipeline.writer)
@@ -203,9 +203,11 @@ def test_what_was_read_ahead_is_not_waited_for_behind_the_ticks_time_once_captur
         pipeline.writer.commit()
 
     try:
-        with monkeypatch.context() as patch, behind(Groups, "_catch_up", stand_still):
-            # The time is over while capture is waited for, when the second group is being read already.
-            patch.setattr(Reader, "is_late", property(lambda self: self.tick.stands_still))
+        with (
+            behind("catch_up", stand_still),
+            behind("read_group", lambda group: is_read_ahead.set() if group == 2 else None),
+            failpoint_action("await_high_mark", before=run_late),
+        ):
             result = pipeline.tick(both)
         assert result is not None
         assert [line.table for line in result.failed] == tables[:1]

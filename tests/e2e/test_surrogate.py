@@ -12,7 +12,6 @@ from support.pipeline import Pipeline
 from support.writing import behind, writing
 
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.staging import Staging
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -48,7 +47,7 @@ def test_rows_that_move_across_chunks_of_a_surrogate_key_are_there_once(
 
     with writing(pipeline, seed, options, pause_s=0.1):
         first = pipeline.passed()
-        with behind(Staging, "write", move):
+        with behind("stage_rows", move):
             result = pipeline.passed(ask(table, **{"surrogate-key": "ID"}))
         assert [one.status for one in result.signals] == ["done"]
         assert (result.snapshots[-1].chunks or 0) >= 3

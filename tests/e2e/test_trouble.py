@@ -16,6 +16,7 @@ import pytest
 from support.crash import killed
 from support.log import logged_events
 from support.pipeline import Pipeline
+from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -26,9 +27,7 @@ from airflow_provider_db2cdc.errors import TargetError, TickLostError
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs, pull
 from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.spark.ledger import Ledger
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
-from airflow_provider_db2cdc.spark.target import Target
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
 
@@ -129,7 +128,7 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
         insert(pipeline)
         spec = pipeline.plan()
         assert spec is not None
-        with killed(Target, "append_changes", "after", at=2):
+        with killed("append_changes", "after", at=2):
             pipeline.commit(jobs.run(spec))
         change_tables = [f'ASNCDC."CDC_{table.schema}_{table.name}"' for table in (good, bad)]
         [(last,)] = pipeline.query(f"SELECT MAX(IBMSNAP_COMMITSEQ) FROM {change_tables[0]}")
@@ -177,7 +176,7 @@ def test_a_pruned_update_row_is_missed_in_what_a_death_left(
     assert spec is not None
     assert spec.tables[0].rows == 2
     faults.prune(pipeline.writer, upto=commits[0].raw)
-    with killed(Target, "append_changes", "after"):
+    with killed("append_changes", "after"):
         jobs.run(spec)
     [line] = jobs.run(spec).tables
     assert "pruned" in line.error
@@ -199,7 +198,7 @@ def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
     pipeline.captured()
     spec = pipeline.plan()
     assert spec is not None
-    with killed(Target, "append_changes", "after"):
+    with killed("append_changes", "after"):
         jobs.run(spec)
     faults.prune(pipeline.writer)
     result = jobs.run(spec)
@@ -219,7 +218,7 @@ def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, 
     assert spec is not None
     faults.prune(pipeline.writer, upto=bytes(first))
     if after:
-        with killed(Target, "append_changes", "after", 2):
+        with killed("append_changes", "after", 2):
             jobs.run(spec)
     if "another plan" in after:
         insert(pipeline)
@@ -253,7 +252,7 @@ def test_a_table_whose_first_batch_died_and_can_not_be_redone_is_restarted(
     pipeline.execute(f"INSERT INTO {pipeline.schema}.GOOD VALUES (0, 'x')")
     pipeline.writer.commit()
     pipeline.captured()
-    with killed(Ledger, "commit", "before"):
+    with killed("commit_batch", "before"):
         jobs.run(spec)
     faults.reregister(pipeline.writer, pipeline.schema, "BAD")
     insert(pipeline)
@@ -440,26 +439,20 @@ def test_tables_that_were_compacted_and_vacuumed_go_on(pair: Pair) -> None:
     assert len(pipeline.changes(good).collect()) == len(logged) + 1
 
 
-def test_of_two_ticks_at_once_the_second_loses(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_ticks_at_once_the_second_loses(pair: Pair) -> None:
     pipeline, good, _ = pair
     created = pipeline.changes(good).where("op = 'c'").count()
     insert(pipeline)
     first, second = pipeline.plan("first"), pipeline.plan("second")
     assert first is not None
     assert second is not None
-    real, seen = Ledger.history, []
 
-    def slow(ledger: Ledger, since: int = 0) -> object:
+    def overtake(number: int) -> None:
         """Let the first run do its whole tick between the second's reading and planning."""
-        found = real(ledger, since)
-        if not seen:
-            seen.append(found)
+        if number == 1:
             pipeline.commit(jobs.run(first))
-        return found
 
-    monkeypatch.setattr(Ledger, "history", slow)
-
-    with pytest.raises(TickLostError, match="run first planned batch"):
+    with behind("read_history", overtake), pytest.raises(TickLostError, match="run first planned batch"):
         jobs.run(second)
 
     assert pipeline.rows(good) == pipeline.source_rows(good)

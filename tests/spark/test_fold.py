@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.cdc.fold import EVENT, MOVED, Placed, placed
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark import fold
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.spark.changes import TOMBSTONE, paired
 from airflow_provider_db2cdc.spark.effects import count_batch
 from airflow_provider_db2cdc.spark.fold import safe_to_fold
@@ -131,12 +131,12 @@ def test_an_image_that_is_no_number_is_equal_to_itself(spark: SparkSession, tmp_
     assert told(safe_to_fold(target, log, count_batch(log))) == ["d1 nan", "c1 nan", "c2 nan", "d2 nan"]
 
 
-def test_nothing_is_asked_where_no_key_was_both_created_and_deleted(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_asked_where_no_key_was_both_created_and_deleted(spark: SparkSession, tmp_path: Path) -> None:
     log = log_of(commit_of(spark, ("I", 1, 1.0), ("D", 2, 1.0), ("I", 2, 2.0), ("D", 3, 1.0)), KEYED)
-    monkeypatch.delattr(fold, "commit_effects")
-    assert safe_to_fold(target_of(spark, tmp_path, KEYED), log, count_batch(log)) is log
+    asked: list[Reached] = []
+    with failpoint_action("commit_effects", before=asked.append):
+        assert safe_to_fold(target_of(spark, tmp_path, KEYED), log, count_batch(log)) is log
+    assert asked == []
 
 
 def test_the_state_is_asked_only_for_a_key_that_the_events_leave_open(spark: SparkSession, tmp_path: Path) -> None:

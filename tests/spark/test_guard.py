@@ -17,6 +17,7 @@ from airflow_provider_db2cdc.cdc.ledger import Commit
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.spark.delta import literal_frame, newest_version, set_properties, table_properties
 from airflow_provider_db2cdc.spark.guard import guarded, is_looked_at
 from airflow_provider_db2cdc.spark.place import CHECKED, Owner, Place
@@ -127,10 +128,11 @@ def test_a_change_between_the_look_and_the_write_is_found(target: Target) -> Non
         guarded(target, last, apply)
 
 
-def test_a_batchs_own_writes_need_no_look_at_the_history(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    last = left(target)
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.guard.delta_table", None)
-    now = guarded(target, last, lambda: fill(target, 1) or COMMIT)
+def test_a_batchs_own_writes_need_no_look_at_the_history(target: Target) -> None:
+    last, looks = left(target), list[Reached]()
+    with failpoint_action("read_table_history", before=looks.append):
+        now = guarded(target, last, lambda: fill(target, 1) or COMMIT)
+    assert looks == []
     assert (now.state_version, now.changes_version) == (last.state_version + 1, last.changes_version)
 
 

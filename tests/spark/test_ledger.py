@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -15,6 +17,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.part import ChunkCounts, Slice
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.failpoint import failpoint_action
 from airflow_provider_db2cdc.spark.delta import load
 from airflow_provider_db2cdc.spark.ledger import Ledger
 
@@ -101,9 +104,12 @@ def test_of_each_table_what_lies_behind_its_offset_is_not_read(
     spark: SparkSession, folder: Path, since: dict[TableId, int], rows: set[tuple[int, TableId]]
 ) -> None:
     one = ledger(spark, folder)
-    found = one._since(one._batches, since, {}).collect()
+    selected: list[DataFrame] = []
+    with failpoint_action("select_ledger_rows", after=lambda reached: selected.append(reached.result)):
+        told = one.history(since)
+    found = selected[0].collect()
     assert {(row["batch"], TableId(row["schema"], row["table"])) for row in found} == rows
-    told, whole = one.history(since), one.history({})
+    whole = one.history({})
     if rows:
         assert (told.batch, told.pending) == (whole.batch, whole.pending)
         known = {table for table in since if since[table] <= whole.last[table].batch}
@@ -114,15 +120,16 @@ def test_of_each_table_what_lies_behind_its_offset_is_not_read(
     "since", [{FAST: 2, SLOW: 1, ODD: 0}, {FAST: 0, ODD: 2}, {FAST: 0, SLOW: 0, ODD: 0}, {NEW: 0, FAST: 2, ODD: 0}]
 )
 def test_of_a_table_without_an_offset_the_last_batch_is_read_and_those_before_are_counted(
-    spark: SparkSession, folder: Path, since: dict[TableId, int], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, folder: Path, since: dict[TableId, int]
 ) -> None:
-    one, asked = ledger(spark, folder), []
-    reading = one._since
-    monkeypatch.setattr(one, "_since", lambda name, *of: asked.append(of) or reading(name, *of))
-    told, whole = one.history(since), one.history({})
+    one, asked = ledger(spark, folder), list[Mapping[str, Any]]()
+    with failpoint_action("select_ledger_rows", before=lambda reached: asked.append(reached.arguments)):
+        told = one.history(since)
+    whole = one.history({})
     lasts = {FAST: 2, SLOW: 1, ODD: 2, NEW: 0}
     lost = {table for table, batch in since.items() if not batch and table != NEW}
-    assert asked[:2] == [({table: lasts[table] for table in since}, dict.fromkeys(lost, 1))] * 2
+    expected = ({table: lasts[table] for table in since}, dict.fromkeys(lost, 1))
+    assert [(one["since"], one["also"]) for one in asked] == [expected] * 2
     assert {table: told.slices[table] for table in lost} == {table: whole.slices[table] for table in lost}
     assert (told.batch, told.pending) == (whole.batch, whole.pending)
     assert told.stored & lost == whole.stored & lost

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import failpoint_action
 from airflow_provider_db2cdc.spark.delta import text_literal
 from airflow_provider_db2cdc.spark.session import SMALL_CONF, SMALL_ROWS, TableSessions, meanwhile, set_for
 
@@ -21,14 +22,12 @@ CODE, SHUFFLES = "spark.sql.codegen.factoryMode", "spark.sql.shuffle.partitions"
 
 
 @pytest.fixture
-def under(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], SparkSession]:
+def under(spark: SparkSession) -> Callable[[str, str], SparkSession]:
     """Open a table's session under an application that was submitted with a setting of its own."""
 
     def open_session(name: str, value: str) -> SparkSession:
-        submitted = spark.newSession()
-        submitted.conf.set(name, value)
-        monkeypatch.setattr(SparkSession, "newSession", lambda _: submitted)
-        return TableSessions(spark, "mark").of(TableId("S", "A"), 0)
+        with failpoint_action("open_session", after=lambda reached: reached.result.conf.set(name, value)):
+            return TableSessions(spark, "mark").of(TableId("S", "A"), 0)
 
     return open_session
 

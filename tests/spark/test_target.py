@@ -15,7 +15,6 @@ from support.crash import killed
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark import target as spark_target
 from airflow_provider_db2cdc.spark.changes import log_ddl
 from airflow_provider_db2cdc.spark.comparison import lacking, unlike
 from airflow_provider_db2cdc.spark.copies import COPY
@@ -53,7 +52,7 @@ def log(target: Target, batch: int, id_: int, lsn: str, op: str = "u") -> None:
 def test_a_batch_that_was_given_up_is_taken_for_done_by_no_step(target: Target) -> None:
     """Also where whoever gave it up died meanwhile: what tells so is there before anything is held back."""
     fill(target, 3, [(1, LATE)])
-    with killed(spark_target, "append", "before"):
+    with killed("append_rows", "before"):
         target.fence(3)
     effects = literal_frame(
         target.spark, [(1, 0, EARLY, True)], "ID int, A int, __commit_lsn string, __present boolean"

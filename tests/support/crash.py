@@ -1,12 +1,13 @@
-"""A process that dies before or after one step of the way, as a kill would: nothing catches it."""
+"""A process that dies at a failpoint, as a kill would: nothing catches it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
+
+from airflow_provider_db2cdc.failpoint import Failpoint, Reached, When, failpoint_action
 
 
 class Killed(BaseException):
@@ -14,27 +15,22 @@ class Killed(BaseException):
 
 
 @contextmanager
-def killed(owner: Any, step: str, when: str, at: int = 1) -> Iterator[None]:
-    """Let the block die at call number `at` of `owner.step`, which it must come to, and catch the death."""
-    with dying(owner, step, when, at) as calls, pytest.raises(Killed):
+def killed(point: Failpoint, when: When, at: int = 1) -> Iterator[None]:
+    """Let the block die when it reaches the failpoint for the `at`-th time, which it must, and catch the death."""
+    with dying(point, when, at) as reached, pytest.raises(Killed):
         yield
-    assert len(calls) >= at, f"the way never came to {step} for the {at}. time"
+    assert len(reached) >= at, f"the block never reached {point} {at} times"
 
 
 @contextmanager
-def dying(owner: Any, step: str, when: str, at: int = 1) -> Iterator[list[str]]:
-    """Let the block die at call number `at` of `owner.step`, `before` it or `after` it is done; yields the calls."""
-    real = getattr(owner, step)
-    calls: list[str] = []
+def dying(point: Failpoint, when: When, at: int = 1) -> Iterator[list[Reached]]:
+    """Let the block die when it reaches the failpoint for the `at`-th time; yields each time that it did."""
+    times: list[Reached] = []
 
-    def call(*arguments: Any, **named: Any) -> Any:
-        calls.append(step)
-        if len(calls) != at:
-            return real(*arguments, **named)
-        if when == "after":
-            real(*arguments, **named)
-        raise Killed(f"{when} {step}")
+    def die(reached: Reached) -> None:
+        times.append(reached)
+        if len(times) == at:
+            raise Killed(f"{when} {point}")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, step, call)
-        yield calls
+    with failpoint_action(point, **{when: die}):
+        yield times

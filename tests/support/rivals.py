@@ -2,10 +2,10 @@
 
     with stepping(STEPS):
         first = Run("A", lambda: tick(spec))
-        first.go_on("before Target.merge")
+        first.go_on("before merge_state")
         second = Run("B", ...)
         second.go_on()                                 to its end
-        first.go_on("behind Target.merge", dies=True)
+        first.go_on("after merge_state", dies=True)
 
 Whichever of a run's threads comes to a step, while the run is held each of them stops at its next one; once it has
 died, none of them does another one.
@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal
+from contextlib import ExitStack, contextmanager
+from typing import Literal
 
 import pytest
 
+from airflow_provider_db2cdc.failpoint import Failpoint, Reached, failpoint_action
 from support.crash import Killed
 
 RUN = "db2cdc_run"
@@ -78,9 +79,9 @@ class Run:
 
 
 @contextmanager
-def stepping(steps: Sequence[tuple[Any, str]]) -> Iterator[None]:
-    """Have the threads of runs, and those that they start, stop at these steps, functions of a class or module."""
-    with pytest.MonkeyPatch.context() as patch:
+def stepping(points: Sequence[Failpoint]) -> Iterator[None]:
+    """Have the threads of runs, and those that they start, stop before and after these failpoints."""
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as active:
         real = threading.Thread.start
 
         def start(thread: threading.Thread) -> None:
@@ -89,28 +90,15 @@ def stepping(steps: Sequence[tuple[Any, str]]) -> Iterator[None]:
             real(thread)
 
         patch.setattr(threading.Thread, "start", start)
-        for owner, name in steps:
-            patch.setattr(owner, name, _stepped(getattr(owner, name), step_name(owner, name)))
+        for point in points:
+            active.enter_context(failpoint_action(point, before=_step, after=_step))
         yield
-
-
-def step_name(owner: Any, name: str) -> str:
-    """Return how a step is called: by its class or module, too."""
-    return f"{owner.__name__.rpartition('.')[2]}.{name}"
 
 
 def _current() -> Run | None:
     return getattr(threading.current_thread(), RUN, None)
 
 
-def _stepped(real: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def call(*arguments: Any, **named: Any) -> Any:
-        run = _current()
-        if run is None:
-            return real(*arguments, **named)
-        run.step(f"before {name}")
-        found = real(*arguments, **named)
-        run.step(f"behind {name}")
-        return found
-
-    return call
+def _step(reached: Reached) -> None:
+    if (run := _current()) is not None:
+        run.step(f"{reached.when} {reached.point}")

@@ -20,11 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import Failpoint, Reached, failpoint_action
 from airflow_provider_db2cdc.source.driver import connect
-from airflow_provider_db2cdc.spark.groups import Groups
 from support.filled import changed
 from support.gained import change_gained, gain_with_row
 from support.history import HistoryOptions, random_history
@@ -69,39 +67,26 @@ def in_turn(pipeline: Pipeline, transactions: Sequence[Sequence[str]], pause_s: 
         yield
 
 
-@contextmanager
-def behind(owner: Any, step: str, write: Callable[[int], None]) -> Iterator[None]:
-    """Call `write` with each call's number when `owner.step` is done: the same writes at any machine's pace."""
-    real, numbers = getattr(owner, step), itertools.count(1)
-
-    def call(*arguments: Any, **named: Any) -> Any:
-        done = real(*arguments, **named)
-        write(next(numbers))
-        return done
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, step, call)
-        yield
+def behind(point: Failpoint, write: Callable[[int], None]) -> AbstractContextManager[None]:
+    """Call `write` with each call's number after a failpoint: the same writes at any machine's pace."""
+    numbers = itertools.count(1)
+    return failpoint_action(point, after=lambda _: write(next(numbers)))
 
 
 def in_window(pipeline: Pipeline, *statements: str) -> AbstractContextManager[None]:
     """A block in whose first window of a snapshot statements are captured: behind its low mark, before its read."""
-    return behind(Groups, "_catch_up", lambda number: changed(pipeline, *statements) if number == 1 else None)
+    return behind("catch_up", lambda number: changed(pipeline, *statements) if number == 1 else None)
 
 
-@contextmanager
-def beside(owner: Any, step: str, act: Callable[[], None]) -> Iterator[None]:
-    """Call `act` once, when `owner.step` is first come to: what another run does while this one hangs there."""
-    real, acts = getattr(owner, step), [act]
+def beside(point: Failpoint, act: Callable[[], object]) -> AbstractContextManager[None]:
+    """Call `act` once, before a failpoint is first reached: what another run does while this one hangs there."""
+    acts = [act]
 
-    def call(*arguments: Any, **named: Any) -> Any:
+    def act_once(_: Reached) -> None:
         while acts:
             acts.pop()()
-        return real(*arguments, **named)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, step, call)
-        yield
+    return failpoint_action(point, before=act_once)
 
 
 @contextmanager
