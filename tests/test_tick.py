@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.crash import killed
 
 from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.capture import Fence
@@ -198,14 +199,10 @@ def test_a_restart_that_is_wished_for_behind_a_tick_outlives_its_commit_done_aga
         assert store.get(A) == wished
 
 
-def test_what_is_open_is_kept_before_the_offsets_are(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dying(offset: Offset) -> None:
-        raise KeyboardInterrupt
-
+def test_what_is_open_is_kept_before_the_offsets_are(store: FileOffsetStore) -> None:
     part = PartProgress(A, "reading", 1, 4, 10)
     begun = replace(outcome(line(A, 5)), snapshots=(SnapshotProgress("initial-1", "initial", "running", (part,), 5),))
-    monkeypatch.setattr(store, "put", dying)
-    with pytest.raises(KeyboardInterrupt):
+    with killed("put_offset", "before"):
         commit(begun, store)
     assert store.backlog().filling == {A}
 

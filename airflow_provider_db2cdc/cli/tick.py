@@ -52,7 +52,15 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     if spec is None:
         _tell_idle(as_json)
         return
-    result = _apply(pipeline, spec, progress)
+    commit(pipeline, _apply(pipeline, spec, progress), as_json, started)
+
+
+def commit(pipeline: PipelineConfig, result: JobResult, as_json: bool, started: float) -> None:
+    """Keep what the job's result moves, and show it; `started` is the monotonic clock at the tick's start.
+
+    :raises UnkeptError: some offsets could not be kept.
+    :raises TickFailedError: some tables failed.
+    """
     before = open_store(pipeline).backlog()
     moved, unkept = commit_tick(result, open_store(pipeline))
     if unkept is not None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection, JdbcSource
-from airflow_provider_db2cdc.spark.reader import Group
+from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 
 TENTHS = 10
 
@@ -63,48 +59,38 @@ class Counts:
 @contextmanager
 def counted() -> Iterator[Counts]:
     """Count what the block does; polls for capture are left out."""
-    counts = Counts()
-    text_rows, bounds = DriverConnection.text_rows, DriverConnection.chunk_bounds
-    frame, parts = JdbcSource.frame, JdbcSource.parts
-    wait, publish = Groups._passed, Groups._publish
-    own = threading.local()
+    counts, own = Counts(), threading.local()
 
-    def asking(*arguments: Any, **named: Any) -> Any:
-        counts.statements += not getattr(own, "waits", False)
-        return text_rows(*arguments, **named)
+    def ask(_: Reached) -> None:
+        counts.statements += not getattr(own, "waits_since", None)
 
-    def reading(*arguments: Any, **named: Any) -> Any:
+    def read(_: Reached) -> None:
         # Spark asks for a frame's columns by a statement of its own.
         counts.reads += 2
-        return frame(*arguments, **named)
 
-    def reading_parts(*arguments: Any, **named: Any) -> Any:
-        counts.reads += 1 + len(arguments[3])
-        return parts(*arguments, **named)
+    def read_parts(reached: Reached) -> None:
+        counts.reads += 1 + len(reached.arguments["predicates"])
 
-    def waiting(*arguments: Any) -> Any:
-        started, own.waits = time.monotonic(), True
-        try:
-            return wait(*arguments)
-        finally:
-            own.waits = False
-            counts.waited_s.append(time.monotonic() - started)
+    def wait(_: Reached) -> None:
+        own.waits_since = time.monotonic()
 
-    def cutting(*arguments: Any) -> Any:
-        found = bounds(*arguments)
-        counts.chunks += len(found) + 1
-        return found
+    def go_on(_: Reached) -> None:
+        counts.waited_s.append(time.monotonic() - own.waits_since)
+        own.waits_since = None
 
-    def publishing(groups: Groups, group: Group) -> None:
-        publish(groups, group)
-        counts.published.append((time.monotonic(), sum(len(of.counts) for of in group.slices.values())))
+    def cut(reached: Reached) -> None:
+        counts.chunks += len(reached.result) + 1
 
-    with pytest.MonkeyPatch.context() as patch:
-        steps: list[tuple[Any, str, Callable[..., Any]]] = [
-            (DriverConnection, "text_rows", asking), (JdbcSource, "frame", reading),
-            (JdbcSource, "parts", reading_parts), (Groups, "_passed", waiting),
-            (DriverConnection, "chunk_bounds", cutting), (Groups, "_publish", publishing),
-        ]  # fmt: skip
-        for owner, name, step in steps:
-            patch.setattr(owner, name, step)
+    def publish(reached: Reached) -> None:
+        slices = reached.arguments["group"].slices
+        counts.published.append((time.monotonic(), sum(len(of.counts) for of in slices.values())))
+
+    with (
+        failpoint_action("query_source", before=ask),
+        failpoint_action("read_frame", before=read),
+        failpoint_action("read_parts", before=read_parts),
+        failpoint_action("await_capture", before=wait, after=go_on),
+        failpoint_action("find_chunk_bounds", after=cut),
+        failpoint_action("publish_group", after=publish),
+    ):
         yield counts

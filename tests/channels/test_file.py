@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.crash import killed
 
 from airflow_provider_db2cdc.cdc.request import parse
 from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
@@ -15,6 +16,7 @@ from airflow_provider_db2cdc.channels.channel import check_channel
 from airflow_provider_db2cdc.channels.file import FileChannel
 from airflow_provider_db2cdc.config import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError
+from airflow_provider_db2cdc.failpoint import Failpoint
 
 
 def line(id_: object, kind: str = "pause-snapshot", **more: object) -> str:
@@ -303,22 +305,13 @@ def test_crash_between_taking_and_writing_back_loses_nothing(signals: Signals) -
     assert not signals.taken.exists()
 
 
-@pytest.mark.parametrize(("step", "calls"), [("_append", 2), ("_hand_over", 0)], ids=["taken", "written back"])
-def test_crash_at_any_step_loses_nothing_and_brings_nothing_back(
-    signals: Signals, monkeypatch: pytest.MonkeyPatch, step: str, calls: int
-) -> None:
+@pytest.mark.parametrize(
+    ("step", "at"), [("append_signal_lines", 3), ("hand_over_signal_file", 1)], ids=["taken", "written back"]
+)
+def test_crash_at_any_step_loses_nothing_and_brings_nothing_back(signals: Signals, step: Failpoint, at: int) -> None:
     signals.append(line("1"), line("2"))
-    act, left = getattr(file, step), iter(range(calls))
-
-    def crash(*arguments: object) -> None:
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        act(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(file, step, crash)
-        with pytest.raises(KeyboardInterrupt):
-            signals.acknowledge(*done("1"))
+    with killed(step, "before", at):
+        signals.acknowledge(*done("1"))
     assert signals.taken.exists()
     assert "2" in signals.ids()
     signals.acknowledge(*done("1"))

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from broker import Broker, end, running_broker
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -92,22 +93,36 @@ class Moving:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
 
-def test_a_coordinator_that_has_moved_is_asked_again(broker: Broker, topic: str, opened: Callable) -> None:
+def moving(patch: pytest.MonkeyPatch, times: int) -> list[Moving]:
+    """Have each new consumer be such a one, and return a list of these."""
+    real, made = confluent_kafka.Consumer, list[Moving]()
+
+    def make(settings: dict[str, Any]) -> Moving:
+        made.append(Moving(real(settings), times))
+        return made[-1]
+
+    patch.setattr(confluent_kafka, "Consumer", make)
+    return made
+
+
+def test_a_coordinator_that_has_moved_is_asked_again(
+    broker: Broker, topic: str, opened: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker.send(topic, ("shop", value("1")))
+    moved = moving(monkeypatch, 2)
     channel = opened()
-    channel._consumer = moving = Moving(channel._consumer, 2)
     assert ids(channel) == ["1"]
     channel.acknowledge(done("1"))
-    assert moving.times == {"committed": 0, "commit": 0}
+    assert [consumer.times for consumer in moved] == [{"committed": 0, "commit": 0}]
     assert broker.committed(topic) == 1
 
 
 def test_a_coordinator_that_is_nowhere_is_an_error_in_bounded_time(
     topic: str, opened: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    moving(monkeypatch, 60)
     channel = opened()
     monkeypatch.setattr(kafka, "TIMEOUT_S", 1.0)
-    channel._consumer = Moving(channel._consumer, 60)
     with pytest.raises(SourceError, match=f"topic {topic} .*[Nn]ot coordinator"):
         channel.read()
 

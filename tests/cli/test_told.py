@@ -1,8 +1,9 @@
-"""What a tick tells the person; plan and Spark are played."""
+"""What a tick tells the person of what Spark comes back with."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -38,54 +39,46 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def run(config: Path, monkeypatch: pytest.MonkeyPatch, result: JobResult, as_json: bool = False) -> None:
-    """Run a tick that Spark comes back from with this result."""
-    monkeypatch.setattr(tick, "_plan", lambda config: object())
-    monkeypatch.setattr(tick, "_apply", lambda config, spec, progress: result)
-    tick.run(config, as_json=as_json, progress=False)
+def commit(config: Path, result: JobResult, as_json: bool = False) -> None:
+    """Commit a tick that Spark comes back from with this result."""
+    tick.commit(load_config(config), result, as_json, time.monotonic())
 
 
 def told(
     config: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     *outcomes: SignalOutcome,
     as_json: bool = False,
 ) -> tuple[str, str]:
     """Run a tick with these outcomes; return what it wrote to standard output and to error."""
-    run(config, monkeypatch, JobResult("p", "r", (), outcomes, notifications=(STARTED,)), as_json)
+    commit(config, JobResult("p", "r", (), outcomes, notifications=(STARTED,)), as_json)
     written = capsys.readouterr()
     return written.out, written.err
 
 
-def test_notifications_to_the_log_are_shown(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_notifications_to_the_log_are_shown(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = "notification: Incremental Snapshot STARTED id=77 connector_name=db2"
-    out, err = told(config, monkeypatch, capsys, as_json=True)
+    out, err = told(config, capsys, as_json=True)
     assert (err.count(line), json.loads(out)["status"]) == (1, "applied")
     config.write_text(f"{config.read_text()}notification.enabled.channels: delta\n")
-    assert line not in told(config, monkeypatch, capsys)[1]
+    assert line not in told(config, capsys)[1]
 
 
 @pytest.mark.parametrize(("status", "count"), [("refused", 1), ("failed", 1), ("done", 0), ("accepted", 0)])
 def test_signal_that_comes_to_nothing_is_told_of_once(
     config: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     status: SignalStatus,
     count: int,
 ) -> None:
     line = f"signal 77 of channel source {status}: [no] reason"
-    assert told(config, monkeypatch, capsys, outcome(status))[1].count(line) == count
-    assert line not in told(config, monkeypatch, capsys, outcome(status))[1], "the table brings it again"
+    assert told(config, capsys, outcome(status))[1].count(line) == count
+    assert line not in told(config, capsys, outcome(status))[1], "the table brings it again"
 
 
-def test_signal_that_was_accepted_and_fails_later_is_told_of(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told(config, monkeypatch, capsys, outcome("accepted"))
-    assert "signal 77 of channel source failed" in told(config, monkeypatch, capsys, outcome("failed"))[1]
+def test_signal_that_was_accepted_and_fails_later_is_told_of(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told(config, capsys, outcome("accepted"))
+    assert "signal 77 of channel source failed" in told(config, capsys, outcome("failed"))[1]
 
 
 def test_refusal_that_is_no_longer_kept_is_not_told_of_again(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,16 +89,14 @@ def test_refusal_that_is_no_longer_kept_is_not_told_of_again(capsys: pytest.Capt
     assert REFUSED in capsys.readouterr().err
 
 
-def test_all_else_is_told_where_an_offset_cannot_be_kept(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_else_is_told_where_an_offset_cannot_be_kept(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = open_store(load_config(config))
     store.put(Offset(AHEAD, LATER, 8))
     kept, failed = TableResult(FINE, "applied", SOONER, 7), TableResult(BAD, "failed", error="no disk")
     unkept = TableResult(AHEAD, "applied", SOONER, 7)
     result = JobResult("p", "r", (unkept, kept), (outcome("refused"),), notifications=(STARTED,), told=9)
     with pytest.raises(UnkeptError, match=r"S\.AHEAD"):
-        run(config, monkeypatch, result, as_json=True)
+        commit(config, result, as_json=True)
     written = capsys.readouterr()
     told = json.loads(written.out)
     assert [one["table"]["name"] for one in told["moved"]] == ["FINE"]
@@ -114,5 +105,5 @@ def test_all_else_is_told_where_an_offset_cannot_be_kept(
     assert REFUSED in written.err
     assert store.backlog().told == 9
     with pytest.raises(TickFailedError, match=r"S\.BAD: no disk"):
-        run(config, monkeypatch, JobResult("p", "r", (unkept, failed)))
+        commit(config, JobResult("p", "r", (unkept, failed)))
     assert "S.AHEAD" in capsys.readouterr().err
