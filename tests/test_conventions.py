@@ -25,6 +25,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 SCRIPTS = sorted((ROOT / "spark_jobs").glob("*.py"))
 DAGS = sorted((ROOT / "dags").rglob("*.py"))
 SUPPORT = sorted((ROOT / "tests" / "support").glob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 ALL = [*MODULES, *SCRIPTS, *DAGS]
 
 
@@ -102,6 +103,43 @@ def test_no_error_is_swallowed_in_silence():
         return passing + [one.lineno for one in handlers if one.type is None]
 
     assert offenders(ALL, silent) == {}
+
+
+def is_private(name: object) -> bool:
+    return isinstance(name, str) and re.fullmatch(r"_[^_].*", name.rpartition(".")[2]) is not None
+
+
+def patched(node: ast.AST) -> list[object]:
+    """Return the names that a statement or call sets on an object of somebody else's."""
+    match node:
+        case ast.Call(func=ast.Name(id="setattr" | "delattr") | ast.Attribute(attr="setattr" | "delattr")):
+            return [one.value for one in node.args[:2] if isinstance(one, ast.Constant)]
+        case ast.Attribute(value=owner, attr=name, ctx=ast.Store() | ast.Del()):
+            return [] if ast.unparse(owner) in ("self", "cls") else [name]
+    return []
+
+
+def test_no_test_patches_a_private_name():
+    """It would break with each change of how the package does it: a failpoint is for that."""
+
+    def private(path):
+        return [name for node in ast.walk(tree_of(path)) for name in patched(node) if is_private(name)]
+
+    assert offenders(TESTS, private) == {}
+
+
+def test_patches_of_private_names_are_found():
+    source = """
+monkeypatch.setattr(Groups, "_await", wait)
+monkeypatch.setattr("a.b._rows", wait)
+monkeypatch.delattr(fold, "_kinds")
+channel._consumer = moving
+pace.GROUP_S = one.__dict__ = 1
+monkeypatch.setattr(pace, "GROUP_S", 1)
+self._own = 1
+"""
+    names = [name for node in ast.walk(ast.parse(source)) for name in patched(node) if is_private(name)]
+    assert sorted(names) == ["_await", "_consumer", "_kinds", "a.b._rows"]
 
 
 def test_nothing_is_left_to_do_and_no_machine_is_named():
