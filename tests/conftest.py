@@ -36,7 +36,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what the run cost: on a machine that does other work too, the time by the clock says little."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     seconds = sum(one.ru_utime + one.ru_stime for one in used)
-    terminalreporter.write_line(f"{seconds:.0f} s of CPU (user and system, with all that the tests started)")
+    terminalreporter.write_line(f"{seconds:.0f} s of CPU (user and system, with what the tests started and waited for)")
 
 
 FOLDER_MARKS = {"airflow": "airflow", "demo": "slow"}

@@ -18,6 +18,8 @@ from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
 from airflow_provider_db2cdc.sandbox import faults
 from airflow_provider_db2cdc.spark import jobs
 from airflow_provider_db2cdc.spark.groups import Groups
+from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.staging import Staging
 from airflow_provider_db2cdc.spark.target import Target
 
@@ -200,7 +202,10 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     pipeline.passed()
     changed(pipeline, f"DELETE FROM {table} WHERE ID = 7")
     pipeline.passed()
-    pipeline.spark.sql(f"DELETE FROM delta.`{Layout(pipeline.target).state(table).name}` WHERE ID = 5")
+    layout = Layout(pipeline.target)
+    # By a session of the pipeline's own: what somebody else deletes stops the table.
+    own = TableSessions(pipeline.spark, Ledger(pipeline.spark, layout, "test").prepare().mark).of(table, 0)
+    own.sql(f"DELETE FROM delta.`{layout.state(table).name}` WHERE ID = 5")
     real = Staging.write
 
     def twice(self: Target, rows: Any) -> int:
