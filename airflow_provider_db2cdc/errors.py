@@ -29,7 +29,7 @@ __all__ = [
     "SourceError",
     "TargetError",
     "TickFailedError",
-    "TickLostError",
+    "ConcurrentRunError",
 ]
 
 
@@ -74,7 +74,7 @@ class SignalError(Db2CdcError):
     """Raised when a signal is not one, or asks for what cannot be done."""
 
 
-class TickLostError(Db2CdcError):
+class ConcurrentRunError(Db2CdcError):
     """Raised when another tick of the same pipeline won the race for a batch."""
 
 

@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Reached:
+class ReachedFailpoint:
     """A failpoint that a call has come to; `result` is what the call returned, None before it."""
 
     point: Failpoint
@@ -46,7 +46,7 @@ class Reached:
     result: Any = None
 
 
-Action: TypeAlias = Callable[[Reached], object]
+Action: TypeAlias = Callable[[ReachedFailpoint], object]
 Active: TypeAlias = tuple[tuple[Failpoint, When, Action], ...]
 
 _active: Active = ()
@@ -62,9 +62,9 @@ def failpoint(point: Failpoint) -> Callable[[Callable[P, R]], Callable[P, R]]:
             if not _active:
                 return function(*arguments, **named)
             given = inspect.signature(function).bind(*arguments, **named).arguments
-            _reach(Reached(point, "before", given))
+            _reach(ReachedFailpoint(point, "before", given))
             result = function(*arguments, **named)
-            _reach(Reached(point, "after", given, result))
+            _reach(ReachedFailpoint(point, "after", given, result))
             return result
 
         return call_with_failpoint
@@ -105,7 +105,7 @@ def _replace(change: Callable[[Active], Active]) -> None:
         _active = change(_active)
 
 
-def _reach(reached: Reached) -> None:
+def _reach(reached: ReachedFailpoint) -> None:
     active = _active if reached.when == "after" else _active[::-1]
     for point, when, action in active:
         if (point, when) == (reached.point, reached.when):

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from airflow.sdk import DAG
 
 from airflow_provider_db2cdc import Db2CdcTaskGroup
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
 
 if path := os.environ.get("DB2CDC_CONFIG"):
     config = load_config(path, with_database=False)

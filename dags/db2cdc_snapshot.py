@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from airflow.sdk import DAG, Param
 
 from airflow_provider_db2cdc import Db2CdcSignalOperator, Db2CdcSnapshotSensor
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.offsets.variable import known_tables
 from airflow_provider_db2cdc.operators.signal import form_data
 

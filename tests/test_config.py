@@ -7,12 +7,12 @@ import pytest
 from support.properties import config, refusal
 
 from airflow_provider_db2cdc.cdc.job import ApplySettings
-from airflow_provider_db2cdc.cdc.key import KeyRule
-from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.cdc.selection.message_key import KeyRule
+from airflow_provider_db2cdc.config.files.load import load_config
+from airflow_provider_db2cdc.config.parsing import split_list
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.config.properties import ALIASES, PROPERTIES, USED, find_property
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.given_properties import split_list
-from airflow_provider_db2cdc.properties import ALIASES, PROPERTIES, USED, find_property
 
 CONNECTOR = {
     "name": "sales-connector",

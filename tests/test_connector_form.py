@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.config_file import load_config
-from airflow_provider_db2cdc.connector_form import plain_name
+from airflow_provider_db2cdc.config.connector_form import plain_name
+from airflow_provider_db2cdc.config.files.load import load_config
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 
 CLASS = "io.debezium.connector.db2.Db2Connector"
 VALUES: dict[str, list[str]] = {

@@ -14,8 +14,8 @@ from typing import Any
 import typer
 
 from airflow_provider_db2cdc.cli.main import app
-from airflow_provider_db2cdc.properties import ALIASES, PROPERTIES
-from airflow_provider_db2cdc.sandbox.cli import app as sandbox_app
+from airflow_provider_db2cdc.config.properties import ALIASES, PROPERTIES
+from airflow_provider_db2cdc.sandbox.cli.main import app as sandbox_app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

@@ -14,7 +14,7 @@ import pytest
 from support.crash import Killed, dying, killed
 from support.writing import behind, beside
 
-from airflow_provider_db2cdc.failpoint import Failpoint, Reached, failpoint, failpoint_action
+from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, failpoint, failpoint_action
 
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "airflow_provider_db2cdc"
@@ -44,11 +44,14 @@ def test_actions_get_the_arguments_by_name_and_the_result():
     with failpoint_action("fill_state", before=seen.append, after=seen.append):
         assert adder.add(1, other=4) == 5
     arguments = {"self": adder, "one": 1, "other": 4}
-    assert seen == [Reached("fill_state", "before", arguments), Reached("fill_state", "after", arguments, 5)]
+    assert seen == [
+        ReachedFailpoint("fill_state", "before", arguments),
+        ReachedFailpoint("fill_state", "after", arguments, 5),
+    ]
 
 
 def test_an_action_ends_with_its_block_and_acts_at_its_own_failpoint_only():
-    seen: list[Reached] = []
+    seen: list[ReachedFailpoint] = []
     with failpoint_action("merge_state", before=seen.append, after=seen.append):
         Adder().add(1)
     with failpoint_action("fill_state", before=seen.append), pytest.raises(ValueError, match="negative"):
@@ -58,7 +61,7 @@ def test_an_action_ends_with_its_block_and_acts_at_its_own_failpoint_only():
 
 
 def test_what_an_action_raises_before_the_call_keeps_it_from_being_made():
-    def fail(_: Reached) -> None:
+    def fail(_: ReachedFailpoint) -> None:
         raise OSError("the disk is full")
 
     adder = Adder()
@@ -71,7 +74,7 @@ def test_what_an_action_raises_before_the_call_keeps_it_from_being_made():
 
 
 def test_a_failpoint_is_not_reached_after_a_call_that_fails():
-    seen: list[Reached] = []
+    seen: list[ReachedFailpoint] = []
     with failpoint_action("fill_state", after=seen.append), pytest.raises(ValueError, match="negative"):
         Adder().add(-1)
     assert seen == []

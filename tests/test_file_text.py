@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_db2cdc.config.files.text import parse_text
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.file_text import parse_text
 
 YAML, PROPERTIES = Path("p.yaml"), Path("p.properties")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from support.properties import BASE
 
-from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
+from airflow_provider_db2cdc.config.parsing import TWICE
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.given_properties import TWICE
 
 SELECTS = "snapshot.select.statement.overrides"
 SNAKE_SELECTS = SELECTS.replace(".", "_")

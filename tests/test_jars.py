@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc import jars
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.jars import JARS, Jar, ensure_jars, spark_classpath, spark_packages
+from airflow_provider_db2cdc.submit import jars
+from airflow_provider_db2cdc.submit.jars import JARS, Jar, ensure_jars, spark_classpath, spark_packages
 
 CONTENT = {"a.jar": b"first", "b.jar": b"second"}
 DELTA = [jar.name for jar in JARS if jar.part == "spark" and "jcc" not in jar.name]

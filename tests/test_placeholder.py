@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from support.properties import config, refusal
 
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
+from airflow_provider_db2cdc.config.files.placeholder import resolve
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.placeholder import resolve
 
 LOGIN = "database: {hostname: h, dbname: D, user: u, password: p}\n"
 OTHER_FORMS = [

@@ -8,9 +8,9 @@ from typing import Literal, get_args
 import pytest
 from support.properties import config, refusal
 
-from airflow_provider_db2cdc.config import DatabaseConfig, PipelineConfig
+from airflow_provider_db2cdc.config.pipeline import DatabaseConfig, PipelineConfig
+from airflow_provider_db2cdc.config.properties import PROPERTIES, USED
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.properties import PROPERTIES, USED
 
 NAMES = {item.field: item.name for item in USED}
 LISTED = {

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 CLASS = {"connector.class": "io.debezium.connector.db2.Db2Connector"}

@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 from support.crash import killed
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.capture import Fence
-from airflow_provider_db2cdc.cdc.collection import name_of
+from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, SourceSpec, Status, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore, inactive
-from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalStatus
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, with_capture_interrupted
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.selection.table_names import name_of
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalStatus
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
-from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
-from airflow_provider_db2cdc.tick import (
+from airflow_provider_db2cdc.offsets.commit import (
     commit_tick,
-    keep_asked,
-    keep_told,
     raise_for_failures,
     raise_for_signals,
+    record_reported,
+    record_signals_in_flight,
 )
+from airflow_provider_db2cdc.offsets.file import FileOffsetStore
 
 A, B = TableId("S", "A"), TableId("S", "B")
 
@@ -108,7 +108,7 @@ def test_a_restart_that_is_wished_for_while_a_tick_runs_is_the_next_ones(
 
 
 def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: FileOffsetStore) -> None:
-    store.put(Offset(A, lsn(4), 6, suspended=True))
+    store.put(Offset(A, lsn(4), 6, capture_interrupted=True))
     commit(outcome(line(A, 5, "failed")), store)
     assert store.get(A) == left(A, 5, suspended=True)
     commit(outcome(line(A, 6)), store)
@@ -119,13 +119,13 @@ def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: 
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_registration_that_the_tick_found_inactive_is_kept_once(store: FileOffsetStore, anew: bool) -> None:
-    store.put(Offset(A, lsn(4), 6, planned_at_ms=1, suspended=anew, mark="m"))
+    store.put(Offset(A, lsn(4), 6, planned_at_ms=1, capture_interrupted=anew, revision="m"))
     result = replace(outcome(line(A, 5, "failed", inactive=True, anew=anew, mark="m")), planned_at_ms=10)
     commit(result, store)
     kept = store.get(A)
     assert kept is not None
-    assert (kept.lsn, kept.suspended) == (lsn(5), True)
-    set_by_hand = replace(kept, suspended=False)
+    assert (kept.lsn, kept.capture_interrupted) == (lsn(5), True)
+    set_by_hand = replace(kept, capture_interrupted=False)
     store.reset(set_by_hand)
     commit(result, store)
     assert store.get(A) == set_by_hand
@@ -142,11 +142,11 @@ def test_an_offset_keeps_the_commit_that_it_stands_on_until_its_table_begins_ane
     assert kept(line(A, 5, reads=3)) is None
     assert kept(line(A, 6, creates=1, commit_lsn=lsn(6))) == lsn(6)
     assert kept(line(A, 8, commit_lsn=lsn(6))) == lsn(6), "a tick without a commit"
-    store.put(replace(store.get(A) or left(A, 8), restored=True))
+    store.put(replace(store.get(A) or left(A, 8), source_restored=True))
     assert kept(line(A, 9, "failed", commit_lsn=lsn(6))) == lsn(6)
-    assert (store.get(A) or left(A, 9)).restored, "until it begins anew"
+    assert (store.get(A) or left(A, 9)).source_restored, "until it begins anew"
     assert kept(line(A, 10, reads=3, anew=True)) is None
-    assert not (store.get(A) or left(A, 10)).restored
+    assert not (store.get(A) or left(A, 10)).source_restored
 
 
 def test_an_offset_that_a_person_set_is_held_against_no_commit_before_the_next_one(store: FileOffsetStore) -> None:
@@ -162,9 +162,11 @@ def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None
     old = replace(outcome(line(A, 9, after=lsn(4), restart=True, anew=True, mark="m")), planned_at_ms=10)
     back = replace(outcome(line(A, 2, set_back=True, mark="m")), planned_at_ms=15)
     for kept in (
-        inactive(A, Offset(A, lsn(5), 6, planned_at_ms=5), lsn(9), "new"),
-        inactive(A, Offset(A, lsn(5), 6, planned_at_ms=5, suspended=True, mark="m"), lsn(9), "new"),
-        Offset(A, lsn(5), 6, planned_at_ms=5, restart=True, mark="new"),
+        with_capture_interrupted(A, Offset(A, lsn(5), 6, planned_at_ms=5), lsn(9), "new"),
+        with_capture_interrupted(
+            A, Offset(A, lsn(5), 6, planned_at_ms=5, capture_interrupted=True, revision="m"), lsn(9), "new"
+        ),
+        Offset(A, lsn(5), 6, planned_at_ms=5, restart=True, revision="new"),
         Offset(A, lsn(5), 6, planned_at_ms=20),
         Offset(A, lsn(5), 6, planned_at_ms=20, restart=True),
     ):
@@ -175,13 +177,13 @@ def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None
 
 
 def test_a_table_that_began_anew_where_it_stood_is_not_suspended_any_more(store: FileOffsetStore) -> None:
-    store.put(Offset(A, lsn(5), 6, planned_at_ms=1, suspended=True, mark="m"))
+    store.put(Offset(A, lsn(5), 6, planned_at_ms=1, capture_interrupted=True, revision="m"))
     commit(replace(outcome(line(A, 5, reads=3, anew=True, mark="m")), planned_at_ms=10), store)
     assert store.get(A) == left(A, 5, planned_at_ms=10, mark="m")
 
 
 def test_an_offset_without_a_position_gets_one_and_says_still_that_changes_are_missing(store: FileOffsetStore) -> None:
-    store.put(inactive(A, None, lsn(9), "m"))
+    store.put(with_capture_interrupted(A, None, lsn(9), "m"))
     commit(replace(outcome(line(A, 5, "failed", mark="m")), planned_at_ms=20), store)
     assert store.get(A) == left(A, 5, planned_at_ms=20, suspended=True, mark="m")
 
@@ -200,11 +202,11 @@ def test_a_restart_that_is_wished_for_behind_a_tick_outlives_its_commit_done_aga
 
 
 def test_what_is_open_is_kept_before_the_offsets_are(store: FileOffsetStore) -> None:
-    part = PartProgress(A, "reading", 1, 4, 10)
+    part = TableSnapshotProgress(A, "reading", 1, 4, 10)
     begun = replace(outcome(line(A, 5)), snapshots=(SnapshotProgress("initial-1", "initial", "running", (part,), 5),))
     with killed("put_offset", "before"):
         commit(begun, store)
-    assert store.backlog().filling == {A}
+    assert store.summary().initially_loading == {A}
 
 
 def test_an_offset_moves_back_with_its_source(store: FileOffsetStore) -> None:
@@ -252,7 +254,7 @@ def test_without_failures_nothing_is_raised() -> None:
     raise_for_failures(outcome(line(A, 5), line(B, 5, "unchanged")))
 
 
-SNAPSHOT = SnapshotProgress("1", "incremental", "running", (PartProgress(A, "reading", 1, 4, 10),), 5)
+SNAPSHOT = SnapshotProgress("1", "incremental", "running", (TableSnapshotProgress(A, "reading", 1, 4, 10),), 5)
 
 
 def told(status: SignalStatus, channel: str = "file") -> SignalOutcome:
@@ -261,63 +263,67 @@ def told(status: SignalStatus, channel: str = "file") -> SignalOutcome:
 
 def test_snapshots_and_signals_are_kept_for_the_next_plan(store: FileOffsetStore) -> None:
     commit(JobResult("p", "run", (line(A, 5),), (told("accepted"),), (SNAPSHOT,)), store)
-    assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),), tables=(A,))
+    assert store.summary() == PipelineSummary((SNAPSHOT,), (told("accepted"),), tables=(A,))
     commit(JobResult("p", "run", (line(A, 6),), (), (SNAPSHOT,)), store)
-    assert store.backlog() == Backlog((SNAPSHOT,), (told("accepted"),), tables=(A,)), "a tick without news of them"
+    assert store.summary() == PipelineSummary((SNAPSHOT,), (told("accepted"),), tables=(A,)), (
+        "a tick without news of them"
+    )
 
 
 def test_older_result_brings_no_snapshot_back(store: FileOffsetStore) -> None:
-    old = JobResult("p", "1", (line(A, 5),), (told("accepted"),), (SNAPSHOT,), told=3, planned_at_ms=1)
+    old = JobResult("p", "1", (line(A, 5),), (told("accepted"),), (SNAPSHOT,), reported_seq=3, planned_at_ms=1)
     ended = replace(SNAPSHOT, status="completed")
-    new = JobResult("p", "2", (line(A, 9),), (told("done"),), (ended,), told=8, planned_at_ms=2)
+    new = JobResult("p", "2", (line(A, 9),), (told("done"),), (ended,), reported_seq=8, planned_at_ms=2)
     for result in (old, new):
         commit(result, store)
-        keep_told(result, store, is_notified=True)
-    kept = store.backlog()
+        record_reported(result, store, is_notified=True)
+    kept = store.summary()
     for _ in range(2):
         assert commit(old, store) == []
-        keep_told(old, store, is_notified=True)
-    assert store.backlog() == kept, "nor does it hide from the next tick what it alone told"
+        record_reported(old, store, is_notified=True)
+    assert store.summary() == kept, "nor does it hide from the next tick what it alone told"
 
 
 def test_snapshot_that_an_older_plans_job_began_later_is_work_for_the_next_plan(store: FileOffsetStore) -> None:
     """Its run was cleared: the backlog takes nothing of it, and nobody would look into the journal."""
-    new = JobResult("p", "2", (line(A, 9),), (), (), told=3, planned_at_ms=2)
-    old = JobResult("p", "1", (line(A, 5),), (told("accepted"),), (SNAPSHOT,), told=8, planned_at_ms=1)
+    new = JobResult("p", "2", (line(A, 9),), (), (), reported_seq=3, planned_at_ms=2)
+    old = JobResult("p", "1", (line(A, 5),), (told("accepted"),), (SNAPSHOT,), reported_seq=8, planned_at_ms=1)
     for result in (new, old):
         commit(result, store)
-        keep_told(result, store, is_notified=True)
-    kept = store.backlog()
-    assert (kept.told, kept.asked_at_ms) == (3, 2), "the next plan starts Spark, which tells from there"
-    then = replace(new, run_id="3", snapshots=(SNAPSHOT,), told=9, planned_at_ms=3)
+        record_reported(result, store, is_notified=True)
+    kept = store.summary()
+    assert (kept.reported_seq, kept.signals_in_flight_at_ms) == (3, 2), (
+        "the next plan starts Spark, which tells from there"
+    )
+    then = replace(new, run_id="3", snapshots=(SNAPSHOT,), reported_seq=9, planned_at_ms=3)
     commit(then, store)
-    keep_told(then, store, is_notified=True)
-    assert (store.backlog().asked_at_ms, store.backlog().snapshots) == (0, (SNAPSHOT,))
+    record_reported(then, store, is_notified=True)
+    assert (store.summary().signals_in_flight_at_ms, store.summary().snapshots) == (0, (SNAPSHOT,))
 
 
 def test_snapshots_are_kept_though_an_offset_cannot_be(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 8))
     assert commit_tick(JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,)), store)[1] is not None
-    assert store.backlog().snapshots == (SNAPSHOT,)
+    assert store.summary().snapshots == (SNAPSHOT,)
 
 
 def test_what_was_told_follows_the_targets_journal_also_a_new_one(store: FileOffsetStore) -> None:
     for told_upto in (9, 3):
-        result = JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,), told=told_upto)
+        result = JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,), reported_seq=told_upto)
         commit(result, store)
-        assert store.backlog().told != told_upto, "nobody has been told yet"
-        keep_told(result, store, is_notified=True)
-        assert store.backlog() == Backlog((SNAPSHOT,), told=told_upto, tables=(A,))
+        assert store.summary().reported_seq != told_upto, "nobody has been told yet"
+        record_reported(result, store, is_notified=True)
+        assert store.summary() == PipelineSummary((SNAPSHOT,), reported_seq=told_upto, tables=(A,))
 
 
 def test_what_became_of_signals_is_told_though_nobody_could_be_notified(store: FileOffsetStore) -> None:
-    result = JobResult("p", "run", (line(A, 5),), (told("refused"),), told=9)
+    result = JobResult("p", "run", (line(A, 5),), (told("refused"),), reported_seq=9)
     commit(result, store)
-    keep_told(result, store, is_notified=False)
-    kept = store.backlog()
-    assert (kept.told, kept.notified_upto) == (9, 0)
-    keep_told(replace(result, told=12), store, is_notified=True)
-    assert store.backlog().notified_upto == 12
+    record_reported(result, store, is_notified=False)
+    kept = store.summary()
+    assert (kept.reported_seq, kept.notified_upto) == (9, 0)
+    record_reported(replace(result, reported_seq=12), store, is_notified=True)
+    assert store.summary().notified_upto == 12
 
 
 def test_two_tables_that_look_alike_are_told_apart_where_an_offset_is_not_kept(store: FileOffsetStore) -> None:
@@ -367,9 +373,9 @@ def test_what_a_job_takes_along_is_kept_but_of_a_table_whose_rows_stay(
     store: FileOffsetStore, channel: str, at_ms: int
 ) -> None:
     source = SourceSpec("jdbc:db2://h:1/D", "D", "p", "ASNCDC")
-    fence = Fence(lsn(5), "2026-01-01T00:00:00", "2026-01-01T00:00:00", 0.0)
+    fence = CapturePosition(lsn(5), "2026-01-01T00:00:00", "2026-01-01T00:00:00", 0.0)
     asked = (Signal("1", "pause-snapshot", "{}", channel),)
-    keep_asked(JobSpec("p", "run", "plan", 7, "/t", source, fence, (), signals=asked), store)
-    assert store.backlog().asked_at_ms == at_ms
-    keep_asked(None, store)
-    assert store.backlog().asked_at_ms == at_ms
+    record_signals_in_flight(JobSpec("p", "run", "plan", 7, "/t", source, fence, (), signals=asked), store)
+    assert store.summary().signals_in_flight_at_ms == at_ms
+    record_signals_in_flight(None, store)
+    assert store.summary().signals_in_flight_at_ms == at_ms

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.properties import config, refusal
 
-from airflow_provider_db2cdc.transform import UNWRAP_SETTINGS, WITHOUT_MEANING, sort_transforms
+from airflow_provider_db2cdc.config.transform import UNWRAP_SETTINGS, WITHOUT_MEANING, sort_transforms
 
 UNWRAP = "io.debezium.transforms.ExtractNewRecordState"
 ROUTER = "org.apache.kafka.connect.transforms.RegexRouter"

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from airflow_provider_db2cdc import jars
+from airflow_provider_db2cdc.submit import jars
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

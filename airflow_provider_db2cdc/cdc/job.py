@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
-from airflow_provider_db2cdc.cdc.event import KeyChangeDetection
+from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.notification import Notification
-from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalTable
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalTable
+from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -81,33 +81,34 @@ class ApplySettings:
 class TableTask:
     """One table's part of a tick.
 
-    `believed` is the offset store's LSN, None when it has none, and `batch` the offset's: what the ledger has of the
-    table from before is nothing to this tick. Changes go up to `upto`, of which `rows` were counted.
-    A table that neither the store nor Delta knows is new: its initial snapshot begins at `upto` at the earliest; with
-    `snapshot` False (snapshot.mode no_data), it begins there without one. `restart` treats a known table as new.
-    `again` has a known table snapshotted once its changes are pulled. `select` is what a snapshot reads instead of the
-    whole table. `suspended` says that its registration was found inactive since the offset, `restored` that the source
-    has another history than was applied: changes are missing. `mark` is the offset's.
+    `stored_lsn` is the offset store's LSN, None when it has none, and `batch` the offset's: what the ledger has of the
+    table from before is nothing to this tick. Changes go up to `upto`, of which `rows` were counted. A table that
+    neither the store nor Delta knows is new: its initial snapshot begins at `upto` at the earliest; with
+    `initial_snapshot` False (snapshot.mode no_data), it begins there without one. `restart` treats a known table as
+    new. `resnapshot` has a known table snapshotted once its changes are pulled. `select` is what a snapshot reads
+    instead of the whole table. `capture_interrupted` says that its registration was found inactive since the offset,
+    `source_restored` that the source has another history than was applied: changes are missing. `revision` is the
+    offset's.
     """
 
     schema: TableSchema
-    capture: CaptureInstance
-    believed: Lsn | None
+    capture: CaptureRegistration
+    stored_lsn: Lsn | None
     upto: Lsn
     rows: int
-    snapshot: bool = True
+    initial_snapshot: bool = True
     restart: bool = False
     select: str = ""
     batch: int = 0
-    again: bool = False
-    suspended: bool = False
-    mark: str = ""
-    restored: bool = False
+    resnapshot: bool = False
+    capture_interrupted: bool = False
+    revision: str = ""
+    source_restored: bool = False
 
     @property
     def misses_changes(self) -> bool:
         """Whether the plan knows that changes since the offset are missing."""
-        return self.suspended or self.restored
+        return self.capture_interrupted or self.source_restored
 
     @property
     def table(self) -> TableId:
@@ -116,15 +117,15 @@ class TableTask:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RejectedTable:
     """A table that the plan had to leave out, and why; it is reported as failed, the others go on.
 
-    It is `chosen` where its changes are wanted; the table of signals need not be.
+    It is `is_replicated` where its changes are wanted; the table of signals need not be.
     """
 
     table: TableId
     error: str
-    chosen: bool = True
+    is_replicated: bool = True
 
 
 @dataclass(frozen=True)
@@ -132,34 +133,34 @@ class JobSpec:
     """The plan of one tick, fixed before it runs: a retry does this very plan.
 
     `run_id` names the DAG run (or command) that planned it; the same run may come again, another one may not share a
-    batch. `plan` is this plan's alone, greater than those made before it: by it a retry knows what its first try has
-    applied. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows. `told` is how far into
-    the target's journal a commit has told of signals and snapshots, `notified` how far notifications were sent.
-    `low_mark` is the source's clock (YYYY-MM-DD HH:MM:SS.ffffff) once all else of the plan was known; empty where it
-    stands before what capture has passed.
+    batch. `plan_id` is this plan's alone, greater than those made before it: by it a retry knows what its first try has
+    applied. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows. `reported_seq` is how
+    far into the target's journal a commit has told of signals and snapshots, `notified_seq` how far notifications were
+    sent. `planned_clock` is the source's clock (YYYY-MM-DD HH:MM:SS.ffffff) once all else of the plan was known; empty
+    where it stands before what capture has passed.
     """
 
     pipeline: str
     run_id: str
-    plan: str
+    plan_id: str
     planned_at_ms: int
     target: str
     source: SourceSpec
-    fence: Fence
+    capture_position: CapturePosition
     tables: tuple[TableTask, ...]
     settings: ApplySettings = field(default_factory=ApplySettings)
-    refused: tuple[Refusal, ...] = ()
+    rejected: tuple[RejectedTable, ...] = ()
     signals: tuple[Signal, ...] = ()
     signal_table: SignalTable | None = None
-    told: int = 0
-    notified: int = 0
-    low_mark: str = ""
+    reported_seq: int = 0
+    notified_seq: int = 0
+    planned_clock: str = ""
     version: int = VERSION
 
     @property
     def source_ahead_ms(self) -> int:
         """By how much the source's local clock, taken for UTC as commit times are, was ahead of the plan's time."""
-        source_time = datetime.fromisoformat(self.fence.source_time).replace(tzinfo=UTC)
+        source_time = datetime.fromisoformat(self.capture_position.source_time).replace(tzinfo=UTC)
         return int(source_time.timestamp() * 1000) - self.planned_at_ms
 
     def to_json(self) -> str:
@@ -183,15 +184,15 @@ class TableResult:
     """What Delta holds of one table after the tick.
 
     `lsn` and `batch` are None when nothing of the table was ever applied, and of one whose offset is missing or ahead
-    until a person has acted. Counts are events of this tick by op;
-    `set_back` says that the tick has begun anew with the table, before its offset: its source was restored.
-    `commit_lsn` is the newest applied commit, `commit_ts_ms` its time; `capture` the digest of the capture identity it
-    stands under; `error` says why a failed table failed and what to do; `restart` that the plan knew of a person's wish
-    to begin anew, `anew` that it has done so, for whatever reason; `mark` is the offset's, as the plan found it;
-    `chosen` is False of a refused table of signals; `inactive` says that the tick itself, behind its plan, has found
-    its registration not active, or gone: nobody captured what changed meanwhile; `recovered` that its offset was
-    missing and is what the target proves; `refused` that the plan had left it out; `waits` that
-    its offset is missing or ahead, until a person has acted.
+    until a person has acted. Counts are events of this tick by op; `rewound` says that the tick has begun anew with the
+    table, before its offset: its source was restored. `commit_lsn` is the newest applied commit, `commit_ts_ms` its
+    time; `capture` the digest of the capture identity it stands under; `error` says why a failed table failed and what
+    to do; `restart` that the plan knew of a person's wish to begin anew, `reinitialized` that it has done so, for
+    whatever reason; `revision` is the offset's, as the plan found it; `is_replicated` is False of a refused table of
+    signals; `capture_interrupted` says that the tick itself, behind its plan, has found its registration not active, or
+    gone: nobody captured what changed meanwhile; `offset_recovered` that its offset was missing and is what the target
+    proves; `is_rejected` that the plan had left it out; `waits_for_operator` that its offset is missing or ahead, until
+    a person has acted.
     """
 
     table: TableId
@@ -208,15 +209,15 @@ class TableResult:
     commit_ts_ms: int | None = None
     state_version: int | None = None
     capture: str = ""
-    set_back: bool = False
+    rewound: bool = False
     restart: bool = False
-    anew: bool = False
-    chosen: bool = True
-    mark: str = ""
-    inactive: bool = False
-    recovered: bool = False
-    refused: bool = False
-    waits: bool = False
+    reinitialized: bool = False
+    is_replicated: bool = True
+    revision: str = ""
+    capture_interrupted: bool = False
+    offset_recovered: bool = False
+    is_rejected: bool = False
+    waits_for_operator: bool = False
     duration_s: float = 0.0
     error: str = ""
 
@@ -226,8 +227,8 @@ class JobResult:
     """The outcome of one tick: a line a table, what became of signals, how far snapshots are, what there is to tell.
 
     `snapshots` are those that are open, and those that ended since a commit last told of them: what a tick that died
-    told nobody is told by the next one. `told` is how far into the journal this goes, `source_ahead_ms` the plan's: so
-    much is to be added to a time of here before commit times are held against it.
+    told nobody is told by the next one. `reported_seq` is how far into the journal this goes, `source_ahead_ms` the
+    plan's: so much is to be added to a time of here before commit times are held against it.
     """
 
     pipeline: str
@@ -236,7 +237,7 @@ class JobResult:
     signals: tuple[SignalOutcome, ...] = ()
     snapshots: tuple[SnapshotProgress, ...] = ()
     notifications: tuple[Notification, ...] = ()
-    told: int = 0
+    reported_seq: int = 0
     planned_at_ms: int = 0
     source_ahead_ms: int = 0
     version: int = VERSION

@@ -67,16 +67,17 @@ class TableSchema:
 
     `key` is empty for a table without one, whose equal rows are counted (cdc.copies); its columns may be nullable, and
     nulls equal each other. `unique` says that the source sees to it that no two rows have one key; of a key that
-    somebody has named nobody does. `missing` names source columns that the change table does not carry (LOBs, BOOLEAN,
-    columns left out of the registration): they are not replicated. Nor are those `left_out` by the configuration.
+    somebody has named nobody does. `uncaptured_columns` names source columns that the change table does not carry
+    (LOBs, BOOLEAN, columns left out of the registration): they are not replicated. Nor are those `excluded_columns` by
+    the configuration.
     """
 
     table: TableId
     columns: tuple[Column, ...]
     key: tuple[str, ...]
-    missing: tuple[str, ...] = ()
+    uncaptured_columns: tuple[str, ...] = ()
     unique: bool = True
-    left_out: tuple[str, ...] = ()
+    excluded_columns: tuple[str, ...] = ()
 
     def column(self, name: str) -> Column:
         """Return the column of that exact name.
@@ -101,7 +102,7 @@ class TableSchema:
     @property
     def source_names(self) -> tuple[str, ...]:
         """The names of all columns of the source table, carried or not."""
-        return *self.names, *self.missing, *self.left_out
+        return *self.names, *self.uncaptured_columns, *self.excluded_columns
 
     @property
     def fingerprint(self) -> str:

@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from shutil import copymode
 
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, signal_of
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, signal_of
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.failpoint import failpoint
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, signal_of
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, signal_of
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from airflow_provider_db2cdc.cdc.notification import Notification
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.import_path import load_class
 
 log = logging.getLogger(__name__)

@@ -15,13 +15,13 @@ from airflow_provider_db2cdc.channels.channel import ELSEWHERE, check_channel
 from airflow_provider_db2cdc.channels.notifier import check_notifiers
 from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, need_database, open_kept, open_source
 from airflow_provider_db2cdc.cli.screen import Text, note, print_json, screen, tell_ignored
-from airflow_provider_db2cdc.config import FILL_OR_REMOVE, PipelineConfig
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
+from airflow_provider_db2cdc.config.pipeline import FILL_OR_REMOVE, PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
-from airflow_provider_db2cdc.source.check import Check
-from airflow_provider_db2cdc.source.checks import preflight
+from airflow_provider_db2cdc.offsets.file import FileOffsetStore
 from airflow_provider_db2cdc.source.connection import Source
-from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
+from airflow_provider_db2cdc.source.preflight.check import Check
+from airflow_provider_db2cdc.source.preflight.checks import preflight
 from airflow_provider_db2cdc.submit.home import spark_binary
 from airflow_provider_db2cdc.submit.runner import check_connection, check_jars
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from airflow_provider_db2cdc.cli.screen import note, working
 from airflow_provider_db2cdc.errors import Db2CdcError
-from airflow_provider_db2cdc.jars import Part, default_folder, ensure_jars, ivy_resolve
+from airflow_provider_db2cdc.submit.jars import Part, default_folder, ensure_jars, ivy_resolve
 
 KEPT_LINES = 60
 

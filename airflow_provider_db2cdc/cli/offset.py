@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_db2cdc.cdc.codec import to_data
-from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset, new_mark
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, new_revision
+from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept
 from airflow_provider_db2cdc.cli.screen import Table, clock, new_table, note, print_json, screen
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
 
@@ -41,9 +41,9 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
     now_ms = time.time_ns() // 1_000_000
     newest_ms = old.commit_ts_ms if old else None
     # What was proven stays: an offset beyond it is to be told.
-    proven = old.proven if old else None
+    proven = old.committed_lsn if old else None
     at = (name, Lsn.parse(lsn), number, newest_ms)
-    store.reset(Offset(*at, planned_at_ms=now_ms, mark=new_mark(), proven=proven))
+    store.reset(Offset(*at, planned_at_ms=now_ms, revision=new_revision(), committed_lsn=proven))
     note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.where}")
 
 
@@ -68,7 +68,7 @@ def remove(config: Path, table: str, airflow: bool = False) -> None:
 def _warn_of_unknown(store: KeptOffsets, table: TableId) -> None:
     """Say that a table may be meant for another one, where ticks have told which there are."""
     try:
-        tables = store.backlog().tables
+        tables = store.summary().tables
     except OffsetError as error:
         note(f"warning: {error.problem}")
         return
@@ -85,15 +85,15 @@ def _marked(table: TableId, store: KeptOffsets) -> Offset:
     """
     old = _kept(store, table)
     if old is not None:
-        return replace(old, restart=True, mark=new_mark())
-    if table not in store.backlog().tables:
+        return replace(old, restart=True, revision=new_revision())
+    if table not in store.summary().tables:
         raise ConfigurationError(
             f"{table} has no offset in {store.where}, and was no table of the pipeline's last tick",
             "A table that is nowhere yet starts with a snapshot anyway; where Airflow runs the pipeline add --airflow.",
         )
     # A restart asks for no position; but one of the source's width is comparable with its others.
     width = max((len(other.lsn.raw) for other in store.all().values()), default=max(WIDTHS))
-    return Offset(table, Lsn(bytes(width)), 0, restart=True, mark=new_mark())
+    return Offset(table, Lsn(bytes(width)), 0, restart=True, revision=new_revision())
 
 
 def _kept(store: KeptOffsets, table: TableId) -> Offset | None:
@@ -113,7 +113,11 @@ def _table(offsets: Mapping[TableId, Offset]) -> Table:
     shown = new_table("table", "lsn", "batch", "newest commit (source's time)", "marks")
     for name in sorted(offsets):
         offset = offsets[name]
-        named = {"restart": offset.restart, "was inactive": offset.suspended, "source restored": offset.restored}
+        named = {
+            "restart": offset.restart,
+            "was inactive": offset.capture_interrupted,
+            "source restored": offset.source_restored,
+        }
         marks = [mark for mark, is_set in named.items() if is_set]
         times = (str(offset.batch), clock(offset.commit_ts_ms), ", ".join(marks))
         shown.add_row(str(name), str(offset.lsn), *times)

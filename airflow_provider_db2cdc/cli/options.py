@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from airflow_provider_db2cdc.foreign_properties import IGNORED, REFUSED, TRANSFORMS
-from airflow_provider_db2cdc.properties import ALIASES, USED
-from airflow_provider_db2cdc.property import Form, Property
+from airflow_provider_db2cdc.config.debezium_properties import IGNORED, REFUSED, TRANSFORMS
+from airflow_provider_db2cdc.config.properties import ALIASES, USED
+from airflow_provider_db2cdc.config.property import Form, Property
+from airflow_provider_db2cdc.config.transform import STATE, UNWRAP_SETTINGS, UNWRAPS, WITHOUT_MEANING
 from airflow_provider_db2cdc.source.address import CLI_DEFAULTS, CLI_OPTIONS, JDBC_OPTIONS
-from airflow_provider_db2cdc.transform import STATE, UNWRAP_SETTINGS, UNWRAPS, WITHOUT_MEANING
 
 INTRODUCTION = """\
 # Options

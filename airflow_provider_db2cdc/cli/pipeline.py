@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.screen import note
-from airflow_provider_db2cdc.config import DatabaseConfig, PipelineConfig
+from airflow_provider_db2cdc.config.pipeline import DatabaseConfig, PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.offsets.file import FileOffsetStore, local_folder, offsets_path
 from airflow_provider_db2cdc.source.address import Db2Address, Tls
 from airflow_provider_db2cdc.source.connection import Source
-from airflow_provider_db2cdc.source.offset_file import FileOffsetStore, local_folder, offsets_path
 
 
 def need_database(config: PipelineConfig) -> DatabaseConfig:

@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.capture import CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
-from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.cdc.progress import describe_parts
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.offset.verdict import Verdict
+from airflow_provider_db2cdc.cdc.selection.unmatched import unmatched_tables
+from airflow_provider_db2cdc.cdc.snapshot.progress import describe_tables
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.cdc.unmatched import unmatched_tables
-from airflow_provider_db2cdc.cdc.verdict import Verdict
 from airflow_provider_db2cdc.cli.pipeline import kept_elsewhere, open_kept, open_source
 from airflow_provider_db2cdc.cli.screen import clock, new_table, note, print_json, screen, span
-from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.source.catalog import read_capture
 from airflow_provider_db2cdc.source.connection import Source
-from airflow_provider_db2cdc.source.offset_checks import read_verdicts
-from airflow_provider_db2cdc.source.plan import gone_tables
+from airflow_provider_db2cdc.source.planning.plan import gone_tables
+from airflow_provider_db2cdc.source.preflight.offset_checks import read_verdicts
 from airflow_provider_db2cdc.sql.asn import COUNTED_AT_ONCE, count_changes
 
 WAS_INACTIVE = "its registration was not active for a while: the next tick tells whether changes are missing"
@@ -32,7 +32,7 @@ NEW, ELSEWHERE = "new: the next tick takes it up", "unknown: its offset is not i
 
 
 @dataclass(frozen=True)
-class Standing:
+class TableStatus:
     """Where one table stands: `pending` change rows lie between offset and fence, None where that has no answer."""
 
     table: TableId
@@ -48,18 +48,18 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
     pipeline = load_config(config)
     store = open_kept(pipeline, airflow)
     # A tick that ends between the two reads would leave an offset beyond the fence.
-    offsets, backlog = store.all(), store.backlog()
+    offsets, backlog = store.all(), store.summary()
     with open_source(pipeline) as source:
         captured = read_capture(source, pipeline.asn_schema)
-        chosen = pipeline.selection.tables(captured.instances)
-        for one in unmatched_tables(pipeline.selection, pipeline.snapshot_include, captured.instances):
+        chosen = pipeline.selection.tables(captured.registrations)
+        for one in unmatched_tables(pipeline.selection, pipeline.snapshot_include, captured.registrations):
             note(f"warning: {one.problem}. {one.remedy}")
-        instances = [captured.instances[table] for table in chosen]
+        instances = [captured.registrations[table] for table in chosen]
         verdicts = read_verdicts(source, pipeline, instances, offsets, backlog)
-        pending = _pending(source, instances, verdicts, captured.fence, offsets)
+        pending = _pending(source, instances, verdicts, captured.position, offsets)
     missing = ELSEWHERE if not airflow and kept_elsewhere(pipeline) else NEW
     standings = [
-        Standing(
+        TableStatus(
             one.table, one.state, one.update_as, offsets.get(one.table), pending.get(one.table),
             _verdict(one, verdicts[one.table], offsets.get(one.table), backlog, pending.get(one.table), missing),
         )
@@ -68,18 +68,18 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
     gone = gone_tables(captured, pipeline, backlog)
     standings += [_unregistered(table, offsets.get(table)) for table in gone]
     if as_json:
-        found = {"fence": captured.fence, "tables": standings, "snapshots": backlog.snapshots}
+        found = {"fence": captured.position, "tables": standings, "snapshots": backlog.snapshots}
         print_json({"pipeline": pipeline.pipeline, **to_data(found), "signals": to_data(backlog.outcomes)})
     else:
-        _show(pipeline, captured.fence, standings)
+        _show(pipeline, captured.position, standings)
         _show_snapshots(backlog)
 
 
 def _pending(
     source: Source,
-    instances: Sequence[CaptureInstance],
+    instances: Sequence[CaptureRegistration],
     verdicts: Mapping[TableId, Verdict],
-    fence: Fence,
+    fence: CapturePosition,
     offsets: Mapping[TableId, Offset],
 ) -> dict[TableId, int]:
     """Count the change rows that wait, of tables whose changes the next tick pulls."""
@@ -91,11 +91,11 @@ def _pending(
     return dict(zip([one.table for one, _ in steps], _counts(source, steps), strict=True))
 
 
-def _unregistered(table: TableId, offset: Offset | None) -> Standing:
-    return Standing(table, "-", "-", offset, None, UNREGISTERED)
+def _unregistered(table: TableId, offset: Offset | None) -> TableStatus:
+    return TableStatus(table, "-", "-", offset, None, UNREGISTERED)
 
 
-def _counts(source: Source, steps: Sequence[tuple[CaptureInstance, LsnRange]]) -> list[int]:
+def _counts(source: Source, steps: Sequence[tuple[CaptureRegistration, LsnRange]]) -> list[int]:
     counts: list[int] = []
     for start in range(0, len(steps), COUNTED_AT_ONCE):
         group = steps[start : start + COUNTED_AT_ONCE]
@@ -105,14 +105,14 @@ def _counts(source: Source, steps: Sequence[tuple[CaptureInstance, LsnRange]]) -
 
 
 def _verdict(
-    instance: CaptureInstance,
+    instance: CaptureRegistration,
     verdict: Verdict,
     offset: Offset | None,
-    backlog: Backlog,
+    backlog: PipelineSummary,
     pending: int | None,
     missing: str,
 ) -> str:
-    if not instance.active:
+    if not instance.is_active:
         return f"not captured (state {instance.state})"
     if offset is not None and offset.restart:
         return "begins anew with the next tick"
@@ -120,7 +120,7 @@ def _verdict(
         problem = verdict.error.problem.removeprefix(f"{instance.table}: ")
         return f"{'snapshotted anew by the next tick' if verdict.kind == 'mended' else 'stopped'}: {problem}"
     failure = backlog.failure(instance.table)
-    if failure is not None and not failure.refused:
+    if failure is not None and not failure.is_rejected:
         return f"failed in the last tick: {failure.error.removeprefix(f'{instance.table}: ')}"
     if verdict.kind == "idle":
         return "nobody pulls its changes (snapshot.mode)"
@@ -129,19 +129,19 @@ def _verdict(
     return f"{pending} change rows wait" if pending else "up to date"
 
 
-def _begins(table: TableId, offset: Offset | None, backlog: Backlog, missing: str) -> str:
-    if offset is not None and offset.suspended:
+def _begins(table: TableId, offset: Offset | None, backlog: PipelineSummary, missing: str) -> str:
+    if offset is not None and offset.capture_interrupted:
         return WAS_INACTIVE
-    return MISSING if missing == NEW and backlog.had(table) else missing
+    return MISSING if missing == NEW and backlog.had_offset(table) else missing
 
 
-def _show_snapshots(backlog: Backlog) -> None:
+def _show_snapshots(backlog: PipelineSummary) -> None:
     """Show the snapshots of the last ticks, and what became of the newest signals."""
     if backlog.snapshots:
         shown = new_table("snapshot", "kind", "table", "status", "chunks", "rows", "left", "reason", title="snapshots")
         for snapshot in backlog.snapshots:
-            left = span(snapshot.left_s)
-            for *texts, reason in describe_parts(snapshot):
+            left = span(snapshot.remaining_s)
+            for *texts, reason in describe_tables(snapshot):
                 shown.add_row(snapshot.id, snapshot.kind, *texts, left, reason)
         screen().print(shown)
     if backlog.outcomes:
@@ -151,13 +151,13 @@ def _show_snapshots(backlog: Backlog) -> None:
         screen().print(shown)
 
 
-def _show(config: PipelineConfig, fence: Fence, standings: Sequence[Standing]) -> None:
+def _show(config: PipelineConfig, fence: CapturePosition, standings: Sequence[TableStatus]) -> None:
     title = f"{config.pipeline}: capture stands at {fence.lsn}, {span(fence.age_s)} behind the source"
     shown = new_table(
         "table", "state", "updates", "offset", "batch", "newest commit (source's time)", "standing", title=title
     )
     for line in standings:
-        offset = line.offset if line.offset and line.offset.is_placed else None
+        offset = line.offset if line.offset and line.offset.has_position else None
         shown.add_row(
             str(line.table),
             line.state,

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult, JobSpec, TableResult
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.channels import notifier
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
 from airflow_provider_db2cdc.cli.pipeline import need_database, open_source, open_store
@@ -27,12 +27,17 @@ from airflow_provider_db2cdc.cli.screen import (
     tell_ignored,
     working,
 )
-from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.config_file import load_config
-from airflow_provider_db2cdc.source.plan import plan_tick
+from airflow_provider_db2cdc.config.files.load import load_config
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.offsets.commit import (
+    commit_tick,
+    raise_for_failures,
+    record_reported,
+    record_signals_in_flight,
+)
+from airflow_provider_db2cdc.source.planning.plan import plan_tick
 from airflow_provider_db2cdc.submit.child import OnLine
 from airflow_provider_db2cdc.submit.runner import run_job
-from airflow_provider_db2cdc.tick import commit_tick, keep_asked, keep_told, raise_for_failures
 
 COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
 
@@ -61,7 +66,7 @@ def commit(pipeline: PipelineConfig, result: JobResult, as_json: bool, started: 
     :raises UnkeptError: some offsets could not be kept.
     :raises TickFailedError: some tables failed.
     """
-    before = open_store(pipeline).backlog()
+    before = open_store(pipeline).summary()
     moved, unkept = commit_tick(result, open_store(pipeline))
     if unkept is not None:
         note(f"offsets were not kept, the tick goes on: {', '.join(sorted(unkept.tables))}")
@@ -69,7 +74,7 @@ def commit(pipeline: PipelineConfig, result: JobResult, as_json: bool, started: 
     with noted(notifier.__name__):
         is_told = notifier.notify(pipeline, result.notifications, time.time_ns() // 1_000_000)
     _tell_signals(before, result)
-    keep_told(result, open_store(pipeline), is_told)
+    record_reported(result, open_store(pipeline), is_told)
     if as_json:
         status = "failed" if result.failed or unkept is not None else "applied"
         lost = [] if unkept is None else sorted(unkept.tables)
@@ -90,7 +95,7 @@ def _plan(config: PipelineConfig) -> JobSpec | None:
     offsets, run_id, at_ms = open_store(config), f"cli__{now.isoformat()}", int(now.timestamp() * 1000)
     with open_source(config) as source:
         spec = plan_tick(source, config, offsets, run_id, at_ms, signals)
-    keep_asked(spec, offsets)
+    record_signals_in_flight(spec, offsets)
     return spec
 
 
@@ -123,8 +128,8 @@ def _tell_idle(as_json: bool) -> None:
         note("idle: the target holds everything that capture has written")
 
 
-def _tell_signals(before: Backlog, result: JobResult) -> None:
-    for one in before.troubles(result):
+def _tell_signals(before: PipelineSummary, result: JobResult) -> None:
+    for one in before.new_failures(result):
         note(f"signal {one.id} of channel {one.channel} {one.status}: {one.reason}")
 
 

@@ -19,17 +19,17 @@ from typing import Any
 import yaml
 
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.demo.child import Child
 from airflow_provider_db2cdc.demo.runs import RUN_MARK
 from airflow_provider_db2cdc.demo.shop import SCHEMA
 from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
-from airflow_provider_db2cdc.jars import default_folder
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
+from airflow_provider_db2cdc.sandbox.server.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.submit import LOG4J
 from airflow_provider_db2cdc.submit.command import FAST_START, spark_conf
 from airflow_provider_db2cdc.submit.home import spark_home
+from airflow_provider_db2cdc.submit.jars import default_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED_DAGS = ROOT / "dags"

@@ -33,7 +33,7 @@ def jars(
 
 def sandbox(context: typer.Context) -> None:
     """Run a stand-in Db2 with a capture agent, for trying and testing."""
-    import_module("airflow_provider_db2cdc.sandbox.cli").app(context.args, prog_name="db2cdc sandbox")
+    import_module("airflow_provider_db2cdc.sandbox.cli.main").app(context.args, prog_name="db2cdc sandbox")
 
 
 def demo(

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from airflow_provider_db2cdc.demo.airflow import AirflowHome
-from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 
 def write_command(home: AirflowHome, sandbox: Sandbox) -> Path:

@@ -11,16 +11,16 @@ from typing import Any
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.demo.airflow import AirflowHome
 from airflow_provider_db2cdc.demo.rows import Key, by_key, differing, portable
 from airflow_provider_db2cdc.demo.shop import KEYS
 from airflow_provider_db2cdc.errors import TickFailedError
-from airflow_provider_db2cdc.sandbox.asn import CAPTURE_SCHEMA
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
-from airflow_provider_db2cdc.sandbox.statement import Connection
+from airflow_provider_db2cdc.sandbox.capture.control_tables import CAPTURE_SCHEMA
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
+from airflow_provider_db2cdc.sandbox.server.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.source import driver
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.catalog import read_capture
@@ -101,10 +101,12 @@ def read_position(sandbox: Sandbox, offsets: Sequence[Offset]) -> Position:
     )
     with Source(address) as source:
         captured = read_capture(source, CAPTURE_SCHEMA)
-        known = [offset for offset in offsets if offset.table in captured.instances]
-        steps = [(captured.instances[offset.table], LsnRange(offset.lsn, captured.fence.lsn)) for offset in known]
+        known = [offset for offset in offsets if offset.table in captured.registrations]
+        steps = [
+            (captured.registrations[offset.table], LsnRange(offset.lsn, captured.position.lsn)) for offset in known
+        ]
         counts = dict(source.rows(count_changes(steps))) if steps else {}
-    return Position(captured.fence.lsn, {offset.table: int(counts.get(at, 0)) for at, offset in enumerate(known)})
+    return Position(captured.position.lsn, {offset.table: int(counts.get(at, 0)) for at, offset in enumerate(known)})
 
 
 def source_table(connection: Connection, table: TableId) -> tuple[list[str], list[list[str | None]]]:

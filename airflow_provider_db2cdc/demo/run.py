@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.compare import Comparison, compare, read_position, read_target
 from airflow_provider_db2cdc.demo.stage import Stage, describe, open_stage
 from airflow_provider_db2cdc.demo.verdict import missing_changes, show, tell_ways_on, totals
-from airflow_provider_db2cdc.sandbox.agent import await_captured
+from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
 
 RATE = 6.0
 """Transactions a second of each writer."""

@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.sandbox import asn
-from airflow_provider_db2cdc.sandbox.statement import Connection, execute
+from airflow_provider_db2cdc.sandbox.capture import control_tables
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection, execute
 
 SCHEMA = "SHOP"
 CUSTOMERS, ORDERS, LINES = TABLES = tuple(TableId(SCHEMA, name) for name in ("CUSTOMERS", "ORDERS", "ORDER_LINES"))
@@ -55,7 +55,7 @@ def build(connection: Connection, rows: int, seed: int = 1) -> dict[TableId, int
     counts = {table: insert(connection, table, content) for table, content in filled.items()}
     connection.commit()
     for table in TABLES:
-        asn.addtable(connection, table.schema, table.name)
+        control_tables.addtable(connection, table.schema, table.name)
     return counts
 
 

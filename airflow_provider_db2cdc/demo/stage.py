@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.child import Child
 from airflow_provider_db2cdc.demo.writer import Writers
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
-from airflow_provider_db2cdc.sandbox.service import Sandbox, SandboxError
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox, SandboxError
 
 MARKER = ".db2cdc-demo"
 CAPTURE_INTERVAL_S = 1.0

@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.demo.child import Child
 from airflow_provider_db2cdc.demo.command import write_command
 from airflow_provider_db2cdc.demo.stage import Stage, describe, open_stage
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
-from airflow_provider_db2cdc.sandbox.state import HOST
+from airflow_provider_db2cdc.sandbox.server.state import HOST
 
 SERVICES = {
     "api-server": (),

@@ -14,7 +14,7 @@ from itertools import count
 from airflow_provider_db2cdc.demo import shop
 from airflow_provider_db2cdc.demo.shop import CUSTOMERS, LINES, ORDERS, Orders
 from airflow_provider_db2cdc.errors import SourceError
-from airflow_provider_db2cdc.sandbox.statement import Connection, execute, fetch
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection, execute, fetch
 
 log = logging.getLogger(__name__)
 

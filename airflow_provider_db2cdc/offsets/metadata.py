@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 from airflow_provider_db2cdc.offsets.variable import (
@@ -78,7 +78,7 @@ class MetadataOffsetStore(VariableOffsetStore):
             # Of a pipeline whose name begins as this one's, the keys do too.
             if variable_key(self.pipeline, offset.table) == key:
                 offsets[offset.table] = offset
-        own = {variable_key(self.pipeline, table) for table in self.backlog().tables}
+        own = {variable_key(self.pipeline, table) for table in self.summary().tables}
         for key in sorted(own & foreign.keys()):
             raise foreign[key]
         return offsets

@@ -14,9 +14,9 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time import supervisor, task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.collection import name_of
-from airflow_provider_db2cdc.cdc.offset import Offset, check_forward
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, check_forward
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
 
@@ -48,7 +48,7 @@ def variable_key(pipeline: str, table: TableId) -> str:
     return f"{plain[: MAX_KEY - DIGEST_CHARS - 1]}~{digest}"
 
 
-def backlog_key(pipeline: str) -> str:
+def summary_key(pipeline: str) -> str:
     """Return the key `db2cdc.<pipeline>~backlog`; no table's key is like it, for a pipeline's name may have dots."""
     return f"db2cdc.{pipeline}~backlog"
 
@@ -69,7 +69,7 @@ def known_tables(pipeline: str) -> dict[str, str]:
     For the suggestions of a form, while a DAG is parsed: nothing that goes wrong here may keep it from being.
     """
     try:
-        return {name_of(table): str(table) for table in VariableOffsetStore(pipeline).backlog().tables}
+        return {name_of(table): str(table) for table in VariableOffsetStore(pipeline).summary().tables}
     except Exception as error:
         log.info("no tables are suggested: %s", error)
         return {}
@@ -137,21 +137,25 @@ class VariableOffsetStore:
         check_forward(self.get(offset.table), offset)
         self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
 
-    def backlog(self) -> Backlog:
+    def summary(self) -> PipelineSummary:
         """Return the backlog, an empty one when its Variable does not exist.
 
         :raises OffsetError: the Variable holds something else.
         """
-        text = self._variables.get(backlog_key(self.pipeline), default=None)
-        return Backlog() if text is None else Backlog.from_json(text, where_kept(backlog_key(self.pipeline)))
+        text = self._variables.get(summary_key(self.pipeline), default=None)
+        return (
+            PipelineSummary()
+            if text is None
+            else PipelineSummary.from_json(text, where_kept(summary_key(self.pipeline)))
+        )
 
-    def put_backlog(self, backlog: Backlog) -> None:
+    def put_summary(self, backlog: PipelineSummary) -> None:
         """Keep the backlog.
 
         :raises OffsetError: something else than was written is read back.
         """
         about = "its snapshots and signals, as its last tick left them"
-        self._keep(backlog_key(self.pipeline), backlog.to_json(), about)
+        self._keep(summary_key(self.pipeline), backlog.to_json(), about)
 
     def _keep(self, key: str, text: str, about: str) -> None:
         self._variables.set(key, text, description=f"Pipeline {self.pipeline}: {about}. Kept by its DAG.")

@@ -18,7 +18,6 @@ from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV, USER_EN
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook, missing_connection
 from airflow_provider_db2cdc.hooks.spark_job import SparkJobHook
-from airflow_provider_db2cdc.jars import spark_classpath
 from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_once
 from airflow_provider_db2cdc.operators.summary import describe_table
 from airflow_provider_db2cdc.submit import LOG4J, application_path
@@ -26,6 +25,7 @@ from airflow_provider_db2cdc.submit.bundle import build_bundle
 from airflow_provider_db2cdc.submit.command import application_args, classpath_of, is_short, items_of, spark_conf
 from airflow_provider_db2cdc.submit.folder import job_folder, new_error_log
 from airflow_provider_db2cdc.submit.home import jars_of_spark, spark_binary, spark_environment
+from airflow_provider_db2cdc.submit.jars import spark_classpath
 from airflow_provider_db2cdc.submit.output import cause_of
 
 

@@ -9,17 +9,17 @@ from typing import Any
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context, XComArg
 
 from airflow_provider_db2cdc.cdc.codec import to_data
-from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
+from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels
 from airflow_provider_db2cdc.channels.notifier import AIRFLOW, notify
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.offsets.commit import commit_tick, raise_for_failures, record_reported
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.asset import notification_asset, table_asset
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import read_config
-from airflow_provider_db2cdc.operators.summary import change_count, describe_snapshot, describe_table
-from airflow_provider_db2cdc.tick import commit_tick, keep_told, raise_for_failures
+from airflow_provider_db2cdc.operators.summary import count_changes, describe_snapshot, describe_table
 
 
 class Db2CdcCommitOperator(BaseOperator):
@@ -67,7 +67,7 @@ class Db2CdcCommitOperator(BaseOperator):
             for table in result.tables:
                 self.log.info("%s", describe_table(table, now_ms + result.source_ahead_ms))
             offsets = VariableOffsetStore(result.pipeline)
-            for one in offsets.backlog().troubles(result):
+            for one in offsets.summary().new_failures(result):
                 self.log.error("signal %s of channel %s %s: %s", one.id, one.channel, one.status, one.reason)
             _, unkept = commit_tick(result, offsets)
             if unkept is not None:
@@ -85,7 +85,7 @@ class Db2CdcCommitOperator(BaseOperator):
             self._announce_tables(result.pipeline, kept, context)
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)
-            keep_told(result, offsets, is_told)
+            record_reported(result, offsets, is_told)
             if self.fail_for_tables:
                 if unkept is not None:
                     raise unkept
@@ -96,7 +96,7 @@ class Db2CdcCommitOperator(BaseOperator):
         events: Any = context["outlet_events"]
         declared = {outlet.uri: outlet for outlet in self.outlets if isinstance(outlet, Asset)}
         for table in tables:
-            if not change_count(table):
+            if not count_changes(table):
                 continue
             asset = table_asset(pipeline, table.table)
             if asset.uri in declared:
@@ -121,6 +121,6 @@ def event_extra(table: TableResult) -> dict[str, str | int | None]:
     return {
         "from_lsn": str(table.after) if table.after else None,
         "to_lsn": str(table.lsn) if table.lsn else None,
-        "rows": change_count(table),
+        "rows": count_changes(table),
         "commit_ts_ms": table.commit_ts_ms,
     }

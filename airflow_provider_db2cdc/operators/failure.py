@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_db2cdc.errors import (
+    ConcurrentRunError,
     ConfigurationError,
     GapError,
     OffsetError,
@@ -15,7 +16,6 @@ from airflow_provider_db2cdc.errors import (
     SignalError,
     TargetError,
     TickFailedError,
-    TickLostError,
 )
 
 LASTING = (
@@ -26,7 +26,7 @@ LASTING = (
     SignalError,
     TargetError,
     TickFailedError,
-    TickLostError,
+    ConcurrentRunError,
 )
 """Errors that someone has to mend, or that the next tick meets anyway; a source out of reach is none of them."""
 

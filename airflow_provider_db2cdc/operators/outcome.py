@@ -12,8 +12,8 @@ from airflow.sdk import BaseOperator, Context, XComArg
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL
 from airflow_provider_db2cdc.errors import SignalError, TickFailedError
+from airflow_provider_db2cdc.offsets.commit import raise_for_failures, raise_for_signals
 from airflow_provider_db2cdc.operators.failure import fail_at_once
-from airflow_provider_db2cdc.tick import raise_for_failures, raise_for_signals
 
 
 class Db2CdcOutcomeOperator(BaseOperator):

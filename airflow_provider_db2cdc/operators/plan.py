@@ -10,15 +10,15 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
-from airflow_provider_db2cdc.cdc.signal import Signal, signal_of
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, signal_of
 from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL, read_channels
 from airflow_provider_db2cdc.channels.notifier import check_notifiers
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
+from airflow_provider_db2cdc.offsets.commit import record_signals_in_flight
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import fail_at_once
-from airflow_provider_db2cdc.tick import keep_asked
 
 BACKFILL = "backfill"
 CONF_KEY = "signals"
@@ -73,14 +73,14 @@ class Db2CdcPlanOperator(BaseOperator):
             spec.pipeline,
             len(spec.tables),
             sum(task.rows for task in spec.tables),
-            len(spec.refused),
-            spec.fence.lsn,
+            len(spec.rejected),
+            spec.capture_position.lsn,
         )
         return spec.to_json()
 
     def _plan(self, run_id: str, signals: Sequence[Signal]) -> JobSpec | None:
         # The driver is only needed here, and is not to be had on every platform that parses DAGs.
-        from airflow_provider_db2cdc.source.plan import plan_tick
+        from airflow_provider_db2cdc.source.planning.plan import plan_tick
 
         config = read_config(self.config)
         if config.ignored:
@@ -98,7 +98,7 @@ class Db2CdcPlanOperator(BaseOperator):
         offsets = VariableOffsetStore(config.pipeline)
         with Db2CdcHook(self.db2_conn_id).source() as source:
             spec = plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000, asked)
-        keep_asked(spec, offsets)
+        record_signals_in_flight(spec, offsets)
         return spec
 
 

@@ -11,8 +11,8 @@ from airflow.providers.common.compat.sdk import XCOM_RETURN_KEY
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import Context
 
-from airflow_provider_db2cdc.cdc.request import parse
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal.request import parse
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import CONF_KEY, signals_of

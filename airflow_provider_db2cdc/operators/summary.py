@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from airflow_provider_db2cdc.cdc.job import TableResult
-from airflow_provider_db2cdc.cdc.progress import SnapshotProgress, describe_parts
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, describe_tables
 
 
-def change_count(table: TableResult) -> int:
+def count_changes(table: TableResult) -> int:
     """Return how many events this tick wrote for a table."""
     return table.creates + table.updates + table.deletes + table.reads
 
@@ -27,6 +27,6 @@ def describe_snapshot(snapshot: SnapshotProgress) -> str:
     """Return how far a snapshot and each of its tables is, in a line."""
     parts = [
         f"{table} {status} {chunks}{f' ({reason})' if reason else ''}"
-        for table, status, chunks, _, reason in describe_parts(snapshot)
+        for table, status, chunks, _, reason in describe_tables(snapshot)
     ]
     return f"{snapshot}; {', '.join(parts)}"

@@ -9,17 +9,17 @@ from typing import Any
 import attrs
 from airflow.sdk import TaskGroup
 
-from airflow_provider_db2cdc.cdc.override import PROPERTY as OVERRIDES
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.cdc.selection.select_override import PROPERTY as OVERRIDES
+from airflow_provider_db2cdc.config.parsing import flatten, refusal
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.config.properties import OF_THE_CONNECTION, is_address, is_driver_option
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.given_properties import flatten, refusal
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
 from airflow_provider_db2cdc.operators.asset import pipeline_alias
 from airflow_provider_db2cdc.operators.commit import Db2CdcCommitOperator
 from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
 from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
-from airflow_provider_db2cdc.properties import OF_THE_CONNECTION, is_address, is_driver_option
 
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 """Beneath the group's and the DAG's default_args."""

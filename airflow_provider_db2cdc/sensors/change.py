@@ -16,15 +16,15 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.sdk import BaseSensorOperator, Context
 
-from airflow_provider_db2cdc.cdc.offset import Offset, keep_inactive
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, record_capture_interrupted
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_once
 from airflow_provider_db2cdc.operators.plan import read_config, signals_of
 from airflow_provider_db2cdc.sql.driver_error import UnreachableError
-from airflow_provider_db2cdc.triggers.change import Awaited, Db2CdcChangeTrigger, SeenOffsets, told
+from airflow_provider_db2cdc.triggers.change import Db2CdcChangeTrigger, FrozenOffsets, WorkProbe, redact
 
 
 class Db2CdcChangeSensor(BaseSensorOperator):
@@ -75,7 +75,7 @@ class Db2CdcChangeSensor(BaseSensorOperator):
         self.defer(
             trigger=Db2CdcChangeTrigger(
                 db2_conn_id=self.db2_conn_id,
-                config=told(config),
+                config=redact(config),
                 offsets=dict(offsets.seen),
                 upto_time=upto.isoformat() if upto else None,
                 poll_s=self.poke_interval,
@@ -117,9 +117,9 @@ class Db2CdcChangeSensor(BaseSensorOperator):
         store = VariableOffsetStore(read_config(self.config).pipeline)
         found_inactive = (Offset.from_json(text, "the trigger's event") for text in documents)
         # That a source was restored the plan finds by itself, which comes next.
-        for found in (one for one in found_inactive if one.suspended):
+        for found in (one for one in found_inactive if one.capture_interrupted):
             try:
-                keep_inactive(store, found.table, found.lsn)
+                record_capture_interrupted(store, found.table, found.lsn)
             except OffsetError as error:
                 self.log.warning("not kept that the registration of %s was not active: %s", found.table, error)
 
@@ -134,20 +134,20 @@ class Db2CdcChangeSensor(BaseSensorOperator):
                 raise AirflowSkipException(str(error)) from error
             raise
 
-    def _seen(self) -> SeenOffsets | None:
+    def _seen(self) -> FrozenOffsets | None:
         """Look once and return the offsets as they were seen; None where what is waited for has come."""
-        offsets = SeenOffsets(VariableOffsetStore(read_config(self.config).pipeline))
+        offsets = FrozenOffsets(VariableOffsetStore(read_config(self.config).pipeline))
         try:
             return None if self._look(offsets) else offsets
         except UnreachableError as error:
             self.log.warning("not yet: %s", error)
         # To the trigger, which asks for no Variable, a table that was not seen is one to begin with.
-        for table in offsets.backlog().tables:
+        for table in offsets.summary().tables:
             offsets.get(table)
         return offsets
 
-    def _look(self, offsets: SeenOffsets | VariableOffsetStore) -> bool:
-        awaited = Awaited(read_config(self.config), self._upto())
+    def _look(self, offsets: FrozenOffsets | VariableOffsetStore) -> bool:
+        awaited = WorkProbe(read_config(self.config), self._upto())
         with Db2CdcHook(self.db2_conn_id).source() as source:
             found = awaited.look(source, offsets)
         if found:

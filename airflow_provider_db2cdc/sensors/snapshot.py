@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import to_data
-from airflow_provider_db2cdc.cdc.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.signal.signal import SignalOutcome
 from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
@@ -56,7 +56,7 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
                 raise SignalError("there is no signal to wait for", "Was it sent by a task before this one?")
             # Before its outcome, which the run keeps before it is over.
             ended = self._ended(context)
-            backlog = VariableOffsetStore(self.pipeline).backlog()
+            backlog = VariableOffsetStore(self.pipeline).summary()
             for snapshot in backlog.snapshots:
                 if snapshot.id == id_:
                     self.log.info("%s", describe_snapshot(snapshot))
@@ -99,7 +99,7 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
             self.log.warning("DAG %s is paused, so the run waits: unpause it", self.trigger_dag_id)
 
 
-def _outcome(backlog: Backlog, id_: str) -> SignalOutcome | None:
+def _outcome(backlog: PipelineSummary, id_: str) -> SignalOutcome | None:
     """Return what became of the signal, or of the newest one that came under its id and asked for something else."""
     heard = [one for one in backlog.outcomes if one.channel == AIRFLOW_CHANNEL]
     return next((one for one in reversed(heard) if one.id in (id_, f"{id_} #{one.asked}")), None)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import Lsn, synchpoint_of
-from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.selection.tables import Selection
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import UNCAPTURED_TYPES
 from airflow_provider_db2cdc.errors import CaptureStoppedError
@@ -54,30 +54,30 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Captured:
+class CaptureState:
     """What is captured and how far; the fence was read before everything else."""
 
-    fence: Fence
-    instances: Mapping[TableId, CaptureInstance]
+    position: CapturePosition
+    registrations: Mapping[TableId, CaptureRegistration]
 
 
 @failpoint("read_capture")
-def read_capture(source: Source, asn_schema: str) -> Captured:
+def read_capture(source: Source, asn_schema: str) -> CaptureState:
     """Read the fence, then the registrations, in four statements (three more a further hundred tables).
 
     :raises CaptureStoppedError: the agent never ran.
     :raises SourceError: the control tables cannot be read.
     """
-    fence = read_fence(source, asn_schema)
-    return Captured(fence, read_instances(source, asn_schema))
+    fence = read_capture_position(source, asn_schema)
+    return CaptureState(fence, read_registrations(source, asn_schema))
 
 
-def read_fence(source: Source, asn_schema: str) -> Fence:
+def read_capture_position(source: Source, asn_schema: str) -> CapturePosition:
     """Read how far capture has proven to have written everything.
 
     :raises CaptureStoppedError: the agent never ran: there is no SYNCHPOINT or SYNCHTIME yet.
     """
-    [(synchpoint, newest, synchtime, clock)] = source.rows(asn.fence(asn_schema))
+    [(synchpoint, newest, synchtime, clock)] = source.rows(asn.capture_position(asn_schema))
     proven = [lsn for lsn in map(synchpoint_of, (synchpoint, newest)) if lsn is not None]
     # A quiet table may keep one of before the agent's level changed.
     proven = [lsn for lsn in proven if len(lsn.raw) == len(proven[0].raw)]
@@ -88,15 +88,17 @@ def read_fence(source: Source, asn_schema: str) -> Fence:
             f"Start it: asncap capture_server={source.database} capture_schema={asn_schema}.",
         )
     age_s = (_timestamp(clock) - _timestamp(synchtime)).total_seconds()
-    return Fence(max(proven), _iso(synchtime), _iso(clock), age_s)
+    return CapturePosition(max(proven), _iso(synchtime), _iso(clock), age_s)
 
 
-def read_floors(source: Source, asn_schema: str) -> dict[TableId, Lsn | None]:
+def read_pruned_upto(source: Source, asn_schema: str) -> dict[TableId, Lsn | None]:
     """Read how far each registered table may be pruned."""
-    return {_table(owner, name): synchpoint_of(floor) for owner, name, floor in source.rows(asn.floors(asn_schema))}
+    return {
+        _table(owner, name): synchpoint_of(floor) for owner, name, floor in source.rows(asn.pruned_upto(asn_schema))
+    }
 
 
-def read_instances(source: Source, asn_schema: str) -> dict[TableId, CaptureInstance]:
+def read_registrations(source: Source, asn_schema: str) -> dict[TableId, CaptureRegistration]:
     """Read all registrations with the columns that their change tables really have.
 
     Where views over a table are registered too, the table's own registration is taken.
@@ -106,7 +108,7 @@ def read_instances(source: Source, asn_schema: str) -> dict[TableId, CaptureInst
     named = sorted({*change_tables, *(_table(row[0], row[1]) for row in registered)})
     found = _read_tables(source, named)
     columns = _read_columns(source, change_tables)
-    instances: dict[TableId, CaptureInstance] = {}
+    instances: dict[TableId, CaptureRegistration] = {}
     for row in registered:
         instance = _instance(row, found, columns)
         instances.setdefault(instance.table, instance)
@@ -114,7 +116,7 @@ def read_instances(source: Source, asn_schema: str) -> dict[TableId, CaptureInst
 
 
 def read_schemas(
-    source: Source, instances: Iterable[CaptureInstance], selection: Selection
+    source: Source, instances: Iterable[CaptureRegistration], selection: Selection
 ) -> dict[TableId, TableSchema]:
     """Read each table's chosen columns that its change table carries, and its key, in two statements per 100 tables.
 
@@ -194,9 +196,9 @@ def _schema(
         table,
         columns=tuple(column for column in captured if column.name in chosen),
         key=() if named and named.lacking(names) else key,
-        missing=tuple(column.name for column in columns if column.name in chosen and column not in captured),
+        uncaptured_columns=tuple(column.name for column in columns if column.name in chosen and column not in captured),
         unique=named is None,
-        left_out=tuple(column.name for column in columns if column.name not in chosen),
+        excluded_columns=tuple(column.name for column in columns if column.name not in chosen),
     )
 
 
@@ -214,12 +216,14 @@ def _key(indexes: Iterable[Index], captured: Iterable[Column]) -> tuple[str, ...
     return best.columns if best else ()
 
 
-def _instance(row: Row, found: Mapping[TableId, Row], columns: Mapping[TableId, Sequence[Column]]) -> CaptureInstance:
+def _instance(
+    row: Row, found: Mapping[TableId, Row], columns: Mapping[TableId, Sequence[Column]]
+) -> CaptureRegistration:
     owner, name, _, _, state, state_info, as_pair, prefix, floor, newest, first = row
     table, change_table = _table(owner, name), _change_table(row)
     cold_start, (_, data_capture, _) = synchpoint_of(first), found.get(table, NO_TABLE)
     created, source_created = (_iso(found[one][0]) if one in found else "" for one in (change_table, table))
-    return CaptureInstance(
+    return CaptureRegistration(
         table=table,
         cd_owner=change_table.schema,
         cd_table=change_table.name,
@@ -227,8 +231,8 @@ def _instance(row: Row, found: Mapping[TableId, Row], columns: Mapping[TableId, 
         state_info=(state_info or "").strip(),
         update_as="DI" if as_pair == "Y" else "U",
         before_prefix=(prefix or "").strip() or None,
-        floor=synchpoint_of(floor),
-        newest=synchpoint_of(newest),
+        pruned_upto=synchpoint_of(floor),
+        new_synchpoint=synchpoint_of(newest),
         cd_columns=tuple(columns.get(change_table, ())),
         identity=CaptureIdentity(str(change_table), created, source_created, str(cold_start or "")),
         data_capture=data_capture or "",

@@ -5,9 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
+from airflow_provider_db2cdc.cdc.selection.unmatched import (
+    Unmatched,
+    tables_in_doubt,
+    unmatched_columns,
+    unmatched_tables,
+)
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
-from airflow_provider_db2cdc.cdc.unmatched import Unmatched, tables_in_doubt, unmatched_columns, unmatched_tables
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.source.catalog import read_columns
 from airflow_provider_db2cdc.source.connection import Source
 

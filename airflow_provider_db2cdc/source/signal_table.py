@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
 from airflow_provider_db2cdc.cdc.job import Watermarking
-from airflow_provider_db2cdc.cdc.request import READERS
-from airflow_provider_db2cdc.cdc.signal import SOURCE_CHANNEL, Signal, SignalTable
+from airflow_provider_db2cdc.cdc.signal.request import READERS
+from airflow_provider_db2cdc.cdc.signal.signal import SOURCE_CHANNEL, Signal, SignalTable
 from airflow_provider_db2cdc.cdc.table import Column, TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.source.catalog import read_columns
@@ -25,7 +25,7 @@ ID_TYPES = {"VARCHAR", "CHARACTER", "CHAR", "SMALLINT", "INTEGER", "BIGINT"}
 
 
 def read_signal_table(
-    source: Source, table: TableId, instances: Mapping[TableId, CaptureInstance], marks: Watermarking
+    source: Source, table: TableId, instances: Mapping[TableId, CaptureRegistration], marks: Watermarking
 ) -> SignalTable:
     """Return the table of signals as it is: its columns by name, and its capture where it has one.
 

@@ -92,7 +92,7 @@ def slots(spark: SparkSession) -> int | None:
 
 
 @contextmanager
-def meanwhile(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+def temporary_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """Have a session set so for a while, and then as it was."""
     before = {key: session.conf.get(key, None) for key in conf}
     _configure(session, conf)
@@ -106,9 +106,9 @@ def meanwhile(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
                 session.conf.set(key, old)
 
 
-def set_for(session: SparkSession, rows: int | None) -> AbstractContextManager[None]:
+def conf_for_row_count(session: SparkSession, rows: int | None) -> AbstractContextManager[None]:
     """Have a session set for few rows for a while, if they are: what is read then, or checkpointed, is few of many."""
-    return nullcontext() if rows is None or rows > SMALL_ROWS else meanwhile(session, SMALL_CONF)
+    return nullcontext() if rows is None or rows > SMALL_ROWS else temporary_conf(session, SMALL_CONF)
 
 
 class TableSessions:
@@ -123,7 +123,7 @@ class TableSessions:
         self._conf = {**SESSION_CONF, MARK: mark}
         self._of: dict[TableId, SparkSession] = {}
 
-    def of(self, table: TableId, rows: int) -> SparkSession:
+    def session(self, table: TableId, rows: int) -> SparkSession:
         """Return the table's session, set for about `rows` rows."""
         session = self._of.get(table)
         if session is None:

@@ -12,22 +12,28 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult, TableTask
-from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.part import Slice
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import GapError, RegistrationError, TickLostError
-from airflow_provider_db2cdc.spark.batch import apply_entry, begins, check_readable, rows_of, unmoved
-from airflow_provider_db2cdc.spark.guard import check_there, guarded, is_looked_at, looked_at, mend
-from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.ledger import Ledger
-from airflow_provider_db2cdc.spark.merge import Compared, compare
-from airflow_provider_db2cdc.spark.place import Place
-from airflow_provider_db2cdc.spark.progress import describe, now_ms, say, telling_applied, trace
+from airflow_provider_db2cdc.errors import ConcurrentRunError, GapError, RegistrationError
+from airflow_provider_db2cdc.spark.apply.batch import advanced, apply_batch, begins, check_readable, max_rows
+from airflow_provider_db2cdc.spark.apply.foreign_changes import (
+    apply_guarded,
+    check_exists,
+    check_idle,
+    is_check_due,
+    refill_if_changed,
+)
+from airflow_provider_db2cdc.spark.apply.merge import StateDiff, diff_state
+from airflow_provider_db2cdc.spark.delta.ownership import Place
+from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.jdbc.change_count import is_uncounted, with_row_counts
+from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
+from airflow_provider_db2cdc.spark.ledger.table_positions import TablePositions
+from airflow_provider_db2cdc.spark.log import applied_reporter, describe, log_progress, log_stack, now_ms
 from airflow_provider_db2cdc.spark.session import TableSessions
-from airflow_provider_db2cdc.spark.standing import Standing
-from airflow_provider_db2cdc.spark.tally import counted, is_uncounted
-from airflow_provider_db2cdc.spark.target import Target
 from airflow_provider_db2cdc.sql.asn import global_row
 
 T = TypeVar("T")
@@ -40,74 +46,76 @@ class Tick:
     spark: SparkSession
     spec: JobSpec
     place: Place
-    ledger: Ledger
+    batch_log: BatchLog
     source: JdbcSource
-    history: History
+    history: BatchHistory
     prepared: set[TableId] = field(default_factory=set)
-    left: dict[TableId, tuple[int, ...]] = field(default_factory=dict)
-    compared: dict[TableId, Compared] = field(default_factory=dict)
-    slices: list[tuple[Slice, Commit]] = field(default_factory=list)
+    abandoned: dict[TableId, tuple[int, ...]] = field(default_factory=dict)
+    state_diffs: dict[TableId, StateDiff] = field(default_factory=dict)
+    published_ranges: list[tuple[ChunkRange, AppliedBatch]] = field(default_factory=list)
     starts: dict[TableId, Lsn] = field(default_factory=dict)
     errors: dict[TableId, str] = field(default_factory=dict)
-    inactive: set[TableId] = field(default_factory=set)
+    capture_interrupted: set[TableId] = field(default_factory=set)
     seconds: dict[TableId, float] = field(default_factory=dict)
-    stands_still: bool = False
+    capture_stalled: bool = False
 
     def __post_init__(self) -> None:
         self.tasks: Mapping[TableId, TableTask] = {task.table: task for task in self.spec.tables}
-        self.standing = Standing(self.spec, self.history, self._captured)
-        self.batch = self.history.batch
+        self.positions = TablePositions(self.spec, self.history, self._captured)
+        self.batch = self.history.newest_batch
         self.sessions = TableSessions(self.spark, self.place.owner.mark)
-        self.errors.update({refusal.table: refusal.error for refusal in self.spec.refused if refusal.chosen})
+        self.errors.update({refusal.table: refusal.error for refusal in self.spec.rejected if refusal.is_replicated})
 
-    def redo(self) -> None:
+    def recover_pending(self) -> None:
         """Finish, as they were planned, the batches that a tick before this one did not."""
-        pending = [entry for entry in self.history.pending if self._is_to_redo(entry)]
-        for entry in self.history.pending:
-            if entry not in pending:
-                self._leave(entry)
-        for number in sorted({entry.batch for entry in pending}):
-            say(f"batch={number} redo: it was planned but not finished")
-            self._redo({entry.table: entry for entry in pending if entry.batch == number})
+        pending = [planned for planned in self.history.pending if self._is_to_redo(planned)]
+        for planned in self.history.pending:
+            if planned not in pending:
+                self._leave(planned)
+        for number in sorted({planned.batch for planned in pending}):
+            log_progress(f"batch={number} redo: it was planned but not finished")
+            self._redo({planned.table: planned for planned in pending if planned.batch == number})
 
     def pull(self) -> None:
         """Pull each known table's changes up to the frontier, as one batch."""
-        is_new = self.standing.is_new
-        found = self.each([task for task in self.open_tasks() if not is_new(task)], self.standing.after)
-        entries = [
-            self.entry(task, after, task.upto)
+        is_new = self.positions.is_new
+        found = self.each([task for task in self.open_tasks() if not is_new(task)], self.positions.pull_after)
+        batches = [
+            self.plan_batch(task, after, task.upto)
             for task in self.open_tasks()
             if not is_new(task) and (after := found.get(task.table)) is not None and after < task.upto
         ]
-        self.plan_and_apply(self._counted(entries))
+        self.plan_and_apply(self._counted(batches))
 
-    def align(self) -> None:
+    def advance_idle_tables(self) -> None:
         """Bring the tables that stand at the plan's fence to where snapshots have brought the foremost one."""
-        last, is_new = self.standing.last, self.standing.is_new
-        pulled = last if self.spec.settings.streaming else self.standing.done
+        last, is_new = self.positions.last, self.positions.is_new
+        pulled = last if self.spec.settings.streaming else self.positions.applied
         known = [task.table for task in self.open_tasks() if task.table in pulled and not is_new(task)]
         stands = {table: last[table].upto for table in known}
-        front = max(stands.values(), default=self.spec.fence.lsn)
-        entries = [
-            self.entry(self.tasks[table], stand, front)
+        front = max(stands.values(), default=self.spec.capture_position.lsn)
+        batches = [
+            self.plan_batch(self.tasks[table], stand, front)
             for table, stand in stands.items()
-            if self.spec.fence.lsn <= stand < front
+            if self.spec.capture_position.lsn <= stand < front
         ]
-        self.plan_and_apply(self._counted(entries))
+        self.plan_and_apply(self._counted(batches))
 
-    def publish(self, unfinished: Collection[TableId]) -> None:
+    def write_manifest(self, unfinished: Collection[TableId]) -> None:
         """Write the manifest when every table stands at one commit, and none is `unfinished`: still being filled."""
-        last = self.standing.last
+        last = self.positions.last
         stands = {last[table].upto for table in self.tasks if table in last}
-        if self.errors or unfinished or not self.standing.done or len(stands) != 1:
+        if self.errors or unfinished or not self.positions.applied or len(stands) != 1:
             return
-        self.ledger.publish(self.batch, stands.pop(), [last[table] for table in self.tasks], now_ms())
+        self.batch_log.write_manifest(self.batch, stands.pop(), [last[table] for table in self.tasks], now_ms())
 
     def result(self) -> JobResult:
         """Return a line a table, refused ones included; a table of signals that was refused may have two."""
-        refused = [one for one in self.spec.refused if not one.chosen]
-        lines = [*map(self._line, (*self.tasks, *(one.table for one in self.spec.refused if one.chosen)))]
-        lines += [TableResult(one.table, "failed", chosen=False, refused=True, error=one.error) for one in refused]
+        refused = [one for one in self.spec.rejected if not one.is_replicated]
+        lines = [*map(self._line, (*self.tasks, *(one.table for one in self.spec.rejected if one.is_replicated)))]
+        lines += [
+            TableResult(one.table, "failed", is_replicated=False, is_rejected=True, error=one.error) for one in refused
+        ]
         planned_at_ms, ahead_ms = self.spec.planned_at_ms, self.spec.source_ahead_ms
         return JobResult(
             self.spec.pipeline, self.spec.run_id, tuple(lines), planned_at_ms=planned_at_ms, source_ahead_ms=ahead_ms
@@ -117,107 +125,107 @@ class Tick:
         """Return the tables that have not failed."""
         return [task for task in self.spec.tables if task.table not in self.errors]
 
-    def is_held(self, table: TableId) -> bool:
+    def may_have_rows(self, table: TableId) -> bool:
         """Whether the state may hold rows of a table: also those of a batch that was not finished."""
-        return table in self.standing.last or any(entry.table == table for entry in self.history.pending)
+        return table in self.positions.last or any(planned.table == table for planned in self.history.pending)
 
-    def _is_to_redo(self, entry: Entry) -> bool:
+    def _is_to_redo(self, planned: PlannedBatch) -> bool:
         """Whether a pending batch is to be finished: a restart leaves what was planned before it, and only that."""
-        task = self.tasks.get(entry.table)
-        return task is not None and (not task.restart or entry.plan == self.spec.plan)
+        task = self.tasks.get(planned.table)
+        return task is not None and (not task.restart or planned.plan_id == self.spec.plan_id)
 
-    def _leave(self, entry: Entry) -> None:
+    def _leave(self, planned: PlannedBatch) -> None:
         """Never finish a batch; whoever is still about to do it, be it a run that hangs, is not to write it either."""
-        self.left[entry.table] = (*self.left.get(entry.table, ()), entry.batch)
+        self.abandoned[planned.table] = (*self.abandoned.get(planned.table, ()), planned.batch)
 
-    def _redo(self, entries: Mapping[TableId, Entry]) -> None:
+    def _redo(self, batches: Mapping[TableId, PlannedBatch]) -> None:
         def check(task: TableTask) -> bool:
             try:
-                target = Target(self.sessions.of(task.table, task.rows), self.place, task.schema)
-                entry = entries[task.table]
-                check_readable(target, task, entry, self.standing.fence(entry.after))
+                replica = Replica(self.sessions.session(task.table, task.rows), self.place, task.schema)
+                planned = batches[task.table]
+                check_readable(replica, task, planned, self.positions.capture_lsn(planned.after))
             except GapError as error:
-                self.standing.begin_anew(task, error)
-                self._leave(entries[task.table])
+                self.positions.schedule_resnapshot(task, error)
+                self._leave(batches[task.table])
                 return False
             return True
 
-        readable = self.each([task for task in self.open_tasks() if task.table in entries], check)
-        self._apply([entries[table] for table, is_readable in readable.items() if is_readable])
+        readable = self.each([task for task in self.open_tasks() if task.table in batches], check)
+        self._apply([batches[table] for table, is_readable in readable.items() if is_readable])
 
-    def entry(self, task: TableTask, after: Lsn, upto: Lsn, of: Slice | None = None) -> Entry:
+    def plan_batch(self, task: TableTask, after: Lsn, upto: Lsn, chunk_range: ChunkRange | None = None) -> PlannedBatch:
         """Return the table's part of the next batch; with its change rows, if it is just what the plan has counted."""
         at = (self.spec.planned_at_ms, task.capture.identity)
-        has_offset = task.believed is not None
-        is_planned = not task.restart and (after, upto) == (task.believed, task.upto)
+        has_offset = task.stored_lsn is not None
+        is_planned = not task.restart and (after, upto) == (task.stored_lsn, task.upto)
         rows = task.rows if is_planned else None
-        own = (self.batch + 1, self.spec.run_id, self.spec.plan)
-        return Entry(*own, task.table, after, upto, *at, of, has_offset, rows)
+        own = (self.batch + 1, self.spec.run_id, self.spec.plan_id)
+        return PlannedBatch(*own, task.table, after, upto, *at, chunk_range, has_offset, rows)
 
-    def plan_and_apply(self, entries: Sequence[Entry]) -> None:
+    def plan_and_apply(self, batches: Sequence[PlannedBatch]) -> None:
         """Do one batch; tables whose part fails are out for the rest of the tick, and redone by the next."""
-        if entries:
-            self.ledger.plan(entries)
-            self.batch = entries[0].batch
-            self._apply(entries)
+        if batches:
+            self.batch_log.plan(batches)
+            self.batch = batches[0].batch
+            self._apply(batches)
 
-    def _apply(self, entries: Sequence[Entry]) -> None:
-        by_table = {entry.table: entry for entry in entries}
-        tell = telling_applied(sum(not self._stands(entry) for entry in entries))
+    def _apply(self, batches: Sequence[PlannedBatch]) -> None:
+        by_table = {planned.table: planned for planned in batches}
+        tell = applied_reporter(sum(not self._stands(planned) for planned in batches))
         applied = self.each(
             [self.tasks[table] for table in by_table], lambda task: self._commit(by_table[task.table], tell)
         )
         if not applied:
             return
-        self.ledger.commit(list(applied.values()), now_ms())
+        self.batch_log.commit(list(applied.values()), now_ms())
         for table, commit in applied.items():
             self.starts.setdefault(table, by_table[table].after)
-            self.standing.move(commit, by_table[table].plan == self.spec.plan)
-            if commit.slice is not None:
-                self.slices.append((commit.slice, commit))
+            self.positions.advance(commit, by_table[table].plan_id == self.spec.plan_id)
+            if commit.chunk_range is not None:
+                self.published_ranges.append((commit.chunk_range, commit))
 
-    def _stands(self, entry: Entry) -> bool:
+    def _stands(self, planned: PlannedBatch) -> bool:
         """Whether a batch brings nothing of a table, so that just its offset moves."""
-        return entry.rows == 0 and entry.table in self.standing.last and entry.slice is None
+        return planned.rows == 0 and planned.table in self.positions.last and planned.chunk_range is None
 
-    def _commit(self, entry: Entry, tell: Callable[[TableId], None]) -> Commit:
-        task = self.tasks[entry.table]
-        last = self.standing.last.get(entry.table)
-        if last is not None and self._stands(entry):
-            if is_looked_at(entry.table, entry.batch):
-                last = looked_at(Target(self.sessions.of(entry.table, 0), self.place, task.schema), last)
-            return unmoved(entry, last)
-        is_begun, compared = self.standing.is_new(task) or begins(entry), self.compared.pop(entry.table, None)
+    def _commit(self, planned: PlannedBatch, tell: Callable[[TableId], None]) -> AppliedBatch:
+        task = self.tasks[planned.table]
+        last = self.positions.last.get(planned.table)
+        if last is not None and self._stands(planned):
+            if is_check_due(planned.table, planned.batch):
+                last = check_idle(Replica(self.sessions.session(planned.table, 0), self.place, task.schema), last)
+            return advanced(planned, last)
+        is_begun, compared = self.positions.is_new(task) or begins(planned), self.state_diffs.pop(planned.table, None)
         self.prepare(task, is_begun)
-        read = 0 if entry.slice is None else rows_of(entry.slice, 0 if last is None else last.rows)
-        changes = task.rows if entry.rows is None else entry.rows
-        is_redone = entry in self.history.pending
-        target = Target(self.sessions.of(entry.table, changes + read), self.place, task.schema, is_redone)
-        apply = partial(apply_entry, target, self.spec, self.source, task, entry, last, is_begun, compared)
-        commit = guarded(target, None if is_begun else last, apply)
-        tell(entry.table)
+        read = 0 if planned.chunk_range is None else max_rows(planned.chunk_range, 0 if last is None else last.rows)
+        changes = task.rows if planned.rows is None else planned.rows
+        is_redone = planned in self.history.pending
+        replica = Replica(self.sessions.session(planned.table, changes + read), self.place, task.schema, is_redone)
+        apply = partial(apply_batch, replica, self.spec, self.source, task, planned, last, is_begun, compared)
+        commit = apply_guarded(replica, None if is_begun else last, apply)
+        tell(planned.table)
         return commit
 
     def prepare(self, task: TableTask, is_begun: bool) -> None:
         """Make a table's own tables ready, once a tick; `is_begun` says that it begins, or its beginning is redone."""
         if task.table not in self.prepared:
-            target = Target(self.sessions.of(task.table, 0), self.place, task.schema)
-            last = self.standing.last.get(task.table)
+            replica = Replica(self.sessions.session(task.table, 0), self.place, task.schema)
+            last = self.positions.last.get(task.table)
             if last is not None and not is_begun:
-                check_there(target)
-            target.prepare(is_begun)
+                check_exists(replica)
+            replica.prepare(is_begun)
             if last is not None and is_begun:
-                mend(target, last, self.ledger, self.batch + 1)
-            if (left := self.left.get(task.table)) is not None:
-                target.fence(max(left))
+                refill_if_changed(replica, last, self.batch_log, self.batch + 1)
+            if (left := self.abandoned.get(task.table)) is not None:
+                replica.fence_writers(max(left))
             self.prepared.add(task.table)
 
-    def compare(self, task: TableTask, of: Slice) -> None:
+    def diff_state(self, task: TableTask, chunk_range: ChunkRange) -> None:
         """Compare a slice that covers a range with the state, for the batch that will publish it."""
-        last = None if self.standing.is_new(task) else self.standing.last.get(task.table)
-        rows = rows_of(of, 0 if last is None else last.rows)
-        self.compared[task.table] = compare(
-            Target(self.sessions.of(task.table, rows), self.place, task.schema), of, last
+        last = None if self.positions.is_new(task) else self.positions.last.get(task.table)
+        rows = max_rows(chunk_range, 0 if last is None else last.rows)
+        self.state_diffs[task.table] = diff_state(
+            Replica(self.sessions.session(task.table, rows), self.place, task.schema), chunk_range, last
         )
 
     def each(
@@ -229,7 +237,7 @@ class Tick:
             started = time.monotonic()
             try:
                 return task.table, step(task)
-            except TickLostError:
+            except ConcurrentRunError:
                 raise
             except Exception as error:
                 self.fail(task.table, error)
@@ -247,16 +255,16 @@ class Tick:
         That its registration was not active is told by it: set active again it will look as it did before.
         """
         if isinstance(error, RegistrationError):
-            self.inactive.add(table)
+            self.capture_interrupted.add(table)
         self.errors[table] = describe(error)
-        say(f"table={table} failed: {self.errors[table]}")
-        trace(error)
+        log_progress(f"table={table} failed: {self.errors[table]}")
+        log_stack(error)
 
-    def _counted(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        if not any(is_uncounted(entry, self.tasks[entry.table]) for entry in entries):
-            return entries
+    def _counted(self, batches: Sequence[PlannedBatch]) -> Sequence[PlannedBatch]:
+        if not any(is_uncounted(planned, self.tasks[planned.table]) for planned in batches):
+            return batches
         with driver_connection(self.spark, self.source) as connection:
-            return counted(self.spec, entries, connection, self.fail)
+            return with_row_counts(self.spec, batches, connection, self.fail)
 
     def _captured(self) -> Lsn | None:
         """Ask the source how far capture is now."""
@@ -266,9 +274,9 @@ class Tick:
 
     def _line(self, table: TableId) -> TableResult:
         error, task = self.errors.get(table, ""), self.tasks.get(table)
-        untold = self.standing.untold(task) if task is not None else []
-        commits = [*(commit for _, commit in untold), *self.standing.done.get(table, [])]
-        last = self.standing.last.get(table)
+        untold = self.positions.unreported(task) if task is not None else []
+        commits = [*(commit for _, commit in untold), *self.positions.applied.get(table, [])]
+        last = self.positions.last.get(table)
         line = TableResult(
             table=table,
             status="failed" if error else ("applied" if commits else "unchanged"),
@@ -279,18 +287,22 @@ class Tick:
             reads=sum(commit.reads for commit in commits),
             duration_s=round(self.seconds.get(table, 0.0), 3),
             restart=task is not None and task.restart,
-            mark=task.mark if task is not None else "",
-            inactive=table in self.inactive,
-            recovered=table in self.standing.recovered,
-            refused=task is None,
-            waits=table in self.standing.waiting,
+            revision=task.revision if task is not None else "",
+            capture_interrupted=table in self.capture_interrupted,
+            offset_recovered=table in self.positions.offset_recovered,
+            is_rejected=task is None,
+            waits_for_operator=table in self.positions.waiting_for_operator,
             error=error,
         )
-        if last is None or table in self.standing.waiting or (task is not None and self.standing.is_new(task)):
+        if (
+            last is None
+            or table in self.positions.waiting_for_operator
+            or (task is not None and self.positions.is_new(task))
+        ):
             return line
         return replace(
-            line, set_back=task is not None and self.standing.is_set_back(task),
-            anew=task is not None and self.standing.has_begun(task),
+            line, rewound=task is not None and self.positions.is_rewound(task),
+            reinitialized=task is not None and self.positions.is_reinitialized(task),
             lsn=last.upto, batch=last.batch, rows=last.rows, commit_lsn=last.commit_lsn,
             commit_ts_ms=last.commit_ts_ms, state_version=last.state_version, capture=last.capture.digest,
         )  # fmt: skip

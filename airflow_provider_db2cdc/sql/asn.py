@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sql.changes import COMMIT, change_table, within
@@ -33,7 +33,7 @@ def registrations(asn_schema: str) -> Query:
     )
 
 
-def floors(asn_schema: str) -> Query:
+def pruned_upto(asn_schema: str) -> Query:
     """Return the select of how far each source may be pruned: SOURCE_OWNER, SOURCE_TABLE, CD_OLD_SYNCHPOINT."""
     return Query(
         "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OLD_SYNCHPOINT "
@@ -76,7 +76,7 @@ def passed(asn_schema: str, clock: str) -> Query:
     )
 
 
-def fence(asn_schema: str) -> Query:
+def capture_position(asn_schema: str) -> Query:
     """Return the select of one row that says how far everything is captured; never to be run uncommitted (UR).
 
     Columns: SYNCHPOINT of the global row, the greatest CD_NEW_SYNCHPOINT of an active registration (a stopped one may
@@ -90,7 +90,7 @@ def fence(asn_schema: str) -> Query:
     )
 
 
-def count_changes(steps: Sequence[tuple[CaptureInstance, LsnRange]], *more: str) -> Query:
+def count_changes(steps: Sequence[tuple[CaptureRegistration, LsnRange]], *more: str) -> Query:
     """Return the select of how many change rows each range holds: the step's place in `steps`, then the count.
 
     `more` are selects of the same two columns.
@@ -106,7 +106,7 @@ TRACES = (-1, -2, -3, -4)
 """The places of what `traces` selects."""
 
 
-def traces(asn_schema: str, capture: CaptureInstance, commit: Lsn, at: datetime) -> tuple[str, ...]:
+def traces(asn_schema: str, capture: CaptureRegistration, commit: Lsn, at: datetime) -> tuple[str, ...]:
     """Return selects of what is left of a commit that was applied: a place of `TRACES`, then a number.
 
     In order: its rows in the change table, its rows in IBMSNAP_UOW, those of the latter that have its time (to the
@@ -125,7 +125,7 @@ def traces(asn_schema: str, capture: CaptureInstance, commit: Lsn, at: datetime)
     )
 
 
-def last_commit_before(capture: CaptureInstance, span: LsnRange) -> Query:
+def last_commit_before(capture: CaptureRegistration, span: LsnRange) -> Query:
     """Return the select of the last commit in the range that lies before its end; null when there is none."""
     return Query(
         f"SELECT MAX({COMMIT}) FROM {change_table(capture)} "

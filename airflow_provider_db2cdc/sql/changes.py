@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.sql.quoting import lsn_literal, quote, quote_table
 COMMIT, INTENT, OPERATION = "IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION"
 
 
-def change_rows(schema: TableSchema, capture: CaptureInstance, span: LsnRange) -> str:
+def change_rows(schema: TableSchema, capture: CaptureRegistration, span: LsnRange) -> str:
     """Return the select of a range's change rows.
 
     Columns: CC, CI, CO (commit, intent, operation), then C0..Cn, the captured columns in the schema's order, then
@@ -23,7 +23,7 @@ def change_rows(schema: TableSchema, capture: CaptureInstance, span: LsnRange) -
     return f"SELECT {columns} FROM {change_table(capture)} WHERE {within(span)}"
 
 
-def commit_times(asn_schema: str, capture: CaptureInstance, span: LsnRange) -> str:
+def commit_times(asn_schema: str, capture: CaptureRegistration, span: LsnRange) -> str:
     """Return the select of commit times: CC and LOGMARKER, the source's local time of each commit that has change rows.
 
     The unit-of-work table has the commits of all captured tables.
@@ -34,7 +34,7 @@ def commit_times(asn_schema: str, capture: CaptureInstance, span: LsnRange) -> s
     return f"{times} WHERE {within(span)} AND {COMMIT} IN ({own})"
 
 
-def commit_at_row(capture: CaptureInstance, span: LsnRange, row: int) -> str:
+def commit_at_row(capture: CaptureRegistration, span: LsnRange, row: int) -> str:
     """Return the select of the commit that row number `row` (from 0) of the range belongs to, in commit order."""
     return (
         f"SELECT {COMMIT} FROM {change_table(capture)} WHERE {within(span)} "
@@ -42,13 +42,13 @@ def commit_at_row(capture: CaptureInstance, span: LsnRange, row: int) -> str:
     )
 
 
-def has_before_images(schema: TableSchema, capture: CaptureInstance) -> bool:
+def has_before_images(schema: TableSchema, capture: CaptureRegistration) -> bool:
     """Whether the change table holds a before image of every captured column."""
     prefix = capture.before_prefix
     return bool(prefix) and all(f"{prefix}{name}" in capture.cd_names for name in schema.names)
 
 
-def change_table(capture: CaptureInstance) -> str:
+def change_table(capture: CaptureRegistration) -> str:
     """Return the change table's quoted name, as registered."""
     return quote_table(capture.change_table)
 

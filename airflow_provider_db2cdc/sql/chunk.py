@@ -24,7 +24,7 @@ SAMPLE_ROWS = 1000
 
 
 @dataclass(frozen=True)
-class Cut:
+class ChunkKey:
     """How a table is cut into chunks: by which columns, and, with a condition, which of its rows at all."""
 
     table: TableId
@@ -38,7 +38,7 @@ class Cut:
         return f"({self.select}) AS O" if self.select else quote_table(self.table)
 
     @property
-    def of_rows(self) -> Cut:
+    def of_rows(self) -> ChunkKey:
         """The same cut of what `table_rows` selects: by K0..Kn, and the condition is met there."""
         named = tuple(replace(column, name=f"K{at}") for at, column in enumerate(self.columns))
         return replace(self, columns=named, condition="")
@@ -49,7 +49,7 @@ class Cut:
         return [f"({self.condition})"] if self.condition else []
 
 
-def table_rows(schema: TableSchema, cut: Cut) -> str:
+def table_rows(schema: TableSchema, cut: ChunkKey) -> str:
     """Return the select of all rows: C0..Cn in the schema's order, and what they are cut by, as it is, as K0..Kn.
 
     A chunk's rows are those that meet `chunk_predicate` of `cut.of_rows` there.
@@ -59,7 +59,7 @@ def table_rows(schema: TableSchema, cut: Cut) -> str:
     return f"SELECT {', '.join([*columns, *keys])} FROM {cut.rows}{_where(cut.where)}"
 
 
-def count_rows(cut: Cut, predicates: Mapping[int, str]) -> str:
+def count_rows(cut: ChunkKey, predicates: Mapping[int, str]) -> str:
     """Return the select of how many rows some chunks have: the chunk's number, then the count."""
     counts = (
         f"SELECT {chunk} AS CHUNK, {count_of()} AS ROWS_COUNTED FROM {cut.rows}{_where([predicate])}"
@@ -68,7 +68,7 @@ def count_rows(cut: Cut, predicates: Mapping[int, str]) -> str:
     return " UNION ALL ".join(counts)
 
 
-def bound_after(cut: Cut, previous: Bound | None, rows: int, alike: int = 0) -> str:
+def bound_after(cut: ChunkKey, previous: Bound | None, rows: int, alike: int = 0) -> str:
     """Return the select of the key that ends the chunk of `rows` rows behind `previous`; no row: fewer are left.
 
     Of rows that have the first `alike` columns as `previous` has them, where that is more than none. It walks the key's
@@ -84,7 +84,7 @@ def bound_after(cut: Cut, previous: Bound | None, rows: int, alike: int = 0) -> 
     )
 
 
-def row_bytes(schema: TableSchema, cut: Cut) -> str:
+def row_bytes(schema: TableSchema, cut: ChunkKey) -> str:
     """Return the select of how many bytes a row has, as the average of the first ones that the database meets.
 
     Fixed lengths are the catalog's (a decimal counts its digits), the others are measured. No row where there is none.
@@ -95,7 +95,7 @@ def row_bytes(schema: TableSchema, cut: Cut) -> str:
     return f"SELECT AVG(B) AS BYTES FROM ({rows} FETCH FIRST {SAMPLE_ROWS} ROWS ONLY) AS SAMPLE HAVING COUNT(*) > 0"
 
 
-def chunk_predicate(cut: Cut, bounds: Sequence[Bound], chunk: int) -> str:
+def chunk_predicate(cut: ChunkKey, bounds: Sequence[Bound], chunk: int) -> str:
     """Return the predicate of one chunk; those of all chunks hold every row once, wherever the ascending bounds lie.
 
     Each row is either beyond a bound or not, by the database's comparison alone. Nulls lie beyond every value. Without
@@ -168,7 +168,7 @@ def _travelling(table: TableId, column: Column) -> str:
     return map_type(table, column).select.format(c=quote(column.name))
 
 
-def _ends(cut: Cut, alike: int, low: Bound, high: Bound) -> list[str]:
+def _ends(cut: ChunkKey, alike: int, low: Bound, high: Bound) -> list[str]:
     """Return what follows of lying between two bounds, as plain comparisons by which an index range begins and ends.
 
     The first `alike` columns are as `low` has them. Of a single column the bounds themselves are such comparisons.
@@ -187,7 +187,7 @@ def _ends(cut: Cut, alike: int, low: Bound, high: Bound) -> list[str]:
     return terms if most == NULL else [*terms, f"{name} <= {most}"]
 
 
-def _beyond(cut: Cut, bound: Bound) -> str:
+def _beyond(cut: ChunkKey, bound: Bound) -> str:
     """Return `key > bound`, nulls beyond every value."""
     pairs = list(zip(cut.columns, bound, strict=True))
     terms = [

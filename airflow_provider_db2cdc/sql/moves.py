@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from airflow_provider_db2cdc.cdc.capture import CaptureInstance
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.sql.changes import OPERATION, change_table, has_before_images, within
-from airflow_provider_db2cdc.sql.chunk import Bound, Cut, chunk_predicate
+from airflow_provider_db2cdc.sql.chunk import Bound, ChunkKey, chunk_predicate
 from airflow_provider_db2cdc.sql.query import Query, count_of
 
 
-def count_moves(capture: CaptureInstance, span: LsnRange, moves: Sequence[str]) -> Query:
+def count_moves(capture: CaptureRegistration, span: LsnRange, moves: Sequence[str]) -> Query:
     """Return the select of some chunks' moves (`chunk_moves`) by the range's changes: one row, a column a chunk."""
     columns = (f"{one} AS M{at}" for at, one in enumerate(moves))
     return Query(f"SELECT {', '.join(columns)} FROM {change_table(capture)} WHERE {within(span)}")
 
 
-def chunk_moves(schema: TableSchema, capture: CaptureInstance, cut: Cut, low: Bound, high: Bound) -> str:
+def chunk_moves(schema: TableSchema, capture: CaptureRegistration, cut: ChunkKey, low: Bound, high: Bound) -> str:
     """Return the count of how many times changes may have taken a row out of a chunk, or put one in.
 
     The chunk lies between two bounds, as `chunk_predicate` has them. An update as one row does so once where it comes
@@ -38,6 +38,6 @@ def chunk_moves(schema: TableSchema, capture: CaptureInstance, cut: Cut, low: Bo
     return f"{count_of(into)} + {count_of(out_of)}"
 
 
-def _between(cut: Cut, low: Bound, high: Bound) -> str:
+def _between(cut: ChunkKey, low: Bound, high: Bound) -> str:
     ends = [bound for bound in (low, high) if bound]
     return f"({chunk_predicate(replace(cut, condition=''), ends, 1 if low else 0)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from airflow_provider_db2cdc.cdc.signal import SignalTable
+from airflow_provider_db2cdc.cdc.signal.signal import SignalTable
 from airflow_provider_db2cdc.sql.changes import COMMIT, INTENT, OPERATION, change_table
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
 

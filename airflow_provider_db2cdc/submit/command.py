@@ -108,7 +108,7 @@ def items_of(text: str | None) -> list[str]:
 
 def is_short(spec: JobSpec) -> bool:
     """Return whether a job is over before a well-compiled JVM would pay: few changes, and no snapshot to take."""
-    fresh = any(task.believed is None and task.snapshot for task in spec.tables)
+    fresh = any(task.stored_lsn is None and task.initial_snapshot for task in spec.tables)
     return not fresh and sum(task.rows for task in spec.tables) <= SHORT_ROWS
 
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV, RESULT_MARK, USER_ENV, JobResult, JobSpec
-from airflow_provider_db2cdc.config import SparkConfig
+from airflow_provider_db2cdc.config.pipeline import SparkConfig
 from airflow_provider_db2cdc.errors import SourceError, TickFailedError
-from airflow_provider_db2cdc.jars import spark_classpath
 from airflow_provider_db2cdc.submit import LOG4J, application_path
 from airflow_provider_db2cdc.submit.bundle import build_bundle
 from airflow_provider_db2cdc.submit.child import OnLine, run_child
@@ -24,6 +23,7 @@ from airflow_provider_db2cdc.submit.command import (
 )
 from airflow_provider_db2cdc.submit.folder import job_folder, keep_output, new_error_log
 from airflow_provider_db2cdc.submit.home import jars_of_spark, spark_binary, spark_environment
+from airflow_provider_db2cdc.submit.jars import spark_classpath
 from airflow_provider_db2cdc.submit.output import cause_of
 
 KEPT_LINES = 500

@@ -16,16 +16,16 @@ from airflow.sdk import Connection
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from packaging.version import Version
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.capture import Fence
-from airflow_provider_db2cdc.cdc.collection import name_of
+from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
 from airflow_provider_db2cdc.cdc.job import JobSpec
-from airflow_provider_db2cdc.cdc.offset import Offset, OffsetStore
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.selection.table_names import name_of
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.channels.channel import read_channels
 from airflow_provider_db2cdc.channels.kafka import NAME as KAFKA
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.hooks.db2cdc import missing_connection, read_address
 from airflow_provider_db2cdc.sql.driver_error import UnreachableError
@@ -42,7 +42,7 @@ SHOWS_ARGUMENTS = Version(airflow.__version__).release < (3, 3)
 
 
 @dataclass(frozen=True)
-class Awaited:
+class WorkProbe:
     """What is waited for: work for a tick of the pipeline, or that capture has passed a time."""
 
     config: PipelineConfig
@@ -53,11 +53,11 @@ class Awaited:
 
         :raises Db2CdcError: what plan_tick raises, capture's standing still too.
         """
-        from airflow_provider_db2cdc.source.catalog import read_fence
-        from airflow_provider_db2cdc.source.plan import check_moving, plan_tick
+        from airflow_provider_db2cdc.source.catalog import read_capture_position
+        from airflow_provider_db2cdc.source.planning.plan import check_moving, plan_tick
 
         if self.upto_time is not None:
-            fence = read_fence(source, self.config.asn_schema)
+            fence = read_capture_position(source, self.config.asn_schema)
             if passed(fence, self.upto_time, datetime.now(UTC)):
                 return f"capture has passed {self.upto_time}: it stands at {fence.synchtime} (the source's local time)"
             check_moving(fence, self.config)
@@ -65,7 +65,7 @@ class Awaited:
         spec = plan_tick(source, self.config, offsets, RUN_ID, time.time_ns() // 1_000_000, self._signals())
         if spec is None:
             return None
-        return waiting(spec)
+        return describe_wait(spec)
 
     def _signals(self) -> list[Signal]:
         """Return what channels hold; a triggerer may lack the module of one that the pipeline's workers have."""
@@ -78,16 +78,16 @@ class Awaited:
         return signals
 
 
-def waiting(spec: JobSpec) -> str:
+def describe_wait(spec: JobSpec) -> str:
     """Return what there is for a tick to do."""
     rows = sum(task.rows for task in spec.tables)
-    begin = sum(task.believed is None for task in spec.tables)
+    begin = sum(task.stored_lsn is None for task in spec.tables)
     parts = [f"{rows} changes", *([f"{begin} tables to begin with"] if begin else [])]
     parts += [f"{len(spec.signals)} signals"] if spec.signals else []
-    return f"{', '.join(parts)} are waiting; capture stands at {spec.fence.lsn}"
+    return f"{', '.join(parts)} are waiting; capture stands at {spec.capture_position.lsn}"
 
 
-def passed(fence: Fence, upto: datetime, now: datetime) -> bool:
+def passed(fence: CapturePosition, upto: datetime, now: datetime) -> bool:
     """Return whether all commits up to a time are captured.
 
     A time with a zone is compared with the worker's clock less the age of capture's position; one without is the
@@ -98,7 +98,7 @@ def passed(fence: Fence, upto: datetime, now: datetime) -> bool:
     return now - timedelta(seconds=fence.age_s) >= upto
 
 
-def told(config: PipelineConfig) -> dict[str, Any]:
+def redact(config: PipelineConfig) -> dict[str, Any]:
     """Return what a trigger is told of a configuration: not the database's address, nor what is Spark's.
 
     Nor what Kafka's consumer logs in with, where Airflow's API shows it to whoever may read task instances.
@@ -115,7 +115,7 @@ BACKLOG = ""
 """Where among the documents the backlog is: no table has an empty name."""
 
 
-class SeenOffsets:
+class FrozenOffsets:
     """Offsets as a first look found them; an OffsetStore that asks another one once a table.
 
     It moves none. That a registration was found inactive it hands on to that one, or remembers where there is none.
@@ -140,14 +140,14 @@ class SeenOffsets:
         text = self._seen[name]
         return Offset.from_json(text, f"the sensor's memory of {table}") if text else None
 
-    def backlog(self) -> Backlog:
+    def summary(self) -> PipelineSummary:
         """Return the backlog as it was first seen."""
         if BACKLOG not in self._seen:
-            self._seen[BACKLOG] = self._store.backlog().to_json() if self._store else None
+            self._seen[BACKLOG] = self._store.summary().to_json() if self._store else None
         text = self._seen[BACKLOG]
-        return Backlog.from_json(text, "the sensor's memory") if text else Backlog()
+        return PipelineSummary.from_json(text, "the sensor's memory") if text else PipelineSummary()
 
-    def put_backlog(self, backlog: Backlog) -> None:
+    def put_summary(self, backlog: PipelineSummary) -> None:
         """Refuse: waiting does nothing."""
         raise NotImplementedError("a sensor does no snapshots")
 
@@ -167,7 +167,7 @@ class Db2CdcChangeTrigger(BaseTrigger):
     other error ends the wait.
 
     :param db2_conn_id: A connection of the IBM Db2 provider.
-    :param config: What `told` says of the pipeline's configuration.
+    :param config: What `redact` says of the pipeline's configuration.
     :param offsets: The offsets' documents by table, as the sensor saw them.
     :param upto_time: ISO text of a time that capture is to pass; None waits for changes.
     :param deadline: Seconds since the epoch after which the wait is over.
@@ -198,7 +198,7 @@ class Db2CdcChangeTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, and yield the one event."""
-        offsets = SeenOffsets(seen=self.offsets)
+        offsets = FrozenOffsets(seen=self.offsets)
         try:
             source = await self._source()
             try:
@@ -219,9 +219,9 @@ class Db2CdcChangeTrigger(BaseTrigger):
             raise missing_connection(self.db2_conn_id) from error
         return Source(read_address(connection))
 
-    async def _wait(self, source: Source, offsets: SeenOffsets) -> dict[str, str]:
+    async def _wait(self, source: Source, offsets: FrozenOffsets) -> dict[str, str]:
         upto = datetime.fromisoformat(self.upto_time) if self.upto_time else None
-        awaited = Awaited(PipelineConfig.model_validate(self.config), upto)
+        awaited = WorkProbe(PipelineConfig.model_validate(self.config), upto)
         last = "it has not come"
         while True:
             try:

@@ -17,10 +17,10 @@ import pytest
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.demo.runs import dag_bag
-from airflow_provider_db2cdc.sandbox import asn, faults
-from airflow_provider_db2cdc.sandbox.agent import await_captured
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
+from airflow_provider_db2cdc.sandbox.capture import control_tables, faults
+from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
+from airflow_provider_db2cdc.sandbox.server.state import DRIVER_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 _HOME = tempfile.TemporaryDirectory(prefix="db2cdc-airflow-")
@@ -150,7 +150,7 @@ class Captured:
         for name in ("ORDERS", "ITEMS"):
             self._cursor.execute(f"CREATE TABLE {self.schema}.{name} (ID INTEGER NOT NULL PRIMARY KEY)")
             self._connection.commit()
-            asn.addtable(self._connection, self.schema, name)
+            control_tables.addtable(self._connection, self.schema, name)
         self.synchpoint()
 
     def table(self, name: str) -> TableId:

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 
 
 def outcome(task, failing):

@@ -1,6 +1,6 @@
 """Job specs and results to run tasks with."""
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, SourceSpec, TableResult, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
@@ -14,7 +14,7 @@ def table_task(name, believed=None, upto=9, rows=3):
     table = TableId("SALES", name)
     schema = TableSchema(table, (Column("ID", "INTEGER", nullable=False),), ("ID",))
     identity = CaptureIdentity(f"ASNCDC.CD_{name}", "2026-01-01T00:00:00", "2025-01-01T00:00:00", "")
-    capture = CaptureInstance(
+    capture = CaptureRegistration(
         table, "ASNCDC", f"CD_{name}", "A", "", "DI", None, None, lsn(upto), schema.columns, identity
     )
     return TableTask(schema, capture, lsn(believed) if believed else None, lsn(upto), rows)
@@ -24,11 +24,11 @@ def job_spec(*names, pipeline="sales", run_id="dag/run"):
     return JobSpec(
         pipeline=pipeline,
         run_id=run_id,
-        plan="0a",
+        plan_id="0a",
         planned_at_ms=1_700_000_000_000,
         target="/lake/sales",
         source=SourceSpec("jdbc:db2://db2.example:50000/SALES", "SALES", pipeline, "ASNCDC"),
-        fence=Fence(lsn(9), "2026-01-01T00:00:00", "2026-01-01T00:00:01", 1.0),
+        capture_position=CapturePosition(lsn(9), "2026-01-01T00:00:00", "2026-01-01T00:00:01", 1.0),
         tables=tuple(table_task(name) for name in names),
     )
 

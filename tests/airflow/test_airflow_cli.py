@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.offsets.variable import backlog_key, variable_key
-from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.offsets.variable import summary_key, variable_key
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.airflow
 
@@ -86,7 +86,7 @@ def test_offsets_that_airflow_keeps_are_shown_and_repaired(airflow_db: None, con
     assert kept(variable_key("seen", ITEMS)) is None
     unknown = db2cdc("offset", "restart", "-c", config, "SHOP.Items")
     assert (unknown.returncode, "SHOP.Items has no offset in Airflow's Variables" in unknown.stderr) == (1, True)
-    keep((backlog_key("seen"), Backlog(tables=(ITEMS,)).to_json()))
+    keep((summary_key("seen"), PipelineSummary(tables=(ITEMS,)).to_json()))
     assert db2cdc("offset", "restart", "-c", config, "SHOP.Items").returncode == 0
     assert json.loads(kept(variable_key("seen", ITEMS)) or "")["restart"]
 
@@ -95,7 +95,7 @@ def test_document_that_is_no_offset_is_named_where_it_is_a_tables(airflow_db: No
     path = tmp_path / "pipeline.yaml"
     path.write_text("pipeline: spoilt\ntarget: ./lake\n")
     key = variable_key("spoilt", ORDERS)
-    keep((key, "{oops"), (backlog_key("spoilt"), Backlog(tables=(ORDERS,)).to_json()))
+    keep((key, "{oops"), (summary_key("spoilt"), PipelineSummary(tables=(ORDERS,)).to_json()))
     shown = db2cdc("offset", "show", "-c", str(path))
     assert (shown.returncode, f"the Airflow Variable {key} cannot be read" in shown.stderr) == (1, True)
     assert db2cdc("offset", "remove", "-c", str(path), str(ORDERS)).returncode == 0
@@ -132,11 +132,11 @@ def test_status_shows_what_airflow_knows(
             }
         )
     )
-    part = PartProgress(ORDERS, "reading", 1, 4, 10)
-    snapshot = SnapshotProgress("77", "incremental", "running", (part,), 5, left_s=30)
+    part = TableSnapshotProgress(ORDERS, "reading", 1, 4, 10)
+    snapshot = SnapshotProgress("77", "incremental", "running", (part,), 5, remaining_s=30)
     keep(
         (variable_key("told", ORDERS), offset(ORDERS, 1).to_json()),
-        (backlog_key("told"), Backlog((snapshot,), tables=(ORDERS,)).to_json()),
+        (summary_key("told"), PipelineSummary((snapshot,), tables=(ORDERS,)).to_json()),
     )
     done = db2cdc("status", "-c", str(path), "--json")
     assert done.returncode == 0, done.stderr

@@ -8,12 +8,12 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Variable
 from job_samples import job_result, lsn, table_result
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.codec import to_data
-from airflow_provider_db2cdc.cdc.notification import Notification
-from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.asset import table_asset
@@ -112,15 +112,17 @@ def test_failed_table_does_not_take_the_events_of_the_others_along_when_another_
 
 
 def snapshot(status="running", *parts):
-    return SnapshotProgress("77", "incremental", status, parts or (PartProgress(ORDERS, "reading", 1, 4, 10),), 5)
+    return SnapshotProgress(
+        "77", "incremental", status, parts or (TableSnapshotProgress(ORDERS, "reading", 1, 4, 10),), 5
+    )
 
 
 def test_signals_and_snapshots_become_the_backlog(commit, inside):
     outcomes = [SignalOutcome("77", "airflow", "accepted"), SignalOutcome("1", "source", "done")]
     state, _, _ = commit("commit_signals", table_result("ORDERS"), signals=outcomes, snapshots=[snapshot()])
     assert state == "success"
-    kept = inside(lambda: VariableOffsetStore("commit_signals").backlog())
-    assert kept == Backlog((snapshot(),), tuple(outcomes), ("1 #",), tables=(ORDERS,))
+    kept = inside(lambda: VariableOffsetStore("commit_signals").summary())
+    assert kept == PipelineSummary((snapshot(),), tuple(outcomes), ("1 #",), tables=(ORDERS,))
 
 
 def test_channels_are_told_what_became_of_their_signals(commit, tmp_path):
@@ -190,7 +192,7 @@ def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(commi
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
     state, _, seen = commit(dag_id, table_result("ORDERS"), config=config, notifications=[told], told=3)
     assert state == "success"
-    assert inside(lambda: VariableOffsetStore(dag_id).backlog()).notified_upto == 3
+    assert inside(lambda: VariableOffsetStore(dag_id).summary()).notified_upto == 3
     events_of_them = [extra for uri, extra in seen.items() if uri == f"db2cdc://{dag_id}/notifications"]
     assert events_of_them == [{"notifications": [to_data(told)]}] * count
 
@@ -202,10 +204,10 @@ def test_notifications_whose_events_airflow_drops_are_told_by_the_next_tick(comm
     of_now = {"config": config, "notifications": [told], "told": 3}
     state, _, seen = commit("commit_dropped", failed, **of_now)
     assert (state, seen) == ("failed", {})
-    assert inside(lambda: VariableOffsetStore("commit_dropped").backlog()).notified_upto == 0
+    assert inside(lambda: VariableOffsetStore("commit_dropped").summary()).notified_upto == 0
     old = replace(told, timestamp=told.timestamp - 25 * 3_600_000)
     assert commit("commit_dropped", failed, **{**of_now, "notifications": [old, told]})[0] == "failed"
-    assert inside(lambda: VariableOffsetStore("commit_dropped").backlog()).notified_upto == 3, "it is given up"
+    assert inside(lambda: VariableOffsetStore("commit_dropped").summary()).notified_upto == 3, "it is given up"
 
 
 class Unreachable:
@@ -225,14 +227,14 @@ def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(c
     state, offsets, seen = commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=3)
     assert (state, offsets) == ("success", {"ORDERS": lsn(9)})
     assert len(seen) == 1, "whoever waits for the table's event gets it"
-    kept = inside(lambda: VariableOffsetStore("commit_untold").backlog())
+    kept = inside(lambda: VariableOffsetStore("commit_untold").summary())
     assert (kept.told, kept.notified_upto) == (3, 0), "what became of signals was told"
     of_old = {"config": config, "notifications": [old, told], "told": 4}
     assert commit("commit_untold", table_result("ORDERS"), **of_old)[0] == "success"
-    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).notified_upto == 4, "it is given up"
+    assert inside(lambda: VariableOffsetStore("commit_untold").summary()).notified_upto == 4, "it is given up"
     config["notification.enabled.channels"] = "log"
     assert commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=5)[0] == "success"
-    assert inside(lambda: VariableOffsetStore("commit_untold").backlog()).notified_upto == 5
+    assert inside(lambda: VariableOffsetStore("commit_untold").summary()).notified_upto == 5
 
 
 def outcome(result):
@@ -268,14 +270,14 @@ def test_outcome_fails_for_offsets_that_were_not_kept():
     [
         (snapshot(), "snapshot 77 (incremental) running: 1 of 4 chunks, 10 rows; SALES.ORDERS reading 1 of 4"),
         (
-            snapshot("paused", PartProgress(ORDERS, "waiting", 0, None, 0)),
+            snapshot("paused", TableSnapshotProgress(ORDERS, "waiting", 0, None, 0)),
             "snapshot 77 (incremental) paused: 0 of ? chunks, 0 rows; SALES.ORDERS paused 0 of ?",
         ),
         (
             snapshot(
                 "paused",
-                PartProgress(ORDERS, "completed", 4, 4, 40),
-                PartProgress(TableId("SALES", "ITEMS"), "failed", 1, 2, 3, "no disk"),
+                TableSnapshotProgress(ORDERS, "completed", 4, 4, 40),
+                TableSnapshotProgress(TableId("SALES", "ITEMS"), "failed", 1, 2, 3, "no disk"),
             ),
             "snapshot 77 (incremental) paused: 2 of 2 tables, 5 of 6 chunks, 43 rows; "
             "SALES.ORDERS completed 4 of 4, SALES.ITEMS failed 1 of 2 (no disk)",

@@ -4,7 +4,7 @@ import pytest
 from airflow.exceptions import ParamValidationError
 from job_samples import UNTOUCHED
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.demo.runs import dag_bag
 from airflow_provider_db2cdc.operators.signal import form_data
@@ -110,7 +110,7 @@ def test_form_says_which_tables_there_are(snapshot_dag):
 
 def test_form_suggests_the_tables_of_the_last_tick(snapshot_dag, monkeypatch):
     assert "examples" not in snapshot_dag().params.get_param("known_tables").schema
-    kept = Backlog(tables=(TableId("SHOP", "ORDERS"), TableId("SHOP", 'a.b "c"')))
+    kept = PipelineSummary(tables=(TableId("SHOP", "ORDERS"), TableId("SHOP", 'a.b "c"')))
     monkeypatch.setenv("AIRFLOW_VAR_DB2CDC.SHOP~BACKLOG", kept.to_json())
     schema = snapshot_dag().params.get_param("known_tables").schema
     assert schema["values_display"] == {'"SHOP"."ORDERS"': "SHOP.ORDERS", '"SHOP"."a.b ""c"""': 'SHOP.a.b "c"'}

@@ -4,8 +4,8 @@ from datetime import timedelta
 import pytest
 from airflow.sdk import DAG
 
-from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.task_group import Db2CdcTaskGroup
@@ -222,7 +222,7 @@ def test_signals_go_from_where_they_are_given_to_the_job_and_back(
         ("f", "pause-snapshot", "file"),
     ]
     assert path.read_text(encoding="utf-8") == ""
-    outcomes = inside(lambda: VariableOffsetStore(dag_id).backlog()).outcomes
+    outcomes = inside(lambda: VariableOffsetStore(dag_id).summary()).outcomes
     assert [(one.id, one.status) for one in outcomes] == [(f"{run}/1", "done"), ("77", "done"), ("f", "done")]
 
     monkeypatch.setenv("FAKE_REFUSE", "88 g")

@@ -8,14 +8,14 @@ from airflow.sdk.execution_time import supervisor, task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable, OKResponse, PutVariable, VariableResult
 from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.signal.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
-from airflow_provider_db2cdc.offsets.variable import MAX_KEY, VariableOffsetStore, backlog_key, variable_key
+from airflow_provider_db2cdc.offsets.variable import MAX_KEY, VariableOffsetStore, summary_key, variable_key
 
 pytestmark = pytest.mark.airflow
 
@@ -120,21 +120,21 @@ def test_variable_of_another_table_is_refused(inside):
 
 
 def test_backlog_is_kept_and_read_back_with_a_description(inside):
-    backlog = Backlog(
-        (SnapshotProgress("a", "initial", "running", (PartProgress(ORDERS, "reading", 1, 4, 10),), 5),),
+    backlog = PipelineSummary(
+        (SnapshotProgress("a", "initial", "running", (TableSnapshotProgress(ORDERS, "reading", 1, 4, 10),), 5),),
         (SignalOutcome("1", "airflow", "refused", "why"),),
         ("2",),
     )
 
     def steps():
         store = VariableOffsetStore("backlogged")
-        before = store.backlog()
+        before = store.summary()
         store.put(offset(5))
-        store.put_backlog(Backlog())
-        store.put_backlog(backlog)
-        return before, store.backlog(), store.get(ORDERS), VariableOffsetStore("other").backlog()
+        store.put_summary(PipelineSummary())
+        store.put_summary(backlog)
+        return before, store.summary(), store.get(ORDERS), VariableOffsetStore("other").summary()
 
-    assert inside(steps) == (Backlog(), backlog, offset(5), Backlog())
+    assert inside(steps) == (PipelineSummary(), backlog, offset(5), PipelineSummary())
 
     from airflow.models.variable import Variable as Row
     from airflow.utils.session import create_session
@@ -147,20 +147,20 @@ def test_backlog_is_kept_and_read_back_with_a_description(inside):
 def test_backlog_shares_its_key_with_no_table_of_any_pipeline():
     pipelines = ["p", "p.S", "p.S.T", "p.SALES.ORDERS", "p.backlog"]
     keys = [variable_key(pipeline, table) for pipeline in pipelines for table in [TableId("S", "T"), *TABLES]]
-    assert not {key.upper() for key in keys} & {backlog_key(pipeline).upper() for pipeline in pipelines}
+    assert not {key.upper() for key in keys} & {summary_key(pipeline).upper() for pipeline in pipelines}
 
 
 def test_environment_that_shadows_the_backlog_is_named(inside, monkeypatch):
     variable = "AIRFLOW_VAR_DB2CDC.SHADOWED~BACKLOG"
-    monkeypatch.setenv(variable, Backlog().to_json())
+    monkeypatch.setenv(variable, PipelineSummary().to_json())
     with pytest.raises(OffsetError, match=f"the environment's {variable} gives another value"):
-        inside(lambda: VariableOffsetStore("shadowed").put_backlog(Backlog(heard=("1",))))
+        inside(lambda: VariableOffsetStore("shadowed").put_summary(PipelineSummary(handled_signal_ids=("1",))))
 
 
 def test_variable_that_is_no_backlog_is_named(inside):
     def steps():
         Variable.set("db2cdc.littered~backlog", "{oops")
-        VariableOffsetStore("littered").backlog()
+        VariableOffsetStore("littered").summary()
 
     with pytest.raises(OffsetError, match=r"Variable db2cdc\.littered~backlog cannot be read.*Delete it"):
         inside(steps)
@@ -198,7 +198,7 @@ def api(monkeypatch):
 def test_offset_that_cannot_be_asked_for_is_not_taken_for_none(api):
     store = VariableOffsetStore("p")
     assert store.get(ORDERS) is None
-    assert store.backlog() == Backlog()
+    assert store.summary() == PipelineSummary()
     store.put(offset(5))
     api.down = 2
     with pytest.raises(AirflowException, match=r"db2cdc\.p\.SALES\.ORDERS \(API_SERVER_ERROR\)"):
@@ -245,7 +245,7 @@ def test_secrets_backend_that_shadows_the_offset_is_named(api, monkeypatch):
     backends = [SealedBackend(), VaultBackend(), ExecutionAPISecretsBackend()]
     monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", lambda: backends)
     with pytest.raises(OffsetError, match=r"the secrets backend VaultBackend gives another value.*Remove it there"):
-        VariableOffsetStore("p").put_backlog(Backlog(heard=("1",)))
+        VariableOffsetStore("p").put_summary(PipelineSummary(handled_signal_ids=("1",)))
 
 
 @pytest.mark.parametrize(("instead", "told"), [(None, "none"), ("{}", "another value")])
@@ -260,4 +260,4 @@ def test_write_that_is_swallowed_is_not_said_to_be_shadowed(api, monkeypatch, in
 
     monkeypatch.setattr(api, "send", swallow)
     with pytest.raises(OffsetError, match=rf"Airflow gives {told} back, and no secrets backend has one.*API server"):
-        VariableOffsetStore("p").put_backlog(Backlog(heard=("1",)))
+        VariableOffsetStore("p").put_summary(PipelineSummary(handled_signal_ids=("1",)))

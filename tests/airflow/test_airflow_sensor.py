@@ -15,17 +15,17 @@ from airflow.providers.common.compat.sdk import (
 )
 from job_samples import lsn
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.capture import Fence
-from airflow_provider_db2cdc.cdc.collection import name_of
-from airflow_provider_db2cdc.cdc.offset import Offset, inactive
+from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, with_capture_interrupted
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore, variable_key
 from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
-from airflow_provider_db2cdc.triggers.change import BACKLOG, Db2CdcChangeTrigger, SeenOffsets, passed, told
+from airflow_provider_db2cdc.triggers.change import BACKLOG, Db2CdcChangeTrigger, FrozenOffsets, passed, redact
 
-FENCE = Fence(lsn(9), "2026-03-01T11:59:50", "2026-03-01T12:00:00", 10.0)
+FENCE = CapturePosition(lsn(9), "2026-03-01T11:59:50", "2026-03-01T12:00:00", 10.0)
 NOW = datetime(2026, 3, 1, 17, 0, 0, tzinfo=UTC)
 
 
@@ -52,14 +52,14 @@ def test_offsets_are_remembered_as_they_were_first_seen():
             return Offset(table, lsn(self.asked), 1) if table.name == "A" else None
 
     store, table = Store(), TableId("S", "A")
-    first = SeenOffsets(store)
+    first = FrozenOffsets(store)
     assert [first.get(table), first.get(table), first.get(TableId("S", "B"))] == [
         Offset(table, lsn(1), 1),
         Offset(table, lsn(1), 1),
         None,
     ]
     assert store.asked == 2
-    assert SeenOffsets(seen=first.seen).get(table) == Offset(table, lsn(1), 1)
+    assert FrozenOffsets(seen=first.seen).get(table) == Offset(table, lsn(1), 1)
 
 
 def sensor(**arguments):
@@ -98,12 +98,12 @@ def test_change_that_has_come_lets_the_task_go_on():
 
 def stands(table, at, planned_at_ms=0):
     """Return an offset as a result leaves it."""
-    return Offset(table, at, 1, planned_at_ms=planned_at_ms, proven=at)
+    return Offset(table, at, 1, planned_at_ms=planned_at_ms, committed_lsn=at)
 
 
 def trigger(deadline_s=5.0, db2_conn_id="db2_test", **arguments):
     chosen = PipelineConfig(pipeline="p", target="/t", **arguments.pop("config", {}))
-    config = told(chosen)
+    config = redact(chosen)
     usual = {"offsets": {}, "upto_time": None, "poll_s": 0.1, "deadline": time.time() + deadline_s}
     return Db2CdcChangeTrigger(db2_conn_id, config, **{**usual, **arguments})
 
@@ -134,7 +134,7 @@ def test_source_out_of_reach_at_the_first_look_is_waited_for_too(connect, inside
     def deferred():
         store = VariableOffsetStore("p")
         store.put(Offset(table, lsn(5), 1))
-        store.put_backlog(Backlog(tables=(table,)))
+        store.put_summary(PipelineSummary(tables=(table,)))
         with pytest.raises(TaskDeferred) as raised:
             sensor().execute({})
         return raised.value.trigger.offsets, sensor(deferrable=False).poke({})
@@ -167,12 +167,12 @@ def test_a_trigger_is_told_nothing_secret_that_airflow_shows(monkeypatch, shows,
             "signal.consumer.sasl.password": "kafkas",
         }
     )  # fmt: skip
-    text = json.dumps(told(config))
+    text = json.dumps(redact(config))
     assert "s3cret" not in text
     assert ("kafkas" in text) is not shows
-    assert PipelineConfig.model_validate(told(config)).signal_channels == tuple(channels)
+    assert PipelineConfig.model_validate(redact(config)).signal_channels == tuple(channels)
     unheard = config.model_copy(update={"signal_channels": ("file",)})
-    assert ("kafkas" in json.dumps(told(unheard))) is not shows
+    assert ("kafkas" in json.dumps(redact(unheard))) is not shows
 
 
 def test_missing_connection_ends_the_wait():
@@ -194,7 +194,7 @@ def test_channel_that_the_triggerer_has_not_ends_no_wait_and_hides_no_other(capt
         "selection": {"table_include": [str(orders)]},
     }
     documents = {name_of(orders): stands(orders, captured.synchpoint(), time.time_ns() // 10**6)}
-    seen = {name: one.to_json() for name, one in {**documents, BACKLOG: Backlog(tables=(orders,))}.items()}
+    seen = {name: one.to_json() for name, one in {**documents, BACKLOG: PipelineSummary(tables=(orders,))}.items()}
     assert event_of(trigger(0.5, "db2_sandbox", config=settings, offsets=seen))["status"] == ends
 
 
@@ -205,7 +205,7 @@ def test_trigger_fires_when_a_change_is_captured(captured):
     here = stands(orders, captured.synchpoint())
 
     def wait(deadline_s, planned_at_ms):
-        seen = {name_of(orders): replace(here, planned_at_ms=planned_at_ms), BACKLOG: Backlog(tables=(orders,))}
+        seen = {name_of(orders): replace(here, planned_at_ms=planned_at_ms), BACKLOG: PipelineSummary(tables=(orders,))}
         documents = {name: document.to_json() for name, document in seen.items()}
         return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets=documents))
 
@@ -232,7 +232,7 @@ def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_re
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
     here, now_ms = captured.synchpoint(), time.time_ns() // 1_000_000
     documents = {name_of(table): stands(table, here, now_ms).to_json() for table in (orders, items)}
-    documents[BACKLOG] = Backlog(tables=(orders, items)).to_json()
+    documents[BACKLOG] = PipelineSummary(tables=(orders, items)).to_json()
     settings = {"selection": {"table_include": [f"{captured.schema}\\..*"]}}
     captured.set_state(orders, "S")
     event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=documents))
@@ -271,7 +271,7 @@ def test_sensor_that_meets_an_inactive_registration_keeps_that(captured, inside,
 
 def test_sensor_keeps_table_by_table_what_its_trigger_has_found(inside):
     tables = [TableId("S", name) for name in "AB"]
-    found = [inactive(table, None, lsn(9), "m").to_json() for table in tables]
+    found = [with_capture_interrupted(table, None, lsn(9), "m").to_json() for table in tables]
 
     def resumed():
         from airflow.sdk import Variable
@@ -295,7 +295,7 @@ def test_sensor_wakes_for_a_signal_in_a_file(captured, tmp_path):
         "signal_file": str(path),
     }
     documents = {name_of(orders): stands(orders, captured.synchpoint(), time.time_ns() // 10**6).to_json()}
-    documents[BACKLOG] = Backlog(tables=(orders,)).to_json()
+    documents[BACKLOG] = PipelineSummary(tables=(orders,)).to_json()
     event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=documents))
     assert event["message"].startswith("0 changes, 1 signals are waiting")
     assert path.read_text(), "whoever acts on it consumes it"
@@ -304,9 +304,9 @@ def test_sensor_wakes_for_a_signal_in_a_file(captured, tmp_path):
 def test_sensors_memory_keeps_tables_of_odd_names_apart():
     tables = [TableId("S.T", "X"), TableId("S", "T.X")]
     kept = {table: Offset(table, lsn(at), 1) for at, table in enumerate(tables, 5)}
-    seen = SeenOffsets(SimpleNamespace(get=kept.get))
+    seen = FrozenOffsets(SimpleNamespace(get=kept.get))
     assert [seen.get(table) for table in tables] == [*kept.values()]
-    assert [SeenOffsets(seen=seen.seen).get(table) for table in tables] == [*kept.values()]
+    assert [FrozenOffsets(seen=seen.seen).get(table) for table in tables] == [*kept.values()]
 
 
 @pytest.mark.sandbox

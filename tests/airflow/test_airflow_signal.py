@@ -7,11 +7,17 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_2_PLUS
 from jinja2 import Template
 from job_samples import UNTOUCHED
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.collection import Condition
-from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.request import ExecuteSnapshot, PauseSnapshot, ResumeSnapshot, StopSnapshot, parse
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.selection.table_names import Condition
+from airflow_provider_db2cdc.cdc.signal.request import (
+    ExecuteSnapshot,
+    PauseSnapshot,
+    ResumeSnapshot,
+    StopSnapshot,
+    parse,
+)
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
@@ -355,12 +361,14 @@ def test_who_clears_the_task_asks_anew_and_each_of_its_tries_asks_once(send, run
 
 
 def progress(status, done=1, id_="77"):
-    part = PartProgress(TableId("S", "T"), "completed" if status == "completed" else "reading", done, 4, done * 10)
+    part = TableSnapshotProgress(
+        TableId("S", "T"), "completed" if status == "completed" else "reading", done, 4, done * 10
+    )
     return SnapshotProgress(id_, "incremental", status, (part,), 5)
 
 
 def backlog(status, snapshot="running", reason="", done=1):
-    return Backlog((progress(snapshot, done),), (SignalOutcome("77", "airflow", status, reason),))
+    return PipelineSummary((progress(snapshot, done),), (SignalOutcome("77", "airflow", status, reason),))
 
 
 @pytest.fixture
@@ -377,7 +385,7 @@ def look(inside):
 
         def poke():
             if kept is not None:
-                VariableOffsetStore(pipeline).put_backlog(kept)
+                VariableOffsetStore(pipeline).put_summary(kept)
             return Db2CdcSnapshotSensor(task_id="t", pipeline=pipeline, signal_id=signal_id, **run).poke(context)
 
         return inside(poke), pushed
@@ -387,7 +395,7 @@ def look(inside):
 
 def test_sensor_waits_for_a_tick_to_hear_the_signal(look):
     assert look("sensor_unheard") == (False, {})
-    assert look("sensor_unheard", Backlog((progress("running", id_="other"),))) == (False, {})
+    assert look("sensor_unheard", PipelineSummary((progress("running", id_="other"),))) == (False, {})
 
 
 def test_sensor_waits_while_the_snapshot_is_under_way_and_says_how_far_it_is(look):
@@ -407,22 +415,22 @@ def test_sensor_ends_when_the_signal_is_done(look):
 
 def test_sensor_says_what_was_left_out_of_a_signal_that_is_done(look, capfd):
     done = SignalOutcome("77", "airflow", "done", "no snapshot of SALES.TYPO runs")
-    assert look("sensor_partly", Backlog((), (done,)))[0] is True
+    assert look("sensor_partly", PipelineSummary((), (done,)))[0] is True
     assert "signal 77 done: no snapshot of SALES.TYPO runs" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("status", ["refused", "failed", "stopped"])
 def test_sensor_fails_at_once_when_the_signal_came_to_a_bad_end(look, status):
     with pytest.raises(AirflowFailException, match=f"signal 77 {status}: no such table"):
-        look("sensor_bad", Backlog((), (SignalOutcome("77", "airflow", status, "no such table"),)))
+        look("sensor_bad", PipelineSummary((), (SignalOutcome("77", "airflow", status, "no such table"),)))
 
 
 def test_sensor_does_not_take_another_signals_end_for_that_of_one_that_reused_its_id(look):
     first, other = (SignalOutcome(id_, "airflow", "done", asked="0a") for id_ in ("77", "77 #8"))
     again = SignalOutcome("77 #0b", "airflow", "refused", "its id was used before", "0b")
-    assert look("sensor_reused", Backlog((), (first, other)))[0] is True
+    assert look("sensor_reused", PipelineSummary((), (first, other)))[0] is True
     with pytest.raises(AirflowFailException, match="signal 77 #0b refused: its id was used before"):
-        look("sensor_reused", Backlog((), (first, again, other)))
+        look("sensor_reused", PipelineSummary((), (first, again, other)))
 
 
 @pytest.mark.parametrize("signal_id", [None, ""])
@@ -518,7 +526,7 @@ def test_sensor_finds_a_signal_whose_id_was_rendered_to_a_number(look):
 FOLLOW = """
 from airflow.sdk import DAG, task
 from airflow_provider_db2cdc import Db2CdcSnapshotSensor
-from airflow_provider_db2cdc.cdc.backlog import Backlog
+from airflow_provider_db2cdc.cdc.offset.summary import Backlog
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 
 with DAG("signal_follow", schedule=None):

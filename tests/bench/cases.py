@@ -19,9 +19,9 @@ from support.pipeline import Pipeline
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobSpec
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.config import SparkConfig
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.jdbc import JdbcSource
+from airflow_provider_db2cdc.config.pipeline import SparkConfig
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.sql.changes import change_rows
 from airflow_provider_db2cdc.submit.runner import run_job
 from tests.bench.measured import Measured, high_water_kb, note, planned, run, timed
@@ -34,7 +34,7 @@ def batch(stage: Stage, options: argparse.Namespace, console: Console) -> Measur
     pipeline = stage.pipeline()
     table = stage.big_table(pipeline, options.rows)
     pipeline.captured()
-    pipeline.commit(jobs.run(planned(pipeline)))
+    pipeline.commit(job.run(planned(pipeline)))
     copy = str(stage.folder / "copy")
     pipeline.state(table).write.format("delta").option("delta.enableDeletionVectors", "true").save(copy)
     measured = Measured(goal=0.8, more={"rows": options.rows, "changes": options.changes})
@@ -114,8 +114,8 @@ CASES: dict[str, Callable[[Stage, argparse.Namespace, Console], Measured]] = {
 
 def _bare_append(stage: Stage, spec: JobSpec, number: int) -> None:
     source, task = JdbcSource(spec.source), spec.tables[0]
-    assert task.believed is not None
-    rows = source.frame(stage.bare, change_rows(task.schema, task.capture, LsnRange(task.believed, task.upto)))
+    assert task.stored_lsn is not None
+    rows = source.frame(stage.bare, change_rows(task.schema, task.capture, LsnRange(task.stored_lsn, task.upto)))
     path = stage.folder / f"rows{number}"
     rows.write.format("delta").mode("append").save(str(path))
     shutil.rmtree(path)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 
 TENTHS = 10
 
@@ -61,27 +61,27 @@ def counted() -> Iterator[Counts]:
     """Count what the block does; polls for capture are left out."""
     counts, own = Counts(), threading.local()
 
-    def ask(_: Reached) -> None:
+    def ask(_: ReachedFailpoint) -> None:
         counts.statements += not getattr(own, "waits_since", None)
 
-    def read(_: Reached) -> None:
+    def read(_: ReachedFailpoint) -> None:
         # Spark asks for a frame's columns by a statement of its own.
         counts.reads += 2
 
-    def read_parts(reached: Reached) -> None:
+    def read_parts(reached: ReachedFailpoint) -> None:
         counts.reads += 1 + len(reached.arguments["predicates"])
 
-    def wait(_: Reached) -> None:
+    def wait(_: ReachedFailpoint) -> None:
         own.waits_since = time.monotonic()
 
-    def go_on(_: Reached) -> None:
+    def go_on(_: ReachedFailpoint) -> None:
         counts.waited_s.append(time.monotonic() - own.waits_since)
         own.waits_since = None
 
-    def cut(reached: Reached) -> None:
+    def cut(reached: ReachedFailpoint) -> None:
         counts.chunks += len(reached.result) + 1
 
-    def publish(reached: Reached) -> None:
+    def publish(reached: ReachedFailpoint) -> None:
         slices = reached.arguments["group"].slices
         counts.published.append((time.monotonic(), sum(len(of.counts) for of in slices.values())))
 

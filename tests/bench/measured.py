@@ -13,7 +13,7 @@ from rich.console import Console
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark import job
 
 
 @dataclass
@@ -42,7 +42,7 @@ def planned(pipeline: Pipeline) -> JobSpec:
 
 
 def run(spec: JobSpec) -> Any:
-    result = jobs.run(spec)
+    result = job.run(spec)
     assert not result.failed, result.failed[0].error
     return result
 

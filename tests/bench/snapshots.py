@@ -16,11 +16,11 @@ from support.pipeline import Pipeline
 from support.visited import VisitingConnection
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
-from airflow_provider_db2cdc.cdc.part import Part
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import TableSnapshot
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.jdbc import FETCH, JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.snapshot import cut_of
+from airflow_provider_db2cdc.spark.jdbc.chunk_reader import chunk_key
+from airflow_provider_db2cdc.spark.jdbc.connection import FETCH, JdbcSource, driver_connection
 from airflow_provider_db2cdc.sql.chunk import chunk_predicate, table_rows
 from tests.bench.counting import counted
 from tests.bench.measured import Measured, high_water_kb, note, planned, run, timed
@@ -77,7 +77,7 @@ def _visited(pipeline: Pipeline, table: TableId) -> int:
     spec = _asked(pipeline, table, "visited")
     connection = pipeline.sandbox.connect()
     source = VisitingConnection(connection.cursor())
-    source.chunk_bounds(cut_of(spec.tables[0].schema, Part(table)), spec.settings.snapshot_chunk_rows)
+    source.chunk_bounds(chunk_key(spec.tables[0].schema, TableSnapshot(table)), spec.settings.snapshot_chunk_rows)
     connection.close()
     return source.visited
 
@@ -146,7 +146,7 @@ def _catch_up(pipeline: Pipeline) -> None:
 def _bare_snapshot(stage: Stage, spec: JobSpec, number: int) -> None:
     source, task = JdbcSource(spec.source), spec.tables[0]
     with driver_connection(stage.spark, source) as connection:
-        cut = cut_of(task.schema, Part(task.table))
+        cut = chunk_key(task.schema, TableSnapshot(task.table))
         bounds = connection.chunk_bounds(cut, spec.settings.snapshot_chunk_rows)
     predicates = [chunk_predicate(cut.of_rows, bounds, chunk) for chunk in range(len(bounds) + 1)]
     rows = source.parts(stage.bare, table_rows(task.schema, cut), predicates, FETCH)

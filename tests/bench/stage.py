@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 from airflow_provider_db2cdc.submit.command import spark_conf
 
 ROOT = Path(__file__).parents[2]
@@ -75,9 +75,9 @@ class Stage:
             pipeline.execute(f"INSERT INTO {name} SELECT ID + {have}, {columns} FROM {name} WHERE ID < {more}")
             pipeline.writer.commit()
             have += more
-        from airflow_provider_db2cdc.sandbox import asn
+        from airflow_provider_db2cdc.sandbox.capture import control_tables
 
-        asn.addtable(pipeline.writer, pipeline.schema, "BIG")
+        control_tables.addtable(pipeline.writer, pipeline.schema, "BIG")
         return TableId(pipeline.schema, "BIG")
 
     def change(self, pipeline: Pipeline, changes: int, rows: int, round_: int) -> None:

@@ -3,11 +3,11 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.backlog import KEPT_OUTCOMES, Backlog
-from airflow_provider_db2cdc.cdc.collection import is_named, name_of
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
-from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.offset.summary import KEPT_OUTCOMES, PipelineSummary
+from airflow_provider_db2cdc.cdc.selection.table_names import is_named, name_of
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
 
@@ -15,7 +15,7 @@ T, U = TableId("S", "T"), TableId("S", 'u "x".y')
 
 
 def snapshot(id_, status="running", kind="incremental", *parts):
-    parts = parts or (PartProgress(T, "reading", 1, 4, 10),)
+    parts = parts or (TableSnapshotProgress(T, "reading", 1, 4, 10),)
     return SnapshotProgress(id_, kind, status, parts, 5, "why" if status == "failed" else "")
 
 
@@ -28,14 +28,14 @@ def result(snapshots=(), signals=()):
 
 
 def test_nothing_kept_is_nothing_to_do():
-    assert not Backlog().running({T})
-    assert Backlog().filling == frozenset()
-    assert Backlog().after(result()) == Backlog()
+    assert not PipelineSummary().has_snapshot_work({T})
+    assert PipelineSummary().initially_loading == frozenset()
+    assert PipelineSummary().updated(result()) == PipelineSummary()
 
 
 def test_tables_are_the_last_ticks_failed_ones_included():
     lines = [TableResult(U, "failed", error="why"), TableResult(T, "applied")]
-    done = Backlog(tables=(TableId("S", "GONE"),)).after(replace(result(), tables=tuple(lines)))
+    done = PipelineSummary(tables=(TableId("S", "GONE"),)).updated(replace(result(), tables=tuple(lines)))
     assert done.tables == (T, U)
     assert [name_of(table) for table in done.tables] == ['"S"."T"', '"S"."u ""x"".y"']
     assert [is_named(name_of(one), other) for one in (T, U) for other in (T, U)] == [True, False, False, True]
@@ -45,7 +45,7 @@ def test_tables_are_the_last_ticks_failed_ones_included():
     ("status", "expected"), [("running", True), ("paused", False), ("completed", False), ("failed", False)]
 )
 def test_only_a_running_snapshot_is_work_for_an_idle_tick(status, expected):
-    assert Backlog((snapshot("b", status),)).running({T}) is expected
+    assert PipelineSummary((snapshot("b", status),)).has_snapshot_work({T}) is expected
 
 
 @pytest.mark.parametrize(
@@ -59,122 +59,133 @@ def test_only_a_running_snapshot_is_work_for_an_idle_tick(status, expected):
     ],
 )
 def test_what_waits_for_a_paused_snapshot_is_no_work(first, kind, tables, expected):
-    part = PartProgress(T, "completed" if first == "completed" else "reading", 1, 4, 10)
-    waiting = [PartProgress(table, "waiting", 0, None, 0) for table in tables]
-    kept = Backlog((snapshot("a", first, "incremental", part), snapshot("b", "running", kind, *waiting)))
-    assert kept.running({T, U}) is expected
+    part = TableSnapshotProgress(T, "completed" if first == "completed" else "reading", 1, 4, 10)
+    waiting = [TableSnapshotProgress(table, "waiting", 0, None, 0) for table in tables]
+    kept = PipelineSummary((snapshot("a", first, "incremental", part), snapshot("b", "running", kind, *waiting)))
+    assert kept.has_snapshot_work({T, U}) is expected
 
 
 def test_initial_snapshot_is_work_only_while_a_table_of_it_can_go_on():
-    parts = (PartProgress(T, "reading", 1, 4, 10), PartProgress(U, "completed", 1, 1, 2))
-    initial = Backlog((snapshot("a", "running", "initial", *parts),))
-    assert initial.running({T, U})
-    assert not initial.running({U}), "it waits for the table that was taken out, and no tick brings that back"
-    asked = Backlog((snapshot("b", "running", "incremental", *parts),))
-    assert asked.running({U}), "a tick lets go of the table, and the snapshot ends"
+    parts = (TableSnapshotProgress(T, "reading", 1, 4, 10), TableSnapshotProgress(U, "completed", 1, 1, 2))
+    initial = PipelineSummary((snapshot("a", "running", "initial", *parts),))
+    assert initial.has_snapshot_work({T, U})
+    assert not initial.has_snapshot_work({U}), "it waits for the table that was taken out, and no tick brings that back"
+    asked = PipelineSummary((snapshot("b", "running", "incremental", *parts),))
+    assert asked.has_snapshot_work({U}), "a tick lets go of the table, and the snapshot ends"
 
 
 def test_tables_whose_first_snapshot_is_under_way_are_filling():
-    parts = (PartProgress(T, "waiting", 0, None, 0), PartProgress(U, "completed", 1, 1, 2))
-    assert Backlog((snapshot("a", "running", "initial", *parts),)).filling == {T}
-    assert Backlog((snapshot("a", "paused", "initial", *parts),)).filling == {T}
-    assert Backlog((snapshot("a", "running", "incremental", *parts),)).filling == frozenset()
-    assert Backlog((snapshot("a", "stopped", "initial", *parts),)).filling == frozenset()
+    parts = (TableSnapshotProgress(T, "waiting", 0, None, 0), TableSnapshotProgress(U, "completed", 1, 1, 2))
+    assert PipelineSummary((snapshot("a", "running", "initial", *parts),)).initially_loading == {T}
+    assert PipelineSummary((snapshot("a", "paused", "initial", *parts),)).initially_loading == {T}
+    assert PipelineSummary((snapshot("a", "running", "incremental", *parts),)).initially_loading == frozenset()
+    assert PipelineSummary((snapshot("a", "stopped", "initial", *parts),)).initially_loading == frozenset()
 
 
 class TestSnapshotsAfterATick:
     def test_open_one_that_it_does_not_name_is_none_of_the_targets(self):
         """The target was removed, or another one is named: else each idle plan would start Spark for it for ever."""
-        old = Backlog((snapshot("a"), snapshot("b", "paused"), snapshot("c", "completed")), told=40)
-        assert old.after(result([snapshot("d")])).snapshots == (snapshot("d"),)
-        assert old.after(replace(result(), told=1)).snapshots == (snapshot("c", "completed"),)
+        old = PipelineSummary((snapshot("a"), snapshot("b", "paused"), snapshot("c", "completed")), reported_seq=40)
+        assert old.updated(result([snapshot("d")])).snapshots == (snapshot("d"),)
+        assert old.updated(replace(result(), told=1)).snapshots == (snapshot("c", "completed"),)
 
     def test_signal_whose_snapshot_is_none_of_the_targets_has_failed(self):
         """Else who waits for its end would wait for ever."""
-        old = Backlog((snapshot("a"), snapshot("b")), (outcome("a", "accepted"), outcome("b", "accepted")))
-        lost, still = old.after(result([snapshot("b")])).outcomes
+        old = PipelineSummary((snapshot("a"), snapshot("b")), (outcome("a", "accepted"), outcome("b", "accepted")))
+        lost, still = old.updated(result([snapshot("b")])).outcomes
         assert (lost.id, lost.status, still) == ("a", "failed", outcome("b", "accepted"))
         assert "give the signal again" in lost.reason
 
     def test_what_it_says_replaces_what_was_known(self):
-        old = Backlog((snapshot("a"), snapshot("b")))
+        old = PipelineSummary((snapshot("a"), snapshot("b")))
         new = result([snapshot("a", "failed"), snapshot("b")])
-        assert old.after(new).snapshots == (snapshot("a", "failed"), snapshot("b"))
+        assert old.updated(new).snapshots == (snapshot("a", "failed"), snapshot("b"))
 
     def test_older_plans_result_brings_nothing_back(self):
         """Who clears an old run's commit task has it done again."""
-        first = JobResult("p", "1", (), (outcome("a", "accepted"),), (snapshot("a"),), told=3, planned_at_ms=1)
-        second = JobResult("p", "2", (), (outcome("a"),), (snapshot("a", "completed"),), told=8, planned_at_ms=2)
-        ended = Backlog().after(first).after(second)
+        first = JobResult("p", "1", (), (outcome("a", "accepted"),), (snapshot("a"),), reported_seq=3, planned_at_ms=1)
+        second = JobResult(
+            "p", "2", (), (outcome("a"),), (snapshot("a", "completed"),), reported_seq=8, planned_at_ms=2
+        )
+        ended = PipelineSummary().updated(first).updated(second)
         for told in (2, 3, 8):
-            assert replace(ended, told=told).after(first) == replace(ended, told=told), "whether or not it was told of"
-        assert ended.after(replace(first, planned_at_ms=3)).running({T}), "a new target's journal begins anew"
+            assert replace(ended, reported_seq=told).updated(first) == replace(ended, told=told), (
+                "whether or not it was told of"
+            )
+        assert ended.updated(replace(first, planned_at_ms=3)).has_snapshot_work({T}), (
+            "a new target's journal begins anew"
+        )
 
     def test_tick_that_changes_nothing_is_not_written_for_its_time_alone(self):
-        ended = Backlog().after(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=1))
+        ended = PipelineSummary().updated(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=1))
         assert ended.planned_at_ms == 1
-        assert ended.after(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=2)) is ended
+        assert ended.updated(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=2)) is ended
 
     def test_last_end_is_seen_until_there_is_something_newer(self):
-        ended = Backlog((snapshot("a", "completed"),))
-        assert ended.after(result()) == ended
-        assert ended.after(result([snapshot("b")])).snapshots == (snapshot("b"),)
+        ended = PipelineSummary((snapshot("a", "completed"),))
+        assert ended.updated(result()) == ended
+        assert ended.updated(result([snapshot("b")])).snapshots == (snapshot("b"),)
 
 
 def test_channels_know_what_was_told_unless_they_could_not_be_reached():
-    assert (Backlog(told=7).notified_upto, Backlog(told=7, notified=3).notified_upto) == (7, 3)
+    assert (
+        PipelineSummary(reported_seq=7).notified_upto,
+        PipelineSummary(reported_seq=7, notified_seq=3).notified_upto,
+    ) == (7, 3)
 
 
 def test_what_was_asked_for_is_waited_for_until_its_own_tick_has_told():
-    asked = Backlog(asked_at_ms=5)
-    assert asked.after(replace(result(), planned_at_ms=4)).asked_at_ms == 5, "an older plan's job"
-    assert asked.after(replace(result(), planned_at_ms=5)).asked_at_ms == 0
+    asked = PipelineSummary(signals_in_flight_at_ms=5)
+    assert asked.updated(replace(result(), planned_at_ms=4)).signals_in_flight_at_ms == 5, "an older plan's job"
+    assert asked.updated(replace(result(), planned_at_ms=5)).signals_in_flight_at_ms == 0
 
 
 def test_a_tick_alone_has_told_nobody():
-    assert Backlog(told=7).after(replace(result(), told=9)).told == 7
+    assert PipelineSummary(reported_seq=7).updated(replace(result(), told=9)).reported_seq == 7
 
 
 class TestOutcomesAfterATick:
     def test_newest_of_each_signal_is_known(self):
-        old = Backlog(outcomes=(outcome("1", "accepted"), outcome("1", "done", "file")))
-        new = old.after(result(signals=[outcome("1", "stopped"), outcome("2")]))
+        old = PipelineSummary(outcomes=(outcome("1", "accepted"), outcome("1", "done", "file")))
+        new = old.updated(result(signals=[outcome("1", "stopped"), outcome("2")]))
         assert set(new.outcomes) == {outcome("1", "stopped"), outcome("1", "done", "file"), outcome("2")}
 
     def test_as_many_as_are_kept_and_the_newest(self):
-        old = Backlog(outcomes=tuple(outcome(f"old {at}") for at in range(KEPT_OUTCOMES)))
-        new = old.after(result(signals=[outcome("new")]))
+        old = PipelineSummary(outcomes=tuple(outcome(f"old {at}") for at in range(KEPT_OUTCOMES)))
+        new = old.updated(result(signals=[outcome("new")]))
         assert [one.id for one in new.outcomes] == [f"old {at}" for at in range(1, KEPT_OUTCOMES)] + ["new"]
 
     def test_signal_whose_snapshot_is_under_way_is_known_however_many_come_after_it(self):
         """Who waits for it would take it for one that its run did not act on."""
-        backlog = Backlog((snapshot("long"),), (outcome("long", "accepted"),))
+        backlog = PipelineSummary((snapshot("long"),), (outcome("long", "accepted"),))
         for at in range(KEPT_OUTCOMES + 1):
-            backlog = backlog.after(result([snapshot("long")], [outcome(f"log {at}")]))
+            backlog = backlog.updated(result([snapshot("long")], [outcome(f"log {at}")]))
         assert len(backlog.outcomes) == KEPT_OUTCOMES + 1
         assert backlog.outcomes[0] == outcome("long", "accepted")
 
     def test_tick_without_signals_changes_none(self):
-        old = Backlog(outcomes=(outcome("1"),), heard=("2",))
-        assert old.after(result()) == old
+        old = PipelineSummary(outcomes=(outcome("1"),), handled_signal_ids=("2",))
+        assert old.updated(result()) == old
 
     def test_outcome_of_one_that_comes_again_is_the_newest(self):
         of_a, of_b = SignalOutcome("nightly", "airflow", "done", "", "a"), outcome("nightly #b", "refused")
-        backlog = Backlog()
+        backlog = PipelineSummary()
         # The job names the outcome of the id, then the signal's own.
         for told in ((of_a,), (of_a, of_b), (of_b, of_a)):
-            backlog = backlog.after(result(signals=told))
+            backlog = backlog.updated(result(signals=told))
             assert backlog.outcomes[-1] == told[-1]
 
     def test_end_of_an_old_signal_is_as_new_as_any(self):
-        old = Backlog(outcomes=(outcome("mine", "accepted"), *(outcome(f"{at}") for at in range(KEPT_OUTCOMES - 1))))
-        new = old.after(result(signals=[outcome("mine"), outcome("another")]))
+        old = PipelineSummary(
+            outcomes=(outcome("mine", "accepted"), *(outcome(f"{at}") for at in range(KEPT_OUTCOMES - 1)))
+        )
+        new = old.updated(result(signals=[outcome("mine"), outcome("another")]))
         assert outcome("mine") in new.outcomes
 
     def test_full_signal_table_hides_no_signal_of_another_channel(self):
         """Each tick that hears anything tells of every row of the signal table."""
         rows = [outcome(f"{at}", "done", "source") for at in range(KEPT_OUTCOMES + 5)]
-        new = Backlog().after(result(signals=[outcome("mine"), *rows]))
+        new = PipelineSummary().updated(result(signals=[outcome("mine"), *rows]))
         assert outcome("mine") in new.outcomes
 
 
@@ -182,46 +193,51 @@ class TestSignalTable:
     def test_rows_that_no_tick_acted_on_are_unheard(self):
         rows = [Signal(id_, "log", "", "source") for id_ in "123"]
         known = (rows[0].id_again, rows[2].id_again, "gone")
-        assert Backlog(heard=known).unheard(rows) == [rows[1]]
+        assert PipelineSummary(handled_signal_ids=known).unhandled(rows) == [rows[1]]
 
     def test_row_that_asks_for_something_else_under_its_id_is_unheard(self):
         row, other = (Signal("1", "log", data, "source") for data in ("{}", '{"message": "m"}'))
         for id_ in ("1", row.id_again):
-            kept = Backlog().after(result(signals=[SignalOutcome(id_, "source", "refused", "why", row.asked)]))
-            assert kept.unheard([row, other]) == [other]
+            kept = PipelineSummary().updated(
+                result(signals=[SignalOutcome(id_, "source", "refused", "why", row.asked)])
+            )
+            assert kept.unhandled([row, other]) == [other]
 
     def test_newest_outcomes_are_kept_of_a_table_with_more_rows(self):
         rows = [SignalOutcome(f"{at}", "source", "done", asked="d") for at in range(KEPT_OUTCOMES + 50)]
-        backlog = Backlog()
+        backlog = PipelineSummary()
         for _ in range(3):
-            backlog = backlog.after(result(signals=rows))
+            backlog = backlog.updated(result(signals=rows))
             assert list(backlog.outcomes) == rows[50:]
 
     def test_tick_that_looked_replaces_what_is_known_of_it(self):
-        old = Backlog(heard=("1", "2"))
+        old = PipelineSummary(handled_signal_ids=("1", "2"))
         told = [SignalOutcome(id_, "source", "done", asked="0a") for id_ in "23"]
-        assert old.after(result(signals=told)).heard == ("2 #0a", "3 #0a")
+        assert old.updated(result(signals=told)).handled_signal_ids == ("2 #0a", "3 #0a")
 
     def test_tick_that_only_repeats_what_nobody_was_told_of_forgets_no_row(self):
         """It looks into no signal table, and its result holds the journal's news."""
         rows = [Signal(f"{at}", "log", "", "source") for at in range(KEPT_OUTCOMES + 50)]
         told = [SignalOutcome(row.id, "source", "done", asked=row.asked) for row in rows]
-        backlog = Backlog().after(result(signals=told)).after(result(signals=told[-1:]))
-        assert backlog.unheard(rows) == []
-        assert backlog.after(result(signals=told)).outcomes == tuple(told[50:])
+        backlog = PipelineSummary().updated(result(signals=told)).updated(result(signals=told[-1:]))
+        assert backlog.unhandled(rows) == []
+        assert backlog.updated(result(signals=told)).outcomes == tuple(told[50:])
 
     def test_tick_that_did_not_look_leaves_it(self):
-        old = Backlog(heard=("1", "2"))
-        assert old.after(result(signals=[outcome("7"), outcome("8", "done", "kafka")])).heard == ("1", "2")
+        old = PipelineSummary(handled_signal_ids=("1", "2"))
+        assert old.updated(result(signals=[outcome("7"), outcome("8", "done", "kafka")])).handled_signal_ids == (
+            "1",
+            "2",
+        )
 
 
 def test_document_comes_back_as_it_was():
-    parts = (PartProgress(T, "waiting", 0, None, 0), PartProgress(U, "failed", 1, 3, 10, "why"))
-    backlog = Backlog(
+    parts = (TableSnapshotProgress(T, "waiting", 0, None, 0), TableSnapshotProgress(U, "failed", 1, 3, 10, "why"))
+    backlog = PipelineSummary(
         (snapshot("a", "paused", "blocking", *parts), snapshot("é", "failed")), (outcome("1", "refused"),), ("1", "")
     )
-    assert Backlog.from_json(backlog.to_json(), "here") == backlog
-    assert Backlog.from_json("{}", "here") == Backlog()
+    assert PipelineSummary.from_json(backlog.to_json(), "here") == backlog
+    assert PipelineSummary.from_json("{}", "here") == PipelineSummary()
 
 
 @pytest.mark.parametrize(
@@ -234,16 +250,16 @@ def test_document_comes_back_as_it_was():
         '{"heard": [1]}',
         '{"more": []}',
         '{"outcomes": [{"id": "1"}]}',
-        Backlog(outcomes=(outcome("1"),)).to_json().replace("done", "lost"),
+        PipelineSummary(outcomes=(outcome("1"),)).to_json().replace("done", "lost"),
     ],
 )
 def test_damaged_document_is_named_with_what_to_do(text):
     with pytest.raises(OffsetError, match=r"backlog kept in the drawer cannot be read.*Delete it"):
-        Backlog.from_json(text, "the drawer")
+        PipelineSummary.from_json(text, "the drawer")
 
 
 def test_document_is_one_line_of_json_in_a_fixed_order():
-    text = Backlog(heard=("1",)).to_json()
+    text = PipelineSummary(handled_signal_ids=("1",)).to_json()
     assert "\n" not in text
     assert [*json.loads(text)] == [
         "asked_at_ms", "failed", "heard", "notified", "outcomes", "planned_at_ms", "snapshots", "tables", "told",

@@ -2,15 +2,15 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, check_state
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration, check_state
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import RegistrationError
 
 
-def instance(state: str, info: str = "") -> CaptureInstance:
+def instance(state: str, info: str = "") -> CaptureRegistration:
     identity = CaptureIdentity("ASNCDC.CD", "", "", "")
-    return CaptureInstance(TableId("S", "T"), "ASNCDC", "CD", state, info, "DI", None, None, None, (), identity)
+    return CaptureRegistration(TableId("S", "T"), "ASNCDC", "CD", state, info, "DI", None, None, None, (), identity)
 
 
 def test_the_digest_of_an_identity_changes_with_each_of_its_parts_and_with_nothing_else():
@@ -24,8 +24,8 @@ def test_the_digest_of_an_identity_changes_with_each_of_its_parts_and_with_nothi
 def test_either_position_shows_that_the_agent_has_read_the_registration():
     unread, at = instance("A"), Lsn(bytes(15) + b"\x01")
     assert not unread.has_captured
-    assert replace(unread, floor=at).has_captured
-    assert replace(unread, newest=at).has_captured
+    assert replace(unread, pruned_upto=at).has_captured
+    assert replace(unread, new_synchpoint=at).has_captured
 
 
 def test_an_active_registration_passes():

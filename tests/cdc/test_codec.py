@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.job import (
     VERSION,
     ApplySettings,
     JobResult,
     JobSpec,
-    Refusal,
+    RejectedTable,
     SourceSpec,
     TableResult,
     TableTask,
 )
 from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
-from airflow_provider_db2cdc.cdc.notification import Notification
-from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome, SignalTable
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalTable
+from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -33,21 +33,21 @@ SCHEMA = TableSchema(
     TABLE,
     columns=(Column("ID", "INTEGER", 4, 0, False, False), Column("B", "CHARACTER", 9, 0, True, True)),
     key=("ID",),
-    missing=("PHOTO",),
+    uncaptured_columns=("PHOTO",),
 )
-CAPTURE = CaptureInstance(
+CAPTURE = CaptureRegistration(
     table=TABLE, cd_owner="ASNCDC", cd_table="CD", state="A", state_info="", update_as="U", before_prefix="X",
-    floor=LOW, newest=HIGH, cd_columns=(Column("IBMSNAP_COMMITSEQ", "VARCHAR", 16, 0, False, True), SCHEMA.columns[0]),
+    pruned_upto=LOW, new_synchpoint=HIGH, cd_columns=(Column("IBMSNAP_COMMITSEQ", "VARCHAR", 16, 0, False, True), SCHEMA.columns[0]),
     identity=CaptureIdentity("ASNCDC.CD", "2024", "2023", "0a"), data_capture="L",
 )  # fmt: skip
 SPEC = JobSpec(
     pipeline="sales",
     run_id="manual__1",
-    plan="0a",
+    plan_id="0a",
     planned_at_ms=1_700_000_000_000,
     target="/lake/sales",
     source=SourceSpec("jdbc:db2://h:1/D:", "D", "sales", "ASNCDC", "some.Driver"),
-    fence=Fence(HIGH, "2024-01-01T00:00:00.000000", "2024-01-01T00:00:01.500000", 1.5),
+    capture_position=CapturePosition(HIGH, "2024-01-01T00:00:00.000000", "2024-01-01T00:00:01.500000", 1.5),
     tables=(
         TableTask(
             SCHEMA,
@@ -55,22 +55,22 @@ SPEC = JobSpec(
             LOW,
             HIGH,
             7,
-            snapshot=False,
+            initial_snapshot=False,
             restart=True,
             select="SELECT 1",
             batch=3,
-            again=True,
-            suspended=True,
-            mark="m",
-            restored=True,
+            resnapshot=True,
+            capture_interrupted=True,
+            revision="m",
+            source_restored=True,
         ),
     ),
     settings=ApplySettings(
         False, "none", 1, 2, 3, 4, 5, 6, 60.5, "insert_delete", 5.5, "exclusive", 7, 8, True, True, True, False
     ),
-    refused=(Refusal(TableId("S", "T"), "why"),),
+    rejected=(RejectedTable(TableId("S", "T"), "why"),),
     signals=(Signal("1", "log", "{}", "file", 7),),
-    signal_table=SignalTable(TABLE, ("ID", "TYPE", "DATA"), CAPTURE, heard=False),
+    signal_table=SignalTable(TABLE, ("ID", "TYPE", "DATA"), CAPTURE, is_channel=False),
 )
 RESULT = JobResult(
     "sales",
@@ -89,17 +89,17 @@ RESULT = JobResult(
             rows=5,
             commit_lsn=LOW,
             commit_ts_ms=6,
-            inactive=True,
-            recovered=True,
-            refused=True,
-            waits=True,
+            capture_interrupted=True,
+            offset_recovered=True,
+            is_rejected=True,
+            waits_for_operator=True,
             state_version=8,
             capture="digest",
-            set_back=True,
+            rewound=True,
             restart=True,
-            anew=True,
-            chosen=False,
-            mark="m",
+            reinitialized=True,
+            is_replicated=False,
+            revision="m",
             duration_s=9.25,
             error="noted",
         ),
@@ -107,10 +107,12 @@ RESULT = JobResult(
     ),
     signals=(SignalOutcome("1", "file", "refused", "why"),),
     snapshots=(
-        SnapshotProgress("1", "blocking", "failed", (PartProgress(TABLE, "failed", 1, None, 5, "why"),), 7, "why"),
+        SnapshotProgress(
+            "1", "blocking", "failed", (TableSnapshotProgress(TABLE, "failed", 1, None, 5, "why"),), 7, "why"
+        ),
     ),
     notifications=(Notification("1", "Initial Snapshot", "STARTED", {"data_collections": "S.T"}, 7),),
-    told=8,
+    reported_seq=8,
     planned_at_ms=9,
     source_ahead_ms=-10,
 )
@@ -127,11 +129,11 @@ def every(kind, **given):
 
 numbers, version = st.floats(allow_nan=False), st.just(VERSION)
 for part in (
-    *(TableId, Column, TableSchema, CaptureIdentity, CaptureInstance, SourceSpec, TableTask, Refusal),
-    *(Signal, SignalTable, SignalOutcome, PartProgress, SnapshotProgress, Notification),
+    *(TableId, Column, TableSchema, CaptureIdentity, CaptureRegistration, SourceSpec, TableTask, RejectedTable),
+    *(Signal, SignalTable, SignalOutcome, TableSnapshotProgress, SnapshotProgress, Notification),
 ):
     st.register_type_strategy(part, every(part))
-st.register_type_strategy(Fence, every(Fence, age_s=numbers))
+st.register_type_strategy(CapturePosition, every(CapturePosition, age_s=numbers))
 st.register_type_strategy(ApplySettings, every(ApplySettings, high_mark_timeout_s=numbers, snapshot_budget_s=numbers))
 specs = every(JobSpec, tables=st.lists(st.from_type(TableTask), max_size=2).map(tuple), version=version)
 table_results = every(TableResult, duration_s=numbers)
@@ -167,7 +169,7 @@ def test_the_examples_leave_no_field_at_its_default():
 def test_defaults_fill_what_a_document_leaves_out():
     data = json.loads(SPEC.to_json())
     del data["settings"], data["refused"]
-    assert JobSpec.from_json(json.dumps(data)) == dataclasses.replace(SPEC, settings=ApplySettings(), refused=())
+    assert JobSpec.from_json(json.dumps(data)) == dataclasses.replace(SPEC, settings=ApplySettings(), rejected=())
 
 
 def test_failed_tables_are_those_of_that_status():
@@ -267,7 +269,7 @@ def test_json_types_that_python_confuses_are_told_apart(field, value):
 def test_a_whole_number_serves_where_a_float_is_meant():
     data = to_data(SPEC)
     data["fence"]["age_s"] = 2
-    assert JobSpec.from_json(json.dumps(data)).fence.age_s == 2
+    assert JobSpec.from_json(json.dumps(data)).capture_position.age_s == 2
     data["fence"]["age_s"] = True
     with pytest.raises(ConfigurationError, match=r"JobSpec\.fence\.age_s is a bool, expected float"):
         JobSpec.from_json(json.dumps(data))

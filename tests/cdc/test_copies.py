@@ -6,9 +6,9 @@ import pytest
 from support.copies_model import MISTAKES, CopiesModel, Wrong
 from support.seeds import blocks
 
-from airflow_provider_db2cdc.cdc.copies import renumbered, settled, surplus, touched
-from airflow_provider_db2cdc.cdc.effect import count_images
-from airflow_provider_db2cdc.cdc.event import RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.change_event import RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.net_effect import count_images
+from airflow_provider_db2cdc.cdc.event.row_multiset import renumbered, settled, surplus, touched
 
 SEEDS = 1000
 

@@ -9,8 +9,8 @@ import pytest
 from support.history import WEIGHTS, History, HistoryOptions, random_history
 from support.seeds import blocks
 
-from airflow_provider_db2cdc.cdc.effect import Effect, net_effects
-from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.net_effect import Effect, net_effects
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 
 Rule = Callable[[Iterable[Event]], Mapping]

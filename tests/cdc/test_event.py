@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.history import HistoryOptions, random_history
 
-from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange, events_of
 
 
 def rows(text: str, commit: int = 1) -> list[RowChange]:

@@ -9,8 +9,8 @@ import pytest
 from support.history import History, HistoryOptions, random_history
 from support.seeds import blocks
 
-from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
-from airflow_provider_db2cdc.cdc.fold import MOVED, Placed, folded, placed
+from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.fold import MOVED, Placed, folded, placed
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 
 SEEDS = 150

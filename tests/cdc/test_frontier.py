@@ -3,8 +3,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_db2cdc.cdc.frontier import Reach, common_frontier
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.frontier import CandidateRange, common_frontier
 from airflow_provider_db2cdc.cdc.table import TableId
 
 
@@ -12,11 +12,11 @@ def lsn(number: int) -> Lsn:
     return Lsn(number.to_bytes(16, "big"))
 
 
-def reach(name: str, after: int, upto: int) -> Reach:
-    return Reach(TableId("S", name), lsn(after), lsn(upto))
+def reach(name: str, after: int, upto: int) -> CandidateRange:
+    return CandidateRange(TableId("S", name), lsn(after), lsn(upto))
 
 
-def ends(*reaches: Reach) -> dict[str, int]:
+def ends(*reaches: CandidateRange) -> dict[str, int]:
     return {table.name: int.from_bytes(end.raw, "big") for table, end in common_frontier(reaches).items()}
 
 

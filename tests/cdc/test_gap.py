@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
-from airflow_provider_db2cdc.cdc.gap import find_gap
+from airflow_provider_db2cdc.cdc.capture.gap import find_gap
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError

@@ -1,7 +1,7 @@
 import pytest
 
-from airflow_provider_db2cdc.cdc.key import KeyRule, NamedKey, named_key, parse_key_rules
-from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.selection.message_key import KeyRule, NamedKey, named_key, parse_key_rules
+from airflow_provider_db2cdc.cdc.selection.tables import Selection
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 

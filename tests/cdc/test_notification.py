@@ -5,9 +5,17 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.notification import LISTED_ALWAYS, notifications
-from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Slice, chunked, failed, published, stopped
-from airflow_provider_db2cdc.cdc.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.snapshot.notification import LISTED_ALWAYS, notifications
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
+    ChunkCounts,
+    ChunkRange,
+    TableSnapshot,
+    with_chunks,
+    with_failure,
+    with_published,
+    with_stop,
+)
 from airflow_provider_db2cdc.cdc.table import TableId
 
 A, B = TableId("S", "A"), TableId("S", "B")
@@ -16,17 +24,19 @@ BOTH = {"connector_name": "db2", "data_collections": "S.A,S.B"}
 
 
 def snapshot(*parts, kind="incremental", **more):
-    return Snapshot("id-1", kind, parts or (Part(A), Part(B)), **more)
+    return Snapshot("id-1", kind, parts or (TableSnapshot(A), TableSnapshot(B)), **more)
 
 
 def read(part, chunks=3, upto=0, rows=10, found=None):
     """Return the part after its chunks up to this one were published: as many rows of those found."""
     if part.status == "waiting":
-        part = chunked(part, [(str(at),) for at in range(chunks - 1)], "f")
+        part = with_chunks(part, [(str(at),) for at in range(chunks - 1)], "f")
     counts = (ChunkCounts((), (), rows if found is None else found, 0),)
-    at = (Lsn(bytes(16)), 6, 6, part.fingerprint, part.rows)
-    return published(
-        part, Slice("id-1", "incremental", part.done, upto, *at, counts=counts, read_before=part.read), rows
+    at = (Lsn(bytes(16)), 6, 6, part.fingerprint, part.rows_published)
+    return with_published(
+        part,
+        ChunkRange("id-1", "incremental", part.published_chunks, upto, *at, counts=counts, read_before=part.rows_read),
+        rows,
     )
 
 
@@ -44,7 +54,7 @@ def test_begin_is_told_with_its_tables():
 
 def test_published_chunks_are_told_as_progress():
     old = snapshot()
-    new = old.with_part(read(Part(A), upto=1, rows=20))
+    new = old.with_table(read(TableSnapshot(A), upto=1, rows=20))
     told_of = {
         **BOTH,
         "current_collection_in_progress": "S.A",
@@ -58,24 +68,24 @@ def test_published_chunks_are_told_as_progress():
 def test_of_many_tables_what_is_told_of_one_names_that_one_alone():
     """Each of a thousand tables told with the names of all was 60 MB."""
     tables = [TableId("S", f"T{at:02}") for at in range(LISTED_ALWAYS + 1)]
-    old = snapshot(*map(Part, tables))
-    listed = [one["data_collections"] for _, one in told(old, old.with_part(read(Part(tables[3]), chunks=1)))]
+    old = snapshot(*map(TableSnapshot, tables))
+    listed = [one["data_collections"] for _, one in told(old, old.with_table(read(TableSnapshot(tables[3]), chunks=1)))]
     assert listed == ["S.T03", "S.T03"]
     [(_, begun)] = told(None, old)
     assert begun["data_collections"].count(",") == LISTED_ALWAYS
-    few = snapshot(*map(Part, tables[:-1]))
-    [(_, one), _] = told(few, few.with_part(read(Part(tables[3]), chunks=1)))
+    few = snapshot(*map(TableSnapshot, tables[:-1]))
+    [(_, one), _] = told(few, few.with_table(read(TableSnapshot(tables[3]), chunks=1)))
     assert one["data_collections"].count(",") == LISTED_ALWAYS - 1
 
 
 ENDS = [
-    (read(Part(A), chunks=2, upto=1, rows=5), {"status": "SUCCEEDED", "total_rows_scanned": "5"}),
-    (read(Part(A), chunks=1, upto=0, rows=0), {"status": "EMPTY", "total_rows_scanned": "0"}),
-    (read(Part(A), chunks=2, upto=1, rows=0), {"status": "EMPTY", "total_rows_scanned": "0"}),
-    (read(Part(A), chunks=1, upto=0, rows=0, found=5), {"status": "SUCCEEDED", "total_rows_scanned": "5"}),
-    (stopped(Part(A), "asked for"), {"status": "SKIPPED", "total_rows_scanned": "0", "reason": "asked for"}),
+    (read(TableSnapshot(A), chunks=2, upto=1, rows=5), {"status": "SUCCEEDED", "total_rows_scanned": "5"}),
+    (read(TableSnapshot(A), chunks=1, upto=0, rows=0), {"status": "EMPTY", "total_rows_scanned": "0"}),
+    (read(TableSnapshot(A), chunks=2, upto=1, rows=0), {"status": "EMPTY", "total_rows_scanned": "0"}),
+    (read(TableSnapshot(A), chunks=1, upto=0, rows=0, found=5), {"status": "SUCCEEDED", "total_rows_scanned": "5"}),
+    (with_stop(TableSnapshot(A), "asked for"), {"status": "SKIPPED", "total_rows_scanned": "0", "reason": "asked for"}),
     (
-        failed(Part(A), "no grant", tries=1),
+        with_failure(TableSnapshot(A), "no grant", tries=1),
         {"status": "SQL_EXCEPTION", "total_rows_scanned": "0", "reason": "no grant"},
     ),
 ]
@@ -84,42 +94,42 @@ ENDS = [
 @pytest.mark.parametrize(("part", "said"), ENDS, ids=["read", "empty", "emptied", "all gave way", "stopped", "failed"])
 def test_end_of_a_table_is_told_with_how_it_ended(part, said):
     old = snapshot()
-    last = told(old, old.with_part(part))[-1]
+    last = told(old, old.with_table(part))[-1]
     assert last == ("TABLE_SCAN_COMPLETED", {**BOTH, "scanned_collection": "S.A", **said})
 
 
 def test_progress_and_end_of_a_table_are_told_once():
     old = snapshot()
-    new = old.with_part(read(Part(A), chunks=1))
+    new = old.with_table(read(TableSnapshot(A), chunks=1))
     assert types(old, new) == ["IN_PROGRESS", "TABLE_SCAN_COMPLETED"]
     assert types(new, new) == []
-    assert types(new, new.with_part(read(Part(B)))) == ["IN_PROGRESS"]
+    assert types(new, new.with_table(read(TableSnapshot(B)))) == ["IN_PROGRESS"]
 
 
 def test_failure_that_is_forgiven_is_no_end():
     old = snapshot()
-    assert types(old, old.with_part(failed(Part(A), "lost the connection"))) == []
+    assert types(old, old.with_table(with_failure(TableSnapshot(A), "lost the connection"))) == []
 
 
 def ended(*parts):
     new = snapshot()
     for part in parts:
-        new = new.with_part(part)
+        new = new.with_table(part)
     return new
 
 
 ENDINGS = [
-    (ended(read(Part(A), 1), read(Part(B), 1)), ("COMPLETED", {"connector_name": "db2"})),
+    (ended(read(TableSnapshot(A), 1), read(TableSnapshot(B), 1)), ("COMPLETED", {"connector_name": "db2"})),
     (
-        ended(read(Part(A), 1), stopped(Part(B), "asked for")),
+        ended(read(TableSnapshot(A), 1), with_stop(TableSnapshot(B), "asked for")),
         ("COMPLETED", {"connector_name": "db2", "reason": "stopped: S.B (asked for)"}),
     ),
     (
-        ended(stopped(Part(A), "asked for"), stopped(Part(B), "asked for")),
+        ended(with_stop(TableSnapshot(A), "asked for"), with_stop(TableSnapshot(B), "asked for")),
         ("ABORTED", {**BOTH, "reason": "stopped: S.A (asked for); stopped: S.B (asked for)"}),
     ),
     (
-        ended(read(Part(A), 1), failed(Part(B), "no grant", tries=1)),
+        ended(read(TableSnapshot(A), 1), with_failure(TableSnapshot(B), "no grant", tries=1)),
         ("ABORTED", {**BOTH, "reason": "failed: S.B (no grant)"}),
     ),
 ]
@@ -140,15 +150,15 @@ def test_pause_and_resumption_are_told():
 
 
 def test_stop_of_a_paused_one_is_told_as_abortion_alone():
-    parts = [stopped(Part(table), "asked for") for table in (A, B)]
+    parts = [with_stop(TableSnapshot(table), "asked for") for table in (A, B)]
     new = snapshot(status="paused")
     for part in parts:
-        new = new.with_part(part)
+        new = new.with_table(part)
     assert types(snapshot(status="paused"), new) == ["TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "ABORTED"]
 
 
 def test_whole_course_within_one_tick_is_told_in_order():
-    new = snapshot().with_part(read(Part(A), chunks=1)).with_part(read(Part(B), chunks=1))
+    new = snapshot().with_table(read(TableSnapshot(A), chunks=1)).with_table(read(TableSnapshot(B), chunks=1))
     assert types(None, new) == [
         "STARTED",
         "IN_PROGRESS",
@@ -161,9 +171,12 @@ def test_whole_course_within_one_tick_is_told_in_order():
 
 def test_progress_before_a_pause_and_after_a_resumption_stands_on_its_side_of_it():
     old = snapshot()
-    new = replace(old.with_part(read(Part(A))), status="paused")
+    new = replace(old.with_table(read(TableSnapshot(A))), status="paused")
     assert types(old, new) == ["IN_PROGRESS", "PAUSED"]
-    assert types(new, replace(new.with_part(read(new.part(A), upto=1)), status="running")) == ["RESUMED", "IN_PROGRESS"]
+    assert types(new, replace(new.with_table(read(new.table_snapshot(A), upto=1)), status="running")) == [
+        "RESUMED",
+        "IN_PROGRESS",
+    ]
 
 
 def test_begun_and_paused_in_one_tick():
@@ -175,18 +188,20 @@ def test_begun_and_paused_in_one_tick():
     [("initial", "Initial Snapshot"), ("blocking", "Initial Snapshot"), ("incremental", "Incremental Snapshot")],
 )
 def test_every_one_has_the_snapshots_id_kind_and_the_time(kind, aggregate):
-    found = notifications(None, snapshot(kind=kind).with_part(read(Part(A), chunks=1)), AT)
+    found = notifications(None, snapshot(kind=kind).with_table(read(TableSnapshot(A), chunks=1)), AT)
     assert len(found) == 3
     assert {(one.id, one.aggregate_type, one.timestamp) for one in found} == {("id-1", aggregate, AT)}
 
 
 def test_no_key_is_told():
-    part = read(chunked(Part(A), [("'secret'",), ("'hidden'",)], "f"), upto=1)
-    text = repr(notifications(None, snapshot().with_part(part), AT))
+    part = read(with_chunks(TableSnapshot(A), [("'secret'",), ("'hidden'",)], "f"), upto=1)
+    text = repr(notifications(None, snapshot().with_table(part), AT))
     assert "secret" not in text
     assert "hidden" not in text
 
 
 def test_additional_data_are_texts():
-    found = notifications(None, ended(read(Part(A), 1), failed(Part(B), "no grant", tries=1)), AT)
+    found = notifications(
+        None, ended(read(TableSnapshot(A), 1), with_failure(TableSnapshot(B), "no grant", tries=1)), AT
+    )
     assert all(isinstance(text, str) for one in found for text in one.additional_data.values())

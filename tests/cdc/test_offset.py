@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_db2cdc.cdc.collection import parse_table
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import VERSION, Offset, check_forward, reconcile, restart_of
+from airflow_provider_db2cdc.cdc.offset.offset import VERSION, Offset, check_forward, reconcile, restart_hint
+from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
 
@@ -23,10 +23,10 @@ OFFSET = Offset(
     "digest",
     restart=True,
     planned_at_ms=1_700_000_001_000,
-    suspended=True,
-    mark="m",
-    restored=True,
-    proven=L1,
+    capture_interrupted=True,
+    revision="m",
+    source_restored=True,
+    committed_lsn=L1,
     commit_lsn=L1,
 )
 
@@ -144,13 +144,13 @@ def test_where_a_table_stands_is_what_delta_proves_or_an_error_with_a_remedy(bel
 )
 def test_the_remedy_names_the_position_to_put_back(believed, proven, remedy):
     with pytest.raises(OffsetError) as raised:
-        reconcile(TABLE, believed, proven, stored=True)
+        reconcile(TABLE, believed, proven, has_offset=True)
     assert remedy in raised.value.remedy
 
 
 def test_the_document_that_the_remedy_of_a_lost_offset_shows_can_be_put_back_as_it_is():
     with pytest.raises(OffsetError) as raised:
-        reconcile(TABLE, None, L2, stored=True)
+        reconcile(TABLE, None, L2, has_offset=True)
     [shown] = re.findall(r"\{.*?\}.*?\}", raised.value.remedy)
     assert Offset.from_json(shown, "here") == Offset(TABLE, L2, 0)
 
@@ -176,6 +176,6 @@ def test_reconciling_never_answers_anything_but_the_proven_position(believed, pr
     ids=str,
 )
 def test_a_shell_takes_the_command_of_a_remedy_for_that_table(table):
-    words = shlex.split(restart_of(table).split("`")[1])
+    words = shlex.split(restart_hint(table).split("`")[1])
     assert words[:3] == ["db2cdc", "offset", "restart"]
     assert [parse_table(word, "table") for word in words[3:]] == [table]

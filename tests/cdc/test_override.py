@@ -1,6 +1,6 @@
 import pytest
 
-from airflow_provider_db2cdc.cdc.override import check_overrides, selects_of
+from airflow_provider_db2cdc.cdc.selection.select_override import check_overrides, selects_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 

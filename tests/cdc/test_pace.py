@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.job import ApplySettings
-from airflow_provider_db2cdc.cdc.pace import (
+from airflow_provider_db2cdc.cdc.snapshot.chunk_sizing import (
     GROUP_S,
     first_chunks,
     free_slots,
     more_chunks,
     next_group_chunks,
-    piece_beside,
     readers,
+    sub_group_size,
 )
 
 
@@ -126,5 +126,5 @@ def test_readers_never_take_more_slots_than_are_free(chunks: list[int], free: in
 def test_a_piece_beside_a_publish_is_short_but_has_a_chunk_a_slot(
     read: int, read_s: float, free: int, piece: int
 ) -> None:
-    assert piece_beside(20, read, read_s, free) == piece
-    assert piece_beside(2, read, read_s, free) <= 2
+    assert sub_group_size(20, read, read_s, free) == piece
+    assert sub_group_size(2, read, read_s, free) <= 2

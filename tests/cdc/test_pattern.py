@@ -4,10 +4,10 @@ import warnings
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.collection import check_pattern as check_signal_pattern
-from airflow_provider_db2cdc.cdc.collection import match_tables
-from airflow_provider_db2cdc.cdc.java_syntax import find_java
-from airflow_provider_db2cdc.cdc.pattern import check_pattern, is_match, suggest
+from airflow_provider_db2cdc.cdc.selection.java_syntax import find_java
+from airflow_provider_db2cdc.cdc.selection.pattern import check_pattern, is_match, suggest
+from airflow_provider_db2cdc.cdc.selection.table_names import check_pattern as check_signal_pattern
+from airflow_provider_db2cdc.cdc.selection.table_names import match_tables
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError
 

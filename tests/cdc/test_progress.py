@@ -2,62 +2,66 @@
 
 from dataclasses import replace
 
-from airflow_provider_db2cdc.cdc.part import Part, chunked, failed, stopped
-from airflow_provider_db2cdc.cdc.progress import describe_applied, describe_parts, progress
-from airflow_provider_db2cdc.cdc.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.snapshot.progress import describe_applied, describe_tables, progress
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import TableSnapshot, with_chunks, with_failure, with_stop
 from airflow_provider_db2cdc.cdc.table import TableId
 
 A, B, C = (TableId("S", name) for name in "ABC")
 
 
-def cut(table: TableId, done: int) -> Part:
+def cut(table: TableId, done: int) -> TableSnapshot:
     """Return a part of three chunks."""
-    return replace(chunked(Part(table), [["1"], ["2"]], "f"), done=done, rows=done * 10)
+    return replace(
+        with_chunks(TableSnapshot(table), [["1"], ["2"]], "f"), published_chunks=done, rows_published=done * 10
+    )
 
 
-def shown(*parts: Part) -> tuple[int, int | None, int]:
+def shown(*parts: TableSnapshot) -> tuple[int, int | None, int]:
     one = progress(Snapshot("1", "incremental", parts))
     return one.done, one.chunks, one.rows
 
 
 def test_chunks_are_known_once_all_tables_are_cut() -> None:
-    assert shown(cut(A, 1), Part(B)) == (1, None, 10)
+    assert shown(cut(A, 1), TableSnapshot(B)) == (1, None, 10)
     assert shown(cut(A, 1), cut(B, 0)) == (1, 6, 10)
 
 
 def test_what_was_stopped_has_come_to_its_end() -> None:
-    assert shown(stopped(cut(A, 1), "asked for"), cut(B, 3), stopped(Part(C), "asked for")) == (4, 4, 40)
+    assert shown(with_stop(cut(A, 1), "asked for"), cut(B, 3), with_stop(TableSnapshot(C), "asked for")) == (4, 4, 40)
 
 
 def test_rest_takes_as_long_as_what_was_done_of_it() -> None:
     one = progress(Snapshot("1", "incremental", (cut(A, 2), cut(B, 0))))
-    assert (one.left_s, one.at_pace(1, 10.0).left_s, one.at_pace(0, 10.0).left_s) == (None, 40, 20)
+    assert (one.remaining_s, one.at_pace(1, 10.0).remaining_s, one.at_pace(0, 10.0).remaining_s) == (None, 40, 20)
     assert str(one.at_pace(1, 10.0)).endswith("2 of 6 chunks, 20 rows, about 40 s more")
 
 
 def test_line_tells_what_is_known_so_far() -> None:
-    one = Snapshot("1", "incremental", (replace(cut(A, 3), status="completed"), cut(B, 1), Part(C)))
+    one = Snapshot("1", "incremental", (replace(cut(A, 3), status="completed"), cut(B, 1), TableSnapshot(C)))
     assert str(progress(one)) == ("snapshot 1 (incremental) running: 1 of 3 tables, 4 of more than 6 chunks, 40 rows")
-    assert str(progress(replace(one, parts=(Part(A), Part(B))))).endswith(": 0 of 2 tables, 0 of ? chunks, 0 rows")
-    assert str(progress(replace(one, parts=(Part(A),)))).endswith(": 0 of ? chunks, 0 rows")
+    assert str(progress(replace(one, tables=(TableSnapshot(A), TableSnapshot(B))))).endswith(
+        ": 0 of 2 tables, 0 of ? chunks, 0 rows"
+    )
+    assert str(progress(replace(one, tables=(TableSnapshot(A),)))).endswith(": 0 of ? chunks, 0 rows")
 
 
 def test_rest_is_unknown_before_a_chunk_is_done_and_while_not_all_are_known() -> None:
-    assert progress(Snapshot("1", "incremental", (cut(A, 1),))).at_pace(1, 10.0).left_s is None
-    assert progress(Snapshot("1", "incremental", (cut(A, 1), Part(B)))).at_pace(0, 10.0).left_s is None
+    assert progress(Snapshot("1", "incremental", (cut(A, 1),))).at_pace(1, 10.0).remaining_s is None
+    assert progress(Snapshot("1", "incremental", (cut(A, 1), TableSnapshot(B)))).at_pace(0, 10.0).remaining_s is None
     over = replace(cut(A, 3), status="completed")
-    assert progress(Snapshot("1", "incremental", (over,), status="completed")).at_pace(0, 10.0).left_s is None
+    assert progress(Snapshot("1", "incremental", (over,), status="completed")).at_pace(0, 10.0).remaining_s is None
 
 
 def test_table_that_failed_has_nothing_left_to_do() -> None:
-    broken, never = failed(cut(A, 1), "no grant", tries=1), failed(Part(A), "no grant", tries=1)
-    assert progress(Snapshot("1", "incremental", (broken, cut(B, 1)))).at_pace(1, 10.0).left_s == 20
+    broken, never = with_failure(cut(A, 1), "no grant", tries=1), with_failure(TableSnapshot(A), "no grant", tries=1)
+    assert progress(Snapshot("1", "incremental", (broken, cut(B, 1)))).at_pace(1, 10.0).remaining_s == 20
     assert shown(never, cut(B, 3)) == (3, 3, 30)
 
 
 def test_table_that_was_stopped_before_it_began_has_no_chunks() -> None:
-    one = progress(Snapshot("1", "incremental", (stopped(Part(A), "by hand"), cut(B, 1))))
-    assert describe_parts(one)[0][2] == "0 of 0"
+    one = progress(Snapshot("1", "incremental", (with_stop(TableSnapshot(A), "by hand"), cut(B, 1))))
+    assert describe_tables(one)[0][2] == "0 of 0"
 
 
 def test_a_batch_tells_how_many_of_its_tables_are_applied_and_how_long_the_rest_takes() -> None:

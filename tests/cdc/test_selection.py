@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.selection.tables import Selection
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 

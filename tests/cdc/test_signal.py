@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_db2cdc.cdc.collection import Condition, check_condition, check_pattern, condition_of, match_tables
-from airflow_provider_db2cdc.cdc.request import (
+from airflow_provider_db2cdc.cdc.selection.table_names import (
+    Condition,
+    check_condition,
+    check_pattern,
+    condition_of,
+    match_tables,
+)
+from airflow_provider_db2cdc.cdc.signal.request import (
     ExecuteSnapshot,
     LogMessage,
     PauseSnapshot,
@@ -14,7 +20,7 @@ from airflow_provider_db2cdc.cdc.request import (
     StopSnapshot,
     parse,
 )
-from airflow_provider_db2cdc.cdc.signal import Signal, signal_of
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, signal_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 

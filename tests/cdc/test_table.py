@@ -57,7 +57,7 @@ def test_the_fingerprint_changes_with_columns_types_and_key(changed):
 
 
 def test_the_fingerprint_does_not_depend_on_what_is_not_replicated_or_on_the_tables_name():
-    other = replace(SCHEMA, table=TableId("S", "U"), missing=("PHOTO",))
+    other = replace(SCHEMA, table=TableId("S", "U"), uncaptured_columns=("PHOTO",))
     assert other.fingerprint == SCHEMA.fingerprint
 
 

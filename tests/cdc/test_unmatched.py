@@ -1,8 +1,8 @@
 import pytest
 
-from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.selection.tables import Selection
+from airflow_provider_db2cdc.cdc.selection.unmatched import refuse, tables_in_doubt, unmatched_columns, unmatched_tables
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.cdc.unmatched import refuse, tables_in_doubt, unmatched_columns, unmatched_tables
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 A, B, DOLLAR = TableId("S", "A"), TableId("S", "B"), TableId("S", "ORDER$")
@@ -16,8 +16,8 @@ def schema(table, selection, names=("ID", "SSN", "DOC"), uncaptured=("DOC",), ke
         table,
         tuple(Column(name, "INTEGER") for name in names if name in chosen and name not in uncaptured),
         key,
-        missing=tuple(name for name in names if name in chosen and name in uncaptured),
-        left_out=tuple(name for name in names if name not in chosen),
+        uncaptured_columns=tuple(name for name in names if name in chosen and name in uncaptured),
+        excluded_columns=tuple(name for name in names if name not in chosen),
     )
 
 

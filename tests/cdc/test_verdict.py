@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog, Failure
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary, TableFailure
+from airflow_provider_db2cdc.cdc.offset.verdict import judge
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.cdc.verdict import judge
 
 T = TableId("S", "T")
 IDENTITY = CaptureIdentity("ASN.CD", "2026-01-01", "2025-01-01", "0")
@@ -18,8 +18,8 @@ def lsn(number: int) -> Lsn:
     return Lsn(number.to_bytes(16, "big"))
 
 
-CAPTURE = CaptureInstance(T, "ASN", "CD", "A", "", "DI", None, lsn(40), lsn(60), (), IDENTITY)
-OFFSET = Offset(T, lsn(50), 3, capture=IDENTITY.digest, proven=lsn(50))
+CAPTURE = CaptureRegistration(T, "ASN", "CD", "A", "", "DI", None, lsn(40), lsn(60), (), IDENTITY)
+OFFSET = Offset(T, lsn(50), 3, capture=IDENTITY.digest, committed_lsn=lsn(50))
 ZERO = Offset(T, Lsn(bytes(16)), 0)
 
 
@@ -28,12 +28,12 @@ ZERO = Offset(T, Lsn(bytes(16)), 0)
     [
         (None, "begins"),
         (ZERO, "begins"),
-        (replace(ZERO, suspended=True), "begins"),
-        (replace(OFFSET, restart=True, suspended=True, restored=True), "begins"),
+        (replace(ZERO, capture_interrupted=True), "begins"),
+        (replace(OFFSET, restart=True, capture_interrupted=True, source_restored=True), "begins"),
         (OFFSET, "pulled"),
-        (replace(OFFSET, capture="", proven=None), "pulled"),
+        (replace(OFFSET, capture="", committed_lsn=None), "pulled"),
         (replace(OFFSET, lsn=lsn(45)), "pulled"),
-        (replace(OFFSET, lsn=lsn(100), proven=lsn(100)), "pulled"),
+        (replace(OFFSET, lsn=lsn(100), committed_lsn=lsn(100)), "pulled"),
     ],
     ids=["none", "no position", "never begun", "restart", "left so", "set by hand", "set back", "at the fence"],
 )
@@ -45,14 +45,14 @@ def test_a_table_begins_or_goes_on(offset, kind):
 @pytest.mark.parametrize(
     ("offset", "told"),
     [
-        (replace(OFFSET, suspended=True), "not active for a while"),
-        (replace(OFFSET, restored=True), "the source was restored"),
-        (replace(OFFSET, restored=True, lsn=lsn(70)), "the source was restored"),
+        (replace(OFFSET, capture_interrupted=True), "not active for a while"),
+        (replace(OFFSET, source_restored=True), "the source was restored"),
+        (replace(OFFSET, source_restored=True, lsn=lsn(70)), "the source was restored"),
         (replace(OFFSET, lsn=lsn(70)), "ahead of the target, which only holds changes up to"),
         (replace(OFFSET, capture="another"), "capture is another one"),
-        (replace(OFFSET, lsn=lsn(30), proven=lsn(30)), "are pruned"),
-        (replace(OFFSET, lsn=lsn(101), proven=lsn(101)), "before the offset"),
-        (replace(OFFSET, lsn=Lsn(b"\1" * 10), proven=None), "cannot be compared"),
+        (replace(OFFSET, lsn=lsn(30), committed_lsn=lsn(30)), "are pruned"),
+        (replace(OFFSET, lsn=lsn(101), committed_lsn=lsn(101)), "before the offset"),
+        (replace(OFFSET, lsn=Lsn(b"\1" * 10), committed_lsn=None), "cannot be compared"),
     ],
     ids=["inactive", "restored", "restored, edited", "edited", "replaced", "pruned", "capture behind", "width"],
 )
@@ -70,12 +70,12 @@ def test_the_backlog_keeps_which_tables_failed_last_and_had_tells_of_the_others(
     lines = (
         TableResult(T, "applied", lsn(5), 7),
         TableResult(TableId("S", "BAD"), "failed", error="why"),
-        TableResult(TableId("S", "LATE"), "failed", error="registered in state 'I'", refused=True),
-        TableResult(TableId("S", "SIGNALS"), "failed", error="no signal table", chosen=False, refused=True),
+        TableResult(TableId("S", "LATE"), "failed", error="registered in state 'I'", is_rejected=True),
+        TableResult(TableId("S", "SIGNALS"), "failed", error="no signal table", is_replicated=False, is_rejected=True),
     )
-    kept = Backlog().after(JobResult("p", "run", lines))
-    assert kept.failed == (
-        Failure(TableId("S", "BAD"), "why"), Failure(TableId("S", "LATE"), "registered in state 'I'", refused=True),
+    kept = PipelineSummary().updated(JobResult("p", "run", lines))
+    assert kept.failures == (
+        TableFailure(TableId("S", "BAD"), "why"), TableFailure(TableId("S", "LATE"), "registered in state 'I'", is_rejected=True),
     )  # fmt: skip
-    assert [kept.had(line.table) for line in lines] == [True, False, False, False]
-    assert kept.after(JobResult("p", "run", lines[:1], planned_at_ms=1)).failed == ()
+    assert [kept.had_offset(line.table) for line in lines] == [True, False, False, False]
+    assert kept.updated(JobResult("p", "run", lines[:1], planned_at_ms=1)).failures == ()

@@ -12,7 +12,7 @@ import pyspark
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from airflow_provider_db2cdc.sandbox.derby import free_port
+from airflow_provider_db2cdc.sandbox.server.derby import free_port
 
 JARS = Path(__file__).parents[2] / "build" / "jars" / "kafka"
 START_S = 60.0

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
-from airflow_provider_db2cdc.cdc.request import parse
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.signal.request import parse
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, check_channel, open_channels, read_channels
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError, SourceError
 
 

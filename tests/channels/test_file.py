@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from support.crash import killed
 
-from airflow_provider_db2cdc.cdc.request import parse
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.signal.request import parse
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.channels import file
 from airflow_provider_db2cdc.channels.channel import check_channel
 from airflow_provider_db2cdc.channels.file import FileChannel
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError
 from airflow_provider_db2cdc.failpoint import Failpoint
 

@@ -14,12 +14,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from support.log import reads
 from support.pipeline import Pipeline
 
-from airflow_provider_db2cdc.cdc.request import parse
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.signal.request import parse
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.channels import kafka
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
 from airflow_provider_db2cdc.channels.kafka import KafkaChannel
-from airflow_provider_db2cdc.config import PipelineConfig
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, SignalError, SourceError
 
 pytestmark = pytest.mark.slow

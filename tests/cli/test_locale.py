@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from airflow_provider_db2cdc.sandbox import asn
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.statement import execute, quoted
+from airflow_provider_db2cdc.sandbox.capture import control_tables
+from airflow_provider_db2cdc.sandbox.capture.statement import execute, quoted
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
 
@@ -42,7 +42,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         execute(connection, "CREATE SCHEMA S")
         for name in NAMES:
             execute(connection, f"CREATE TABLE {quoted('S', name)} (ID INTEGER NOT NULL PRIMARY KEY)")
-            asn.addtable(connection, "S", name)
+            control_tables.addtable(connection, "S", name)
         connection.commit()
         connection.close()
         yield running

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli import main, tick
-from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
+from airflow_provider_db2cdc.offsets.file import FileOffsetStore
 
 ROOT = Path(__file__).parents[2]
 MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
-HEAVY = {"airflow", "pyspark", "ibm_db", "pydantic", "airflow_provider_db2cdc.config"}
+HEAVY = {"airflow", "pyspark", "ibm_db", "pydantic", "airflow_provider_db2cdc.config.pipeline"}
 
 
 @dataclass(frozen=True)
@@ -153,14 +153,14 @@ def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
 ) -> None:
     """Its first batch failed in a way whose way out is a restart."""
     store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
-    store.put_backlog(Backlog(tables=(TableId("S", "T"),)))
+    store.put_summary(PipelineSummary(tables=(TableId("S", "T"),)))
     for other in others:
         store.put(Offset(TableId("S", "OTHER"), Lsn(b"\x01" * other), 1))
     assert db2cdc("offset", "restart", "-c", config, "S.T").returncode == 0
     asked = store.get(TableId("S", "T"))
     assert asked is not None
-    assert asked.mark, "a tick that was planned before leaves it alone"
-    assert replace(asked, mark="") == Offset(TableId("S", "T"), Lsn(bytes(width)), 0, restart=True)
+    assert asked.revision, "a tick that was planned before leaves it alone"
+    assert replace(asked, revision="") == Offset(TableId("S", "T"), Lsn(bytes(width)), 0, restart=True)
     unknown = db2cdc("offset", "restart", "-c", config, "S.TYPO")
     assert (unknown.returncode, "was no table of the pipeline's last tick" in unknown.stderr) == (1, True)
 
@@ -168,7 +168,7 @@ def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
 def test_an_offset_of_a_table_that_no_tick_had_is_told_of(db2cdc: Command, config: str) -> None:
     """As one may write it in Db2's SQL, where the error that asked for it named the table."""
     store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
-    store.put_backlog(Backlog(tables=(TableId("S", "T"),)))
+    store.put_summary(PipelineSummary(tables=(TableId("S", "T"),)))
     store.put(Offset(TableId("S", "T"), Lsn(b"\x01" * 16), 1))
     for command in (["set", "s.t", "01" * 16], ["remove", "s.u"]):
         told = db2cdc("offset", command[0], "-c", config, *command[1:]).stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.cli.options import SECTIONS, options_page, run
-from airflow_provider_db2cdc.properties import ALIASES, PROPERTIES, USED
+from airflow_provider_db2cdc.config.properties import ALIASES, PROPERTIES, USED
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 

@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 import yaml
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.capture import Fence
-from airflow_provider_db2cdc.cdc.collection import name_of
+from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.selection.table_names import name_of
+from airflow_provider_db2cdc.cdc.signal.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli import doctor, offset, screen, status, tick
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.demo import verdict
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.compare import Comparison
-from airflow_provider_db2cdc.sandbox import terminal
-from airflow_provider_db2cdc.source.check import Check
+from airflow_provider_db2cdc.sandbox.cli import terminal
+from airflow_provider_db2cdc.source.preflight.check import Check
 
 PACKAGE = Path(screen.__file__).parents[1]
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -90,7 +90,7 @@ def outcome(text: str) -> SignalOutcome:
 
 
 def progress(table: TableId) -> SnapshotProgress:
-    part = PartProgress(table, "failed", 0, 1, 0, table.name)
+    part = TableSnapshotProgress(table, "failed", 0, 1, 0, table.name)
     return SnapshotProgress(table.name, "incremental", "failed", (part,), 5)
 
 
@@ -102,14 +102,14 @@ def in_doctor() -> None:
 def in_status() -> None:
     path = Path("p.yaml")
     path.write_text("pipeline: p\ntarget: ./lake\n")
-    lines = [status.Standing(table, "A", "DI", None, None, f"verdict {table.name}") for table in TABLES]
-    status._show(load_config(path), Fence(LSN, "", "", 1.0), lines)
-    status._show_snapshots(Backlog(tuple(map(progress, TABLES)), tuple(map(outcome, NAMES))))
+    lines = [status.TableStatus(table, "A", "DI", None, None, f"verdict {table.name}") for table in TABLES]
+    status._show(load_config(path), CapturePosition(LSN, "", "", 1.0), lines)
+    status._show_snapshots(PipelineSummary(tuple(map(progress, TABLES)), tuple(map(outcome, NAMES))))
 
 
 def in_tick() -> None:
     tick._show(JobResult("p", "r", tuple(TableResult(table, "applied", LSN, 7) for table in TABLES)), (), 1.0)
-    tick._tell_signals(Backlog(), JobResult("p", "r", (), tuple(map(outcome, NAMES))))
+    tick._tell_signals(PipelineSummary(), JobResult("p", "r", (), tuple(map(outcome, NAMES))))
 
 
 def in_sandbox() -> None:

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import open_store
-from airflow_provider_db2cdc.config_file import load_config
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.config.files.load import load_config
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
 
@@ -209,7 +209,7 @@ def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sand
     store, table = open_store(load_config(Path(config))), TableId("SALES", "T")
     offset = store.get(table)
     assert offset is not None
-    store.reset(replace(offset, suspended=True))
+    store.reset(replace(offset, capture_interrupted=True))
     assert standing(config)["verdict"].startswith("stopped: its registration was not active for a while")
     db2cdc("offset", "set", "-c", config, "SALES.T", str(offset.lsn))
     assert standing(config)["verdict"] == "2 change rows wait"
@@ -231,8 +231,8 @@ def test_a_pipeline_that_airflow_runs_is_not_called_new(config: str) -> None:
 
 def test_a_tick_without_changes_is_idle_and_starts_no_spark(config: str) -> None:
     store, at = open_store(load_config(Path(config))), Lsn.parse(fence(config))
-    store.put(Offset(TableId("SALES", "T"), at, 1, planned_at_ms=time.time_ns() // 10**6, proven=at))
-    store.put_backlog(Backlog(tables=(TableId("SALES", "T"),)))
+    store.put(Offset(TableId("SALES", "T"), at, 1, planned_at_ms=time.time_ns() // 10**6, committed_lsn=at))
+    store.put_summary(PipelineSummary(tables=(TableId("SALES", "T"),)))
     done = db2cdc("tick", "-c", config, "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"status": "idle"}), done.stderr
     assert "poll.interval.ms" in done.stderr
@@ -250,7 +250,7 @@ def test_a_tick_that_meets_an_inactive_registration_tells_the_offset(tmp_path: P
     assert "registered in state 'S'" in done.stderr
     offset = open_store(load_config(path)).get(TableId("SALES", "T"))
     assert offset is not None
-    assert offset.suspended
+    assert offset.capture_interrupted
     assert "was inactive" in db2cdc("offset", "show", "-c", str(path)).stdout
     assert standing(str(path))["verdict"].startswith("stopped: its registration was not active")
 
@@ -258,7 +258,7 @@ def test_a_tick_that_meets_an_inactive_registration_tells_the_offset(tmp_path: P
 def test_a_table_that_nobody_captures_any_more_is_shown(tmp_path: Path, sandbox: Sandbox) -> None:
     config = write_config(tmp_path, sandbox)
     gone = TableId("SALES", "GONE")
-    open_store(load_config(Path(config))).put_backlog(Backlog(tables=(TableId("SALES", "T"), gone)))
+    open_store(load_config(Path(config))).put_summary(PipelineSummary(tables=(TableId("SALES", "T"), gone)))
     lines = {line["table"]["name"]: line["verdict"] for line in status(config)["tables"]}
     assert lines["GONE"].startswith("not registered any more")
     assert db2cdc("tick", "-c", config).returncode == 1

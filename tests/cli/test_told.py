@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog, heard_as
-from airflow_provider_db2cdc.cdc.collection import name_of
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.notification import Notification
-from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.cdc.signal import SignalOutcome, SignalStatus
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary, handled_id
+from airflow_provider_db2cdc.cdc.selection.table_names import name_of
+from airflow_provider_db2cdc.cdc.signal.signal import SignalOutcome, SignalStatus
+from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli import tick
 from airflow_provider_db2cdc.cli.pipeline import open_store
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.errors import TickFailedError
-from airflow_provider_db2cdc.tick import UnkeptError
+from airflow_provider_db2cdc.offsets.commit import OffsetCommitError
 
 STARTED = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
 AHEAD, FINE, BAD = TableId("S", "AHEAD"), TableId("S", "FINE"), TableId("S", "BAD")
@@ -82,10 +82,10 @@ def test_signal_that_was_accepted_and_fails_later_is_told_of(config: Path, capsy
 
 
 def test_refusal_that_is_no_longer_kept_is_not_told_of_again(capsys: pytest.CaptureFixture[str]) -> None:
-    before = Backlog(heard=(heard_as(outcome("refused")),))
+    before = PipelineSummary(handled_signal_ids=(handled_id(outcome("refused")),))
     tick._tell_signals(before, JobResult("p", "r", (), (outcome("refused"),)))
     assert capsys.readouterr().err == ""
-    tick._tell_signals(Backlog(), JobResult("p", "r", (), (outcome("refused"),)))
+    tick._tell_signals(PipelineSummary(), JobResult("p", "r", (), (outcome("refused"),)))
     assert REFUSED in capsys.readouterr().err
 
 
@@ -94,8 +94,8 @@ def test_all_else_is_told_where_an_offset_cannot_be_kept(config: Path, capsys: p
     store.put(Offset(AHEAD, LATER, 8))
     kept, failed = TableResult(FINE, "applied", SOONER, 7), TableResult(BAD, "failed", error="no disk")
     unkept = TableResult(AHEAD, "applied", SOONER, 7)
-    result = JobResult("p", "r", (unkept, kept), (outcome("refused"),), notifications=(STARTED,), told=9)
-    with pytest.raises(UnkeptError, match=r"S\.AHEAD"):
+    result = JobResult("p", "r", (unkept, kept), (outcome("refused"),), notifications=(STARTED,), reported_seq=9)
+    with pytest.raises(OffsetCommitError, match=r"S\.AHEAD"):
         commit(config, result, as_json=True)
     written = capsys.readouterr()
     told = json.loads(written.out)
@@ -103,7 +103,7 @@ def test_all_else_is_told_where_an_offset_cannot_be_kept(config: Path, capsys: p
     assert (told["status"], told["unkept"]) == ("failed", [name_of(AHEAD)])
     assert written.err.index("offsets were not kept, the tick goes on: ") < written.err.index("Snapshot STARTED")
     assert REFUSED in written.err
-    assert store.backlog().told == 9
+    assert store.summary().reported_seq == 9
     with pytest.raises(TickFailedError, match=r"S\.BAD: no disk"):
         commit(config, JobResult("p", "r", (unkept, failed)))
     assert "S.AHEAD" in capsys.readouterr().err

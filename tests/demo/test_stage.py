@@ -1,6 +1,6 @@
 import pytest
 
-from airflow_provider_db2cdc.config_file import load_config
+from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.demo.airflow import SHIPPED_DAGS, AirflowHome
 from airflow_provider_db2cdc.demo.stage import MARKER, empty
 from airflow_provider_db2cdc.errors import ConfigurationError

@@ -7,8 +7,8 @@ import pytest
 from airflow_provider_db2cdc.demo import shop, writer
 from airflow_provider_db2cdc.demo.writer import WEIGHTS, Writers, open_desk
 from airflow_provider_db2cdc.errors import SourceError
-from airflow_provider_db2cdc.sandbox.agent import await_captured
-from airflow_provider_db2cdc.sandbox.statement import fetch
+from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
+from airflow_provider_db2cdc.sandbox.capture.statement import fetch
 
 pytestmark = pytest.mark.sandbox
 

@@ -12,9 +12,9 @@ from support.log import check_log
 from support.pipeline import Pipeline
 from support.writing import behind, beside
 
-from airflow_provider_db2cdc.cdc import pace
-from airflow_provider_db2cdc.cdc.part import Reading
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
+from airflow_provider_db2cdc.cdc.snapshot import chunk_sizing
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkSpan
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.spark.session import slots
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -64,13 +64,13 @@ def test_what_is_read_beside_a_publish_comes_in_pieces(
 
     Before the first of all the chunks' bounds are written down.
     """
-    monkeypatch.setattr(pace, "PIECE_S", 0.0)
+    monkeypatch.setattr(chunk_sizing, "PIECE_S", 0.0)
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 1, "snapshot.group.chunks": 3})
     table, pieces = filled(pipeline, 9), list[range]()
     written: list[int] = []
 
-    def note(reached: Reached) -> None:
-        reading: Reading = reached.arguments["reading"]
+    def note(reached: ReachedFailpoint) -> None:
+        reading: ChunkSpan = reached.arguments["reading"]
         assert written, "a death within the first read would forget where the chunks end"
         pieces.append(range(reading.first, reading.last + 1))
         if reading.first == 4:
@@ -91,24 +91,24 @@ def test_a_group_beside_a_publish_has_no_fewer_chunks_than_a_first_one(
 ) -> None:
     """Nor more, if it is to have more and they take longer than a group may: here two of three, and one at a time."""
     for name, value in {"MOST_CHUNKS": 2, "PIECE_S": 0.0}.items():
-        monkeypatch.setattr(pace, name, value)
+        monkeypatch.setattr(chunk_sizing, name, value)
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 1})
     filled(pipeline, 9)
     groups, begun = list[list[int]](), list[float]()
 
-    def note(reached: Reached) -> None:
+    def note(reached: ReachedFailpoint) -> None:
         of, reading = reached.arguments["of"], reached.arguments["reading"]
         groups.extend([] if of.counts else [[]])
         groups[-1].extend(range(reading.first, reading.last + 1))
         begun.append(time.monotonic())
-        monkeypatch.setattr(pace, "GROUP_S", 0.0)
+        monkeypatch.setattr(chunk_sizing, "GROUP_S", 0.0)
         if len(groups) == 1:
             time.sleep(FIRST_S)
 
-    def pace_first(_: Reached) -> None:
+    def pace_first(_: ReachedFailpoint) -> None:
         """Have a group of three chunks fit, and no more to the first one: half of its time is over."""
         if len(groups) == 1:
-            monkeypatch.setattr(pace, "GROUP_S", 1.8 * (time.monotonic() - begun[0]))
+            monkeypatch.setattr(chunk_sizing, "GROUP_S", 1.8 * (time.monotonic() - begun[0]))
 
     with failpoint_action("stage_chunks", before=note, after=pace_first):
         pipeline.passed()

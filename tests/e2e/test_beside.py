@@ -14,14 +14,14 @@ from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind, beside
 
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.groups import Groups
-from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.delta.staging import Staging
+from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.session import TableSessions
-from airflow_provider_db2cdc.spark.staging import Staging
-from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.spark.snapshot.publisher import GroupPublisher
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -49,7 +49,7 @@ def test_a_table_cut_anew_under_its_first_columns_is_read_from_its_beginning(
     spec = pipeline.plan()
     assert spec is not None
     with killed("write_journal", "after"):
-        jobs.run(spec)
+        job.run(spec)
     while (result := pipeline.tick()) is not None and result.snapshots[0].status != "completed":
         pipeline.captured()
     assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -68,8 +68,8 @@ def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
     spec = pipeline.plan()
     assert spec is not None
     with killed("append_changes", "after"):
-        jobs.run(spec)
-    result = jobs.run(spec)
+        job.run(spec)
+    result = job.run(spec)
     assert not result.failed, result.failed
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
@@ -84,8 +84,8 @@ def test_nothing_is_published_before_capture_has_passed_its_read(
     table = filled(pipeline, 9)
     pipeline.passed()
 
-    def resume(reached: Reached) -> None:
-        groups: Groups = reached.arguments["self"]
+    def resume(reached: ReachedFailpoint) -> None:
+        groups: GroupPublisher = reached.arguments["self"]
         assert groups.marks.reached(reached.arguments["closed"]) is None
         faults.resume(pipeline.writer)
 
@@ -166,9 +166,9 @@ def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_d
         behind("stage_rows", lambda number: changed(pipeline, f"INSERT INTO {other} VALUES ({number}, 'x')")),
         killed("merge_state", "before"),
     ):
-        jobs.run(spec)
+        job.run(spec)
     assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1
-    pipeline.commit(jobs.run(spec))
+    pipeline.commit(job.run(spec))
     assert pipeline.tick() is None
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1
@@ -186,8 +186,8 @@ def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_di
     spec = pipeline.plan(signals=[ask(table)])
     assert spec is not None
     with killed("merge_state", "before"):
-        jobs.run(spec)
-    result = jobs.run(spec)
+        job.run(spec)
+    result = job.run(spec)
     assert not result.failed, result.failed
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert pipeline.changes(table).where("op = 'd'").count() == 1
@@ -204,11 +204,11 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     pipeline.passed()
     layout = Layout(pipeline.target)
     # By a session of the pipeline's own: what somebody else deletes stops the table.
-    own = TableSessions(pipeline.spark, Ledger(pipeline.spark, layout, "test").prepare().mark).of(table, 0)
+    own = TableSessions(pipeline.spark, BatchLog(pipeline.spark, layout, "test").prepare().mark).session(table, 0)
     own.sql(f"DELETE FROM delta.`{layout.state(table).name}` WHERE ID = 5")
     real = Staging.write
 
-    def twice(self: Target, rows: Any) -> int:
+    def twice(self: Replica, rows: Any) -> int:
         return real(self, rows.unionAll(rows.where("row.ID = 5")))
 
     monkeypatch.setattr(Staging, "write", twice)
@@ -230,7 +230,7 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
     pipeline.properties = {"incremental.snapshot.chunk.size": 10, "snapshot.group.chunks": 1}
     staged, calls, doubled = threading.Event(), [], []
 
-    def capture(_: Reached) -> None:
+    def capture(_: ReachedFailpoint) -> None:
         """Have SYNCHPOINT stand where it stood while the first group is published."""
         calls.append(1)
         if len(calls) == 1:
@@ -240,7 +240,7 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
             faults.resume(pipeline.writer)
             changed(pipeline, f"INSERT INTO {table} VALUES (1, 'b')")
 
-    def count(reached: Reached) -> None:
+    def count(reached: ReachedFailpoint) -> None:
         effects = reached.arguments["effects"]
         doubled.append([row["ID"] for row in effects.groupBy("ID").count().where("count > 1").collect()])
 
@@ -275,7 +275,7 @@ def test_a_window_of_many_changes_is_read_by_several_readers_whatever_the_plan_h
             pipeline.writer.commit()
         pipeline.captured()
 
-    def note(reached: Reached) -> None:
+    def note(reached: ReachedFailpoint) -> None:
         if "IBMSNAP_UOW" not in (select := reached.arguments["select"]):
             selects.append(select)
 

@@ -11,7 +11,7 @@ from support.filled import ask, filled
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.job import JobResult
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]

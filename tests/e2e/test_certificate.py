@@ -14,7 +14,7 @@ from support.writing import behind
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -66,7 +66,7 @@ def test_as_many_connections_count_chunks_as_read_them(
 ) -> None:
     """A connection a chunk would cost more than its count where chunks are small; each makes two statements here."""
     sizes = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 99, "snapshot.max.threads": 2}
-    pipeline, opened, is_counting = new_pipeline(**sizes), list[Reached](), Event()
+    pipeline, opened, is_counting = new_pipeline(**sizes), list[ReachedFailpoint](), Event()
     table = filled(pipeline, 41)
     with (
         failpoint_action("count_chunks", before=lambda _: is_counting.set(), after=lambda _: is_counting.clear()),

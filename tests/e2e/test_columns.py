@@ -16,10 +16,10 @@ from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import Column, TableId
-from airflow_provider_db2cdc.sandbox import asn
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.sandbox.capture import control_tables
+from airflow_provider_db2cdc.spark import job
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -53,7 +53,7 @@ def test_columns_that_change_during_a_snapshot(new_pipeline: Callable[..., Pipel
     assert spec is not None
     pipeline.execute(f"ALTER TABLE {table} ALTER COLUMN A SET DATA TYPE VARCHAR(20)")
     pipeline.writer.commit()
-    result = jobs.run(spec)
+    result = job.run(spec)
     pipeline.commit(result)
     assert "columns A changed, or came, while" in result.failed[0].error
     assert result.snapshots[0].done == 2
@@ -76,11 +76,11 @@ def test_a_snapshot_begun_anew_behind_a_gap_finds_what_went_meanwhile(
     pipeline.captured()
     assert initial(pipeline).done == 2
 
-    asn.removetable(pipeline.writer, table.schema, table.name)
+    control_tables.removetable(pipeline.writer, table.schema, table.name)
     pipeline.execute(f"ALTER TABLE {table} ADD COLUMN B INTEGER DEFAULT 7")
     pipeline.execute(f"DELETE FROM {table} WHERE ID IN (1, 2)")
     pipeline.writer.commit()
-    asn.addtable(pipeline.writer, table.schema, table.name)
+    control_tables.addtable(pipeline.writer, table.schema, table.name)
     pipeline.captured()
     if mode == "initial":
         stopped = pipeline.tick()
@@ -148,7 +148,7 @@ def test_a_column_that_the_change_table_had_before_its_table_loses_no_value(
         return replace(task, capture=replace(task.capture, cd_columns=columns)) if task.table == table else task
 
     with gaining(pipeline, table):
-        pipeline.commit(jobs.run(replace(spec, tables=tuple(map(early, spec.tables)))))
+        pipeline.commit(job.run(replace(spec, tables=tuple(map(early, spec.tables)))))
     pipeline.captured()
     while pipeline.tick() is not None:
         pipeline.captured()
@@ -166,7 +166,7 @@ def test_a_snapshot_that_is_asked_for_because_of_a_new_column_has_it(new_pipelin
     def add(number: int) -> None:
         if number == 1:
             pipeline.unseen(table, f"ALTER TABLE {table} ADD COLUMN B INTEGER", f"UPDATE {table} SET B = 7")
-            asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
+            control_tables.addcolumn(pipeline.writer, table.schema, table.name, "B")
             data = json.dumps({"data-collections": [str(table)]})
             changed(pipeline, f"INSERT INTO {signals} VALUES ('b', 'execute-snapshot', '{data}')")
 
@@ -188,7 +188,7 @@ def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline:
     spec = pipeline.plan()
     assert spec is not None
     with killed("plan_batch", "after"):
-        jobs.run(spec)
+        job.run(spec)
 
     pipeline.gain(table, "B", "INTEGER DEFAULT 7")
     pipeline.captured()
@@ -211,7 +211,7 @@ def test_a_group_that_died_behind_its_merge_is_counted_anew_though_columns_came_
     spec = pipeline.plan(signals=[ask(table)])
     assert spec is not None
     with killed("merge_state", "after"):
-        jobs.run(spec)
+        job.run(spec)
 
     pipeline.gain(table, "B", "INTEGER DEFAULT 7")
     pipeline.captured()

@@ -20,9 +20,9 @@ from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import Action, Failpoint, Reached, When, failpoint_action
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.delta import load, newest_version, set_properties
+from airflow_provider_db2cdc.failpoint import Action, Failpoint, ReachedFailpoint, When, failpoint_action
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.delta.table_io import load, newest_version, set_properties
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -69,9 +69,9 @@ def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipelin
         spec = pipeline.plan()
         assert spec is not None
         with killed(step, when):
-            pipeline.commit(jobs.run(spec))
+            pipeline.commit(job.run(spec))
         if number % 3:  # as Airflow retries the task; else a later run comes with a plan of its own
-            pipeline.commit(jobs.run(spec))
+            pipeline.commit(job.run(spec))
         else:
             replay.play(4)
             pipeline.captured()
@@ -89,7 +89,7 @@ def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipelin
 def test_a_snapshot_survives_a_kill_at_each_step(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.snapshot.publisher.SMALL_ROWS", 0)
     pipeline = new_pipeline()
     tables: list[TableId] = []
     for number, (step, when) in enumerate(deaths(SNAPSHOT_STEPS)):
@@ -104,13 +104,13 @@ def test_a_snapshot_survives_a_kill_at_each_step(
         # The ledger's first step in a tick is of the tables that are there already.
         dies = killed(step, when, at=2 if step in ("plan_batch", "commit_batch") else 1)
         with in_window(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID IN (4, 40)"), dies:
-            pipeline.commit(jobs.run(spec))
+            pipeline.commit(job.run(spec))
         pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET ID = ID + 1, A = \'b\' WHERE ID < 20')
         pipeline.execute(f'DELETE FROM "{pipeline.schema}"."{name}" WHERE ID = 30')
         pipeline.writer.commit()
         pipeline.captured()
         if number % 2:
-            retried = jobs.run(spec)
+            retried = job.run(spec)
             assert [line.error for line in retried.failed if DERBY_FAULT not in line.error] == [], (step, when)
             pipeline.commit(retried)
             pipeline.captured()
@@ -149,14 +149,14 @@ def test_a_restart_is_gone_on_with_whatever_died_or_failed(
     for step, number in (("append_changes", 1), ("commit_batch", 1), ("commit_batch", 2)):
         spec = restart()
         with in_window(pipeline, update), killed(step, "after", number):
-            jobs.run(spec)
-        pipeline.commit(result := jobs.run(spec))
+            job.run(spec)
+        pipeline.commit(result := job.run(spec))
         assert result.snapshots[-1].status == "completed", step
         assert result.tables[0].commit_ts_ms is not None, "its last batch, which had no change, tells the newest one"
 
     spec = restart()
     with failpoint_action("stage_rows", before=fails_from_third()), in_window(pipeline, update):
-        pipeline.commit(result := jobs.run(spec))
+        pipeline.commit(result := job.run(spec))
     assert result.failed[0].error.startswith("OSError")
     assert result.snapshots[-1].done in (1, 2), "the first group is published before the third is read"
     pipeline.captured()
@@ -172,7 +172,7 @@ def fails_from_third() -> Action:
     """Return what has a step fail from its third call on."""
     calls = count(1)
 
-    def fail(_: Reached) -> None:
+    def fail(_: ReachedFailpoint) -> None:
         if next(calls) > 2:
             raise OSError("the disk is away")
 
@@ -191,7 +191,7 @@ def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
     spec = pipeline.plan()
     assert spec is not None
     with killed("write_journal", "before", 2):
-        jobs.run(spec)
+        job.run(spec)
     pipeline.execute(f'UPDATE "{pipeline.schema}"."T" SET A = A + 1 WHERE ID < 5')
     pipeline.writer.commit()
     pipeline.captured()
@@ -199,7 +199,7 @@ def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
         second = pipeline.plan()
         assert second is not None
         with killed("commit_batch", "after"):
-            jobs.run(second)
+            job.run(second)
     assert pipeline.offsets.get(table) is None
     pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -217,7 +217,7 @@ def test_what_was_staged_is_found_again_however_long_its_run_is_dead(new_pipelin
     spec = pipeline.plan(signals=[ask(table)])
     assert spec is not None
     with killed("append_changes", "before"):
-        jobs.run(spec)
+        job.run(spec)
     staging = Layout(pipeline.target).staging(table)
     assert newest_version(pipeline.spark, staging) > 1, "the next group was read meanwhile"
     set_properties(pipeline.spark, staging, {"delta.deletedFileRetentionDuration": "interval 1 second"})

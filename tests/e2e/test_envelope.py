@@ -13,7 +13,7 @@ from support.pipeline import Pipeline
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.version import __version__
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -25,7 +25,7 @@ def done(pipeline: Pipeline, *signals: Any) -> JobSpec:
     """Do a tick, and return its plan."""
     spec = pipeline.plan(signals=signals)
     assert spec is not None
-    result = jobs.run(spec)
+    result = job.run(spec)
     assert not result.failed, result.failed
     pipeline.commit(result)
     return spec
@@ -96,7 +96,7 @@ def test_of_changes_and_of_a_snapshot(new_pipeline: Callable[..., Pipeline]) -> 
     pipeline = new_pipeline(**{"topic.prefix": "erp"})
     table = filled(pipeline, 2)
     first = done(pipeline)
-    stands = first.fence.lsn
+    stands = first.capture_position.lsn
     changed(pipeline, f"INSERT INTO {table} VALUES (5, 'c')")
     changed(pipeline, f"UPDATE {table} SET A = 'x' WHERE ID = 0")
     changed(pipeline, f"DELETE FROM {table} WHERE ID = 1")

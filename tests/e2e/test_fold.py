@@ -18,8 +18,8 @@ from support.pipeline import Pipeline
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark import pull
-from airflow_provider_db2cdc.spark.delta import load
+from airflow_provider_db2cdc.spark.apply import change_pull
+from airflow_provider_db2cdc.spark.delta.table_io import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -113,7 +113,7 @@ def test_statements_over_many_keys_are_right_at_every_commit(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """With snapshots in between, one of which finds rows that went and came unseen; batches count as large ones."""
-    monkeypatch.setattr(pull, "SMALL_ROWS", 0)
+    monkeypatch.setattr(change_pull, "SMALL_ROWS", 0)
     rng = random.Random(seed)
     pipeline = new_pipeline(**{"max.rows.per.batch": 60, "incremental.snapshot.chunk.size": 5})
     table = table_of(pipeline, "T", [(at, at // 4) for at in range(1, 11)])

@@ -17,8 +17,9 @@ from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark import guard, jobs
-from airflow_provider_db2cdc.spark.delta import load, newest_version, set_properties
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.apply import foreign_changes
+from airflow_provider_db2cdc.spark.delta.table_io import load, newest_version, set_properties
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 Act = Callable[[SparkSession, str], None]
@@ -171,7 +172,7 @@ def test_a_beginning_that_died_is_redone_and_tells_the_log_what_is_gone(
     spec = pipeline.plan()
     assert spec is not None
     with killed("merge_state", when):
-        jobs.run(spec)
+        job.run(spec)
     changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
 
     pipeline.to_its_end()
@@ -189,7 +190,7 @@ def test_what_the_pipeline_did_itself_is_no_change_of_somebody_else(new_pipeline
     spec = pipeline.plan()
     assert spec is not None
     with killed("merge_state", "after"):
-        jobs.run(spec)
+        job.run(spec)
     layout = Layout(pipeline.target)
     set_properties(pipeline.spark, layout.state(table), {"delta.appendOnly": "true"})
     pipeline.gain(table, "N")
@@ -207,7 +208,7 @@ def test_an_idle_table_is_looked_at_now_and_then(
     pipeline.passed()
     state = Layout(pipeline.target).state(idle)
     maintain(pipeline.spark, state.name)
-    monkeypatch.setattr(guard, "LOOK_EVERY", 1)
+    monkeypatch.setattr(foreign_changes, "LOOK_EVERY", 1)
     changed(pipeline, f"UPDATE {busy} SET A = 'b' WHERE ID = 1")
     result = pipeline.passed()
     assert {line.table: line.state_version for line in result.tables}[idle] == newest_version(pipeline.spark, state)

@@ -14,10 +14,10 @@ from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.delta import set_properties
-from airflow_provider_db2cdc.spark.session import meanwhile
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.delta.table_io import set_properties
+from airflow_provider_db2cdc.spark.session import temporary_conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 RETENTION = "delta.setTransactionRetentionDuration"
@@ -29,11 +29,11 @@ FORGETTING = {f"{DEFAULTS}setTransactionRetentionDuration": "interval 1 second"}
 def forgetting(spark: SparkSession) -> Iterator[None]:
     """An application that was submitted with such a default: a new session has it, too."""
 
-    def submit(reached: Reached) -> None:
+    def submit(reached: ReachedFailpoint) -> None:
         for name, value in FORGETTING.items():
             reached.result.conf.set(name, value)
 
-    with failpoint_action("open_session", after=submit), meanwhile(spark, FORGETTING):
+    with failpoint_action("open_session", after=submit), temporary_conf(spark, FORGETTING):
         yield
 
 
@@ -73,7 +73,7 @@ def test_a_batch_that_died_behind_its_append_is_appended_once(new_pipeline: Call
     spec = pipeline.plan()
     assert spec is not None
     with killed("append_changes", "after"):
-        jobs.run(spec)
+        job.run(spec)
     time.sleep(2)
 
     pipeline.passed()
@@ -89,7 +89,7 @@ def test_a_log_that_forgot_its_pairs_is_looked_through(new_pipeline: Callable[..
     spec = pipeline.plan()
     assert spec is not None
     with killed("append_changes", "after"):
-        jobs.run(spec)
+        job.run(spec)
     log = Layout(pipeline.target).changes(table)
     time.sleep(2)
 

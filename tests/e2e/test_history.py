@@ -13,7 +13,7 @@ from support.pipeline import Pipeline, Replay
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.delta import load
+from airflow_provider_db2cdc.spark.delta.table_io import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
 

@@ -17,10 +17,10 @@ from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError, TickFailedError
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.delta import load, table_exists
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.delta.table_io import load, table_exists
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -49,7 +49,7 @@ def leave_a_batch(pipeline: Pipeline, table: TableId) -> JobSpec:
     spec = pipeline.plan()
     assert spec is not None
     with killed("commit_batch", "before"):
-        jobs.run(spec)
+        job.run(spec)
     return spec
 
 
@@ -76,7 +76,7 @@ def failure(result: JobResult | None, table: TableId) -> str:
 
 def is_suspended(pipeline: Pipeline, table: TableId) -> bool:
     offset = pipeline.offsets.get(table)
-    return offset is not None and offset.suspended
+    return offset is not None and offset.capture_interrupted
 
 
 @pytest.mark.long
@@ -103,7 +103,7 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
     pipeline.passed()
     spec = leave_a_batch(pipeline, table)
     lose_a_deletion(pipeline, table)
-    pipeline.commit(jobs.run(spec))
+    pipeline.commit(job.run(spec))
     assert is_suspended(pipeline, table)
     assert "not active for a while" in failure(pipeline.tick(), table)
 
@@ -132,7 +132,7 @@ def test_it_happens_again_before_the_run_that_mended_it_is_committed(
         pipeline.restart(table)
     mending = pipeline.plan()
     assert mending is not None
-    result = jobs.run(mending)
+    result = job.run(mending)
     assert not result.failed
     meet(pipeline, table, "DELETE FROM {} WHERE ID = 2")
     pipeline.commit(result)
@@ -154,7 +154,7 @@ def test_a_table_whose_first_tick_died(new_pipeline: Callable[..., Pipeline], at
     assert spec is not None
     # The first one is the other table's.
     with killed("commit_batch", "before", at) if at else nullcontext():
-        jobs.run(spec)
+        job.run(spec)
     lose_a_deletion(pipeline, table)
     assert is_suspended(pipeline, table)
     assert "not active for a while" in failure(pipeline.tick(), table)
@@ -204,7 +204,7 @@ def test_a_restart_that_fails_behind_its_first_group_goes_on(new_pipeline: Calla
         pipeline.restart(table)
     calls = itertools.count(1)
 
-    def fail_once(_: Reached) -> None:
+    def fail_once(_: ReachedFailpoint) -> None:
         if next(calls) == 2:
             raise SourceError("a passing trouble", "Wait.")
 
@@ -223,7 +223,7 @@ def test_a_clock_that_was_ahead_and_a_commit_that_died_stop_nothing(new_pipeline
     do(pipeline, f"INSERT INTO {table} VALUES (4, 'b')")
     spec = pipeline.plan()
     assert spec is not None
-    jobs.run(replace(spec, planned_at_ms=spec.planned_at_ms + 30 * DAY_MS))
+    job.run(replace(spec, planned_at_ms=spec.planned_at_ms + 30 * DAY_MS))
     do(pipeline, f"INSERT INTO {table} VALUES (5, 'b')")
     pipeline.passed()
     assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -243,7 +243,7 @@ def test_a_first_batch_that_is_redone_counts_what_its_state_holds(new_pipeline: 
     spec = pipeline.plan()
     assert spec is not None
     with killed("fill_state", "before"):
-        jobs.run(spec)
+        job.run(spec)
     last = pipeline.passed()
     assert last.tables[0].rows == pipeline.state(table).count() == 4
 

@@ -16,12 +16,12 @@ from support.pipeline import Pipeline
 from support.writing import behind, in_window
 
 from airflow_provider_db2cdc.cdc.job import JobResult
-from airflow_provider_db2cdc.cdc.ledger import Entry
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark import job
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -176,16 +176,16 @@ def test_updates_are_counted_by_their_before_images(new_pipeline: Callable[..., 
 def test_a_table_that_never_rests_is_reported_until_it_does(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.MAX_READS", 2)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.snapshot.publisher.MAX_READS", 2)
     pipeline = new_pipeline()
     table = bare(pipeline, 20)
     pipeline.captured()
 
     windows: list[int] = []
 
-    def count(reached: Reached) -> None:
-        entry: Entry = reached.result
-        windows.append(len(entry.slice.windows) if entry.slice else 0)
+    def count(reached: ReachedFailpoint) -> None:
+        entry: PlannedBatch = reached.result
+        windows.append(len(entry.chunk_range.windows) if entry.chunk_range else 0)
 
     def write(_: int) -> None:
         pipeline.execute(f"INSERT INTO {table} VALUES (1, 'restless', NULL, NULL)")
@@ -256,16 +256,16 @@ def test_a_snapshot_survives_a_kill(new_pipeline: Callable[..., Pipeline]) -> No
             f"INSERT INTO {table} VALUES (NULL, 'seen', NULL, NULL)",
         )
         with in_window(pipeline, *seen), killed(step, when, at):
-            jobs.run(spec)
+            job.run(spec)
         if number % 2:
-            pipeline.commit(jobs.run(spec))
+            pipeline.commit(job.run(spec))
         else:
             pipeline.execute(f"DELETE FROM {table} WHERE A = 2 AND V = (SELECT MIN(V) FROM {table} WHERE A = 2)")
             pipeline.writer.commit()
             pipeline.captured()
             pipeline.tick()
         assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table), (step, when, at)
-        assert not pipeline.offsets.backlog().running({table}), (step, when, at)
+        assert not pipeline.offsets.summary().has_snapshot_work({table}), (step, when, at)
 
 
 def test_what_does_not_fit_a_table_without_a_key_is_refused(new_pipeline: Callable[..., Pipeline]) -> None:
@@ -303,7 +303,7 @@ def test_what_a_first_batch_left_that_nobody_finished_goes(new_pipeline: Callabl
     spec = pipeline.plan()
     assert spec is not None
     with killed("commit_batch", "before"):
-        jobs.run(spec)
+        job.run(spec)
     left = held(pipeline, table)
 
     pipeline.execute(f"DELETE FROM {table} WHERE A = 1")
@@ -334,13 +334,13 @@ def test_copies_that_a_batch_has_told_of_which_a_restart_left(new_pipeline: Call
     spec = pipeline.plan()
     assert spec is not None
     with killed("append_changes", "after"):
-        jobs.run(spec)
+        job.run(spec)
     changed(pipeline, f"{delete} ('goes', 'was')", f"{insert} (1, 'read'), (1, 'read')")
     pipeline.restart(table)
     spec = pipeline.plan()
     assert spec is not None
     with killed("append_changes", "after", 2):
-        jobs.run(spec)
+        job.run(spec)
     assert pipeline.changes(table).where("op = 'r' AND after.V = 'read'").count() == 2
     changed(pipeline, f"{delete} ('read')")
     pipeline.restart(table)

@@ -12,13 +12,13 @@ from support.pipeline import Pipeline
 from support.writing import beside, in_window
 
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import Failpoint, When
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.delta import load
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.delta.table_io import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -42,7 +42,7 @@ def dies_behind_its_append(pipeline: Pipeline, *signals: Signal) -> None:
     spec = pipeline.plan(signals=signals)
     assert spec is not None
     with killed("append_changes", "after"):
-        jobs.run(spec)
+        job.run(spec)
 
 
 def deleted(pipeline: Pipeline, table: TableId) -> list[int]:
@@ -128,7 +128,7 @@ def test_what_was_read_of_a_range_with_a_gap_stays_and_is_told_to_be_gone(
     spec = pipeline.plan()
     assert spec is not None
     faults.prune(pipeline.writer, upto=pruned.raw)
-    [line] = jobs.run(spec).failed
+    [line] = job.run(spec).failed
     assert "were pruned before they were read" in line.error
     assert [row["key"]["ID"] for row in pipeline.changes(table).where("op = 'c'").collect()] == [101]
     changed(pipeline, f"DELETE FROM {table} WHERE ID >= 100")
@@ -195,10 +195,10 @@ def test_who_hangs_tells_nothing_of_a_group_that_another_run_has_left_out(
         b = pipeline.plan()
         assert b is not None
         with killed(step, when):
-            jobs.run(b)
+            job.run(b)
 
-    with beside("append_changes", another), pytest.raises(TickLostError):
-        jobs.run(a)
+    with beside("append_changes", another), pytest.raises(ConcurrentRunError):
+        job.run(a)
     is_right(pipeline, table)
     assert pipeline.changes(table).where("key.ID = 7").isEmpty()
 
@@ -212,14 +212,14 @@ def test_what_was_left_out_once_is_left_out_though_its_columns_are_back(new_pipe
     a = pipeline.plan(signals=[ask(table)])
     assert a is not None
     with killed("append_changes", "before"):
-        jobs.run(a)
+        job.run(a)
     pipeline.execute(f"ALTER TABLE {table} ALTER COLUMN A SET DATA TYPE VARCHAR(20)")
     pipeline.writer.commit()
     pipeline.captured()
     b = pipeline.plan()
     assert b is not None
     with killed("leave_out", "after"):
-        jobs.run(b)
-    jobs.run(a)
+        job.run(b)
+    job.run(a)
     is_right(pipeline, table)
     assert pipeline.changes(table).where("key.ID = 7 AND op = 'r'").count() == 1

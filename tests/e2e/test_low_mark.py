@@ -15,8 +15,8 @@ from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind, beside
 
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.sandbox import asn, faults
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.sandbox.capture import control_tables, faults
+from airflow_provider_db2cdc.spark import job
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -28,7 +28,7 @@ def has_values_first(pipeline: Pipeline, table: TableId) -> None:
     for (id_,) in pipeline.query(f"SELECT ID FROM {table}"):
         pipeline.execute(f"UPDATE {table} SET B = 5 WHERE ID = {id_}")
         pipeline.writer.commit()
-    asn.addcolumn(pipeline.writer, table.schema, table.name, "B")
+    control_tables.addcolumn(pipeline.writer, table.schema, table.name, "B")
 
 
 def loads_behind_a_captured_change(pipeline: Pipeline, table: TableId) -> None:
@@ -141,7 +141,7 @@ def test_a_snapshot_that_the_plan_knew_of_waits_for_nothing_that_came_behind_it(
     pipeline.captured()
     faults.pause(pipeline.writer)
     with behind("catch_up", lambda _: faults.resume(pipeline.writer)):
-        assert jobs.run(spec).snapshots[-1].status == "completed"
+        assert job.run(spec).snapshots[-1].status == "completed"
 
 
 def test_a_snapshot_that_is_heard_meanwhile_begins_behind_its_own_moment(
@@ -190,10 +190,10 @@ def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
             loads_behind_a_captured_change(pipeline, table)
 
     with behind("settle_part", load), killed("write_journal", "after", at=3):
-        jobs.run(spec)
+        job.run(spec)
     resumed = threading.Timer(2.0, faults.resume, [pipeline.writer])
     with beside("await_low_mark", resumed.start):
-        result = jobs.run(spec)
+        result = job.run(spec)
     resumed.join()
     assert [(one.id, one.status) for one in result.snapshots] == [("ask", "completed"), ("mend", "completed")]
     assert (1, "loaded") in pipeline.rows(table)
@@ -224,6 +224,6 @@ def test_a_table_at_rest_has_no_batch_of_its_own_before_the_read(new_pipeline: C
     assert spec is not None
     planned: list[int] = []
     with behind("plan_batch", planned.append):
-        result = jobs.run(spec)
+        result = job.run(spec)
     assert result.snapshots[-1].status == "completed"
     assert len(planned) == 2, "one up to the plan's fence, one of the snapshot"

@@ -15,14 +15,14 @@ from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind, in_window
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.mode import CUSTOM
-from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot.mode import CUSTOM
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.jdbc import Fetch
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.jdbc.connection import Fetch
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -148,10 +148,10 @@ def test_a_snapshot_of_one_table_pulls_nothing_of_another_without_streaming(
     spec = pipeline.plan(signals=[ask(other)])
     assert spec is not None
     # As where nothing at all was committed since the tick before.
-    spec = replace(spec, fence=replace(spec.fence, lsn=kept.lsn))
+    spec = replace(spec, fence=replace(spec.capture_position, lsn=kept.lsn))
     both = [f"UPDATE {table} SET A = 'b' WHERE ID = 1" for table in (one, other)]
     with in_window(pipeline, *both):
-        pipeline.commit(jobs.run(spec))
+        pipeline.commit(job.run(spec))
     assert pipeline.rows(other) == pipeline.source_rows(other)
     assert pipeline.changes(one).where("op <> 'r'").isEmpty()
     assert pipeline.offsets.get(one) == kept
@@ -177,7 +177,7 @@ def test_chunks_are_fetched_as_it_is_set(new_pipeline: Callable[..., Pipeline]) 
     table_of(pipeline)
     found: list[tuple[Fetch, int]] = []
 
-    def note(reached: Reached) -> None:
+    def note(reached: ReachedFailpoint) -> None:
         found.append((reached.arguments["how"], reached.arguments["readers"]))
 
     with failpoint_action("read_chunk_rows", before=note):
@@ -199,8 +199,8 @@ def test_always_reads_the_table_in_each_tick(new_pipeline: Callable[..., Pipelin
     spec = pipeline.plan()
     assert spec is not None
     with killed("append_changes", "after", 2):
-        jobs.run(spec)
-    pipeline.commit(jobs.run(spec))
+        job.run(spec)
+    pipeline.commit(job.run(spec))
     assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "a")}
     assert reads(pipeline, table) == {(1,): 1, (2,): 1}
     assert first.lsn is not None
@@ -248,7 +248,7 @@ def test_what_a_first_batch_left_behind_is_swept(new_pipeline: Callable[..., Pip
     assert spec is not None
     insert(pipeline, 2, "U")
     with killed("commit_batch", "before"):
-        jobs.run(spec)
+        job.run(spec)
     assert pipeline.rows(table) == {(1, "a")}, "the state is filled, and nothing says so"
     pipeline.execute(f"DELETE FROM {table} WHERE ID = 1")
     pipeline.writer.commit()
@@ -316,9 +316,9 @@ def test_rows_of_the_signal_table_from_before_are_refused_by_a_retry_too(new_pip
     spec = pipeline.plan()
     assert spec is not None
     with killed("read_signals", "before"):
-        jobs.run(spec)
+        job.run(spec)
 
-    result = jobs.run(spec)
+    result = job.run(spec)
 
     assert [(outcome.id, outcome.status) for outcome in result.signals] == [("old", "refused")]
 
@@ -329,7 +329,7 @@ def test_skipped_is_not_told_of_a_table_that_is_snapshotted_by_then(new_pipeline
     spec = pipeline.plan()
     assert spec is not None
     with killed("write_journal", "before"):
-        jobs.run(spec)
+        job.run(spec)
     pipeline.offsets.put(Offset(table, Lsn(bytes(16)), 0, restart=True))
     assert "SKIPPED" not in [note.type for note in pipeline.passed().notifications]
     assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -343,7 +343,7 @@ def test_skipped_is_told_once_whatever_dies_before_it_is(new_pipeline: Callable[
         spec = pipeline.plan()
         assert spec is not None
         with killed(step, "before"):
-            jobs.run(spec)
+            job.run(spec)
 
     first = pipeline.passed()
     insert(pipeline, 2)

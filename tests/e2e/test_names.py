@@ -11,7 +11,7 @@ from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.source.checks import preflight
+from airflow_provider_db2cdc.source.preflight.checks import preflight
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
 

@@ -17,14 +17,15 @@ from support.writing import beside
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import GapError, TickLostError
-from airflow_provider_db2cdc.failpoint import Failpoint, Reached, failpoint_action
-from airflow_provider_db2cdc.sandbox import asn, faults
-from airflow_provider_db2cdc.spark import jobs, pull
-from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.errors import ConcurrentRunError, GapError
+from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.sandbox.capture import control_tables, faults
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.apply import change_pull
+from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.delta.table_io import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -40,8 +41,8 @@ def test_an_old_run_that_fills_the_state_beside_a_restart_doubles_no_row(
     assert spec is not None
     waits, errors = list[Callable[[], object]](), []
 
-    def hang(reached: Reached) -> None:
-        waits.append(partial(Target.fill, **reached.arguments))
+    def hang(reached: ReachedFailpoint) -> None:
+        waits.append(partial(Replica.append_rows, **reached.arguments))
         raise Killed("it hangs before it fills the state")
 
     def wake() -> None:
@@ -51,7 +52,7 @@ def test_an_old_run_that_fills_the_state_beside_a_restart_doubles_no_row(
             errors.append(str(error))
 
     with failpoint_action("fill_state", before=hang), pytest.raises(Killed):
-        jobs.run(spec)
+        job.run(spec)
     pipeline.offsets.put(Offset(table, Lsn(bytes(16)), 0, restart=True))
     pipeline.captured()
     with beside("fill_state", wake):
@@ -78,14 +79,14 @@ def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_has_given_up(
     a = pipeline.plan("A")
     assert a is not None
     with killed("plan_batch", "after"):
-        jobs.run(a)
+        job.run(a)
     floor = changed(pipeline, f"INSERT INTO {other} VALUES (100, 'x')")
     faults.prune(pipeline.writer, upto=floor.raw)
     b = pipeline.plan("B")
     assert b is not None
     with killed(dies_before, "before"):
-        jobs.run(b)
-    pipeline.commit(jobs.run(a))
+        job.run(b)
+    pipeline.commit(job.run(a))
     for _ in range(3):
         pipeline.captured()
         if pipeline.tick() is None:
@@ -100,13 +101,13 @@ def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_
     pipeline = new_pipeline()
     table, a = one_update(pipeline)
     with killed("merge_state", "before"):
-        jobs.run(a)
+        job.run(a)
     pipeline.restart(table)
     b = pipeline.plan("B")
     assert b is not None
     with killed("await_high_mark", "before"):
-        jobs.run(b)
-    result = jobs.run(a)
+        job.run(b)
+    result = job.run(a)
     [line] = result.failed
     assert "a later plan has given up batch" in line.error
     pipeline.commit(result)
@@ -124,12 +125,12 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
     table, spec = one_update(pipeline, before_img_prefix=before_img_prefix)
 
     def another() -> None:
-        pipeline.commit(jobs.run(spec))
+        pipeline.commit(job.run(spec))
         faults.prune(pipeline.writer)
 
-    finished = pytest.raises(TickLostError, match="another run has finished batch")
+    finished = pytest.raises(ConcurrentRunError, match="another run has finished batch")
     with beside("check_all_read", another), finished:
-        jobs.run(spec)
+        job.run(spec)
     assert sum(logged_events(pipeline, table).values()) == 1
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
@@ -143,11 +144,11 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
     table, spec = one_update(pipeline, before_img_prefix=before_img_prefix)
     old: list[Mapping[str, Any]] = []
 
-    def hang(reached: Reached) -> None:
+    def hang(reached: ReachedFailpoint) -> None:
         if old:
             return
         old.append(reached.arguments)
-        result = jobs.run(spec)
+        result = job.run(spec)
         assert not result.failed
         pipeline.commit(result)
         raise Killed("the old run")
@@ -155,10 +156,10 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
     def wake() -> None:
         faults.prune(pipeline.writer)
         with nullcontext() if before_img_prefix is None else pytest.raises(GapError):
-            pull._check_all_read(**old[0])
+            change_pull._check_all_read(**old[0])
 
     with failpoint_action("check_all_read", before=hang), beside("commit_batch", wake), pytest.raises(Killed):
-        jobs.run(spec)
+        job.run(spec)
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert sum(logged_events(pipeline, table).values()) == 1
 
@@ -185,11 +186,11 @@ def test_a_run_that_wakes_behind_another_tells_no_version_of_what_that_has_done(
         b = pipeline.plan("B")
         assert b is not None
         with killed("publish_manifest", "before"):
-            jobs.run(b)
+            job.run(b)
 
-    finished = pytest.raises(TickLostError, match=r"another run has finished batch \d+ of .*\.T meanwhile")
+    finished = pytest.raises(ConcurrentRunError, match=r"another run has finished batch \d+ of .*\.T meanwhile")
     with beside("merge_state", another), finished:
-        jobs.run(a)
+        job.run(a)
     pipeline.to_its_end()
     assert {shown(pipeline, row, table)[2] for row in manifests(pipeline).values() if row["batch"] > 1} == {"z"}
     assert pipeline.rows(table) == pipeline.source_rows(table)
@@ -210,14 +211,14 @@ def test_a_cleared_run_of_a_restart_that_is_over_gives_up_no_batch_of_a_later_pl
     pipeline.restart(table)
     b = pipeline.plan("B")
     assert b is not None
-    pipeline.commit(jobs.run(b))
+    pipeline.commit(job.run(b))
     changed(pipeline, f"INSERT INTO {table} VALUES (100, 'x')", f"UPDATE {other} SET A = 'x' WHERE ID = 1")
     c = pipeline.plan("C")
     assert c is not None
     with killed("commit_batch", "before"):
-        jobs.run(c)
-    with pytest.raises(TickLostError):
-        jobs.run(b)
+        job.run(c)
+    with pytest.raises(ConcurrentRunError):
+        job.run(b)
     pipeline.to_its_end()
     held = Counter(tuple(row) for row in pipeline.state(table).select("ID", "A").collect())
     assert held == Counter(pipeline.query(f"SELECT * FROM {table}"))
@@ -232,15 +233,15 @@ def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
     pipeline = new_pipeline()
     table, a = one_update(pipeline)
     with killed("read_history", "before"):
-        jobs.run(a)
+        job.run(a)
     pipeline.gain(table, "B")
     changed(pipeline, f"UPDATE {table} SET B = 5 WHERE ID = 1")
     b = pipeline.plan("B")
     assert b is not None
     with killed("plan_batch", "after"):
-        jobs.run(b)
-    with pytest.raises(TickLostError):
-        jobs.run(a)
+        job.run(b)
+    with pytest.raises(ConcurrentRunError):
+        job.run(a)
     pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
@@ -263,10 +264,10 @@ def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
     )
     table, other = filled(pipeline, 100), filled(pipeline, 3, "O")
     pipeline.to_its_end()
-    asn.removetable(pipeline.writer, table.schema, table.name)
+    control_tables.removetable(pipeline.writer, table.schema, table.name)
     pipeline.execute(f"DELETE FROM {table} WHERE ID = 95")
     pipeline.writer.commit()
-    asn.addtable(pipeline.writer, table.schema, table.name)
+    control_tables.addtable(pipeline.writer, table.schema, table.name)
     pipeline.captured()
     b = pipeline.plan("B")
     changed(pipeline, f"UPDATE {other} SET A = 'x' WHERE ID = 1")
@@ -276,11 +277,11 @@ def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
 
     def another() -> None:
         with killed("settle_part", "before"):
-            jobs.run(b)
+            job.run(b)
 
     before = manifests(pipeline)
-    with beside(hangs_before, another), suppress(TickLostError):
-        pipeline.commit(jobs.run(c))
+    with beside(hangs_before, another), suppress(ConcurrentRunError):
+        pipeline.commit(job.run(c))
     pipeline.to_its_end()
     new = [shown(pipeline, row, table) for batch, row in manifests(pipeline).items() if batch not in before]
     assert new, "there is one in the end"

@@ -15,12 +15,12 @@ from support.pieces import in_pieces
 from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind, beside, in_window
 
-from airflow_provider_db2cdc.cdc import pace
 from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.snapshot import chunk_sizing
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
-from airflow_provider_db2cdc.spark import jobs, session
-from airflow_provider_db2cdc.spark.delta import load, table_exists
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.spark import job, session
+from airflow_provider_db2cdc.spark.delta.table_io import load, table_exists
 from airflow_provider_db2cdc.spark.session import SMALL_CONF
 
 SHUFFLES = "spark.sql.shuffle.partitions"
@@ -42,12 +42,12 @@ def batches_with_reads(pipeline: Pipeline, table: TableId) -> list[int]:
 
 def second_group_in_two_pieces(patch: pytest.MonkeyPatch) -> AbstractContextManager[None]:
     """Groups of three chunks, but for the second one, which goes on with three more."""
-    patch.setattr(pace, "MOST_TIMES", 1)
-    patch.setattr(pace, "GROUP_S", 0.0)
+    patch.setattr(chunk_sizing, "MOST_TIMES", 1)
+    patch.setattr(chunk_sizing, "GROUP_S", 0.0)
     pieces = count(1)
 
-    def set_pace(_: Reached) -> None:
-        patch.setattr(pace, "GROUP_S", 3600.0 if next(pieces) == 2 else 0.0)
+    def set_pace(_: ReachedFailpoint) -> None:
+        patch.setattr(chunk_sizing, "GROUP_S", 3600.0 if next(pieces) == 2 else 0.0)
 
     return failpoint_action("stage_chunks", before=set_pace)
 
@@ -65,7 +65,7 @@ def test_a_table_is_cut_once_though_its_first_read_never_ends(pipeline: Pipeline
     spec = pipeline.plan()
     assert spec is not None
     with killed("stage_rows", "before"):
-        jobs.run(spec)
+        job.run(spec)
     cut: list[int] = []
     with behind("find_chunk_bounds", cut.append):
         pipeline.passed()
@@ -122,7 +122,7 @@ def test_a_second_piece_that_fails_leaves_its_table_alone_out(pipeline: Pipeline
     broken, other = filled(pipeline, 9, "T1"), filled(pipeline, 2, "T2")
     seen: list[TableId] = []
 
-    def fail_second(reached: Reached) -> None:
+    def fail_second(reached: ReachedFailpoint) -> None:
         seen.append(table := reached.arguments["part"].table)
         if table == broken and seen.count(broken) == 2:
             raise OSError("the statement was killed")
@@ -207,7 +207,7 @@ def test_a_table_that_nothing_was_read_of_begins_as_carefully_as_the_first(pipel
     filled(pipeline, 9, "T2")
     seen: list[tuple[str, int]] = []
 
-    def note(reached: Reached) -> None:
+    def note(reached: ReachedFailpoint) -> None:
         seen.append((reached.arguments["part"].table.name, reached.result.last))
 
     with failpoint_action("stage_chunks", after=note):
@@ -234,7 +234,7 @@ def test_a_groups_few_changes_are_brought_by_a_session_set_for_few(
     pipeline.passed()
     seen: dict[str, bool] = {}
 
-    def note(reached: Reached) -> None:
+    def note(reached: ReachedFailpoint) -> None:
         arguments = reached.arguments
         spark = arguments["self"].spark if "self" in arguments else arguments["batch"].sparkSession
         seen[arguments.get("step", reached.point)] = spark.conf.get(SHUFFLES) == SMALL_CONF[SHUFFLES]

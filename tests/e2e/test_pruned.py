@@ -11,9 +11,9 @@ from support.pipeline import Pipeline
 from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark import job
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -31,13 +31,13 @@ def test_while_the_offset_is_behind_the_target_is_a_gap(new_pipeline: Callable[.
     """The commit task died, so the plan counts another range than is pulled."""
     pipeline = new_pipeline()
     table, first = one_update(pipeline)
-    assert not jobs.run(first).failed
+    assert not job.run(first).failed
     pruned = changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID = 2")
     changed(pipeline, f"UPDATE {table} SET A = 'd' WHERE ID = 3")
     spec = pipeline.plan()
     assert spec is not None
     prune(pipeline, pruned)
-    [line] = jobs.run(spec).failed
+    [line] = job.run(spec).failed
     assert "are pruned" in line.error
 
 
@@ -52,12 +52,12 @@ def test_a_table_that_cannot_be_counted_fails_alone(new_pipeline: Callable[..., 
         spec = pipeline.plan()
         assert spec is not None
         if value == "b":
-            assert not jobs.run(spec).failed, "its commit task dies"
+            assert not job.run(spec).failed, "its commit task dies"
     [capture] = [task.capture for task in spec.tables if task.table == table]
     there, away = capture.cd_table, f"{capture.cd_table}_AWAY"
     rename(pipeline, capture.cd_owner, there, away)
     try:
-        result = jobs.run(spec)
+        result = job.run(spec)
     finally:
         rename(pipeline, capture.cd_owner, away, there)
     assert [line.table for line in result.failed] == [table]
@@ -91,8 +91,8 @@ def test_of_updates_of_which_nobody_knows_how_many_rows_they_were_is_a_gap(
     assert spec.tables[0].rows == 2
     prune(pipeline, first)
     with killed("append_changes", "after"):
-        jobs.run(spec)
-    [line] = jobs.run(spec).failed
+        job.run(spec)
+    [line] = job.run(spec).failed
     assert "pruned" in line.error
 
 
@@ -108,7 +108,7 @@ def test_of_a_batch_that_nobody_can_tell_to_be_whole_is_mended_by_a_snapshot(
     spec = pipeline.plan()
     assert spec is not None
     with killed("append_changes", "after"):
-        jobs.run(spec)
+        job.run(spec)
     prune(pipeline, pruned)
     changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID = 2")
     pipeline.passed()
@@ -123,7 +123,7 @@ def test_in_a_window_that_could_not_be_counted_fails_the_table(
     pipeline.passed()
     commits: list[Lsn] = []
 
-    def fail(_: Reached) -> None:
+    def fail(_: ReachedFailpoint) -> None:
         if commits:
             raise OSError("deadlock or timeout")
 
@@ -153,6 +153,6 @@ def test_while_the_plan_is_made_is_a_gap(new_pipeline: Callable[..., Pipeline], 
     with behind("read_capture", lambda _: prune(pipeline, pruned)):
         spec = pipeline.plan()
     assert spec is not None
-    result = jobs.run(spec)
+    result = job.run(spec)
     pipeline.commit(result)
     assert table in [line.table for line in result.failed]

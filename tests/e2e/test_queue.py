@@ -12,9 +12,9 @@ from support.pipeline import Pipeline, use_signal_table
 from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.job import JobResult
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark import jobs
+from airflow_provider_db2cdc.spark import job
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -61,14 +61,14 @@ def test_requests_for_one_table_are_taken_in_their_order(new_pipeline: Callable[
     spec = pipeline.plan()
     assert spec is not None
     with killed("append_changes", "after", 1):
-        jobs.run(spec)
+        job.run(spec)
     while (result := pipeline.tick()) is not None:
         assert not result.failed, result.failed
         ends |= outcomes(result)
     assert ends == dict.fromkeys("abc", ("done", ""))
     assert reads(pipeline, one)[(3,)] == 4, "each of the three has read it once, after the first snapshot"
     assert pipeline.rows(one) == pipeline.source_rows(one)
-    assert pipeline.offsets.backlog().running({one, other}) is False
+    assert pipeline.offsets.summary().has_snapshot_work({one, other}) is False
 
 
 def test_a_table_that_becomes_free_within_a_tick_begins_with_its_own_turn(
@@ -93,7 +93,7 @@ def test_a_table_that_becomes_free_within_a_tick_begins_with_its_own_turn(
     assert outcomes(result)["a"][0] == "stopped"
     assert outcomes(result)["b"] == ("accepted", f"{one} waits for snapshot 'a'")
     [snapshot] = [snapshot for snapshot in result.snapshots if snapshot.id == "b"]
-    assert {part.table: part.status for part in snapshot.parts} == {one: "waiting", other: "completed"}
+    assert {part.table: part.status for part in snapshot.tables} == {one: "waiting", other: "completed"}
     assert outcomes(pipeline.passed())["b"] == ("done", "")
     assert reads(pipeline, one)[(3,)] == reads(pipeline, other)[(3,)] == 2
 
@@ -101,7 +101,7 @@ def test_a_table_that_becomes_free_within_a_tick_begins_with_its_own_turn(
 def test_a_table_that_never_rests_keeps_no_other_of_a_signal_waiting(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.MAX_READS", 2)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.snapshot.publisher.MAX_READS", 2)
     pipeline = new_pipeline()
     quiet = keyed(pipeline, "T", 5)
     busy = pipeline.create(f'CREATE TABLE "{pipeline.schema}"."BUSY" (A INTEGER)', "BUSY")

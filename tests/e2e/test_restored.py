@@ -12,7 +12,7 @@ from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.sandbox.journal import find_journal
+from airflow_provider_db2cdc.sandbox.capture.trigger_journal import find_journal
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 

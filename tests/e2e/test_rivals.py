@@ -28,14 +28,14 @@ from support.seeds import seeds
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, Watermarking
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.failpoint import Failpoint
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.tick import keep_told
+from airflow_provider_db2cdc.offsets.commit import record_reported
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.delta.table_io import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
 
@@ -144,13 +144,13 @@ class Rivals:
 
     def do(self, spec: JobSpec) -> None:
         """Do a planned tick, and commit it."""
-        self.settle(jobs.run(spec))
+        self.settle(job.run(spec))
 
     def settle(self, result: JobResult) -> None:
         """Commit a tick."""
         self.happened += [f"  {line.table.name} fails: {line.error}" for line in result.failed]
         self.pipeline.commit(result)
-        keep_told(result, self.pipeline.offsets, is_notified=True)
+        record_reported(result, self.pipeline.offsets, is_notified=True)
 
     def prune(self) -> None:
         """Prune change rows up to one of the last commits; who had not read them begins anew."""
@@ -187,13 +187,13 @@ class Rivals:
             spec = self.pipeline.plan()
             if spec is None:
                 return
-            result = jobs.run(spec)
+            result = job.run(spec)
             self.settle(result)
             for line in result.failed if at % 4 == 3 else ():
                 is_altered = ALTERED in line.error and self.gained[line.table]
                 assert self.is_pruned or is_altered or DERBY_FAULT in line.error, (line.error, self.happened)
                 self.restart_of(line.table)
-        raise AssertionError(f"it does not come to an end: {self.pipeline.offsets.backlog()} {self.happened}")
+        raise AssertionError(f"it does not come to an end: {self.pipeline.offsets.summary()} {self.happened}")
 
     def expected(self, table: TableId, at: Lsn) -> set[Row]:
         """Return what the source held at a commit, by its change rows: its first rows are captured, too."""
@@ -231,7 +231,7 @@ def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
 def test_whoever_hangs_or_is_cleared_target_and_source_are_equal_in_the_end(
     new_pipeline: Callable[..., Pipeline], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.snapshot.publisher.SMALL_ROWS", 0)
     if seed % 2:
         monkeypatch.setattr("airflow_provider_db2cdc.cdc.types.SORTED_ALIKE", set())
     rng = random.Random(f"rivals {seed}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from support.pipeline import Pipeline, use_signal_table
 
-from airflow_provider_db2cdc.source.checks import preflight
+from airflow_provider_db2cdc.source.preflight.checks import preflight
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 

@@ -21,15 +21,15 @@ from support.writing import behind, writing
 
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.progress import SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.hooks.spark_job import SNAPSHOT_MARK
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.delta.table_io import load
+from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.session import TableSessions
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
@@ -130,7 +130,7 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     rows = certificates(pipeline, ask.id)
     assert sorted(row["chunk"] for row in rows) == list(range(shown(second, ask.id).chunks or 0))
     assert all(row["rows_read"] == row["rows_dropped"] + row["rows_published"] for row in rows)
-    assert sum(row["rows_published"] for row in rows) == sum(part.rows for part in shown(second, ask.id).parts)
+    assert sum(row["rows_published"] for row in rows) == sum(part.rows for part in shown(second, ask.id).tables)
     [scanned] = [one.additional_data for one in second.notifications if one.type == "TABLE_SCAN_COMPLETED"]
     assert (scanned["total_rows_scanned"], scanned["status"]) == (
         str(sum(row["rows_read"] for row in rows)),
@@ -190,8 +190,8 @@ def test_conditions_surrogate_keys_and_what_is_refused(
         status, reason = got[name] or ("", "")
         assert status == "refused"
         assert word in reason
-    assert shown(result, asks["part"].id).parts[0].rows == 10
-    assert shown(result, asks["by S"].id).parts[0].rows == 30
+    assert shown(result, asks["part"].id).tables[0].rows == 10
+    assert shown(result, asks["by S"].id).tables[0].rows == 30
     assert reads(pipeline, one) == {(at,): 3 if 10 <= at < 20 else 2 for at in range(30)}
     assert pipeline.rows(one) == pipeline.source_rows(one)
 
@@ -199,7 +199,7 @@ def test_conditions_surrogate_keys_and_what_is_refused(
     asks["both"] = execute(str(two), **{"surrogate-key": "S", "additional-conditions": first_ten})
     again = pipeline.tick(asks["part"], *(asks[name] for name in refused_later), asks["both"])
     assert outcomes(again)[asks["both"].id] == ("done", "")
-    assert shown(again, asks["both"].id).parts[0].rows == 10
+    assert shown(again, asks["both"].id).tables[0].rows == 10
     assert reads(pipeline, two) == {(at,): 3 if at < 10 else 2 for at in range(30)}
     assert pipeline.rows(two) == pipeline.source_rows(two)
     assert outcomes(again)[asks["part"].id] == ("done", "")
@@ -286,7 +286,7 @@ def test_pause_resume_and_stop_through_the_signal_table(
     pipeline.execute(f"DROP TABLE {signals}")
     pipeline.writer.commit()
     assert spec is not None
-    [line] = jobs.run(spec).tables
+    [line] = job.run(spec).tables
     assert line.status == "failed"
     assert line.updates == 5, "the tables' changes do not wait for a snapshot that cannot be read"
 
@@ -323,12 +323,12 @@ def test_a_group_that_is_published_counts_though_the_next_one_cannot_be_read(
     pipeline, one, _ = filled
     staged, has_failed = itertools.count(1), threading.Event()
 
-    def fail_second(_: Reached) -> None:
+    def fail_second(_: ReachedFailpoint) -> None:
         if next(staged) == 2:
             has_failed.set()
             raise OSError("the disk is full")
 
-    def wait(_: Reached) -> None:
+    def wait(_: ReachedFailpoint) -> None:
         assert has_failed.wait(HANGS_S), "the second group fails while the first one waits for capture"
 
     ask = execute(str(one))
@@ -337,10 +337,10 @@ def test_a_group_that_is_published_counts_though_the_next_one_cannot_be_read(
     assert first is not None
     assert [line.table for line in first.failed] == [one]
     assert (shown(first, ask.id).done, shown(first, ask.id).rows) == (2, 24)
-    assert "OSError" in shown(first, ask.id).parts[0].reason
+    assert "OSError" in shown(first, ask.id).tables[0].reason
     last = pipeline.tick()
     assert outcomes(last)[ask.id] == ("done", "")
-    assert (shown(last, ask.id).rows, shown(last, ask.id).parts[0].reason) == (30, "")
+    assert (shown(last, ask.id).rows, shown(last, ask.id).tables[0].reason) == (30, "")
     assert set(reads(pipeline, one).values()) == {2}
 
 
@@ -375,7 +375,7 @@ def test_a_group_that_is_read_ahead_leaves_alone_what_the_group_before_it_has_pu
             pipeline.captured()
             is_changed.set()
 
-    def wait(_: Reached) -> None:
+    def wait(_: ReachedFailpoint) -> None:
         assert is_changed.wait(HANGS_S), "the second group is read while the first one waits for capture"
 
     with behind("stage_rows", change), failpoint_action("await_high_mark", before=wait):
@@ -392,8 +392,8 @@ def test_a_state_that_changed_since_it_was_compared_is_compared_again(
     """By another run of the pipeline, whose commits bear its mark."""
     pipeline, one, _ = filled
     layout = Layout(pipeline.target)
-    state, mark = layout.state(one).name, Ledger(pipeline.spark, layout, "test").prepare().mark
-    other = TableSessions(pipeline.spark, mark).of(one, 0)
+    state, mark = layout.state(one).name, BatchLog(pipeline.spark, layout, "test").prepare().mark
+    other = TableSessions(pipeline.spark, mark).session(one, 0)
 
     def delete(group: int) -> None:
         if group == 1:
@@ -419,7 +419,7 @@ def test_a_signal_table_that_is_not_captured_is_read_as_it_is(filled: tuple[Pipe
     data = json.dumps({"data-collections": [str(one)]})
     pipeline.execute(f"INSERT INTO {signals} VALUES ('go', 'execute-snapshot', ?), ('no', NULL, '{{}}')", data)
     pipeline.writer.commit()
-    result = jobs.run(spec)
+    result = job.run(spec)
     pipeline.commit(result)
     got = outcomes(result)
     assert (got["go"], got["no"][0]) == (("done", ""), "refused")
@@ -438,7 +438,7 @@ def test_a_refused_signal_table_keeps_neither_its_own_changes_nor_the_manifest(
     pipeline.captured()
     result = pipeline.tick()
     assert result is not None
-    assert [(line.table, line.chosen) for line in result.failed] == [(one, False)]
+    assert [(line.table, line.is_replicated) for line in result.failed] == [(one, False)]
     assert "has no column type" in result.failed[0].error
     assert pipeline.rows(one) == pipeline.source_rows(one)
     assert load(pipeline.spark, Layout(pipeline.target).internal("manifest")).count() == 2
@@ -449,7 +449,7 @@ def versions(pipeline: Pipeline, table: TableId) -> list[int]:
     return sorted(row["version"] for row in pipeline.spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect())
 
 
-def broken(_: Reached) -> None:
+def broken(_: ReachedFailpoint) -> None:
     raise OSError("the disk is full")
 
 
@@ -462,7 +462,7 @@ def large(
     request: pytest.FixtureRequest, new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Pipeline, TableId]:
     """A pipeline with a table whose groups are large ones; of the second key Spark's order is not the source's."""
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.snapshot.publisher.SMALL_ROWS", 0)
     pipeline, table, _ = fill(new_pipeline(), request.param)
     pipeline.properties = SMALL
     return pipeline, table
@@ -504,11 +504,11 @@ def test_a_group_that_died_behind_its_merge_tells_what_it_found_gone_once(
     spec = pipeline.plan(signals=[execute(str(one))])
     assert spec is not None
     with failpoint_action("merge_state", before=broken):
-        [failed] = jobs.run(spec).failed
+        [failed] = job.run(spec).failed
     assert (failed.table, failed.error.partition(":")[0]) == (one, "OSError")
     with killed("merge_state", "after"):
-        jobs.run(spec)
-    retried = {line.table: line for line in jobs.run(spec).tables}[one]
+        job.run(spec)
+    retried = {line.table: line for line in job.run(spec).tables}[one]
     assert pipeline.rows(one) == pipeline.source_rows(one)
     assert (retried.rows, retried.deletes, retried.state_version) == (29, 1, versions(pipeline, one)[-1])
     assert pipeline.changes(one).where("op = 'd'").count() == 1
@@ -518,9 +518,9 @@ def test_a_group_has_no_more_chunks_than_it_may(
     filled: tuple[Pipeline, TableId, TableId], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline, one, _ = filled
-    monkeypatch.setattr("airflow_provider_db2cdc.cdc.pace.MOST_CHUNKS", 2)
-    monkeypatch.setattr("airflow_provider_db2cdc.cdc.pace.GROUP_S", 0.0)
-    monkeypatch.setattr("airflow_provider_db2cdc.cdc.pace.PIECE_S", 3600.0)
+    monkeypatch.setattr("airflow_provider_db2cdc.cdc.snapshot.chunk_sizing.MOST_CHUNKS", 2)
+    monkeypatch.setattr("airflow_provider_db2cdc.cdc.snapshot.chunk_sizing.GROUP_S", 0.0)
+    monkeypatch.setattr("airflow_provider_db2cdc.cdc.snapshot.chunk_sizing.PIECE_S", 3600.0)
     pipeline.properties = {"incremental.snapshot.chunk.size": 4}
     result = pipeline.tick(again := execute(str(one)))
     assert (shown(result, again.id).status, shown(result, again.id).chunks) == ("completed", 8)
@@ -604,7 +604,7 @@ def test_a_table_whose_changes_cannot_be_pulled_ends_its_part_in_three_ticks(
     ends = []
     for signals in ((ask,), (), ()):
         result = pipeline.tick(*signals)
-        ends.append({part.table: part.status for part in shown(result, ask.id).parts})
+        ends.append({part.table: part.status for part in shown(result, ask.id).tables})
         pipeline.captured()
     assert [end[first] for end in ends] == ["waiting", "waiting", "failed"]
     assert ends[-1][second] == "completed"
@@ -627,7 +627,7 @@ def test_a_table_that_is_refused_or_taken_out_ends_its_part_with_the_reason(
     assert (status, reason.partition(" (")[0]) == ("failed", f"failed: {two}")
     status, why = outcomes(first)[alone.id]
     assert (status, why.partition(": ")[0]) == ("refused", "nothing of it can be read")
-    assert {part.table: part.status for part in shown(first, ask.id).parts} == {one: "completed", two: "failed"}
+    assert {part.table: part.status for part in shown(first, ask.id).tables} == {one: "completed", two: "failed"}
     pipeline.execute(state, "A", two.name)
     pipeline.writer.commit()
 
@@ -660,7 +660,7 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline:
         spec = pipeline.plan(signals=[ask])
         assert spec is not None
         with killed(step, when, at):
-            pipeline.commit(jobs.run(spec))
+            pipeline.commit(job.run(spec))
         pipeline.execute(f'UPDATE "{one.schema}"."{one.name}" SET ID = ID + 1 WHERE ID > 15')
         pipeline.writer.commit()
         pipeline.captured()

@@ -28,13 +28,13 @@ from support.writing import in_turn, writing
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, Watermarking
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import TickFailedError, TickLostError
+from airflow_provider_db2cdc.errors import ConcurrentRunError, TickFailedError
 from airflow_provider_db2cdc.failpoint import Failpoint, When
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.tick import keep_told
+from airflow_provider_db2cdc.offsets.commit import record_reported
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark import job
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
 
@@ -145,7 +145,7 @@ class Soak:
             self.settle(result)
         else:
             self.happened.append(f"job of {spec.run_id} again")
-            with suppress(TickLostError):
+            with suppress(ConcurrentRunError):
                 self.do(spec)
 
     def suspend(self) -> None:
@@ -168,7 +168,7 @@ class Soak:
 
     def do(self, spec: JobSpec) -> None:
         """Do a planned tick, and commit it."""
-        result = jobs.run(spec)
+        result = job.run(spec)
         self.runs[spec.run_id] = (spec, result)
         self.settle(result)
 
@@ -177,7 +177,7 @@ class Soak:
         failed = [line.error for line in result.failed if not any(text in line.error for text in self.expected)]
         assert not failed, (failed, self.happened)
         self.pipeline.commit(result)
-        keep_told(result, self.pipeline.offsets, is_notified=True)
+        record_reported(result, self.pipeline.offsets, is_notified=True)
         self.check_loaded()
 
     def finish(self) -> None:
@@ -197,11 +197,11 @@ class Soak:
                 assert [one for one in self.outcomes() if one.status == "accepted"] == [], self.happened
                 return
             self.do(spec)
-        raise AssertionError(f"it does not come to an end: {self.pipeline.offsets.backlog()} {self.happened}")
+        raise AssertionError(f"it does not come to an end: {self.pipeline.offsets.summary()} {self.happened}")
 
     def outcomes(self) -> list[SignalOutcome]:
         """Return what became of the newest signals."""
-        return [*self.pipeline.offsets.backlog().outcomes]
+        return [*self.pipeline.offsets.summary().outcomes]
 
     def restart(self, table: TableId) -> None:
         """Have a table begin anew."""
@@ -246,7 +246,7 @@ def interruptions(signals: str, rng: random.Random) -> list[list[str]]:
 def test_whatever_happens_target_and_source_are_equal_in_the_end(
     new_pipeline: Callable[..., Pipeline], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.groups.SMALL_ROWS", 0)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.snapshot.publisher.SMALL_ROWS", 0)
     if seed % 2:
         # As for tables whose keys Spark may sort otherwise: then what is gone is looked for at a table's end.
         monkeypatch.setattr("airflow_provider_db2cdc.cdc.types.SORTED_ALIKE", set())

@@ -13,10 +13,10 @@ from support.log import check_log, reads
 from support.pipeline import Pipeline
 from support.writing import behind
 
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import Failpoint, Reached, failpoint_action
-from airflow_provider_db2cdc.sandbox import faults
+from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.sandbox.capture import faults
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -37,16 +37,20 @@ def test_tables_that_are_stopped_by_name_end_alone_be_they_begun_or_waiting(
     }  # fmt: skip
     whole = rf"{begun.schema}\.T\d"
     first = pipeline.passed(Signal("ask", "execute-snapshot", json.dumps({"data-collections": [whole]}), "airflow"))
-    assert [(part.table, part.done) for part in first.snapshots[-1].parts] == [(begun, 1), (waiting, 0), (other, 0)]
+    assert [(part.table, part.published_chunks) for part in first.snapshots[-1].tables] == [
+        (begun, 1),
+        (waiting, 0),
+        (other, 0),
+    ]
     second = pipeline.passed(stop(begun))
-    assert {part.table: part.status for part in second.snapshots[-1].parts}[begun] == "stopped"
+    assert {part.table: part.status for part in second.snapshots[-1].tables}[begun] == "stopped"
     pipeline.passed(stop(waiting))
     while (result := pipeline.passed()).snapshots[-1].status == "running":
         pass
     why = "stopped by a signal"
     ended = {one.id: (one.status, one.reason) for one in result.signals}
     assert ended["ask"] == ("done", f"stopped: {begun} ({why}); stopped: {waiting} ({why})")
-    assert {part.table: part.status for part in result.snapshots[-1].parts} == {
+    assert {part.table: part.status for part in result.snapshots[-1].tables} == {
         begun: "stopped", waiting: "stopped", other: "completed",
     }  # fmt: skip
     assert set(reads(pipeline, other).values()) == {2}
@@ -133,7 +137,7 @@ def test_a_table_that_fails_keeps_no_other_of_its_initial_snapshot_waiting(
     pipeline = new_pipeline(**SLOW)
     broken, other = filled(pipeline, 9, "T1"), filled(pipeline, 9, "T2")
 
-    def fail(reached: Reached) -> None:
+    def fail(reached: ReachedFailpoint) -> None:
         if reached.arguments["part"].table == broken:
             raise OSError("the statement was killed")
 
@@ -178,7 +182,7 @@ def test_behind_the_ticks_time_a_capture_that_stands_still_is_not_waited_for_onc
     pipeline.captured()
     pipeline.properties = SLOW
     pipeline.to_its_end()
-    kept = pipeline.offsets.backlog().outcomes
+    kept = pipeline.offsets.summary().outcomes
     assert {one.id: one.status for one in kept} == {one.id: "done" for one in signals}
 
 
@@ -192,7 +196,7 @@ def test_what_was_read_ahead_is_not_waited_for_behind_the_ticks_time_once_captur
     both = Signal("both", "execute-snapshot", json.dumps({"data-collections": [*map(str, tables)]}), "airflow")
     is_read_ahead = Event()
 
-    def run_late(reached: Reached) -> None:
+    def run_late(reached: ReachedFailpoint) -> None:
         """Have the tick's time be over while capture is waited for, when the second group is read already."""
         assert is_read_ahead.wait(120)
         reached.arguments["self"].reader.deadline = 0.0
@@ -215,4 +219,4 @@ def test_what_was_read_ahead_is_not_waited_for_behind_the_ticks_time_once_captur
         faults.resume(pipeline.writer)
     pipeline.captured()
     pipeline.to_its_end()
-    assert [one.status for one in pipeline.offsets.backlog().outcomes] == ["done"]
+    assert [one.status for one in pipeline.offsets.summary().outcomes] == ["done"]

@@ -20,13 +20,14 @@ from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.offset import restart
-from airflow_provider_db2cdc.errors import TargetError, TickLostError
-from airflow_provider_db2cdc.sandbox import faults
-from airflow_provider_db2cdc.spark import jobs, pull
-from airflow_provider_db2cdc.spark.delta import load
+from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
+from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.apply import change_pull
+from airflow_provider_db2cdc.spark.delta.table_io import load
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
@@ -129,14 +130,14 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
         spec = pipeline.plan()
         assert spec is not None
         with killed("append_changes", "after", at=2):
-            pipeline.commit(jobs.run(spec))
+            pipeline.commit(job.run(spec))
         change_tables = [f'ASNCDC."CDC_{table.schema}_{table.name}"' for table in (good, bad)]
         [(last,)] = pipeline.query(f"SELECT MAX(IBMSNAP_COMMITSEQ) FROM {change_tables[0]}")
         faults.prune(pipeline.writer, upto=bytes(last))
         assert [pipeline.query(f"SELECT COUNT(*) FROM {name}") for name in change_tables] == [[(0,)], [(0,)]]
 
         if is_retry:
-            retried = jobs.run(spec)
+            retried = job.run(spec)
             assert not retried.failed, retried.failed
             pipeline.commit(retried)
         else:
@@ -177,8 +178,8 @@ def test_a_pruned_update_row_is_missed_in_what_a_death_left(
     assert spec.tables[0].rows == 2
     faults.prune(pipeline.writer, upto=commits[0].raw)
     with killed("append_changes", "after"):
-        jobs.run(spec)
-    [line] = jobs.run(spec).tables
+        job.run(spec)
+    [line] = job.run(spec).tables
     assert "pruned" in line.error
 
 
@@ -199,9 +200,9 @@ def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
     spec = pipeline.plan()
     assert spec is not None
     with killed("append_changes", "after"):
-        jobs.run(spec)
+        job.run(spec)
     faults.prune(pipeline.writer)
-    result = jobs.run(spec)
+    result = job.run(spec)
     assert not result.failed, result.failed
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
@@ -219,14 +220,14 @@ def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, 
     faults.prune(pipeline.writer, upto=bytes(first))
     if after:
         with killed("append_changes", "after", 2):
-            jobs.run(spec)
+            job.run(spec)
     if "another plan" in after:
         insert(pipeline)
         spec = pipeline.plan()
         assert spec is not None
-    result = jobs.run(spec)
+    result = job.run(spec)
     pipeline.commit(result)
-    for failed in (result, jobs.run(spec), pipeline.tick()):
+    for failed in (result, job.run(spec), pipeline.tick()):
         assert failed is not None
         assert all("pruned" in line.error for line in failed.tables), failed.tables
         assert pipeline.rows(bad) == held
@@ -253,7 +254,7 @@ def test_a_table_whose_first_batch_died_and_can_not_be_redone_is_restarted(
     pipeline.writer.commit()
     pipeline.captured()
     with killed("commit_batch", "before"):
-        jobs.run(spec)
+        job.run(spec)
     faults.reregister(pipeline.writer, pipeline.schema, "BAD")
     insert(pipeline)
     result = pipeline.tick()
@@ -275,7 +276,7 @@ def test_updates_that_leave_no_old_row_stop_their_table_until_it_is_restarted(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, small_rows: int
 ) -> None:
     """The registration says 'Y' and the agent, which reads it at its start alone, goes on as it was told before."""
-    monkeypatch.setattr(pull, "SMALL_ROWS", small_rows)
+    monkeypatch.setattr(change_pull, "SMALL_ROWS", small_rows)
     pipeline = new_pipeline()
     good = pipeline.create(f"CREATE TABLE {pipeline.schema}.GOOD (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)", "GOOD")
     stale = [
@@ -403,7 +404,7 @@ def test_a_pipelines_own_logs_are_compacted_now_and_then(pair: Pair, monkeypatch
     insert(pipeline)
     pipeline.passed()
     assert min(files()[:2]) > 1
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.ledger.TIDY_EVERY", 1)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.ledger.batch_log.TIDY_EVERY", 1)
     stored = pipeline.offsets.get(bad)
     assert stored is not None
     pipeline.offsets.reset(replace(stored, lsn=Lsn(b"\xff" * 16)))
@@ -450,10 +451,10 @@ def test_of_two_ticks_at_once_the_second_loses(pair: Pair) -> None:
     def overtake(number: int) -> None:
         """Let the first run do its whole tick between the second's reading and planning."""
         if number == 1:
-            pipeline.commit(jobs.run(first))
+            pipeline.commit(job.run(first))
 
-    with behind("read_history", overtake), pytest.raises(TickLostError, match="run first planned batch"):
-        jobs.run(second)
+    with behind("read_history", overtake), pytest.raises(ConcurrentRunError, match="run first planned batch"):
+        job.run(second)
 
     assert pipeline.rows(good) == pipeline.source_rows(good)
     assert pipeline.changes(good).where("op = 'c'").count() == created + 1
@@ -467,7 +468,7 @@ def test_a_target_of_another_pipeline_is_refused(pair: Pair) -> None:
     assert spec is not None
 
     with pytest.raises(TargetError, match="belongs to pipeline 'test'"):
-        jobs.run(replace(spec, pipeline="other"))
+        job.run(replace(spec, pipeline="other"))
 
     assert pipeline.rows(good) == held
 
@@ -515,7 +516,7 @@ def test_changes_of_while_a_registration_was_inactive_are_a_gap(
     assert result is not None
     assert not result.failed
     assert pipeline.rows(bad) == pipeline.source_rows(bad)
-    assert not need_offset(pipeline, bad).suspended
+    assert not need_offset(pipeline, bad).capture_interrupted
 
 
 @pytest.mark.slow
@@ -531,8 +532,8 @@ def test_the_job_of_a_plan_that_others_have_overtaken_is_refused(new_pipeline: C
     pipeline.passed()
     before = logged_events(pipeline, good)
 
-    with pytest.raises(TickLostError, match="A later run has gone on from here"):
-        jobs.run(first)
+    with pytest.raises(ConcurrentRunError, match="A later run has gone on from here"):
+        job.run(first)
 
     assert logged_events(pipeline, good) == before
 
@@ -548,20 +549,20 @@ def test_a_plan_of_the_time_of_one_whose_commit_died_is_no_retry_of_it(new_pipel
     pipeline.captured()
     first = pipeline.plan()
     assert first is not None
-    jobs.run(first)
+    job.run(first)
     pipeline.restart(good)
 
     second = pipeline.plan()
 
     assert second is not None
     assert first.planned_at_ms == second.planned_at_ms
-    result = jobs.run(second)
+    result = job.run(second)
     assert not result.failed
     assert [one.status for one in result.snapshots] == ["completed"]
     pipeline.commit(result)
     assert not need_offset(pipeline, good).restart
-    with pytest.raises(TickLostError, match="A later run has gone on from here"):
-        jobs.run(first)
+    with pytest.raises(ConcurrentRunError, match="A later run has gone on from here"):
+        job.run(first)
 
 
 @pytest.mark.long
@@ -572,7 +573,7 @@ def test_a_restart_wished_for_while_one_is_under_way_is_the_next_ticks(new_pipel
     restart(config, str(good))
     spec = pipeline.plan()
     assert spec is not None
-    result = jobs.run(spec)
+    result = job.run(spec)
     restart(config, str(good))
     pipeline.commit(result)
     assert need_offset(pipeline, good).restart
@@ -617,7 +618,7 @@ def test_no_row_value_shows_in_what_is_said_of_one_that_cannot_be_read(
     number = replace(schema, columns=(schema.columns[0], replace(schema.columns[1], type="INTEGER", length=4)))
     capfd.readouterr()
 
-    result = jobs.run(replace(spec, tables=(replace(spec.tables[0], schema=number),)))
+    result = job.run(replace(spec, tables=(replace(spec.tables[0], schema=number),)))
 
     [failed] = result.failed
     assert "SparkNumberFormatException" in failed.error

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_db2cdc.sandbox import asn
-from airflow_provider_db2cdc.sandbox.agent import CaptureAgent, CaptureOptions
-from airflow_provider_db2cdc.sandbox.journal import find_journal
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.statement import Connection, execute, fetch, quoted
+from airflow_provider_db2cdc.sandbox.capture import control_tables
+from airflow_provider_db2cdc.sandbox.capture.agent import CaptureAgent, CaptureOptions
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection, execute, fetch, quoted
+from airflow_provider_db2cdc.sandbox.capture.trigger_journal import find_journal
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 _numbers = itertools.count(1)
 
@@ -49,7 +49,7 @@ class Source:
     def register(self, name: tuple[str, str], **registration: Any) -> Table:
         """Register a table that exists."""
         self.connection.commit()
-        asn.addtable(self.connection, *name, **registration)
+        control_tables.addtable(self.connection, *name, **registration)
         self._tables.append(name)
         return Table(self, name)
 
@@ -83,7 +83,7 @@ class Source:
         self.connection.rollback()
         for name in self._tables:
             if find_journal(self.connection, *name):
-                asn.removetable(self.connection, *name)
+                control_tables.removetable(self.connection, *name)
         self.agent.close()
         self.connection.close()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 _ROOT = Path(__file__).parents[2]
 _DRIVER_CHECK = Path(__file__).parent / "DriverCheck.java"

@@ -10,9 +10,9 @@ import pytest
 from captured import Source, opened, replay, running
 
 from airflow_provider_db2cdc.errors import CaptureStoppedError
-from airflow_provider_db2cdc.sandbox.agent import CaptureAgent, CaptureOptions, await_captured
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.statement import execute
+from airflow_provider_db2cdc.sandbox.capture.agent import CaptureAgent, CaptureOptions, await_captured
+from airflow_provider_db2cdc.sandbox.capture.statement import execute
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
 

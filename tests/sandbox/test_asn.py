@@ -9,10 +9,10 @@ import pytest
 from captured import Source, opened
 
 from airflow_provider_db2cdc.errors import RegistrationError
-from airflow_provider_db2cdc.sandbox import asn
-from airflow_provider_db2cdc.sandbox.journal import Column, Journal, create_statements
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.statement import execute, fetch
+from airflow_provider_db2cdc.sandbox.capture import control_tables
+from airflow_provider_db2cdc.sandbox.capture.statement import execute, fetch
+from airflow_provider_db2cdc.sandbox.capture.trigger_journal import Column, Journal, create_statements
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
 
@@ -160,7 +160,7 @@ def asn_names(schema: str, table: str, column: str) -> list[str]:
 
 
 def test_a_name_too_long_for_a_change_table_is_shortened_and_stays_distinct():
-    names = {asn.change_table_name("S" * 100, "T" * 100 + end) for end in ("A", "B")}
+    names = {control_tables.change_table_name("S" * 100, "T" * 100 + end) for end in ("A", "B")}
     assert len(names) == 2
     assert all(len(name) == 128 and name.startswith("CDC_SSS") for name in names)
 
@@ -186,7 +186,7 @@ def test_a_change_table_may_have_a_name_and_a_schema_of_its_own(source):
 def test_a_second_registration_of_a_table_is_refused(source):
     table = source.table()
     with pytest.raises(RegistrationError, match="registered already"):
-        asn.addtable(source.connection, *table.name)
+        control_tables.addtable(source.connection, *table.name)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +196,9 @@ def test_a_second_registration_of_a_table_is_refused(source):
 )
 def test_what_is_not_there_cannot_be_registered_and_leaves_nothing_behind(source, table, columns, message):
     schema = source.table("ID INTEGER, C CLOB").name[0]
-    asn.removetable(source.connection, schema, "T")
+    control_tables.removetable(source.connection, schema, "T")
     with pytest.raises(RegistrationError, match=message):
-        asn.addtable(source.connection, schema, table, columns=columns)
+        control_tables.addtable(source.connection, schema, table, columns=columns)
     assert source.fetch("SELECT 1 FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = ?", schema) == []
 
 
@@ -208,21 +208,21 @@ def test_removing_a_table_leaves_nothing_of_its_capture(source):
     source.run(f"INSERT INTO {table} VALUES (1, 'x')")
     source.commit()
     source.agent.round()
-    asn.removetable(source.connection, schema, name)
+    control_tables.removetable(source.connection, schema, name)
     source.run(f"INSERT INTO {table} VALUES (2, 'y')")
     source.commit()
     for control_table in ("REGISTER", "PRUNCNTL"):
         assert source.fetch(f"SELECT 1 FROM ASNCDC.IBMSNAP_{control_table} WHERE SOURCE_OWNER = ?", schema) == []
     assert source.fetch("SELECT 1 FROM SYSCAT.TABLES WHERE TABNAME = ?", f"CDC_{schema}_T") == []
     with pytest.raises(RegistrationError, match="not registered"):
-        asn.removetable(source.connection, schema, name)
+        control_tables.removetable(source.connection, schema, name)
 
 
 def test_a_table_can_be_removed_after_its_source_was_dropped(source):
     table = source.table()
     source.run(f"DROP TABLE {table}")
     source.commit()
-    asn.removetable(source.connection, *table.name)
+    control_tables.removetable(source.connection, *table.name)
     assert source.fetch("SELECT 1 FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = ?", table.name[0]) == []
 
 
@@ -234,7 +234,7 @@ def test_an_added_column_is_captured_from_then_on(source):
     source.commit()
     source.run(f"UPDATE {table} SET V = 'seen without it'")
     source.commit()
-    asn.addcolumn(source.connection, *table.name, "N")
+    control_tables.addcolumn(source.connection, *table.name, "N")
     source.run(f"UPDATE {table} SET N = 7")
     source.run(f"UPDATE {table} SET N = 8")
     source.commit()
@@ -247,10 +247,10 @@ def test_an_added_column_is_captured_from_then_on(source):
 
 def test_a_table_that_is_being_changed_is_registered_after_that_change(source, sandbox):
     table = source.table()
-    asn.removetable(source.connection, *table.name)
+    control_tables.removetable(source.connection, *table.name)
     other = sandbox.connect()
     execute(other, f"INSERT INTO {table} VALUES (1, 'before')")
-    registering = threading.Thread(target=asn.addtable, args=(source.connection, *table.name))
+    registering = threading.Thread(target=control_tables.addtable, args=(source.connection, *table.name))
     registering.start()
     registering.join(0.3)
     assert registering.is_alive()
@@ -259,7 +259,7 @@ def test_a_table_that_is_being_changed_is_registered_after_that_change(source, s
     execute(other, f"INSERT INTO {table} VALUES (2, 'after')")
     other.commit()
     assert table.captured() == [("I", 2, "after")]
-    asn.removetable(source.connection, *table.name)
+    control_tables.removetable(source.connection, *table.name)
     other.close()
 
 

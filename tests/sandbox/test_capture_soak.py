@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 from captured import Change, Source, Table, opened, replay
 
-from airflow_provider_db2cdc.sandbox.agent import CaptureAgent, await_captured
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.statement import Connection, execute, fetch
+from airflow_provider_db2cdc.sandbox.capture.agent import CaptureAgent, await_captured
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection, execute, fetch
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
 
@@ -125,7 +125,10 @@ class _Run:
         self.soak.parts[ticket] = parts
 
     def _change_items(self, connection: Connection, chance: random.Random, number: int, steps: int) -> None:
-        """Change rows of this writer's own table: on a shared one the writers would soon wait for each other in a ring."""
+        """Change rows of this writer's own table.
+
+        On a shared one the writers would soon wait for each other in a ring.
+        """
         item = self.tables.items[number]
         for _ in range(steps):
             at = chance.randint(0, 30)

@@ -10,10 +10,10 @@ from typer.testing import CliRunner, Result
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, RegistrationError, SourceError
-from airflow_provider_db2cdc.sandbox.agent import await_captured
-from airflow_provider_db2cdc.sandbox.cli import app
-from airflow_provider_db2cdc.sandbox.service import Sandbox, SandboxError
-from airflow_provider_db2cdc.sandbox.sqltext import parse_table
+from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
+from airflow_provider_db2cdc.sandbox.cli.main import app
+from airflow_provider_db2cdc.sandbox.protocol.sql_rewrite import parse_table
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox, SandboxError
 
 Run = Callable[..., Result]
 

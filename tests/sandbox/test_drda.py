@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.sandbox.drda import ClientStream, CodePoint, ServerStream, flatten_access_reply
-from airflow_provider_db2cdc.sandbox.dss import DdmObject, Frame, FrameStream, encode_frame, parse_objects
-from airflow_provider_db2cdc.sandbox.sqltext import rewrite_sql, split_statements
+from airflow_provider_db2cdc.sandbox.protocol.drda import ClientStream, CodePoint, ServerStream, flatten_access_reply
+from airflow_provider_db2cdc.sandbox.protocol.dss import DdmObject, Frame, FrameStream, encode_frame, parse_objects
+from airflow_provider_db2cdc.sandbox.protocol.sql_rewrite import rewrite_sql, split_statements
 
 REQUEST = bytes.fromhex("d0010001")
 SECTION = bytes.fromhex(

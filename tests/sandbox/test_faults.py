@@ -10,9 +10,9 @@ import pytest
 from captured import Source, Table, opened, running
 
 from airflow_provider_db2cdc.errors import CaptureStoppedError, RegistrationError
-from airflow_provider_db2cdc.sandbox import asn, faults
-from airflow_provider_db2cdc.sandbox.agent import CaptureAgent, await_captured
-from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.sandbox.capture import control_tables, faults
+from airflow_provider_db2cdc.sandbox.capture.agent import CaptureAgent, await_captured
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
 
@@ -208,7 +208,7 @@ def test_narrow_lsns_ascend_over_restarts_of_agent_and_sandbox(tmp_path, sandbox
             if turn == 0:
                 source.run("CREATE TABLE S.T (ID INTEGER NOT NULL PRIMARY KEY)")
                 source.commit()
-                asn.addtable(source.connection, *table.name)
+                control_tables.addtable(source.connection, *table.name)
             source.run(f"INSERT INTO {table} VALUES ({turn})")
             source.commit()
             point = await_captured(source.connection, 30)

@@ -21,11 +21,17 @@ import ibm_db_dbi
 import psutil
 import pytest
 
-from airflow_provider_db2cdc.sandbox.derby import DerbyServer, DerbySettings, free_port
-from airflow_provider_db2cdc.sandbox.jdk import DerbyError, find_jars
-from airflow_provider_db2cdc.sandbox.service import Sandbox, SandboxError
-from airflow_provider_db2cdc.sandbox.state import SandboxOptions, SandboxState, read_state, running_state, write_state
-from airflow_provider_db2cdc.sandbox.supervisor import derby_home
+from airflow_provider_db2cdc.sandbox.server.derby import DerbyServer, DerbySettings, free_port
+from airflow_provider_db2cdc.sandbox.server.jdk import DerbyError, find_jars
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox, SandboxError
+from airflow_provider_db2cdc.sandbox.server.state import (
+    SandboxOptions,
+    SandboxState,
+    read_state,
+    running_state,
+    write_state,
+)
+from airflow_provider_db2cdc.sandbox.server.supervisor import derby_home
 
 JccRun = Callable[..., dict[str, str]]
 Connection = Any

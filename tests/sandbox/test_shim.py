@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.sandbox.shim import Shim
+from airflow_provider_db2cdc.sandbox.protocol.proxy import Shim
 
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text())
 IBM_DB_ACCRDB = bytes.fromhex(RECORDED["ibm_db_accrdb"])

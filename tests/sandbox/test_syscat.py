@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from captured import opened
 
-from airflow_provider_db2cdc.sandbox import asn
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.statement import execute, fetch
+from airflow_provider_db2cdc.sandbox.capture import control_tables
+from airflow_provider_db2cdc.sandbox.capture.statement import execute, fetch
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
 
@@ -160,10 +160,10 @@ def test_tables_know_kind_and_column_count(connection):
 
 
 def test_a_captured_table_says_so(connection):
-    asn.addtable(connection, "CAT", "MANUAL")
+    control_tables.addtable(connection, "CAT", "MANUAL")
     select = "SELECT DATACAPTURE FROM SYSCAT.TABLES WHERE TABSCHEMA = 'CAT' AND TABNAME = 'MANUAL'"
     assert fetch(connection, select) == [("Y",)]
-    asn.removetable(connection, "CAT", "MANUAL")
+    control_tables.removetable(connection, "CAT", "MANUAL")
     assert fetch(connection, select) == [("N",)]
 
 

@@ -10,8 +10,8 @@ import pytest
 from control_tables import ControlTables
 from sandbox_source import JARS, CountingSource, address_of
 
-from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.sandbox.service import Sandbox
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 from airflow_provider_db2cdc.source.address import Db2Address
 
 

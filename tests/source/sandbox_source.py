@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
+from airflow_provider_db2cdc.sandbox.server.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.query import Query

@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 from control_tables import COMMITTED_MS, lsn
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog, Failure
-from airflow_provider_db2cdc.cdc.mode import MODES, Mode
-from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.cdc.selection import Selection
-from airflow_provider_db2cdc.source.catalog import read_instances
-from airflow_provider_db2cdc.source.checks import preflight
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary, TableFailure
+from airflow_provider_db2cdc.cdc.selection.tables import Selection
+from airflow_provider_db2cdc.cdc.snapshot.mode import MODES, Mode
+from airflow_provider_db2cdc.source.catalog import read_registrations
 from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.preflight.checks import preflight
 
 pytestmark = pytest.mark.sandbox
 
@@ -24,7 +24,7 @@ class OneOffset:
         return Offset(table, lsn(self._number), 1)
 
     def backlog(self):
-        return Backlog()
+        return PipelineSummary()
 
     def put(self, offset):
         raise AssertionError("a check writes nothing")
@@ -35,7 +35,7 @@ def failed(source, config, **more):
 
 
 def digest_of(source, config):
-    [instance] = read_instances(source, config.asn_schema).values()
+    [instance] = read_registrations(source, config.asn_schema).values()
     return instance.identity.digest
 
 
@@ -252,7 +252,7 @@ class Kept(OneOffset):
 
     def __init__(self, number=50, backlog=None, **marks):
         super().__init__(number)
-        self._marks, self._backlog = marks, backlog or Backlog()
+        self._marks, self._backlog = marks, backlog or PipelineSummary()
 
     def backlog(self):
         return self._backlog
@@ -298,24 +298,30 @@ def test_an_offset_is_read_before_capture_is_asked_how_far_it_is(source, config,
 def test_a_table_that_never_began_is_no_failure_though_it_was_inactive(source, config, captured):
     table = captured.table("T")
     assert failed(source, config, offsets=Kept(0, suspended=True)) == []
-    refused = Backlog(tables=(table,), failed=(Failure(table, "registered in state 'I'", refused=True),))
+    refused = PipelineSummary(
+        tables=(table,), failures=(TableFailure(table, "registered in state 'I'", is_rejected=True),)
+    )
     assert failed(source, config, offsets=Kept(0, backlog=refused, suspended=True)) == []
 
 
 def test_a_table_that_the_last_tick_had_or_failed_is_told(source, config, captured):
     table = captured.table("T")
-    [check] = failed(source, config, offsets=Kept(0, backlog=Backlog(tables=(table,))))
+    [check] = failed(source, config, offsets=Kept(0, backlog=PipelineSummary(tables=(table,))))
     assert (check.name, check.level) == ("offset", "warning")
     assert f"db2cdc offset restart {table}" in check.remedy
-    assert failed(source, config, offsets=Kept(0, backlog=Backlog(tables=(table,)), restart=True)) == []
-    bad = Backlog(tables=(table,), failed=(Failure(table, "S.T: its key is not unique"),))
+    assert failed(source, config, offsets=Kept(0, backlog=PipelineSummary(tables=(table,)), restart=True)) == []
+    bad = PipelineSummary(tables=(table,), failures=(TableFailure(table, "S.T: its key is not unique"),))
     [check] = failed(source, config, offsets=Kept(50, backlog=bad))
     assert (check.name, check.level, check.problem) == ("last tick", "warning", "S.T: its key is not unique")
 
 
 def test_a_table_that_waits_for_a_person_is_a_failure_until_then(source, config, captured):
     table = captured.table("T")
-    lost = Backlog(tables=(table,), failed=(Failure(table, "its offset is missing", waits=True),), planned_at_ms=5)
+    lost = PipelineSummary(
+        tables=(table,),
+        failures=(TableFailure(table, "its offset is missing", waits_for_operator=True),),
+        planned_at_ms=5,
+    )
     [check] = failed(source, config, offsets=Kept(0, backlog=lost))
     assert (check.name, check.level, check.problem) == ("last tick", "error", "its offset is missing")
     [check] = failed(source, config, offsets=Kept(50, backlog=lost, planned_at_ms=6))

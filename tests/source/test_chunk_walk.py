@@ -8,13 +8,13 @@ import pytest
 from support.visited import VisitingConnection
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId
-from airflow_provider_db2cdc.sql.chunk import Cut
+from airflow_provider_db2cdc.sql.chunk import ChunkKey
 
 pytestmark = pytest.mark.sandbox
 ROWS, CHUNK = 4_096, 200
 
 
-def filled(cursor: Any, table: TableId, keys: dict[str, str]) -> Cut:
+def filled(cursor: Any, table: TableId, keys: dict[str, str]) -> ChunkKey:
     """Make a table of as many rows, whose key's columns are these expressions of a row's number N."""
     columns, names = ", ".join(f"{name} INTEGER NOT NULL" for name in keys), ", ".join(keys)
     cursor.execute(f"CREATE TABLE {table} (N INTEGER, {columns}, PRIMARY KEY ({names}))")
@@ -24,7 +24,7 @@ def filled(cursor: Any, table: TableId, keys: dict[str, str]) -> Cut:
         numbers = f"(SELECT N + {have} AS N FROM {table}) AS MORE"
         cursor.execute(f"INSERT INTO {table} (N, {names}) SELECT N, {', '.join(keys.values())} FROM {numbers}")
         have *= 2
-    return Cut(table, tuple(Column(name, "INTEGER", 4, nullable=False) for name in keys))
+    return ChunkKey(table, tuple(Column(name, "INTEGER", 4, nullable=False) for name in keys))
 
 
 @pytest.mark.parametrize(

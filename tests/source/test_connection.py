@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
-from airflow_provider_db2cdc.sandbox.shim import Shim
+from airflow_provider_db2cdc.sandbox.protocol.proxy import Shim
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 from airflow_provider_db2cdc.sql.query import Query

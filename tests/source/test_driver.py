@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.sandbox.prepared import PreparedConnection
-from airflow_provider_db2cdc.sandbox.statement import fetch
+from airflow_provider_db2cdc.sandbox.capture.statement import fetch
+from airflow_provider_db2cdc.sandbox.protocol.prepared import PreparedConnection
 from airflow_provider_db2cdc.source.driver import padded
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +24,8 @@ TEXTS = ["é", "Ş İ", "受注", "😀", "😀a😀", "👩‍👩‍👧 end",
 READ = """
 import json, sys
 import ibm_db
-from airflow_provider_db2cdc.sandbox.prepared import PreparedConnection
-from airflow_provider_db2cdc.sandbox.statement import fetch
+from airflow_provider_db2cdc.sandbox.protocol.prepared import PreparedConnection
+from airflow_provider_db2cdc.sandbox.capture.statement import fetch
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.query import Query

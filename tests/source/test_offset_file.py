@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.signal.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
-from airflow_provider_db2cdc.source import offset_file
-from airflow_provider_db2cdc.source.offset_file import FileOffsetStore, offsets_path
+from airflow_provider_db2cdc.offsets import file
+from airflow_provider_db2cdc.offsets.file import FileOffsetStore, offsets_path
 
 T = TableId("S", "T")
 
@@ -46,13 +46,13 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         lambda: store.put(Offset(T, lsn(5), 3)),
         lambda: store.reset(Offset(T, lsn(5), 3)),
         lambda: store.remove(T),
-        lambda: store.put_backlog(Backlog()),
+        lambda: store.put_summary(PipelineSummary()),
     ]
     for attempt in attempts:
         with pytest.raises(OffsetError, match=r"offsets\.json cannot be kept"):
             attempt()
     with pytest.raises(OffsetError, match=r"backlog in .* cannot be read"):
-        store.backlog()
+        store.summary()
 
 
 def test_a_full_disk_is_named_first(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_nothing_but_the_file_and_its_lock_remains(store: FileOffsetStore) -> No
 
 
 def test_a_held_lock_ends_in_an_error(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_file, "LOCK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(file, "LOCK_TIMEOUT_S", 0.2)
     store.path.parent.mkdir()
     with store.path.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -139,38 +139,38 @@ def test_a_held_lock_ends_in_an_error(store: FileOffsetStore, monkeypatch: pytes
 
 
 def test_backlog_comes_back_from_a_file_beside(store: FileOffsetStore) -> None:
-    assert store.backlog() == Backlog()
-    backlog = Backlog(
-        (SnapshotProgress("a", "initial", "running", (PartProgress(T, "reading", 1, 4, 10),), 5),),
+    assert store.summary() == PipelineSummary()
+    backlog = PipelineSummary(
+        (SnapshotProgress("a", "initial", "running", (TableSnapshotProgress(T, "reading", 1, 4, 10),), 5),),
         (SignalOutcome("1", "file", "refused", "why"),),
         ("2",),
     )
-    store.put_backlog(backlog)
-    assert FileOffsetStore(store.path).backlog() == backlog
-    store.put_backlog(Backlog())
-    assert store.backlog() == Backlog()
+    store.put_summary(backlog)
+    assert FileOffsetStore(store.path).summary() == backlog
+    store.put_summary(PipelineSummary())
+    assert store.summary() == PipelineSummary()
     assert {path.name for path in store.path.parent.iterdir()} == {"offsets.backlog.json", "offsets.lock"}
 
 
 def test_backlog_and_offsets_do_not_touch_each_other(store: FileOffsetStore) -> None:
     store.put(Offset(T, lsn(5), 3))
-    store.put_backlog(Backlog(heard=("1",)))
+    store.put_summary(PipelineSummary(handled_signal_ids=("1",)))
     store.remove(T)
-    assert store.backlog() == Backlog(heard=("1",))
+    assert store.summary() == PipelineSummary(handled_signal_ids=("1",))
     store.put(Offset(T, lsn(6), 4))
-    store.put_backlog(Backlog())
+    store.put_summary(PipelineSummary())
     assert store.get(T) == Offset(T, lsn(6), 4)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"heard": 3}', '{"tables": {}}'])
 def test_damaged_backlog_is_named_and_can_be_replaced(store: FileOffsetStore, text: str) -> None:
-    store.put_backlog(Backlog())
+    store.put_summary(PipelineSummary())
     path = store.path.with_name("offsets.backlog.json")
     path.write_text(text)
     with pytest.raises(OffsetError, match=r"offsets\.backlog\.json cannot be read.*Delete it"):
-        store.backlog()
+        store.summary()
     path.unlink()
-    assert store.backlog() == Backlog()
+    assert store.summary() == PipelineSummary()
 
 
 def _put_tables(path: Path, start: int) -> None:

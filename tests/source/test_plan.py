@@ -5,19 +5,19 @@ import pytest
 from control_tables import COMMITTED_MS, lsn
 from sandbox_source import CountingSource
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
-from airflow_provider_db2cdc.cdc.progress import PartProgress, SnapshotProgress
-from airflow_provider_db2cdc.cdc.selection import Selection
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.selection.tables import Selection
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
-from airflow_provider_db2cdc.source.catalog import read_fence
-from airflow_provider_db2cdc.source.plan import plan_tick
+from airflow_provider_db2cdc.offsets.commit import record_signals_in_flight
+from airflow_provider_db2cdc.source.catalog import read_capture_position
+from airflow_provider_db2cdc.source.planning.plan import plan_tick
 from airflow_provider_db2cdc.sql.driver_error import explain
-from airflow_provider_db2cdc.tick import keep_asked
 
 pytestmark = pytest.mark.sandbox
 
@@ -26,7 +26,7 @@ class MemoryOffsets:
     """Offsets of a test, by table name; an exception stands for a document that cannot be read."""
 
     def __init__(self, control, backlog=None, **numbers):
-        self._backlog = backlog or Backlog(tables=tuple(control.registered))
+        self._backlog = backlog or PipelineSummary(tables=tuple(control.registered))
         self._known = {control.table(name): number for name, number in numbers.items()}
         self.written = []
 
@@ -39,7 +39,7 @@ class MemoryOffsets:
         if isinstance(number, Offset):
             return number
         at = number if isinstance(number, Lsn) else lsn(number)
-        return Offset(table, at, 1, proven=at)
+        return Offset(table, at, 1, committed_lsn=at)
 
     def backlog(self):
         return self._backlog
@@ -80,9 +80,9 @@ def test_idle_pipeline_plans_nothing_in_eight_statements(plan, source, control):
 @pytest.mark.parametrize("proven", [60, 90, None], ids=["ahead", "back", "written by hand"])
 def test_an_offset_that_is_not_as_a_result_left_it_is_looked_at_by_spark(plan, control, proven):
     control.add("A")
-    edited = Offset(control.table("A"), lsn(80), 1, proven=None if proven is None else lsn(proven))
+    edited = Offset(control.table("A"), lsn(80), 1, committed_lsn=None if proven is None else lsn(proven))
     assert ends(plan(A=edited)) == {"A": (lsn(100), 0)}
-    assert plan(A=replace(edited, proven=lsn(80))) is None
+    assert plan(A=replace(edited, committed_lsn=lsn(80))) is None
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def applied(plan, control):
         control.capture("A", commit)
         control.unit(commit)
     digest = plan().tables[0].capture.identity.digest
-    at = Offset(control.table("A"), lsn(70), 1, COMMITTED_MS, digest, proven=lsn(70), commit_lsn=lsn(60))
+    at = Offset(control.table("A"), lsn(70), 1, COMMITTED_MS, digest, committed_lsn=lsn(70), commit_lsn=lsn(60))
     others = {
         name: replace(at, table=control.table(name), commit_lsn=None, capture="") for name in ("B", "LEFT_OUT", "ANEW")
     }
@@ -165,25 +165,27 @@ def test_changes_pruned_before_they_are_counted_are_a_gap_to_the_job(config, con
         source.control = control
         spec = plan_tick(source, config, MemoryOffsets(control, A=60, B=60), "run-1", 1234)
     [task] = [task for task in spec.tables if task.table.name == "A"]
-    assert (task.rows, task.believed, task.capture.floor) == (0, lsn(60), lsn(70))
+    assert (task.rows, task.stored_lsn, task.capture.pruned_upto) == (0, lsn(60), lsn(70))
 
 
 def test_offsets_of_an_idle_pipeline_move_on_before_pruning_overtakes_them(plan, control):
     control.add("A")
     control.add("B")
     control.capture("A", 50)
-    kept = {name: Offset(TableId("S", name), lsn(60), 1, planned_at_ms=1_000, proven=lsn(60)) for name in "AB"}
+    kept = {name: Offset(TableId("S", name), lsn(60), 1, planned_at_ms=1_000, committed_lsn=lsn(60)) for name in "AB"}
     assert plan({"offsets_max_age_s": 0.234}, **kept) is None
     spec = plan({"offsets_max_age_s": 0.233}, **kept)
     assert ends(spec) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}
-    at_fence = {name: Offset(TableId("S", name), lsn(100), 1, planned_at_ms=1_000, proven=lsn(100)) for name in "AB"}
+    at_fence = {
+        name: Offset(TableId("S", name), lsn(100), 1, planned_at_ms=1_000, committed_lsn=lsn(100)) for name in "AB"
+    }
     assert plan({"offsets_max_age_s": 0.233}, **at_fence) is None, "there is nowhere to move to"
 
 
 def test_offset_of_a_wrong_clock_does_not_stand_still_until_that_time(plan, control):
     control.add("A")
     hour = 3_600_000
-    at = Offset(control.table("A"), lsn(60), 1, proven=lsn(60))
+    at = Offset(control.table("A"), lsn(60), 1, committed_lsn=lsn(60))
     ahead = [replace(at, planned_at_ms=1234 + hour + more) for more in (0, 1)]
     assert plan(A=ahead[0]) is None
     assert ends(plan(A=ahead[1])) == {"A": (lsn(100), 0)}
@@ -194,7 +196,7 @@ def test_a_plans_time_is_later_than_that_of_the_last_one_told_of(plan, control):
     control.add("A")
     control.capture("A", 70)
     assert plan(A=60).planned_at_ms == 1234
-    assert plan(backlog=Backlog(tables=(control.table("A"),), planned_at_ms=5_000), A=60).planned_at_ms == 5_001
+    assert plan(backlog=PipelineSummary(tables=(control.table("A"),), planned_at_ms=5_000), A=60).planned_at_ms == 5_001
 
 
 def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next_plan(plan, source, config, control):
@@ -204,20 +206,20 @@ def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next
     spec = plan_tick(source, config, kept, "run-1", 5_000, [asked])
     assert [one.id for one in spec.signals] == ["1"]
     assert plan(kept=kept) is None, "who merely looks has started no job"
-    keep_asked(spec, kept)
+    record_signals_in_flight(spec, kept)
     again = plan(kept=kept)
     assert (ends(again), again.signals) == ({"A": (lsn(100), 0)}, ())
     assert again.planned_at_ms == 5_001, "by a clock that was ahead; or its result would not count"
     done = JobResult("p", "run-2", (TableResult(control.table("A"), "unchanged"),), planned_at_ms=again.planned_at_ms)
-    assert plan(backlog=kept.backlog().after(done), A=100) is None
+    assert plan(backlog=kept.backlog().updated(done), A=100) is None
 
 
 def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(plan, control):
     control.add("A")
     control.add("B")
-    filling = PartProgress(control.table("B"), "reading", 1, 4, 10)
+    filling = TableSnapshotProgress(control.table("B"), "reading", 1, 4, 10)
     running = SnapshotProgress("initial-1", "initial", "running", (filling,), 5)
-    backlog = Backlog((running,), tables=(control.table("A"), control.table("B")))
+    backlog = PipelineSummary((running,), tables=(control.table("A"), control.table("B")))
     without = {"selection": Selection(table_include=(rf"{control.schema}\.A",))}
     assert plan(without, backlog, A=100) is None
     assert ends(plan(backlog=backlog, A=100, B=100)) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}, "it was taken back"
@@ -225,7 +227,7 @@ def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(p
 
 def test_where_no_backlog_is_kept_the_target_is_asked_what_is_open(plan, control):
     control.add("A")
-    assert ends(plan(backlog=Backlog(), A=100)) == {"A": (lsn(100), 0)}
+    assert ends(plan(backlog=PipelineSummary(), A=100)) == {"A": (lsn(100), 0)}
 
 
 @pytest.mark.parametrize("was_suspended", [False, True])
@@ -233,12 +235,14 @@ def test_an_inactive_registration_is_kept_in_the_offset_whatever_becomes_of_the_
     control.add("A")
     control.add("B", STATE="S")
     table = control.table("B")
-    kept = MemoryOffsets(control, A=100, B=Offset(table, lsn(90), 1, planned_at_ms=7, suspended=was_suspended))
+    kept = MemoryOffsets(
+        control, A=100, B=Offset(table, lsn(90), 1, planned_at_ms=7, capture_interrupted=was_suspended)
+    )
     with pytest.raises(TickFailedError, match="registered in state 'S'"):
         plan(kept=kept)
     [written] = kept.written
     assert written.mark
-    assert replace(written, mark="") == Offset(table, lsn(90), 1, planned_at_ms=7, suspended=True)
+    assert replace(written, mark="") == Offset(table, lsn(90), 1, planned_at_ms=7, capture_interrupted=True)
     with pytest.raises(CaptureStoppedError):
         plan({"capture_stale_after_s": -1}, kept=kept)
     assert len(kept.written) == 2, "an agent that stopped an registration may have stopped itself"
@@ -266,7 +270,7 @@ def test_another_source_than_meant_marks_no_offset(plan, control):
     """Its registrations lack the tables, which a wrong connection or schema does, too."""
     control.add("OTHER")
     table = TableId(control.schema, "GONE")
-    kept = MemoryOffsets(control, Backlog(tables=(table,)), GONE=Offset(table, lsn(90), 1))
+    kept = MemoryOffsets(control, PipelineSummary(tables=(table,)), GONE=Offset(table, lsn(90), 1))
     with pytest.raises(ConfigurationError):
         plan({"selection": Selection(table_include=(rf"{control.schema}\.GONE",))}, kept=kept)
     assert kept.written == []
@@ -294,7 +298,7 @@ def test_an_offset_that_cannot_be_kept_does_not_keep_the_others_from_it(plan, co
 def test_a_table_whose_registration_is_removed_is_not_left_behind_in_silence(plan, control):
     control.add("A")
     control.add("B")
-    known = Backlog(tables=(control.table("A"), control.table("B")))
+    known = PipelineSummary(tables=(control.table("A"), control.table("B")))
     control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'B'")
     with pytest.raises(TickFailedError, match=r"B is not registered .*ADDTABLE.*offset restart SRC\d+\.B"):
         plan(backlog=known, A=100)
@@ -317,9 +321,9 @@ def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inac
 
 def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan, control):
     control.add("A")
-    [task] = plan(A=Offset(control.table("A"), lsn(100), 1, suspended=True)).tables
+    [task] = plan(A=Offset(control.table("A"), lsn(100), 1, capture_interrupted=True)).tables
     assert (task.believed, task.suspended) == (lsn(100), True)
-    [task] = plan(A=Offset(control.table("A"), lsn(200), 1, suspended=True)).tables
+    [task] = plan(A=Offset(control.table("A"), lsn(200), 1, capture_interrupted=True)).tables
     assert (task.believed, task.suspended) == (lsn(200), True), "of a source that was restored besides"
 
 
@@ -333,15 +337,15 @@ def test_a_plan_is_later_than_those_before_it_whatever_the_clock_says(plan, cont
 def test_the_offsets_mark_goes_with_the_plan(plan, control):
     control.add("A")
     control.capture("A", 70)
-    assert [task.mark for task in plan(A=Offset(control.table("A"), lsn(60), 1, mark="m")).tables] == ["m"]
+    assert [task.mark for task in plan(A=Offset(control.table("A"), lsn(60), 1, revision="m")).tables] == ["m"]
 
 
 def test_a_plan_tells_the_sources_clock_unless_capture_seems_to_be_ahead_of_it(plan, source, control):
     control.add("A")
     control.capture("A", 70)
-    before = read_fence(source, control.asn).source_time.replace("T", " ")
+    before = read_capture_position(source, control.asn).source_time.replace("T", " ")
     spec = plan(A=60)
-    assert before < spec.low_mark < read_fence(source, control.asn).source_time.replace("T", " ")
+    assert before < spec.low_mark < read_capture_position(source, control.asn).source_time.replace("T", " ")
     control.synch(100, age_s=-5)
     assert plan(A=60).low_mark == ""
 
@@ -468,9 +472,9 @@ def test_table_whose_changes_the_mode_leaves_is_not_said_to_have_reached_the_lim
     for name in ("A", "B"):
         control.add(name)
     control.capture("B", 60)
-    filling = PartProgress(control.table("B"), "reading", 1, 4, 10)
+    filling = TableSnapshotProgress(control.table("B"), "reading", 1, 4, 10)
     running = SnapshotProgress("initial-1", "initial", "running", (filling,), 5)
-    backlog = Backlog((running,), tables=(control.table("A"), control.table("B")))
+    backlog = PipelineSummary((running,), tables=(control.table("A"), control.table("B")))
     assert ends(plan({"snapshot_mode": "initial_only"}, backlog, A=50, B=50))["A"] == (lsn(50), 0)
     assert "max.rows.per.batch" not in caplog.text
 
@@ -488,7 +492,7 @@ def test_capture_started_cold_since_the_offset_is_never_idle(plan, control):
     control.insert("IBMSNAP_RESTART", CAPTURE_FIRST_SEQ=lsn(5).raw)
     [task] = plan().tables
     digest = task.capture.identity.digest
-    reached = Offset(control.table("A"), lsn(100), 1, capture=digest, proven=lsn(100))
+    reached = Offset(control.table("A"), lsn(100), 1, capture=digest, committed_lsn=lsn(100))
     assert plan(A=reached) is None
     control.run(f"UPDATE {control.asn}.IBMSNAP_RESTART SET CAPTURE_FIRST_SEQ = ?", lsn(61).raw)
     assert ends(plan(A=reached)) == {"A": (lsn(100), 0)}
@@ -888,8 +892,8 @@ def test_signal_table_that_was_refused_and_is_mended_or_named_otherwise_is_no_ta
     control.capture("A", 60)
     first = plan(settings, A=50)
     assert [(one.table, one.chosen) for one in first.refused] == [(table, False)], "it does not exist yet"
-    lines = [TableResult(one.table, "failed", chosen=one.chosen) for one in first.refused]
-    backlog = Backlog().after(JobResult("p", "r", (TableResult(control.table("A"), "applied"), *lines)))
+    lines = [TableResult(one.table, "failed", is_replicated=one.chosen) for one in first.refused]
+    backlog = PipelineSummary().updated(JobResult("p", "r", (TableResult(control.table("A"), "applied"), *lines)))
     control.add("SIGNALS", SIGNALS)
     control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'SIGNALS'")
     control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('77', 'log', '{{}}')")
@@ -900,6 +904,6 @@ def test_signal_table_that_was_refused_and_is_mended_or_named_otherwise_is_no_ta
     control.add("OTHERS", SIGNALS)
     for named in ({"signal_table": str(control.table("OTHERS"))}, {}):
         assert table not in [one.table for one in plan(named, backlog=backlog, A=50).refused]
-    carried = Backlog().after(JobResult("p", "r", (TableResult(table, "applied"),)))
+    carried = PipelineSummary().updated(JobResult("p", "r", (TableResult(table, "applied"),)))
     lost = plan({}, backlog=carried, A=50)
     assert [one.table for one in lost.refused] == [table], "one that was captured, and is not any more"

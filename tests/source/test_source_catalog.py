@@ -3,21 +3,21 @@ from dataclasses import replace
 import pytest
 from control_tables import lsn
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.collection import name_of
-from airflow_provider_db2cdc.cdc.selection import Selection
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.selection.table_names import name_of
+from airflow_provider_db2cdc.cdc.selection.tables import Selection
 from airflow_provider_db2cdc.cdc.table import Column, TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, RegistrationError
-from airflow_provider_db2cdc.source.admission import admit, problems
 from airflow_provider_db2cdc.source.catalog import (
     read_capture,
+    read_capture_position,
     read_columns,
     read_conditions,
-    read_fence,
-    read_instances,
+    read_registrations,
     read_schemas,
 )
-from airflow_provider_db2cdc.source.plan import plan_tick
+from airflow_provider_db2cdc.source.planning.plan import plan_tick
+from airflow_provider_db2cdc.source.preflight.table_requirements import failed_requirements, require
 
 pytestmark = pytest.mark.sandbox
 
@@ -31,7 +31,7 @@ class NoOffsets:
         return None
 
     def backlog(self):
-        return Backlog()
+        return PipelineSummary()
 
     def put(self, offset):
         raise AssertionError("a plan writes nothing")
@@ -42,24 +42,24 @@ def images(*names):
 
 
 def schema_of(source, control, name="T", selection=ALL):
-    instances = read_instances(source, control.asn)
+    instances = read_registrations(source, control.asn)
     return read_schemas(source, instances.values(), selection)[control.table(name)]
 
 
 def test_fence_is_the_greatest_synchpoint_with_its_age(source, control):
     control.add("T")
     control.synch(100, age_s=40)
-    fence = read_fence(source, control.asn)
+    fence = read_capture_position(source, control.asn)
     assert fence.lsn == lsn(100)
     assert 39 < fence.age_s < 60
     control.set("T", CD_NEW_SYNCHPOINT=lsn(120).raw)
-    assert read_fence(source, control.asn).lsn == lsn(120)
+    assert read_capture_position(source, control.asn).lsn == lsn(120)
 
 
 def test_stopped_registration_does_not_move_the_fence(source, control):
     control.add("T", STATE="S")
     control.set("T", CD_NEW_SYNCHPOINT=lsn(120).raw)
-    assert read_fence(source, control.asn).lsn == lsn(100)
+    assert read_capture_position(source, control.asn).lsn == lsn(100)
 
 
 def test_agent_that_never_ran_is_told(source, control):
@@ -72,10 +72,10 @@ def test_registration_is_read_whole(source, control):
     control.add("T", STATE="S", STATE_INFO="ASN0069E", CHG_UPD_TO_DEL_INS="N", BEFORE_IMG_PREFIX="X")
     control.set("T", CD_OLD_SYNCHPOINT=lsn(7).raw, CD_NEW_SYNCHPOINT=lsn(9).raw)
     control.insert("IBMSNAP_RESTART", CAPTURE_FIRST_SEQ=lsn(3).raw)
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     assert (instance.state, instance.state_info) == ("S", "ASN0069E")
     assert (instance.update_as, instance.before_prefix) == ("U", "X")
-    assert (instance.floor, instance.newest) == (lsn(7), lsn(9))
+    assert (instance.pruned_upto, instance.new_synchpoint) == (lsn(7), lsn(9))
     assert instance.cd_names == ("IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION", "ID", "V")
     assert instance.identity.change_table == f"{control.asn}.CD_T"
     assert instance.identity.created == "2026-01-02T03:04:05.678901"
@@ -86,7 +86,7 @@ def test_registration_is_read_whole(source, control):
 def test_change_table_that_is_gone_has_no_columns(source, control):
     control.add("T")
     control.set("T", CD_TABLE="GONE")
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     assert instance.cd_columns == ()
     assert instance.identity.created == ""
 
@@ -94,7 +94,7 @@ def test_change_table_that_is_gone_has_no_columns(source, control):
 def test_registration_of_the_table_itself_is_taken_before_its_views(source, control):
     control.add("T", SOURCE_VIEW_QUAL=1, CD_TABLE="CD_OF_VIEW")
     control.register("T")
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     assert instance.cd_table == "CD_T"
 
 
@@ -106,7 +106,7 @@ def test_columns_are_those_that_the_change_table_carries_by_name(source, control
         Column("V", "VARCHAR", 20, 0, True, False),
         Column("ID", "INTEGER", 4, 0, False, False),
     )
-    assert schema.missing == ("LATE", "DOC")
+    assert schema.uncaptured_columns == ("LATE", "DOC")
     assert schema.key == ("ID",)
 
 
@@ -116,52 +116,52 @@ PREFIXED = tuple((name, "INTEGER", 4, "N") for name in ("ID", "A", "XA"))
 def test_before_image_that_has_another_columns_name_is_refused_as_unclear(source, control, config):
     """Registered are ID and A with its before image XA; the table has a column XA of its own."""
     table = control.add("T", PREFIXED, BEFORE_IMG_PREFIX="X")
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     schema = schema_of(source, control)
-    assert [name for name, error in problems(instance, schema, config) if error] == ["before images"]
+    assert [name for name, error in failed_requirements(instance, schema, config) if error] == ["before images"]
     with pytest.raises(RegistrationError, match=rf"of {table} .*XA \(of A\)\. Leave .*column\.exclude\.list"):
-        admit(instance, schema, config)
+        require(instance, schema, config)
     without = Selection(column_exclude=(rf"{control.schema}\.T\.XA",))
-    admit(instance, schema_of(source, control, selection=without), config)
+    require(instance, schema_of(source, control, selection=without), config)
 
 
 @pytest.mark.parametrize("excluded", [(), (r".*\.XA",)])
 def test_column_that_would_be_taken_for_a_before_image_is_not_just_left_out(source, control, config, excluded):
     """The key has a before image of its own: without XA it looks as if each column had one."""
     control.add("T", PREFIXED, BEFORE_IMG_PREFIX="X")
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     told = replace(instance, cd_columns=(*instance.cd_columns, *images("XID")))
     schema = schema_of(source, control, selection=Selection(column_exclude=excluded))
     with pytest.raises(RegistrationError, match=r"XA \(of A\)\. Register the table again with another"):
-        admit(told, schema, config)
+        require(told, schema, config)
 
 
 def test_column_of_the_source_that_is_not_carried_makes_no_before_image_unclear(source, control, config):
     control.add("T", PREFIXED, carried=("ID", "A"), BEFORE_IMG_PREFIX="X")
-    [instance] = read_instances(source, control.asn).values()
-    admit(instance, schema_of(source, control), config)
+    [instance] = read_registrations(source, control.asn).values()
+    require(instance, schema_of(source, control), config)
 
 
 @pytest.mark.parametrize(("prefix", "more"), [(None, ()), ("Y", ()), ("X", ("XXA",))])
 def test_captured_column_that_is_no_before_image_is_carried(source, control, config, prefix, more):
     shapes = (*PREFIXED, *((name, "INTEGER", 4, "Y") for name in more))
     control.add("T", shapes, **({"BEFORE_IMG_PREFIX": prefix} if prefix else {}))
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     schema = schema_of(source, control, selection=Selection(column_exclude=tuple(rf".*\.{name}" for name in more)))
-    admit(instance, schema, config)
+    require(instance, schema, config)
     assert schema.names == ("ID", "A", "XA")
 
 
 def test_long_columns_whose_values_are_not_in_the_log_are_refused_or_left_out(source, control, config):
     table = control.add("T", (("ID", "INTEGER", 4, "N"), ("MEMO", "LONG VARCHAR", 32700, "Y")))
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     long = rf"^{table} lacks DATA CAPTURE CHANGES INCLUDE LONGVAR COLUMNS, without which values of MEMO are not"
     with pytest.raises(RegistrationError, match=long):
-        admit(instance, schema_of(source, control), config)
-    admit(instance, schema_of(source, control, selection=Selection(column_exclude=(r".*\.MEMO",))), config)
+        require(instance, schema_of(source, control), config)
+    require(instance, schema_of(source, control, selection=Selection(column_exclude=(r".*\.MEMO",))), config)
     control.run(f"UPDATE SANDBOX_SYSCAT.TABLES SET DATACAPTURE = 'L' WHERE TABSCHEMA = '{control.schema}'")
-    [instance] = read_instances(source, control.asn).values()
-    admit(instance, schema_of(source, control), config)
+    [instance] = read_registrations(source, control.asn).values()
+    require(instance, schema_of(source, control), config)
 
 
 TYPED = (("ID", "INTEGER", 4, "N"), ("PRICE", "DECIMAL", 11, "Y"), ("V", "VARCHAR", 20, "Y"))
@@ -178,16 +178,16 @@ TYPED = (("ID", "INTEGER", 4, "N"), ("PRICE", "DECIMAL", 11, "Y"), ("V", "VARCHA
 def test_change_table_whose_columns_would_cut_values_is_refused(source, control, config, change, cut):
     table = control.add("T", TYPED)
     control.run("UPDATE SANDBOX_SYSCAT.COLUMNS SET SCALE = 4 WHERE COLNAME = 'PRICE'")
-    [instance] = read_instances(source, control.asn).values()
-    admit(instance, schema_of(source, control), config)
+    [instance] = read_registrations(source, control.asn).values()
+    require(instance, schema_of(source, control), config)
     control.run(f"UPDATE SANDBOX_SYSCAT.COLUMNS SET {change} AND TABSCHEMA = '{control.asn}'")
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     schema = schema_of(source, control)
-    assert [name for name, error in problems(instance, schema, config) if error] == ["values"]
+    assert [name for name, error in failed_requirements(instance, schema, config) if error] == ["values"]
     problem = rf"^the change table of {table} \({control.asn}\.CD_T\) cuts values of {cut}\. ALTER its columns"
     with pytest.raises(RegistrationError, match=problem):
-        admit(instance, schema, config)
-    admit(instance, schema_of(source, control, selection=Selection(column_include=(r".*\.ID",))), config)
+        require(instance, schema, config)
+    require(instance, schema_of(source, control, selection=Selection(column_include=(r".*\.ID",))), config)
 
 
 def test_bit_data_is_told_by_code_page_0(source, control):
@@ -200,7 +200,7 @@ def test_chosen_columns_keep_the_key(source, control):
     control.add("T", (("ID", "INTEGER", 4, "N"), ("A", "INTEGER", 4, "Y"), ("B", "INTEGER", 4, "Y")))
     schema = schema_of(source, control, selection=Selection(column_include=(r".*\.B",)))
     assert schema.names == ("ID", "B")
-    assert (schema.missing, schema.left_out) == ((), ("A",))
+    assert (schema.uncaptured_columns, schema.excluded_columns) == ((), ("A",))
 
 
 KEYED = (
@@ -290,56 +290,56 @@ def test_named_columns_are_chosen_even_where_a_list_leaves_them_out(source, cont
 )
 def test_named_column_that_the_table_lacks_refuses_the_table_by_name(source, control, config, columns, lacking):
     table = control.add("T", KEYED, key=("A",), carried=("A", "B", "C", "N"))
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     selection = keyed_by(control, columns, column_exclude=(r".*\.(B|N)",))
     schema = schema_of(source, control, selection=selection)
     assert schema.key == ()
     problem = rf"^message\.key\.columns names {lacking} of {table}, which has no such captured column"
     with pytest.raises(ConfigurationError, match=problem):
-        admit(instance, schema, config.model_copy(update={"selection": selection}))
+        require(instance, schema, config.model_copy(update={"selection": selection}))
 
 
 def test_table_without_a_key_is_carried_whose_updates_name_both_rows(source, control, config):
     control.add("T", KEYED, key=())
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     schema = schema_of(source, control)
-    admit(instance, schema, config)
+    require(instance, schema, config)
     assert (schema.key, schema.row_key) == ((), schema.names)
 
 
 def test_table_without_a_key_whose_select_may_read_some_of_equal_rows_is_refused(source, control, config):
     table = control.add("T", KEYED, key=())
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     overridden = config.model_copy(update={"snapshot_overrides": {str(table).lower(): "SELECT 1"}})
     with pytest.raises(ConfigurationError, match=rf"^{table} has no key, so of equal rows its select"):
-        admit(instance, schema_of(source, control), overridden)
+        require(instance, schema_of(source, control), overridden)
     named = keyed_by(control, "A")
-    admit(instance, schema_of(source, control, selection=named), overridden.model_copy(update={"selection": named}))
+    require(instance, schema_of(source, control, selection=named), overridden.model_copy(update={"selection": named}))
     none = {f'"{table.schema}"."t"': "SELECT 1", str(table): " "}
     others = config.model_copy(update={"snapshot_overrides": none})
-    admit(instance, schema_of(source, control), others)
+    require(instance, schema_of(source, control), others)
 
 
 def test_update_rows_are_carried_that_have_a_before_image_of_each_column(source, control, config):
     control.add("T", CHG_UPD_TO_DEL_INS="N", BEFORE_IMG_PREFIX="X")
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     schema = schema_of(source, control)
     with pytest.raises(RegistrationError, match="without a before image of each column"):
-        admit(replace(instance, cd_columns=(*instance.cd_columns, *images("XID"))), schema, config)
-    admit(replace(instance, cd_columns=(*instance.cd_columns, *images("XID", "XV"))), schema, config)
+        require(replace(instance, cd_columns=(*instance.cd_columns, *images("XID"))), schema, config)
+    require(replace(instance, cd_columns=(*instance.cd_columns, *images("XID", "XV"))), schema, config)
 
 
 def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(source, control, config):
     table = control.add("T", KEYED, key=(), CHG_UPD_TO_DEL_INS="N")
     config = config.model_copy(update={"accept_update_rows": True})
-    [instance] = read_instances(source, control.asn).values()
+    [instance] = read_registrations(source, control.asn).values()
     with pytest.raises(
         RegistrationError,
         match=rf"has no key.*then reinit.*message\.key\.columns \('{name_of(table)}:<column>,<column>'\)",
     ):
-        admit(instance, schema_of(source, control), config)
+        require(instance, schema_of(source, control), config)
     named = keyed_by(control, "A")
-    admit(instance, schema_of(source, control, selection=named), config.model_copy(update={"selection": named}))
+    require(instance, schema_of(source, control, selection=named), config.model_copy(update={"selection": named}))
 
 
 def test_table_of_a_wrongly_named_key_is_refused_and_the_others_go_on(source, control, config):
@@ -348,7 +348,7 @@ def test_table_of_a_wrongly_named_key_is_refused_and_the_others_go_on(source, co
     settings = config.model_copy(update={"selection": keyed_by(control, "NOPE")})
     spec = plan_tick(source, settings, NoOffsets(), "run-1", 1)
     assert [task.table.name for task in spec.tables] == ["OTHER"]
-    assert [refusal.table.name for refusal in spec.refused] == ["T"]
+    assert [refusal.table.name for refusal in spec.rejected] == ["T"]
 
 
 def test_names_with_lower_case_quotes_and_blanks_are_found(source, control):
@@ -366,7 +366,7 @@ def test_table_that_the_catalog_lacks_comes_without_columns(source, control):
 def test_many_tables_need_few_statements(source, control):
     for number in range(120):
         control.register(f"T{number}")
-    instances = read_instances(source, control.asn)
+    instances = read_registrations(source, control.asn)
     before = source.statements
     assert len(read_schemas(source, instances.values(), ALL)) == 120
     assert source.statements - before == 4
@@ -377,7 +377,7 @@ def test_blanks_at_the_end_of_a_name_are_kept_as_the_registration_has_them(sourc
     control.add(stored, SOURCE_TABLE=registered)
     control.add("U")
     table = TableId(control.schema, registered)
-    instances = read_instances(source, control.asn)
+    instances = read_registrations(source, control.asn)
     assert set(instances) == {table, control.table("U")}
     assert instances[table].change_table == TableId(control.asn, f"CD_{stored}")
     assert instances[table].identity.source_created == "2025-12-31T23:59:59.999999"

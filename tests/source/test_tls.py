@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.tls import certificates, tls_port
 
-from airflow_provider_db2cdc.config import SparkConfig
+from airflow_provider_db2cdc.config.pipeline import SparkConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, SourceError
 from airflow_provider_db2cdc.source.address import Db2Address, Tls
 from airflow_provider_db2cdc.source.connection import Source

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
-from airflow_provider_db2cdc.cdc.gap import Trace
+from airflow_provider_db2cdc.cdc.capture.gap import CommitTrace
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.source.trace import Applied, applied_of, newest, trace_of
+from airflow_provider_db2cdc.source.trace import AppliedCommit, applied_of, newest, trace_of
 from airflow_provider_db2cdc.sql.asn import TRACES
 
 TABLES = [TableId("S", "A"), TableId("S", "B")]
@@ -26,8 +26,8 @@ def lsn(number: int) -> Lsn:
     return Lsn(number.to_bytes(16, "big"))
 
 
-def capture(table: TableId) -> CaptureInstance:
-    return CaptureInstance(table, "ASN", table.name, "A", "", "DI", None, None, None, (), IDENTITY)
+def capture(table: TableId) -> CaptureRegistration:
+    return CaptureRegistration(table, "ASN", table.name, "A", "", "DI", None, None, None, (), IDENTITY)
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class Life:
     def kept(self, table: TableId, at: int, last: Committed | None) -> Offset:
         self.applied[table] = last
         found = {} if last is None else {"commit_lsn": lsn(last.at), "commit_ts_ms": last.at_ms}
-        return Offset(table, lsn(at), 1, capture=IDENTITY.digest, proven=lsn(at), **found)  # type: ignore[arg-type]
+        return Offset(table, lsn(at), 1, capture=IDENTITY.digest, committed_lsn=lsn(at), **found)  # type: ignore[arg-type]
 
-    def look(self) -> tuple[Applied | None, bool]:
+    def look(self) -> tuple[AppliedCommit | None, bool]:
         """Do what a plan does: choose the commit to look up, and judge what is left of it."""
         chosen = newest((applied_of(capture(one), self.offsets.get(one)) for one in TABLES), lsn(self.end))
         if chosen is None:
@@ -119,12 +119,12 @@ class Life:
         floor = self.floors.get(chosen.capture.table)
         return chosen, trace_of(places).is_foreign(at, None if floor is None else lsn(floor))
 
-    def stands_on(self, chosen: Applied) -> Committed:
+    def stands_on(self, chosen: AppliedCommit) -> Committed:
         one = self.applied[chosen.capture.table]
         assert one is not None
         return one
 
-    def can_tell(self, chosen: Applied) -> bool:
+    def can_tell(self, chosen: AppliedCommit) -> bool:
         """Whether something of before the commit is left, and nothing looks like the commit itself."""
         at, table = self.stands_on(chosen).at, chosen.capture.table
         is_older = any(one.at < at for one in (*self.changes[table], *self.units))
@@ -200,27 +200,27 @@ def test_a_source_that_was_restored_and_has_passed_the_offset_again_is_noticed(s
 
 
 def test_what_is_pruned_by_hand_is_no_sign_of_another_history():
-    assert not Trace(0, 0, 0, older=False).is_foreign(lsn(5), None)
-    assert not Trace(0, 0, 0, older=True).is_foreign(lsn(5), lsn(5))
-    assert not Trace(0, 1, 1, older=True).is_foreign(lsn(5), None)
-    assert not Trace(2, 0, 0, older=True).is_foreign(lsn(5), None), "IBMSNAP_UOW was pruned apart"
-    assert not Trace(0, 0, 0, older=True).is_foreign(lsn(5), Lsn(b"\xff" * 10)), "a floor that does not compare"
+    assert not CommitTrace(0, 0, 0, older=False).is_foreign(lsn(5), None)
+    assert not CommitTrace(0, 0, 0, older=True).is_foreign(lsn(5), lsn(5))
+    assert not CommitTrace(0, 1, 1, older=True).is_foreign(lsn(5), None)
+    assert not CommitTrace(2, 0, 0, older=True).is_foreign(lsn(5), None), "IBMSNAP_UOW was pruned apart"
+    assert not CommitTrace(0, 0, 0, older=True).is_foreign(lsn(5), Lsn(b"\xff" * 10)), "a floor that does not compare"
 
 
 def test_a_commit_of_another_capture_or_that_is_known_to_be_lost_is_not_looked_up():
     kept = Offset(
-        TABLES[0], lsn(9), 1, 5_000, IDENTITY.digest, proven=lsn(9), commit_lsn=lsn(7)
+        TABLES[0], lsn(9), 1, 5_000, IDENTITY.digest, committed_lsn=lsn(9), commit_lsn=lsn(7)
     )  # fmt: skip
     of = capture(TABLES[0])
-    assert applied_of(of, kept) == Applied(of, lsn(7), 5_000)
+    assert applied_of(of, kept) == AppliedCommit(of, lsn(7), 5_000)
     for other in (
         replace(kept, capture="another"),
-        replace(kept, restored=True),
+        replace(kept, source_restored=True),
         replace(kept, restart=True),
         replace(kept, commit_ts_ms=None),
         None,
     ):
         assert applied_of(of, other) is None
-    assert newest([None, Applied(of, Lsn(b"\xff" * 10), 1), Applied(of, lsn(3), 1), applied_of(of, kept)], lsn(9)) == (
-        Applied(of, lsn(7), 5_000)
-    )
+    assert newest(
+        [None, AppliedCommit(of, Lsn(b"\xff" * 10), 1), AppliedCommit(of, lsn(3), 1), applied_of(of, kept)], lsn(9)
+    ) == (AppliedCommit(of, lsn(7), 5_000))

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from sandbox_source import JARS, CountingSource, address_of
 
-from airflow_provider_db2cdc.cdc.backlog import Backlog
-from airflow_provider_db2cdc.cdc.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import Column, TableId
-from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.sandbox import asn
-from airflow_provider_db2cdc.sandbox.agent import await_captured
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.source.checks import preflight
-from airflow_provider_db2cdc.source.plan import plan_tick
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.sandbox.capture import control_tables
+from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
+from airflow_provider_db2cdc.source.planning.plan import plan_tick
+from airflow_provider_db2cdc.source.preflight.checks import preflight
 
 pytestmark = pytest.mark.sandbox
 
@@ -36,7 +36,7 @@ class KeptOffsets(dict[TableId, Offset]):
     """Offsets in memory."""
 
     def backlog(self):
-        return Backlog(tables=tuple(self))
+        return PipelineSummary(tables=tuple(self))
 
     def put(self, offset: Offset) -> None:
         self[offset.table] = offset
@@ -52,7 +52,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Countin
             cursor.execute(statement)
         connection.commit()
         for table in (ORDERS, ITEMS):
-            asn.addtable(connection, table.schema, table.name)
+            control_tables.addtable(connection, table.schema, table.name)
         with CountingSource(address_of(running)) as source:
             yield source, connection
         cursor.close()
@@ -75,9 +75,9 @@ def test_captured_changes_are_planned_from_the_snapshot_on(captured):
     change(connection, *(f"INSERT INTO SALES.ORDERS (ID, NOTE) VALUES ({number}, 'new')" for number in range(5)))
 
     begun = plan_tick(source, CONFIG, offsets, "run-1", 1)
-    assert {task.table: (task.believed, task.rows) for task in begun.tables} == {ORDERS: (None, 0), ITEMS: (None, 0)}
+    assert {task.table: (task.stored_lsn, task.rows) for task in begun.tables} == {ORDERS: (None, 0), ITEMS: (None, 0)}
     for task in begun.tables:
-        offsets.put(Offset(task.table, task.upto, 1, proven=task.upto))
+        offsets.put(Offset(task.table, task.upto, 1, committed_lsn=task.upto))
 
     source.statements = 0
     assert plan_tick(source, CONFIG, offsets, "run-2", 2) is None
@@ -91,7 +91,7 @@ def test_captured_changes_are_planned_from_the_snapshot_on(captured):
     limited = plan_tick(source, CONFIG, offsets, "run-4", 4)
     assert {task.table: task.rows for task in limited.tables} == {ORDERS: 5, ITEMS: 0}
     assert len({task.upto for task in limited.tables}) == 1
-    assert limited.tables[0].upto < limited.fence.lsn
+    assert limited.tables[0].upto < limited.capture_position.lsn
 
 
 def test_schemas_come_from_the_catalog(captured):
@@ -105,7 +105,7 @@ def test_schemas_come_from_the_catalog(captured):
         Column("PRICE", "DECIMAL", 12, 3, True, False),
         Column("MADE", "TIMESTAMP", 10, 6, True, False),
     )
-    assert (orders.key, orders.missing) == (("ID",), ("DOC", "FLAG"))
+    assert (orders.key, orders.uncaptured_columns) == (("ID",), ("DOC", "FLAG"))
     assert (items.names, items.key) == (("b", "A", "N"), ("A", "b"))
 
 

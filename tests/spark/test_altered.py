@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.altered import altered
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.spark.jdbc.column_check import column_errors
+from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 
 TABLE, CHANGES = TableId("S", "T"), TableId("ASNCDC", "CDC_T")
 ID, A = Column("ID", "INTEGER", 4, 0, False), Column("A", "DECIMAL", 5, 2)
@@ -36,8 +36,10 @@ def _row(table: TableId, column: Column) -> list[str | None]:
 
 def planned(*missing: str, left_out: tuple[str, ...] = (), carried: tuple[str, ...] = ("ID", "A")) -> TableTask:
     identity, columns = CaptureIdentity(str(CHANGES), "", "", ""), tuple(Column(name, "INTEGER") for name in carried)
-    capture = CaptureInstance(TABLE, CHANGES.schema, CHANGES.name, "A", "", "DI", None, None, None, columns, identity)
-    schema = TableSchema(TABLE, (ID, A), ("ID",), missing=missing, left_out=left_out)
+    capture = CaptureRegistration(
+        TABLE, CHANGES.schema, CHANGES.name, "A", "", "DI", None, None, None, columns, identity
+    )
+    schema = TableSchema(TABLE, (ID, A), ("ID",), uncaptured_columns=missing, excluded_columns=left_out)
     return TableTask(schema, capture, None, Lsn(bytes(16)), 0)
 
 
@@ -63,13 +65,13 @@ def planned(*missing: str, left_out: tuple[str, ...] = (), carried: tuple[str, .
 def test_columns_that_would_be_lost_or_cut_are_told(
     task: TableTask, source: list[Column], carried: list[Column], names: str
 ) -> None:
-    errors = altered([task], Catalog(source, carried))
+    errors = column_errors([task], Catalog(source, carried))
     assert [*errors] == ([TABLE] if names else [])
     assert all(f"S.T: columns {names} changed, or came, while" in str(error) for error in errors.values())
 
 
 def test_of_no_table_nothing_is_asked() -> None:
-    assert altered([], Catalog([], [])) == {}
+    assert column_errors([], Catalog([], [])) == {}
 
 
 @pytest.mark.parametrize("spelled", ["T", "T "])
@@ -77,4 +79,4 @@ def test_a_name_that_the_catalog_spells_with_a_blank_at_its_end_is_the_same_tabl
     task = planned()
     catalog = Catalog([], [ID, A])
     catalog.tables[TableId("S", spelled)] = [ID, A]
-    assert altered([task], catalog) == {}
+    assert column_errors([task], catalog) == {}

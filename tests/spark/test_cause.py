@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV, USER_ENV, SourceSpec
-from airflow_provider_db2cdc.spark.jdbc import JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.progress import describe
+from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.log import describe
 
 pytestmark = pytest.mark.spark
 

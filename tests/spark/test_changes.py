@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from support.frames import SEEDED, SEEDED_TEXT, change_frame, effects_in, events_in, log_frame, seeded
 from support.history import HistoryOptions, random_history
 
-from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
-from airflow_provider_db2cdc.cdc.event import KeyChangeDetection, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.net_effect import net_effects as plain_effects
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.changes import BARE_UPDATE, paired, row_struct
-from airflow_provider_db2cdc.spark.effects import count_batch, net_effects
-from airflow_provider_db2cdc.spark.state import effect_rows
+from airflow_provider_db2cdc.spark.events.envelope import BARE_UPDATE, paired, row_struct
+from airflow_provider_db2cdc.spark.events.net_effect import count_batch, net_effects
+from airflow_provider_db2cdc.spark.events.state_rows import effect_rows
 
 pytestmark = pytest.mark.spark
 HISTORIES = 150

@@ -12,13 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from support.frames import events_in
 
-from airflow_provider_db2cdc.cdc import copies as plain
-from airflow_provider_db2cdc.cdc.effect import count_images
-from airflow_provider_db2cdc.cdc.event import Op, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event import row_multiset as plain
+from airflow_provider_db2cdc.cdc.event.change_event import Op, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.net_effect import count_images
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.changes import paired, row_type
-from airflow_provider_db2cdc.spark.copies import (
+from airflow_provider_db2cdc.spark.events.envelope import paired, row_type
+from airflow_provider_db2cdc.spark.events.net_effect import BROADCAST_KEYS
+from airflow_provider_db2cdc.spark.events.row_multiset import (
     copy_effects,
     count_deltas,
     settled,
@@ -26,7 +27,6 @@ from airflow_provider_db2cdc.spark.copies import (
     surplus,
     touched,
 )
-from airflow_provider_db2cdc.spark.effects import BROADCAST_KEYS
 
 pytestmark = pytest.mark.spark
 SCHEMA = TableSchema(

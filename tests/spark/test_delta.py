@@ -15,20 +15,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName
-from airflow_provider_db2cdc.spark.delta import (
+from airflow_provider_db2cdc.spark.delta.table_io import (
     APP_ID,
     APP_VERSION,
-    Pair,
+    TxnId,
     append,
     append_first,
-    committed,
+    commit_with,
     delta_table,
     literal_frame,
     load,
     newest_version,
     overwrite,
 )
-from airflow_provider_db2cdc.spark.progress import describe
+from airflow_provider_db2cdc.spark.log import describe
 from airflow_provider_db2cdc.submit.command import DEFAULTS
 
 pytestmark = pytest.mark.spark
@@ -91,22 +91,22 @@ def test_a_merge_carries_the_pair_and_its_replay_is_skipped(spark: SparkSession,
         .merge(session.sql("SELECT 1 AS id, 'new' AS a").alias("s"), "t.id = s.id")
         .whenMatchedUpdateAll()
     )
-    done, version = committed(session, ("merge", 7), lambda: merge.execute().first())
+    done, version = commit_with(session, ("merge", 7), lambda: merge.execute().first())
     assert done is not None
     assert version == 1
     [pair] = [one["txn"] for one in actions(name.name) if "txn" in one]
     assert pair["version"] == 7
 
-    assert committed(session, ("merge", 7), lambda: merge.execute().first()) == (None, None)
+    assert commit_with(session, ("merge", 7), lambda: merge.execute().first()) == (None, None)
     assert session.conf.get(APP_ID, None) is None
     assert session.conf.get(APP_VERSION, None) is None
 
 
 @pytest.fixture
-def overtaken(spark: SparkSession, tmp_path: Path) -> Callable[[Callable[[DataFrame, DeltaName, Pair], Any]], Any]:
+def overtaken(spark: SparkSession, tmp_path: Path) -> Callable[[Callable[[DataFrame, DeltaName, TxnId], Any]], Any]:
     """Append as is asked for, while another writer brings the pair; return what came back, or how the error reads."""
 
-    def run(step: Callable[[DataFrame, DeltaName, Pair], Any]) -> Any:
+    def run(step: Callable[[DataFrame, DeltaName, TxnId], Any]) -> Any:
         name, begun, go = named(tmp_path / "t"), tmp_path / "begun", tmp_path / "go"
         write(spark, name, "(1, 'x')", 1)
 

@@ -14,25 +14,25 @@ from pyspark.sql import functions as F
 from support.frames import SEEDED, change_frame, log_frame, seeded
 from support.history import HistoryOptions, random_history
 
-from airflow_provider_db2cdc.cdc.event import RowChange, events_of
-from airflow_provider_db2cdc.cdc.fold import EVENT, MOVED, Placed, placed
+from airflow_provider_db2cdc.cdc.event.change_event import RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.fold import EVENT, MOVED, Placed, placed
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
-from airflow_provider_db2cdc.spark.changes import TOMBSTONE, paired
-from airflow_provider_db2cdc.spark.effects import count_batch
-from airflow_provider_db2cdc.spark.fold import safe_to_fold
-from airflow_provider_db2cdc.spark.place import Owner, Place
-from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.spark.apply.fold import safe_to_fold
+from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
+from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.events.envelope import TOMBSTONE, paired
+from airflow_provider_db2cdc.spark.events.net_effect import count_batch
 
 pytestmark = pytest.mark.spark
 HISTORIES = 150
 Line = tuple[Any, ...]
 
 
-def target_of(spark: SparkSession, folder: Path, schema: TableSchema) -> Target:
-    return Target(spark, Place(Layout(str(folder)), Owner("test", "ledger")), schema)
+def target_of(spark: SparkSession, folder: Path, schema: TableSchema) -> Replica:
+    return Replica(spark, Place(Layout(str(folder)), Owner("test", "ledger")), schema)
 
 
 def log_of(frame: DataFrame, schema: TableSchema) -> DataFrame:
@@ -75,7 +75,7 @@ def test_order_is_the_plain_rule(spark: SparkSession, tmp_path: Path, update_as:
     target = target_of(spark, tmp_path, SEEDED)
     target.prepare()
     filled = spark.createDataFrame(state, "SEED int, ID int, A int, B string").withColumn("__commit_lsn", F.lit(""))
-    target.fill(filled, 1)
+    target.append_rows(filled, 1)
     log = log_of(change_frame(spark, changes), SEEDED)
 
     found = safe_to_fold(target, log, count_batch(log))
@@ -88,7 +88,7 @@ def test_order_is_the_plain_rule(spark: SparkSession, tmp_path: Path, update_as:
         assert lines_in(safe_to_fold(empty(spark, tmp_path), log, count_batch(log))) != lines_in(found)
 
 
-def empty(spark: SparkSession, folder: Path) -> Target:
+def empty(spark: SparkSession, folder: Path) -> Replica:
     """Return a target that holds nothing."""
     made = target_of(spark, folder / "empty", SEEDED)
     made.prepare()
@@ -126,14 +126,14 @@ def test_an_image_that_is_no_number_is_equal_to_itself(spark: SparkSession, tmp_
     log = log_of(commit_of(spark, ("I", 1, nan), ("D", 1, nan), ("I", 2, nan), ("D", 2, nan)), KEYED)
     target = target_of(spark, tmp_path, KEYED)
     target.prepare()
-    target.fill(spark.createDataFrame([(1, nan, "")], "ID int, X double, __commit_lsn string"), 1)
+    target.append_rows(spark.createDataFrame([(1, nan, "")], "ID int, X double, __commit_lsn string"), 1)
 
     assert told(safe_to_fold(target, log, count_batch(log))) == ["d1 nan", "c1 nan", "c2 nan", "d2 nan"]
 
 
 def test_nothing_is_asked_where_no_key_was_both_created_and_deleted(spark: SparkSession, tmp_path: Path) -> None:
     log = log_of(commit_of(spark, ("I", 1, 1.0), ("D", 2, 1.0), ("I", 2, 2.0), ("D", 3, 1.0)), KEYED)
-    asked: list[Reached] = []
+    asked: list[ReachedFailpoint] = []
     with failpoint_action("commit_effects", before=asked.append):
         assert safe_to_fold(target_of(spark, tmp_path, KEYED), log, count_batch(log)) is log
     assert asked == []

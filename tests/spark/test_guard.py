@@ -11,61 +11,61 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.ledger import Commit
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.failpoint import Reached, failpoint_action
-from airflow_provider_db2cdc.spark.delta import literal_frame, newest_version, set_properties, table_properties
-from airflow_provider_db2cdc.spark.guard import guarded, is_looked_at
-from airflow_provider_db2cdc.spark.place import CHECKED, Owner, Place
-from airflow_provider_db2cdc.spark.session import TableSessions, meanwhile
-from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.spark.apply.foreign_changes import apply_guarded, is_check_due
+from airflow_provider_db2cdc.spark.delta.ownership import CHECKED, Owner, Place
+from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.delta.table_io import literal_frame, newest_version, set_properties, table_properties
+from airflow_provider_db2cdc.spark.session import TableSessions, temporary_conf
 
 pytestmark = pytest.mark.spark
 TABLE = TableId("S", "T")
 SCHEMA = TableSchema(TABLE, (Column("ID", "INTEGER", 4, 0, False), Column("A", "INTEGER", 4)), ("ID",))
 OWNER = Owner("test", "ledger")
-COMMIT = Commit(1, TABLE, Lsn(bytes(16)), CaptureIdentity("C", "a", "b", "0"), 0, 0, 0, 0, None, 0, 0)
+COMMIT = AppliedBatch(1, TABLE, Lsn(bytes(16)), CaptureIdentity("C", "a", "b", "0"), 0, 0, 0, 0, None, 0, 0)
 DEFAULTS = "spark.databricks.delta.properties.defaults."
 
 
 @pytest.fixture
-def target(spark: SparkSession, tmp_path: Path) -> Target:
+def target(spark: SparkSession, tmp_path: Path) -> Replica:
     return made(spark, tmp_path, OWNER)
 
 
-def made(spark: SparkSession, folder: Path, marked_by: Owner) -> Target:
-    session = TableSessions(spark, marked_by.mark).of(TABLE, 0)
-    one = Target(session, Place(Layout(str(folder)), OWNER), SCHEMA)
+def made(spark: SparkSession, folder: Path, marked_by: Owner) -> Replica:
+    session = TableSessions(spark, marked_by.mark).session(TABLE, 0)
+    one = Replica(session, Place(Layout(str(folder)), OWNER), SCHEMA)
     one.prepare()
     return one
 
 
-def left(target: Target) -> Commit:
+def left(target: Replica) -> AppliedBatch:
     """The commit of a batch that did nothing but look."""
-    return guarded(target, None, lambda: COMMIT)
+    return apply_guarded(target, None, lambda: COMMIT)
 
 
-def fill(target: Target, batch: int) -> None:
-    target.fill(literal_frame(target.spark, [(batch, 0, "")], "ID int, A int, __commit_lsn string"), batch)
+def fill(target: Replica, batch: int) -> None:
+    target.append_rows(literal_frame(target.spark, [(batch, 0, "")], "ID int, A int, __commit_lsn string"), batch)
 
 
-def commit_by_hand(target: Target, *actions: object) -> None:
+def commit_by_hand(target: Replica, *actions: object) -> None:
     """Write a version as another writer of Delta does."""
     name = target.layout.state(TABLE)
     file = Path(name.name, "_delta_log", f"{newest_version(target.spark, name) + 1:020}.json")
     file.write_text("\n".join(json.dumps(action) for action in actions))
 
 
-def by_delta_rs(operation: str) -> Callable[[Target], None]:
+def by_delta_rs(operation: str) -> Callable[[Replica], None]:
     info = {"timestamp": 1, "operation": operation, "operationParameters": {}, "engineInfo": "delta-rs:1.2"}
     return lambda target: commit_by_hand(target, {"commitInfo": info})
 
 
-def without_its_past(target: Target) -> None:
+def without_its_past(target: Replica) -> None:
     """The log is cleaned up to a checkpoint."""
     name = target.layout.state(TABLE)
     for at in range(3):
@@ -79,11 +79,11 @@ def without_its_past(target: Target) -> None:
     logs.clearCache()
 
 
-def with_another_mark(target: Target) -> None:
+def with_another_mark(target: Replica) -> None:
     fill(made(target.spark, Path(target.layout.target), replace(OWNER, pipeline="other")), 7)
 
 
-def created_again(target: Target) -> None:
+def created_again(target: Replica) -> None:
     shutil.rmtree(target.layout.state(TABLE).name)
     target.prepare()
 
@@ -103,42 +103,42 @@ def created_again(target: Target) -> None:
         (created_again, "another table"),
     ],
 )
-def test_what_others_commit_is_found(target: Target, act: Callable[[Target], None], why: str) -> None:
+def test_what_others_commit_is_found(target: Replica, act: Callable[[Replica], None], why: str) -> None:
     fill(target, 1)
     last = left(target)
     act(target)
     if why:
         with pytest.raises(TargetError, match=why):
-            guarded(target, last, lambda: COMMIT)
+            apply_guarded(target, last, lambda: COMMIT)
     else:
-        now = guarded(target, last, lambda: COMMIT)
+        now = apply_guarded(target, last, lambda: COMMIT)
         assert now.state_id == last.state_id
         assert now.state_version == newest_version(target.spark, target.layout.state(TABLE)) > last.state_version
 
 
-def test_a_change_between_the_look_and_the_write_is_found(target: Target) -> None:
+def test_a_change_between_the_look_and_the_write_is_found(target: Replica) -> None:
     last = left(target)
 
-    def apply() -> Commit:
+    def apply() -> AppliedBatch:
         by_delta_rs("UPDATE")(target)
         fill(target, 1)
         return COMMIT
 
     with pytest.raises(TargetError, match="is of UPDATE"):
-        guarded(target, last, apply)
+        apply_guarded(target, last, apply)
 
 
-def test_a_batchs_own_writes_need_no_look_at_the_history(target: Target) -> None:
-    last, looks = left(target), list[Reached]()
+def test_a_batchs_own_writes_need_no_look_at_the_history(target: Replica) -> None:
+    last, looks = left(target), list[ReachedFailpoint]()
     with failpoint_action("read_table_history", before=looks.append):
-        now = guarded(target, last, lambda: fill(target, 1) or COMMIT)
+        now = apply_guarded(target, last, lambda: fill(target, 1) or COMMIT)
     assert looks == []
     assert (now.state_version, now.changes_version) == (last.state_version + 1, last.changes_version)
 
 
 def test_each_idle_table_is_looked_at_in_one_of_a_hundred_batches() -> None:
     for table in (TABLE, TableId("Ş", "ß")):
-        assert sum(is_looked_at(table, batch) for batch in range(400)) == 4
+        assert sum(is_check_due(table, batch) for batch in range(400)) == 4
 
 
 def test_each_table_has_its_own_properties_whatever_the_sessions_defaults_are(
@@ -150,9 +150,9 @@ def test_each_table_has_its_own_properties_whatever_the_sessions_defaults_are(
         "columnMapping.mode": "id",
     }
     defaults |= {"deletedFileRetentionDuration": "interval 90 days", "enableChangeDataFeed": "true"}
-    session = TableSessions(spark, "m").of(TABLE, 0)
-    with meanwhile(session, {f"{DEFAULTS}{name}": value for name, value in defaults.items()}):
-        one = Target(session, Place(Layout(str(tmp_path)), OWNER), SCHEMA)
+    session = TableSessions(spark, "m").session(TABLE, 0)
+    with temporary_conf(session, {f"{DEFAULTS}{name}": value for name, value in defaults.items()}):
+        one = Replica(session, Place(Layout(str(tmp_path)), OWNER), SCHEMA)
         one.prepare()
     state, log = one.layout.state(TABLE), one.layout.changes(TABLE)
     for name, append_only in ((state, "false"), (log, "true")):

@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.job import Isolation, SourceSpec
-from airflow_provider_db2cdc.cdc.part import Part, Reading, chunked
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkSpan, TableSnapshot, with_chunks
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import SourceError
-from airflow_provider_db2cdc.spark.jdbc import FETCH, DriverConnection, Fetch, JdbcSource
-from airflow_provider_db2cdc.spark.snapshot import chunk_rows
-from airflow_provider_db2cdc.sql.chunk import Cut, chunk_predicate, count_rows
+from airflow_provider_db2cdc.spark.jdbc.chunk_reader import chunk_rows
+from airflow_provider_db2cdc.spark.jdbc.connection import FETCH, DriverConnection, Fetch, JdbcSource
+from airflow_provider_db2cdc.sql.chunk import ChunkKey, chunk_predicate, count_rows
 
-CUT = Cut(TableId("S", "T"), (Column("K", "TIME", 3, nullable=False),))
+CUT = ChunkKey(TableId("S", "T"), (Column("K", "TIME", 3, nullable=False),))
 TIMES = ("08:00:00", "16:00:00", "24:00:00")
 
 
@@ -89,7 +89,7 @@ class Index(DriverConnection):
 @pytest.mark.parametrize("lines", [10, 20_000], ids=["orders and lines", "one client"])
 def test_all_chunks_of_a_composite_key_cost_a_few_scans(lines: int) -> None:
     source = Index((at // lines, at % lines) for at in range(20_000))
-    cut = Cut(TableId("S", "T"), tuple(Column(name, "INTEGER", 4, nullable=False) for name in "AB"))
+    cut = ChunkKey(TableId("S", "T"), tuple(Column(name, "INTEGER", 4, nullable=False) for name in "AB"))
     bounds = source.chunk_bounds(cut, 1_000)
     assert len(bounds) == 20
     assert source.costs[-3] < 3 * source.costs[1], "a bound costs as much at the end as in the beginning"
@@ -153,8 +153,8 @@ def test_chunks_are_read_by_so_many_readers_and_each_row_knows_its_chunk(
         source = JdbcSource(SourceSpec(found.jdbc_url, found.database, "test", "ASNCDC"))
     column = Column("ID", "INTEGER", 4, nullable=False)
     schema = TableSchema(TableId(pipeline.schema, "T"), (column,), ("ID",))
-    part = chunked(Part(schema.table), [(str(at),) for at in (9, 19, 29, 39)], "f")
-    rows = chunk_rows(spark, source, schema, part, Reading(schema.table, 1, 4), FETCH, readers)
+    part = with_chunks(TableSnapshot(schema.table), [(str(at),) for at in (9, 19, 29, 39)], "f")
+    rows = chunk_rows(spark, source, schema, part, ChunkSpan(schema.table, 1, 4), FETCH, readers)
     assert rows.rdd.getNumPartitions() == partitions
     # A chunk is ten keys, the last one of them its bound; behind the last bound there are twice as many.
     assert {(row["row"]["ID"], row["chunk"]) for row in rows.collect()} == {

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_db2cdc.cdc.agenda import Agenda, begin_initial
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.notification import Notification
-from airflow_provider_db2cdc.cdc.part import Bound, Part
-from airflow_provider_db2cdc.cdc.signal import SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.signal.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
+from airflow_provider_db2cdc.cdc.snapshot.queue import SnapshotQueue, add_initial
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import Bound, TableSnapshot
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import TickLostError
-from airflow_provider_db2cdc.spark.journal import Journal
-from airflow_provider_db2cdc.spark.place import Owner
+from airflow_provider_db2cdc.errors import ConcurrentRunError
+from airflow_provider_db2cdc.spark.delta.ownership import Owner
+from airflow_provider_db2cdc.spark.ledger.journal import Journal
 
 pytestmark = pytest.mark.spark
 TABLE, OTHER = TableId("S", "T"), TableId("S", "O")
@@ -28,7 +28,7 @@ def journal(spark: SparkSession, folder: Path, run_id: str = "run") -> Journal:
 
 
 def snapshot(fingerprint: str, *bounds: Bound) -> Snapshot:
-    part = Part(TABLE, status="reading", bounds=bounds, fingerprint=fingerprint)
+    part = TableSnapshot(TABLE, status="reading", bounds=bounds, fingerprint=fingerprint)
     return Snapshot("ad-hoc", "incremental", (part,), "file", started_at_ms=5)
 
 
@@ -44,7 +44,9 @@ def test_bounds_are_those_of_the_columns_that_they_were_named_with(spark: SparkS
 
 def test_bounds_are_those_of_the_table_whatever_dots_its_name_has(spark: SparkSession, tmp_path: Path) -> None:
     named = {TableId("A.B", "C"): ("4",), TableId("A", "B.C"): ("8",)}
-    parts = [Part(table, status="reading", bounds=(bound,), fingerprint="one") for table, bound in named.items()]
+    parts = [
+        TableSnapshot(table, status="reading", bounds=(bound,), fingerprint="one") for table, bound in named.items()
+    ]
     one = Snapshot("ad-hoc", "incremental", tuple(parts), "file", started_at_ms=5)
     journal(spark, tmp_path).write([one], [], [], [], 1)
     assert journal(spark, tmp_path).read(0, 0).snapshots == (one,)
@@ -72,19 +74,19 @@ def test_what_was_written_behind_the_last_commit_is_news(spark: SparkSession, tm
 
     late = journal(spark, tmp_path)
     agenda = late.read(seq, seq)
-    assert (late.news.outcomes, late.news.notifications) == ((stopped,), (aborted,))
+    assert (late.unreported.outcomes, late.unreported.notifications) == ((stopped,), (aborted,))
     assert agenda.outcomes == {("file", "a"): refused, ("file", "ad-hoc"): stopped}
     assert agenda.snapshots[0].status == "stopped"
 
     all_of_it = journal(spark, tmp_path)
     all_of_it.read(0, 0)
-    assert all_of_it.news.notifications == (told, aborted)
+    assert all_of_it.unreported.notifications == (told, aborted)
     unsent = journal(spark, tmp_path)
     unsent.read(writer.seq, 0)
-    assert (unsent.news.outcomes, unsent.news.notifications) == ((), (told, aborted))
+    assert (unsent.unreported.outcomes, unsent.unreported.notifications) == ((), (told, aborted))
     nothing = journal(spark, tmp_path)
     nothing.read(writer.seq, writer.seq)
-    assert nothing.news.notifications == nothing.news.outcomes == ()
+    assert nothing.unreported.notifications == nothing.unreported.outcomes == ()
 
 
 def test_a_run_that_was_overtaken_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_a_run_that_was_overtaken_writes_nothing(spark: SparkSession, tmp_path: 
     slow.read(0, 0)
     fast.write([snapshot("two")], [], [], [], 2)
     seq = slow.seq
-    with pytest.raises(TickLostError, match="another run wrote to the journal"):
+    with pytest.raises(ConcurrentRunError, match="another run wrote to the journal"):
         slow.write([snapshot("three")], [], [], [], 2)
     assert slow.seq == seq
     assert journal(spark, tmp_path).read(0, 0).snapshots == (snapshot("two"),)
@@ -115,8 +117,8 @@ def test_bounds_are_read_of_what_is_open_or_still_to_be_told_alone(spark: SparkS
 def test_of_what_is_over_and_told_of_the_names_are_known_alone(spark: SparkSession, tmp_path: Path) -> None:
     """Else each tick would read all snapshots that ever were, of which `always` makes one a tick."""
     writer = journal(spark, tmp_path)
-    begun = [begin_initial(Agenda(), [Part(TABLE), Part(OTHER)], 1).snapshots[0]]
-    begun.append(replace(begun[0], id="initial-2", parts=(Part(TABLE),)))
+    begun = [add_initial(SnapshotQueue(), [TableSnapshot(TABLE), TableSnapshot(OTHER)], 1).snapshots[0]]
+    begun.append(replace(begun[0], id="initial-2", tables=(TableSnapshot(TABLE),)))
     for one in begun:
         writer.write([one], [], [], [], 1)
     paused = replace(snapshot("one"), status="paused")
@@ -126,6 +128,6 @@ def test_of_what_is_over_and_told_of_the_names_are_known_alone(spark: SparkSessi
 
     agenda = journal(spark, tmp_path).read(writer.seq, writer.seq)
     assert agenda.snapshots == (paused,)
-    assert agenda.past == {"initial-1", "initial-2"}
+    assert agenda.closed_ids == {"initial-1", "initial-2"}
     assert [agenda.has_begun(table) for table in (TABLE, OTHER, TableId("S", "NONE"))] == [True, True, False]
     assert {*journal(spark, tmp_path).read(4, 4).snapshots} == {*ended, paused}, "nobody has told of their end"

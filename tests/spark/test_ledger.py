@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.ledger import Commit, Entry, History
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.part import ChunkCounts, Slice
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkCounts, ChunkRange
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import TickLostError
+from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import failpoint_action
-from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.spark.ledger import Ledger
+from airflow_provider_db2cdc.spark.delta.table_io import load
+from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 
 pytestmark = pytest.mark.spark
 FAST, SLOW, ODD = TableId("S", "FAST"), TableId("S", "SLOW"), TableId("S.T", 'O"dd')
@@ -31,15 +31,15 @@ def lsn(number: int) -> Lsn:
     return Lsn(number.to_bytes(16, "big"))
 
 
-def ledger(spark: SparkSession, folder: Path) -> Ledger:
-    one = Ledger(spark, Layout(str(folder / "lake")), "test")
+def ledger(spark: SparkSession, folder: Path) -> BatchLog:
+    one = BatchLog(spark, Layout(str(folder / "lake")), "test")
     one.prepare()
     return one
 
 
-def entry(batch: int, table: TableId, of: Slice | None = None, run_id: str = "run") -> Entry:
+def entry(batch: int, table: TableId, of: ChunkRange | None = None, run_id: str = "run") -> PlannedBatch:
     has_offset = table == SLOW or (table, batch) == (ODD, 2)
-    return Entry(
+    return PlannedBatch(
         batch,
         run_id,
         "0a",
@@ -54,18 +54,18 @@ def entry(batch: int, table: TableId, of: Slice | None = None, run_id: str = "ru
     )
 
 
-def commit(of: Entry) -> Commit:
-    published = {0: 8} if of.slice else {}
-    numbers, snapshot = (1, 2, 3, 4, 5, 6, 7), of.slice and of.slice.snapshot
-    commit_lsn = None if of.slice else of.upto
-    return Commit(of.batch, of.table, of.upto, CAPTURE, *numbers, of.slice, published, snapshot, commit_lsn)
+def commit(of: PlannedBatch) -> AppliedBatch:
+    published = {0: 8} if of.chunk_range else {}
+    numbers, snapshot = (1, 2, 3, 4, 5, 6, 7), of.chunk_range and of.chunk_range.snapshot
+    commit_lsn = None if of.chunk_range else of.upto
+    return AppliedBatch(of.batch, of.table, of.upto, CAPTURE, *numbers, of.chunk_range, published, snapshot, commit_lsn)
 
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger of three batches: SLOW is left behind the first, which is marked twice; ODD's last part is pending."""
     folder = tmp_path_factory.mktemp("ledger")
-    of = Slice("s", "initial", 0, 0, lsn(1), 0, 0, "fp", counts=(ChunkCounts((), ("9",), 9, 9),))
+    of = ChunkRange("s", "initial", 0, 0, lsn(1), 0, 0, "fp", counts=(ChunkCounts((), ("9",), 9, 9),))
     parts = [[entry(1, table, of) for table in (FAST, SLOW, ODD)], [entry(2, FAST), entry(2, ODD)], [entry(3, ODD)]]
     one = ledger(spark, folder)
     for batch in parts:
@@ -80,10 +80,10 @@ def test_what_is_written_is_read_back(spark: SparkSession, folder: Path) -> None
     told = ledger(spark, folder).history({})
     assert {table: last.batch for table, last in told.last.items()} == {FAST: 2, SLOW: 1, ODD: 2}
     assert told.last[ODD] == commit(entry(2, ODD))
-    assert told.stored == {SLOW, ODD}
+    assert told.tables_with_offset == {SLOW, ODD}
     assert told.pending == (entry(3, ODD),)
-    assert told.batch == 3
-    of, mark = told.slices[ODD]
+    assert told.newest_batch == 3
+    of, mark = told.chunk_ranges[ODD]
     assert of.counts == (ChunkCounts((), ("9",), 9, 9),)
     assert mark.batch == 1
 
@@ -111,7 +111,7 @@ def test_of_each_table_what_lies_behind_its_offset_is_not_read(
     assert {(row["batch"], TableId(row["schema"], row["table"])) for row in found} == rows
     whole = one.history({})
     if rows:
-        assert (told.batch, told.pending) == (whole.batch, whole.pending)
+        assert (told.newest_batch, told.pending) == (whole.newest_batch, whole.pending)
         known = {table for table in since if since[table] <= whole.last[table].batch}
         assert {table: told.last[table] for table in known} == {table: whole.last[table] for table in known}
 
@@ -130,9 +130,9 @@ def test_of_a_table_without_an_offset_the_last_batch_is_read_and_those_before_ar
     lost = {table for table, batch in since.items() if not batch and table != NEW}
     expected = ({table: lasts[table] for table in since}, dict.fromkeys(lost, 1))
     assert [(one["since"], one["also"]) for one in asked] == [expected] * 2
-    assert {table: told.slices[table] for table in lost} == {table: whole.slices[table] for table in lost}
-    assert (told.batch, told.pending) == (whole.batch, whole.pending)
-    assert told.stored & lost == whole.stored & lost
+    assert {table: told.chunk_ranges[table] for table in lost} == {table: whole.chunk_ranges[table] for table in lost}
+    assert (told.newest_batch, told.pending) == (whole.newest_batch, whole.pending)
+    assert told.tables_with_offset & lost == whole.tables_with_offset & lost
     assert {table: told.last.get(table) for table in since} == {table: whole.last.get(table) for table in since}
 
 
@@ -141,19 +141,19 @@ def test_an_offset_that_only_an_early_plan_found_is_known(spark: SparkSession, t
     for part in (replace(entry(1, FAST), has_offset=True), entry(2, FAST)):
         one.plan([part])
         one.commit([commit(part)], 8)
-    assert ledger(spark, tmp_path).history({FAST: 0}).stored == {FAST}
+    assert ledger(spark, tmp_path).history({FAST: 0}).tables_with_offset == {FAST}
 
 
 def test_a_ledger_that_this_run_began_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
     one = ledger(spark, tmp_path)
     one.plan([entry(1, FAST)])
-    assert one.history({}) == History()
+    assert one.history({}) == BatchHistory()
     assert ledger(spark, tmp_path).history({}).pending == (entry(1, FAST),)
 
 
 def test_the_first_to_plan_a_batch_wins(spark: SparkSession, tmp_path: Path) -> None:
     ledger(spark, tmp_path).plan([entry(1, FAST, run_id="first")])
-    with pytest.raises(TickLostError, match="run first planned batch 1"):
+    with pytest.raises(ConcurrentRunError, match="run first planned batch 1"):
         ledger(spark, tmp_path).plan([entry(1, SLOW, run_id="second")])
     assert ledger(spark, tmp_path).history({}).pending == (entry(1, FAST, run_id="first"),)
 
@@ -162,7 +162,7 @@ def test_the_first_to_plan_a_batch_wins(spark: SparkSession, tmp_path: Path) -> 
 def test_a_pipelines_name_may_look_like_what_spark_shows_to_nobody(
     spark: SparkSession, tmp_path: Path, pipeline: str
 ) -> None:
-    owners = [Ledger(spark, Layout(str(tmp_path / "lake")), pipeline).prepare() for _ in range(2)]
+    owners = [BatchLog(spark, Layout(str(tmp_path / "lake")), pipeline).prepare() for _ in range(2)]
     assert owners[0] == owners[1]
     assert owners[0].pipeline == pipeline
 
@@ -172,6 +172,6 @@ def test_two_tables_whose_names_read_alike_have_each_its_place_in_a_manifest(
 ) -> None:
     one, layout = ledger(spark, tmp_path), Layout(str(tmp_path / "lake"))
     alike = [replace(commit(entry(1, table)), rows=at) for at, table in enumerate([ODD, TableId("S", 'T.O"dd'), FAST])]
-    one.publish(1, lsn(1), alike, 7)
+    one.write_manifest(1, lsn(1), alike, 7)
     [row] = load(spark, layout.internal("manifest")).collect()
     assert row["rows"] == {'"S.T"."O""dd"': 0, '"S"."T.O""dd"': 1, "S.FAST": 2}

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.signal import SignalTable
+from airflow_provider_db2cdc.cdc.signal.signal import SignalTable
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SourceError
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.mark import InsertedMark, ReadOnlyMark
+from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
+from airflow_provider_db2cdc.spark.jdbc.watermark import ReadOnlyWatermark, SignalTableWatermark
 
 SYNCHPOINT = "00000000:00001023:0000365278b906b3"
 
@@ -32,7 +32,7 @@ class Clocks(DriverConnection):
 
 def test_a_read_is_passed_once_capture_is_behind_the_clock_of_its_end() -> None:
     clocks = Clocks("2026-10-25 01:00:05.000001", "2026-10-25 01:00:00.000000")
-    marks = ReadOnlyMark(clocks, "ASNCDC")
+    marks = ReadOnlyWatermark(clocks, "ASNCDC")
     mark = marks.close(marks.open())
     assert marks.reached(mark) is None
     clocks.captured = "2026-10-25 01:00:06.000000"
@@ -42,7 +42,7 @@ def test_a_read_is_passed_once_capture_is_behind_the_clock_of_its_end() -> None:
 def test_a_clock_that_was_set_back_marks_nothing() -> None:
     """Capture lags: it stands before summer time's end, which the read has seen, so it would be passed at once."""
     clocks = Clocks("2026-10-25 02:00:05.000001", "2026-10-25 02:59:50.000001")
-    marks = ReadOnlyMark(clocks, "ASNCDC")
+    marks = ReadOnlyWatermark(clocks, "ASNCDC")
     with pytest.raises(SourceError, match="it was set back"):
         marks.close(marks.open())
 
@@ -51,8 +51,8 @@ def test_a_clock_that_was_set_back_marks_nothing() -> None:
     ("planned", "passed"), [("2026-10-25 01:00:01.000001", True), ("", False)], ids=["planned", "taken now"]
 )
 def test_a_beginning_is_passed_once_capture_is_behind_the_plan_if_that_knew_of_it(planned: str, passed: bool) -> None:
-    marks = ReadOnlyMark(Clocks("2026-10-25 01:00:05.000001", "2026-10-25 01:00:02.000000"), "ASNCDC")
-    assert (marks.reached(marks.low(planned)) is not None) == passed
+    marks = ReadOnlyWatermark(Clocks("2026-10-25 01:00:05.000001", "2026-10-25 01:00:02.000000"), "ASNCDC")
+    assert (marks.reached(marks.low_mark(planned)) is not None) == passed
 
 
 class Signals(DriverConnection):
@@ -79,11 +79,11 @@ def lsn(number: int) -> str:
     return str(Lsn(number.to_bytes(16, "big")))
 
 
-def inserted(connection: DriverConnection, delete: bool) -> InsertedMark:
+def inserted(connection: DriverConnection, delete: bool) -> SignalTableWatermark:
     table = TableId("S", "SIGNALS")
     identity = CaptureIdentity("ASNCDC.CDC_SIGNALS", "", "", "")
-    capture = CaptureInstance(table, "ASNCDC", "CDC_SIGNALS", "A", "", "DI", None, None, None, (), identity)
-    return InsertedMark(connection, "ASNCDC", SignalTable(table, ("ID", "TYPE", "DATA"), capture), delete)
+    capture = CaptureRegistration(table, "ASNCDC", "CDC_SIGNALS", "A", "", "DI", None, None, None, (), identity)
+    return SignalTableWatermark(connection, "ASNCDC", SignalTable(table, ("ID", "TYPE", "DATA"), capture), delete)
 
 
 @pytest.mark.parametrize("delete", [False, True], ids=["insert_insert", "insert_delete"])
@@ -109,7 +109,7 @@ def test_a_written_mark_is_reached_once_its_end_is_captured_and_capture_stands_t
 
 def test_where_marks_are_written_a_beginning_has_one_too_for_the_planned_clock_may_be_another() -> None:
     signals = Signals()
-    mark = inserted(signals, delete=True).low("2026-10-25 01:00:01.000001")
+    mark = inserted(signals, delete=True).low_mark("2026-10-25 01:00:01.000001")
     assert [statement.split()[0] for statement in signals.written] == ["INSERT", "DELETE"]
     assert mark in signals.written[0]
 

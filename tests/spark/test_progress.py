@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.progress import say, telling_applied, trace
+from airflow_provider_db2cdc.spark.log import applied_reporter, log_progress, log_stack
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from airflow_provider_db2cdc.spark.progress import say, telling_applied, trace
     ],
 )
 def test_no_text_becomes_a_line_of_its_own(text: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    say(text)
+    log_progress(text)
     assert capsys.readouterr().out == f"{PROGRESS_MARK}{line}\n"
 
 
@@ -44,14 +44,14 @@ def test_tables_that_are_applied_side_by_side_are_told_in_the_order_they_are_cou
 ) -> None:
     tables = [TableId("S", f"T{number}") for number in range(2000)]
     with ThreadPoolExecutor(8) as pool:
-        [*pool.map(telling_applied(len(tables)), tables)]
+        [*pool.map(applied_reporter(len(tables)), tables)]
     lines = re.findall(r"table=(\S+) applied: (\d+) of 2000 tables", capsys.readouterr().out)
     assert [int(number) for _, number in lines] == [*range(1, 2001)]
     assert {name for name, _ in lines} == {*map(str, tables)}
 
 
 def test_of_a_table_alone_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    telling_applied(1)(TableId("S", "A"))
+    applied_reporter(1)(TableId("S", "A"))
     assert capsys.readouterr().out == ""
 
 
@@ -63,6 +63,6 @@ def fails() -> None:
 def test_a_trace_has_frames_of_what_failed_and_none_of_a_failpoint(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(OSError, match="value") as raised:
         fails()
-    trace(raised.value)
+    log_stack(raised.value)
     printed = capsys.readouterr().out
     assert re.fullmatch(r"  at test_progress.py:\d+ < test_progress.py:\d+\n", printed.removeprefix(PROGRESS_MARK))

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
-from airflow_provider_db2cdc.cdc.ledger import Entry
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.registered import lost
+from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
+from airflow_provider_db2cdc.spark.jdbc.registration_check import registration_errors
 
 TABLE = TableId("S", "T")
 CREATED, SOURCE_CREATED = "2026-01-02T00:00:00.000000", "2026-01-01T00:00:00.000000"
@@ -22,8 +22,8 @@ def lsn(number: int) -> Lsn:
 
 
 IDENTITY = CaptureIdentity("ASNCDC.CDC_T", CREATED, SOURCE_CREATED, str(lsn(1)))
-CAPTURE = CaptureInstance(TABLE, "ASNCDC", "CDC_T", "A", "", "DI", None, None, None, (), IDENTITY)
-ENTRY = Entry(3, "run", "0a", TABLE, lsn(5), lsn(9), 7, IDENTITY)
+CAPTURE = CaptureRegistration(TABLE, "ASNCDC", "CDC_T", "A", "", "DI", None, None, None, (), IDENTITY)
+ENTRY = PlannedBatch(3, "run", "0a", TABLE, lsn(5), lsn(9), 7, IDENTITY)
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Registered(DriverConnection):
 
 @pytest.mark.parametrize("floor", [None, lsn(5), "0000000000000000"], ids=["none", "at the offset", "zeros by hand"])
 def test_a_registration_as_it_was_has_lost_nothing(floor: Lsn | str | None) -> None:
-    assert lost("ASNCDC", [CAPTURE], [ENTRY], Registered(floor=floor)) == {}
+    assert registration_errors("ASNCDC", [CAPTURE], [ENTRY], Registered(floor=floor)) == {}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,6 @@ def test_a_registration_as_it_was_has_lost_nothing(floor: Lsn | str | None) -> N
     ],
 )
 def test_one_of_which_changes_may_be_lost_since_the_plan_tells_how(now: Registered, told: str) -> None:
-    errors = lost("ASNCDC", [CAPTURE], [ENTRY], now)
+    errors = registration_errors("ASNCDC", [CAPTURE], [ENTRY], now)
     assert [*errors] == [TABLE]
     assert told in str(errors[TABLE])

@@ -12,26 +12,26 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.changes import log_ddl
-from airflow_provider_db2cdc.spark.delta import append, literal_frame
-from airflow_provider_db2cdc.spark.place import Owner, Place
-from airflow_provider_db2cdc.spark.replay import lost_rows
-from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.spark.apply.log_replay import lost_rows
+from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
+from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.delta.table_io import append, literal_frame
+from airflow_provider_db2cdc.spark.events.envelope import log_ddl
 
 pytestmark = pytest.mark.spark
 COLUMNS = (Column("ID", "INTEGER", 4, 0, False), Column("A", "INTEGER", 4))
 Event = tuple[int, str, str, int, str, Any, Any]
 
 
-def target(spark: SparkSession, folder: Path, *key: str) -> Target:
-    made = Target(
+def target(spark: SparkSession, folder: Path, *key: str) -> Replica:
+    made = Replica(
         spark, Place(Layout(str(folder)), Owner("test", "ledger")), TableSchema(TableId("S", "T"), COLUMNS, key)
     )
     made.prepare()
     return made
 
 
-def log(target: Target, events: list[Event]) -> None:
+def log(target: Replica, events: list[Event]) -> None:
     """Append events (batch, commit, intent, ordinal, op, before, after); an image is (ID, A)."""
     flat = [(*event[:5], *(event[5] or (None, None)), *(event[6] or (None, None))) for event in events]
     at = "__batch bigint, __commit_lsn string, __intent_lsn string, __ordinal int, op string"
@@ -62,7 +62,7 @@ def test_the_last_event_of_a_key_decides(spark: SparkSession, tmp_path: Path) ->
     assert {(row["ID"], row["A"]) for row in lost_rows(one).collect()} == alive
     kept = sorted(alive)[::2]
     frame = literal_frame(spark, [(*image, "0") for image in kept], "ID int, A int, __commit_lsn string")
-    one.fill(frame, 9)
+    one.append_rows(frame, 9)
     one.refill(lost_rows(one), 10)
     assert {tuple(row["row"]) for row in one.rows().collect()} == alive
     assert lost_rows(one).isEmpty()
@@ -89,7 +89,7 @@ def test_copies_are_counted_as_the_log_says(spark: SparkSession, tmp_path: Path)
     log(one, events)
     first = next(image for image, count in counts.items() if count > 1)
     ddl = "ID int, A int, __copy int, __commit_lsn string"
-    one.fill(literal_frame(spark, [(*first, 1, "0")], ddl), 1)
+    one.append_rows(literal_frame(spark, [(*first, 1, "0")], ddl), 1)
     one.refill(lost_rows(one), 10)
     rows = [tuple(row["row"]) for row in one.rows().collect()]
     assert Counter(rows) == +counts

@@ -15,8 +15,14 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import failpoint_action
-from airflow_provider_db2cdc.spark.delta import text_literal
-from airflow_provider_db2cdc.spark.session import SMALL_CONF, SMALL_ROWS, TableSessions, meanwhile, set_for
+from airflow_provider_db2cdc.spark.delta.table_io import text_literal
+from airflow_provider_db2cdc.spark.session import (
+    SMALL_CONF,
+    SMALL_ROWS,
+    TableSessions,
+    conf_for_row_count,
+    temporary_conf,
+)
 
 CODE, SHUFFLES = "spark.sql.codegen.factoryMode", "spark.sql.shuffle.partitions"
 
@@ -27,16 +33,16 @@ def under(spark: SparkSession) -> Callable[[str, str], SparkSession]:
 
     def open_session(name: str, value: str) -> SparkSession:
         with failpoint_action("open_session", after=lambda reached: reached.result.conf.set(name, value)):
-            return TableSessions(spark, "mark").of(TableId("S", "A"), 0)
+            return TableSessions(spark, "mark").session(TableId("S", "A"), 0)
 
     return open_session
 
 
 def test_a_table_has_one_session_that_no_other_shares(spark: SparkSession) -> None:
     sessions = TableSessions(spark, "mark")
-    one = sessions.of(TableId("S", "A"), 0)
-    assert sessions.of(TableId("S", "A"), 10) is one
-    other = sessions.of(TableId("S", "B"), 0)
+    one = sessions.session(TableId("S", "A"), 0)
+    assert sessions.session(TableId("S", "A"), 10) is one
+    other = sessions.session(TableId("S", "B"), 0)
     one.conf.set("spark.databricks.delta.write.txnAppId", "mine")
     assert other.conf.get("spark.databricks.delta.write.txnAppId", None) is None
 
@@ -83,23 +89,23 @@ def test_many_rows_bring_back_what_the_application_was_submitted_with(spark: Spa
     assert submitted not in (None, SMALL_CONF[SHUFFLES], "200"), "neither ours nor Spark's own"
     sessions = TableSessions(spark, "mark")
     for rows, wanted in ((0, "1"), (SMALL_ROWS + 1, submitted), (SMALL_ROWS, "1"), (10**9, submitted)):
-        assert sessions.of(TableId("S", "A"), rows).conf.get(SHUFFLES) == wanted
-    assert sessions.of(TableId("S", "NEW"), 10**9).conf.get(SHUFFLES) == submitted
+        assert sessions.session(TableId("S", "A"), rows).conf.get(SHUFFLES) == wanted
+    assert sessions.session(TableId("S", "NEW"), 10**9).conf.get(SHUFFLES) == submitted
 
 
 def test_a_table_that_had_few_rows_has_nothing_left_of_it_for_many(spark: SparkSession) -> None:
     sessions, table, submitted = TableSessions(spark, "mark"), TableId("S", "A"), spark.newSession()
-    assert {name: sessions.of(table, 0).conf.get(name) for name in SMALL_CONF} == SMALL_CONF
-    assert {name: sessions.of(table, 10**9).conf.get(name) for name in SMALL_CONF} == {
+    assert {name: sessions.session(table, 0).conf.get(name) for name in SMALL_CONF} == SMALL_CONF
+    assert {name: sessions.session(table, 10**9).conf.get(name) for name in SMALL_CONF} == {
         name: submitted.conf.get(name) for name in SMALL_CONF
     }
 
 
 def test_a_session_for_many_rows_is_set_for_few_while_they_are_read(spark: SparkSession) -> None:
-    session = TableSessions(spark, "mark").of(TableId("S", "A"), 10**9)
+    session = TableSessions(spark, "mark").session(TableId("S", "A"), 10**9)
     before = {name: session.conf.get(name) for name in SMALL_CONF}
     assert before != SMALL_CONF
-    with suppress(ZeroDivisionError), set_for(session, SMALL_ROWS):
+    with suppress(ZeroDivisionError), conf_for_row_count(session, SMALL_ROWS):
         assert {name: session.conf.get(name) for name in SMALL_CONF} == SMALL_CONF
         raise ZeroDivisionError
     assert {name: session.conf.get(name) for name in SMALL_CONF} == before
@@ -107,15 +113,15 @@ def test_a_session_for_many_rows_is_set_for_few_while_they_are_read(spark: Spark
 
 @pytest.mark.parametrize("rows", [None, SMALL_ROWS + 1])
 def test_a_session_stays_set_for_many_rows_where_they_may_be(spark: SparkSession, rows: int | None) -> None:
-    session = TableSessions(spark, "mark").of(TableId("S", "A"), 10**9)
+    session = TableSessions(spark, "mark").session(TableId("S", "A"), 10**9)
     before = {name: session.conf.get(name) for name in SMALL_CONF}
-    with set_for(session, rows):
+    with conf_for_row_count(session, rows):
         assert {name: session.conf.get(name) for name in SMALL_CONF} == before
 
 
 def test_what_a_session_had_not_is_not_there_afterwards(spark: SparkSession) -> None:
     session = spark.newSession()
-    with meanwhile(session, {"db2cdc.test": "1"}):
+    with temporary_conf(session, {"db2cdc.test": "1"}):
         assert session.conf.get("db2cdc.test") == "1"
     assert session.conf.get("db2cdc.test", None) is None
 

@@ -14,21 +14,21 @@ from pyspark.sql import SparkSession
 from support.frames import SEEDED, change_frame, log_frame, seeded
 from support.history import History, HistoryOptions, random_history
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
-from airflow_provider_db2cdc.cdc.effect import net_effects as plain_effects
-from airflow_provider_db2cdc.cdc.event import RowChange, events_of
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
+from airflow_provider_db2cdc.cdc.event.change_event import RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.net_effect import net_effects as plain_effects
+from airflow_provider_db2cdc.cdc.event.snapshot_window import surviving as plain_surviving
 from airflow_provider_db2cdc.cdc.job import ApplySettings, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.part import ChunkCounts, Part, Slice
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkCounts, ChunkRange, TableSnapshot
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.cdc.window import surviving as plain_surviving
 from airflow_provider_db2cdc.errors import SignalError, SourceError
-from airflow_provider_db2cdc.spark.changes import paired
-from airflow_provider_db2cdc.spark.effects import count_batch, net_effects
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.snapshot import check_counts, check_part, chunk_ends, surviving
+from airflow_provider_db2cdc.spark.events.envelope import paired
+from airflow_provider_db2cdc.spark.events.net_effect import count_batch, net_effects
+from airflow_provider_db2cdc.spark.jdbc.chunk_reader import check_counts, check_part, find_bounds, surviving
+from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 from airflow_provider_db2cdc.sql.changes import change_table
-from airflow_provider_db2cdc.sql.chunk import Bound, Cut
+from airflow_provider_db2cdc.sql.chunk import Bound, ChunkKey
 
 pytestmark = pytest.mark.spark
 HISTORIES = 150
@@ -60,12 +60,14 @@ def test_rows_that_take_no_bytes_are_counted_as_if_they_took_one() -> None:
         def text_rows(self, select: str) -> list[list[str | None]]:
             return [["0"]]
 
-        def chunk_bounds(self, cut: Cut, rows: int) -> list[Bound]:
+        def chunk_bounds(self, cut: ChunkKey, rows: int) -> list[Bound]:
             return [(str(rows),)]
 
     columns = (Column("K", "VARCHAR", 9),)
     schema = TableSchema(TableId("S", "T"), columns, ("K",))
-    assert chunk_ends(Empty(), schema, ApplySettings(snapshot_chunk_bytes=1000), Part(schema.table)) == [("1000",)]
+    assert find_bounds(Empty(), schema, ApplySettings(snapshot_chunk_bytes=1000), TableSnapshot(schema.table)) == [
+        ("1000",)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_a_surrogate_key_is_unique_and_never_null(counts: list[str | None], is_g
             return [counts]
 
     schema = TableSchema(TableId("S", "T"), (Column("K", "INTEGER"), Column("S", "INTEGER")), ("K",))
-    part = Part(schema.table, surrogate="S")
+    part = TableSnapshot(schema.table, surrogate="S")
     with nullcontext() if is_good else pytest.raises(SignalError, match="has nulls or duplicates"):
         check_part(Counted(), schema, part)
 
@@ -109,10 +111,10 @@ def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:
 
 
 LOW, HIGH = Lsn(bytes(16)), Lsn(bytes(15) + b"\x0f")
-CAPTURE = CaptureInstance(
+CAPTURE = CaptureRegistration(
     SEEDED.table, "ASN", "CD", "A", "", "U", None, None, None, (), CaptureIdentity("ASN.CD", "", "", "")
 )
-WHOLE = Part(SEEDED.table)
+WHOLE = TableSnapshot(SEEDED.table)
 
 
 Move = tuple[str, int, int | None]
@@ -139,7 +141,7 @@ class ChangeTable(DriverConnection):
 
 
 def check(
-    moves: Sequence[Move], *counts: tuple[int, int], part: Part = WHOLE, capture: CaptureInstance = CAPTURE
+    moves: Sequence[Move], *counts: tuple[int, int], part: TableSnapshot = WHOLE, capture: CaptureRegistration = CAPTURE
 ) -> int:
     """Check chunks that were read with so many rows and counted so many; return how many statements it took.
 
@@ -148,7 +150,7 @@ def check(
     keys = [(str(10 * at),) if part.surrogate else ("1", str(10 * at)) for at in range(1, len(counts))]
     ends: list[tuple[str, ...]] = [(), *keys, ()]
     chunks = tuple(ChunkCounts(*ends[at : at + 2], *count) for at, count in enumerate(counts))
-    of = Slice("ad-hoc", "incremental", 3, 2 + len(counts), LOW, 1, 1, "", counts=chunks)
+    of = ChunkRange("ad-hoc", "incremental", 3, 2 + len(counts), LOW, 1, 1, "", counts=chunks)
     source = ChangeTable(moves)
     check_counts(source, TableTask(SEEDED, capture, LOW, HIGH, 0), part, of, LsnRange(LOW, HIGH))
     return source.statements
@@ -211,7 +213,7 @@ def test_before_image_tells_where_an_update_came_from() -> None:
 
 
 def test_surrogate_key_may_have_been_anything_where_no_before_image_tells() -> None:
-    by_id = Part(SEEDED.table, surrogate="ID")
+    by_id = TableSnapshot(SEEDED.table, surrogate="ID")
     check(some("U", 15), (5, 4), (5, 7), (5, 4), part=by_id)
     with pytest.raises(SourceError, match=r"chunk 3 .* explain only 1\."):
         check(some("U", 15), (5, 3), (5, 5), part=by_id)
@@ -224,16 +226,16 @@ def test_a_bound_that_is_null_holds_what_has_a_value_before_it() -> None:
     columns = tuple(replace(column, nullable=True) for column in SEEDED.columns)
     nullable = TableTask(replace(SEEDED, columns=columns), CAPTURE, LOW, HIGH, 0)
     chunks = (ChunkCounts((), ("1", "NULL"), 5, 6), ChunkCounts(("1", "NULL"), (), 5, 5))
-    of = Slice("ad-hoc", "incremental", 0, 1, LOW, 1, 1, "", counts=chunks)
+    of = ChunkRange("ad-hoc", "incremental", 0, 1, LOW, 1, 1, "", counts=chunks)
     check_counts(ChangeTable(some("I")), nullable, WHOLE, of, LsnRange(LOW, HIGH))
-    other = replace(of, counts=(replace(chunks[0], counted=5), replace(chunks[1], counted=6)))
+    other = replace(of, counts=(replace(chunks[0], rows_counted=5), replace(chunks[1], counted=6)))
     with pytest.raises(SourceError, match=r"chunk 1 .* explain only 0\."):
         check_counts(ChangeTable(some("I")), nullable, WHOLE, other, LsnRange(LOW, HIGH))
 
 
 def test_a_table_without_a_key_is_one_chunk() -> None:
     bare = TableTask(replace(SEEDED, key=()), CAPTURE, LOW, HIGH, 0)
-    of = Slice("ad-hoc", "incremental", 0, 0, LOW, 1, 1, "", counts=(ChunkCounts((), (), 5, 7),))
+    of = ChunkRange("ad-hoc", "incremental", 0, 0, LOW, 1, 1, "", counts=(ChunkCounts((), (), 5, 7),))
     check_counts(ChangeTable(some("II")), bare, WHOLE, of, LsnRange(LOW, HIGH))
     with pytest.raises(SourceError, match=r"chunk 0 .* explain only 1\."):
         check_counts(ChangeTable(some("I")), bare, WHOLE, of, LsnRange(LOW, HIGH))
@@ -249,10 +251,13 @@ def test_chunks_that_changed_are_counted_several_a_statement_and_the_others_not(
 
 @pytest.mark.parametrize(
     "part",
-    [Part(SEEDED.table, condition="A > CURRENT TIMESTAMP"), Part(SEEDED.table, select="SELECT * FROM V")],
+    [
+        TableSnapshot(SEEDED.table, condition="A > CURRENT TIMESTAMP"),
+        TableSnapshot(SEEDED.table, select="SELECT * FROM V"),
+    ],
     ids=["condition", "select"],
 )
-def test_count_by_a_condition_or_a_select_is_only_told(part: Part, capsys: pytest.CaptureFixture[str]) -> None:
+def test_count_by_a_condition_or_a_select_is_only_told(part: TableSnapshot, capsys: pytest.CaptureFixture[str]) -> None:
     check(some("I"), (1000, 998), part=part)
     assert "table=S.T snapshot=ad-hoc: chunk 3 was read with 1000 rows, the source counts 998" in (
         capsys.readouterr().out

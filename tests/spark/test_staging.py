@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.place import Owner, Place
-from airflow_provider_db2cdc.spark.staging import Staging
+from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
+from airflow_provider_db2cdc.spark.delta.staging import Staging
 
 pytestmark = pytest.mark.spark
 SCHEMA = TableSchema(TableId("S", "T"), (Column("ID", "INTEGER", 4, 0, False),), ("ID",))

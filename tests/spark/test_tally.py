@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.job import JobSpec, SourceSpec, TableTask
-from airflow_provider_db2cdc.cdc.ledger import Entry
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection
-from airflow_provider_db2cdc.spark.tally import counted
+from airflow_provider_db2cdc.spark.jdbc.change_count import with_row_counts
+from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 
 TABLES = [TableId("S", f"T{at}") for at in range(120)]
 COLUMNS = (Column("ID", "INTEGER", 4, nullable=False),)
@@ -24,13 +24,13 @@ def lsn(number: int) -> Lsn:
 
 def task(table: TableId) -> TableTask:
     identity = CaptureIdentity(f"ASN.CD_{table.name}", "", "", "")
-    capture = CaptureInstance(table, "ASN", f"CD_{table.name}", "A", "", "DI", None, None, None, COLUMNS, identity)
+    capture = CaptureRegistration(table, "ASN", f"CD_{table.name}", "A", "", "DI", None, None, None, COLUMNS, identity)
     return TableTask(TableSchema(table, COLUMNS, ("ID",)), capture, lsn(1), lsn(5), 0)
 
 
-def entry(of: TableTask) -> Entry:
+def entry(of: TableTask) -> PlannedBatch:
     """Return what the plan has not counted: it ends behind the plan's range."""
-    return Entry(3, "run", "0a", of.table, lsn(5), lsn(9), 7, of.capture.identity)
+    return PlannedBatch(3, "run", "0a", of.table, lsn(5), lsn(9), 7, of.capture.identity)
 
 
 @dataclass
@@ -61,8 +61,8 @@ def count(source: Counting) -> tuple[dict[str, int | None], dict[TableId, Except
     errors: dict[TableId, Exception] = {}
     tasks = tuple(map(task, TABLES))
     at = SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN")
-    spec = JobSpec("p", "run", "0a", 2_000, "/t", at, Fence(lsn(5), "", "", 0.0), tasks)
-    found = counted(spec, [*map(entry, tasks)], source, errors.__setitem__)
+    spec = JobSpec("p", "run", "0a", 2_000, "/t", at, CapturePosition(lsn(5), "", "", 0.0), tasks)
+    found = with_row_counts(spec, [*map(entry, tasks)], source, errors.__setitem__)
     return {one.table.name: one.rows for one in found}, errors
 
 

@@ -15,13 +15,13 @@ from support.crash import killed
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark.changes import log_ddl
-from airflow_provider_db2cdc.spark.comparison import lacking, unlike
-from airflow_provider_db2cdc.spark.copies import COPY
-from airflow_provider_db2cdc.spark.delta import literal_frame, load, quoted
-from airflow_provider_db2cdc.spark.place import Owner, Place
-from airflow_provider_db2cdc.spark.state import extent, key_range
-from airflow_provider_db2cdc.spark.target import Target
+from airflow_provider_db2cdc.spark.apply.state_diff import diff_with_state, missing_from_state
+from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
+from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.delta.table_io import literal_frame, load, quoted
+from airflow_provider_db2cdc.spark.events.envelope import log_ddl
+from airflow_provider_db2cdc.spark.events.row_multiset import COPY
+from airflow_provider_db2cdc.spark.events.state_rows import key_bounds, key_range
 from airflow_provider_db2cdc.sql.chunk import key_literal
 
 pytestmark = pytest.mark.spark
@@ -30,30 +30,30 @@ LATE, EARLY = (f"{time}:00000001:{'0' * 16}" for time in ("00000099", "00000011"
 
 
 @pytest.fixture
-def target(spark: SparkSession, tmp_path: Path) -> Target:
+def target(spark: SparkSession, tmp_path: Path) -> Replica:
     """A table whose source was restored to an older state behind batch 2: LSNs begin anew."""
-    made = Target(spark, Place(Layout(str(tmp_path)), Owner("test", "ledger")), SCHEMA)
+    made = Replica(spark, Place(Layout(str(tmp_path)), Owner("test", "ledger")), SCHEMA)
     made.prepare()
     return made
 
 
-def fill(target: Target, batch: int, rows: Iterable[tuple[int, str]]) -> None:
+def fill(target: Replica, batch: int, rows: Iterable[tuple[int, str]]) -> None:
     frame = literal_frame(target.spark, [(id_, 0, lsn) for id_, lsn in rows], "ID int, A int, __commit_lsn string")
-    target.fill(frame, batch)
+    target.append_rows(frame, batch)
 
 
-def log(target: Target, batch: int, id_: int, lsn: str, op: str = "u") -> None:
+def log(target: Replica, batch: int, id_: int, lsn: str, op: str = "u") -> None:
     own = f"'{op}' AS op, named_struct('ID', {id_}) AS key"
     rows = target.spark.sql(f"SELECT {batch}L AS __batch, '{lsn}' AS __commit_lsn, {own}")
     empty = target.spark.createDataFrame([], log_ddl(SCHEMA)).drop(*rows.columns)
     target.append_changes(rows.join(empty, how="left"), batch, f"{op}{id_}")
 
 
-def test_a_batch_that_was_given_up_is_taken_for_done_by_no_step(target: Target) -> None:
+def test_a_batch_that_was_given_up_is_taken_for_done_by_no_step(target: Replica) -> None:
     """Also where whoever gave it up died meanwhile: what tells so is there before anything is held back."""
     fill(target, 3, [(1, LATE)])
     with killed("append_rows", "before"):
-        target.fence(3)
+        target.fence_writers(3)
     effects = literal_frame(
         target.spark, [(1, 0, EARLY, True)], "ID int, A int, __commit_lsn string, __present boolean"
     )
@@ -64,7 +64,7 @@ def test_a_batch_that_was_given_up_is_taken_for_done_by_no_step(target: Target) 
     ]
     with pytest.raises(TargetError, match="given up batch 3"):
         steps[0](3)
-    target.fence(3)
+    target.fence_writers(3)
     log(target, 4, 2, LATE)
     for step in steps[:2]:
         with pytest.raises(TargetError, match="given up batch 3"):
@@ -73,34 +73,36 @@ def test_a_batch_that_was_given_up_is_taken_for_done_by_no_step(target: Target) 
     assert {row["ID"] for row in target.rows().select("row.*").collect()} == {1, 2}
 
 
-def test_a_sweep_finds_the_rows_that_no_later_batch_wrote_or_read(target: Target) -> None:
+def test_a_sweep_finds_the_rows_that_no_later_batch_wrote_or_read(target: Replica) -> None:
     fill(target, 1, [(1, LATE), (2, LATE), (4, LATE)])
     fill(target, 3, [(3, EARLY)])
     for batch, id_, op in ((2, 2, "r"), (3, 1, "d"), (3, 4, "r")):
         log(target, batch, id_, EARLY, op)
-    assert sorted(row["row"]["ID"] for row in target.swept(2).collect()) == [1, 2]
-    assert sorted(row["row"]["ID"] for row in target.swept(1).collect()) == [1]
-    assert sorted(row["row"]["ID"] for row in target.swept(3).collect()) == [1, 2, 3, 4]
+    assert sorted(row["row"]["ID"] for row in target.rows_to_delete(2).collect()) == [1, 2]
+    assert sorted(row["row"]["ID"] for row in target.rows_to_delete(1).collect()) == [1]
+    assert sorted(row["row"]["ID"] for row in target.rows_to_delete(3).collect()) == [1, 2, 3, 4]
 
 
 def test_rows_that_are_there_as_they_are_are_not_lacking(spark: SparkSession, tmp_path: Path) -> None:
     columns = (Column("A b", "VARCHAR", 4), Column("X", "DOUBLE", 8), Column("K", "INTEGER", 4))
-    made = Target(
+    made = Replica(
         spark, Place(Layout(str(tmp_path)), Owner("test", "ledger")), TableSchema(TableId("S", "N"), columns, ("K",))
     )
     made.prepare()
     ddl = "`A b` string, X double, K int, __commit_lsn string"
     none = literal_frame(spark, [(None, None, None, EARLY)], ddl)
-    assert lacking(made, none, "").count() == 1
+    assert missing_from_state(made, none, "").count() == 1
     held = [("a", 1.0, 1), (None, None, None), ("c", 0.0, 3), ("d", float("nan"), 4), ("e", 2.0, 5)]
-    made.fill(literal_frame(spark, [(*row, LATE) for row in held], ddl), 1)
+    made.append_rows(literal_frame(spark, [(*row, LATE) for row in held], ddl), 1)
     rows = [("a", 1.0, 1), (None, None, None), ("c", -0.0, 3), ("d", float("nan"), 4), ("E", 2.0, 5), ("f", 2.0, 6)]
     read = literal_frame(spark, [(*row, EARLY) for row in rows], ddl)
-    assert [row["K"] for row in lacking(made, read, "").orderBy("K").collect()] == [3, 5, 6]
-    assert lacking(made, read, "t.K < 3").where("K <= 2 OR K IS NULL").count() == 1, "bounds narrow what is looked at"
+    assert [row["K"] for row in missing_from_state(made, read, "").orderBy("K").collect()] == [3, 5, 6]
+    assert missing_from_state(made, read, "t.K < 3").where("K <= 2 OR K IS NULL").count() == 1, (
+        "bounds narrow what is looked at"
+    )
 
 
-def test_what_a_range_has_too_much_is_told_beside_what_it_lacks(target: Target) -> None:
+def test_what_a_range_has_too_much_is_told_beside_what_it_lacks(target: Replica) -> None:
     fill(target, 1, [(1, LATE), (2, LATE), (3, LATE), (6, LATE)])
     fill(target, 3, [(4, EARLY)])
     rows = literal_frame(
@@ -109,13 +111,13 @@ def test_what_a_range_has_too_much_is_told_beside_what_it_lacks(target: Target) 
     )  # fmt: skip
 
     def found(within: str, low_batch: int) -> list[tuple[int, int, bool]]:
-        differing = unlike(target, rows, within, low_batch).select("ID", "A", "__present").collect()
+        differing = diff_with_state(target, rows, within, low_batch).select("ID", "A", "__present").collect()
         return sorted(tuple(row) for row in differing)
 
     assert found("t.ID <= 5", 2) == [(1, 0, False), (3, 9, True), (5, 0, True)]
     assert found("t.ID <= 5", 3) == [(1, 0, False), (3, 9, True), (4, 0, False), (5, 0, True)]
     assert found("", 0) == [(3, 9, True), (5, 0, True)]
-    none = unlike(target, rows.where("false"), "t.ID > 3", 2)
+    none = diff_with_state(target, rows.where("false"), "t.ID > 3", 2)
     assert [(row["ID"], row["__present"]) for row in none.collect()] == [(6, False)]
 
 
@@ -153,13 +155,13 @@ def test_keys_and_columns_have_any_name_that_the_source_gives_them(
 ) -> None:
     place = Place(Layout(str(tmp_path)), Owner("test", "ledger"))
     columns = (Column(name, "INTEGER", 4, 0, False), Column("B", "INTEGER", 4))
-    made = Target(spark, place, TableSchema(TableId("S", "N"), columns, (name,)))
+    made = Replica(spark, place, TableSchema(TableId("S", "N"), columns, (name,)))
     made.prepare()
     ddl = f"{quoted(name)} int, B int, __commit_lsn string"
-    made.fill(literal_frame(spark, [(1, 1, EARLY), (2, 2, EARLY)], ddl), 1)
+    made.append_rows(literal_frame(spark, [(1, 1, EARLY), (2, 2, EARLY)], ddl), 1)
     effects = literal_frame(spark, [(2, 5, LATE, True), (3, 3, LATE, True)], f"{ddl}, __present boolean")
     effects = effects.localCheckpoint()
-    made.merge(effects, 2, extent(effects, made.schema).bounds, None)
+    made.merge(effects, 2, key_bounds(effects, made.schema).bounds, None)
     assert sorted(tuple(row["row"]) for row in made.rows().collect()) == [(1, 1), (2, 5), (3, 3)]
     newest = made.newest_version()
     state = made.layout.state(made.table)
@@ -168,7 +170,7 @@ def test_keys_and_columns_have_any_name_that_the_source_gives_them(
 
 
 @pytest.mark.parametrize("name", ["key", "source", "headers", "transaction", "op"])
-def test_a_column_that_is_gained_may_have_the_name_of_one_of_the_change_logs(target: Target, name: str) -> None:
+def test_a_column_that_is_gained_may_have_the_name_of_one_of_the_change_logs(target: Replica, name: str) -> None:
     columns = (*SCHEMA.columns, Column(name, "INTEGER", 4))
     replace(target, schema=replace(SCHEMA, columns=columns)).prepare()
     assert name in load(target.spark, target.layout.state(target.table)).columns
@@ -190,8 +192,8 @@ def test_a_type_to_which_the_source_pads_its_values_stops_the_table_until_it_beg
 ) -> None:
     place = Place(Layout(str(tmp_path)), Owner("test", "ledger"))
 
-    def of(*columns: Column) -> Target:
-        return Target(spark, place, TableSchema(TableId("S", "T"), columns, ("K",)))
+    def of(*columns: Column) -> Replica:
+        return Replica(spark, place, TableSchema(TableId("S", "T"), columns, ("K",)))
 
     token = Column("TOKEN'", "VARCHAR", 9)
     of(old).prepare()
@@ -207,9 +209,9 @@ def test_a_type_to_which_the_source_pads_its_values_stops_the_table_until_it_beg
 
 
 def test_columns_of_a_table_without_a_key_change_only_where_it_begins_anew(spark: SparkSession, tmp_path: Path) -> None:
-    def bare(*names: str) -> Target:
+    def bare(*names: str) -> Replica:
         columns = tuple(Column(name, "INTEGER", 4) for name in names)
-        return Target(spark, place, TableSchema(TableId("S", "BARE"), columns, ()))
+        return Replica(spark, place, TableSchema(TableId("S", "BARE"), columns, ()))
 
     place = Place(Layout(str(tmp_path)), Owner("test", "ledger"))
     bare("A", "B").prepare()
@@ -222,10 +224,10 @@ def test_columns_of_a_table_without_a_key_change_only_where_it_begins_anew(spark
 
 
 def test_what_was_staged_leaves_the_storage_and_what_is_staged_beside_stays(
-    spark: SparkSession, tmp_path: Path, target: Target
+    spark: SparkSession, tmp_path: Path, target: Replica
 ) -> None:
     place = Place(Layout(str(tmp_path / "a b%20c")), target.place.owner)
-    odd = Target(spark, place, target.schema)
+    odd = Replica(spark, place, target.schema)
 
     def staged(*ids: int) -> int:
         rows = ", ".join(f"(named_struct('ID', {id_}, 'A', 0), 0)" for id_ in ids)
@@ -251,7 +253,7 @@ def test_what_was_staged_leaves_the_storage_and_what_is_staged_beside_stays(
     assert ids(staged(6)) == [6]
 
 
-def test_what_is_staged_in_pieces_is_one_version_of_nothing_else(target: Target) -> None:
+def test_what_is_staged_in_pieces_is_one_version_of_nothing_else(target: Replica) -> None:
     def rows(*ids: int) -> DataFrame:
         ddl = "row struct<ID: int, A: int>, chunk int"
         return target.spark.createDataFrame([((id_, 0), id_) for id_ in ids], ddl)
@@ -268,7 +270,7 @@ def test_what_is_staged_in_pieces_is_one_version_of_nothing_else(target: Target)
     assert target.staging.add(rows(4), both) is None, "another run has staged rows between"
 
 
-def test_files_of_a_small_state_are_written_anew_and_those_of_others_are_marked(target: Target) -> None:
+def test_files_of_a_small_state_are_written_anew_and_those_of_others_are_marked(target: Replica) -> None:
     folder = Path(target.layout.state(target.table).name)
 
     def marks_behind_delete(batch: int, id_: int, held: int | None) -> int:
@@ -284,7 +286,7 @@ def test_files_of_a_small_state_are_written_anew_and_those_of_others_are_marked(
     assert [row["row"]["ID"] for row in target.rows().collect()] == [4]
 
 
-def test_a_window_is_the_batches_since_the_read_began(target: Target) -> None:
+def test_a_window_is_the_batches_since_the_read_began(target: Replica) -> None:
     for batch, lsn in ((1, LATE), (2, LATE), (3, EARLY), (4, EARLY)):
         log(target, batch, batch, lsn)
     assert sorted(row["key"]["ID"] for row in target.window(1, 3).collect()) == [2, 3]

@@ -2,7 +2,7 @@ from datetime import datetime
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sql import asn, catalog
@@ -14,7 +14,7 @@ LOW_LITERAL, HIGH_LITERAL = "X'00000000000000000000000000000000'", "X'0000000000
 
 def capture(name):
     identity = CaptureIdentity(f"ASN.{name}", "", "", "")
-    return CaptureInstance(TableId("S", "T"), "ASN", name, "A", "", "DI", None, None, None, (), identity)
+    return CaptureRegistration(TableId("S", "T"), "ASN", name, "A", "", "DI", None, None, None, (), identity)
 
 
 def test_count_is_one_statement_for_all_ranges_with_the_bare_column_compared():
@@ -51,7 +51,7 @@ def test_last_commit_before_excludes_both_ends():
     )
 
 
-@pytest.mark.parametrize("query", [asn.registrations, asn.capture_conditions, asn.global_row, asn.fence])
+@pytest.mark.parametrize("query", [asn.registrations, asn.capture_conditions, asn.global_row, asn.capture_position])
 def test_control_schema_is_quoted(query):
     text = query('as"n').text
     assert '"as""n"."IBMSNAP_' in text
@@ -59,7 +59,12 @@ def test_control_schema_is_quoted(query):
 
 
 def test_nothing_is_read_uncommitted():
-    texts = [asn.fence("A").text, asn.registrations("A").text, asn.global_row("A").text, asn.source_clock().text]
+    texts = [
+        asn.capture_position("A").text,
+        asn.registrations("A").text,
+        asn.global_row("A").text,
+        asn.source_clock().text,
+    ]
     assert not [text for text in texts if "WITH UR" in text.upper()]
 
 

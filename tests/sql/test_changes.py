@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.history import History, HistoryOptions, random_history
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import OffsetError
@@ -31,9 +31,9 @@ SCHEMA = TableSchema(
     TableId("S", "T"), (Column("ID", "INTEGER", 4), Column("A", "INTEGER", 4), Column("B", "VARCHAR", 10)), ("ID",)
 )
 CHANGE = tuple(Column(name, "VARCHAR", 16, bit_data=True) for name in META)
-CAPTURE = CaptureInstance(
+CAPTURE = CaptureRegistration(
     table=SCHEMA.table, cd_owner="ASN odd", cd_table='CD"T', state="A", state_info="", update_as="DI",
-    before_prefix=None, floor=None, newest=None, cd_columns=(*CHANGE, *SCHEMA.columns),
+    before_prefix=None, pruned_upto=None, new_synchpoint=None, cd_columns=(*CHANGE, *SCHEMA.columns),
     identity=CaptureIdentity("", "", "", ""),
 )  # fmt: skip
 IMAGES = tuple(Column(name, "INTEGER") for name in ("XID", "XA", "XB"))

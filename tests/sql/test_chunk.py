@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.sql.chunk import (
-    Cut,
+    ChunkKey,
     bound_after,
     chunk_predicate,
     condition_check,
@@ -29,8 +29,8 @@ from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
 NUMBER, TEXT = Column("K", "INTEGER", 4, nullable=False), Column("K", "VARCHAR", 20, nullable=False)
 
 
-def cut_of(schema: TableSchema, condition: str = "") -> Cut:
-    return Cut(schema.table, tuple(schema.column(name) for name in schema.key), condition)
+def cut_of(schema: TableSchema, condition: str = "") -> ChunkKey:
+    return ChunkKey(schema.table, tuple(schema.column(name) for name in schema.key), condition)
 
 
 def predicates(schema: TableSchema, bounds, condition: str = "") -> list[str]:
@@ -283,7 +283,7 @@ def test_bound_selects():
 
 def test_a_bound_is_selected_as_its_type_travels_and_ordered_as_it_is():
     columns = (replace(NUMBER, name="N"), Column("T", "TIME", 3, nullable=False))
-    assert bound_after(Cut(TableId("S", "T"), columns), None, 100) == (
+    assert bound_after(ChunkKey(TableId("S", "T"), columns), None, 100) == (
         'SELECT "N", HOUR("T") * 10000 + MINUTE("T") * 100 + SECOND("T") FROM "S"."T" '
         'ORDER BY "N", "T" OFFSET 99 ROWS FETCH FIRST 1 ROW ONLY'
     )

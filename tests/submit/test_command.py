@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.capture import CaptureIdentity, CaptureInstance, Fence
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.job import JobSpec, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
@@ -55,10 +55,10 @@ def test_a_job_is_short_with_few_changes_and_no_snapshot(
 ) -> None:
     table = TableId("S", "T")
     identity = CaptureIdentity("ASNCDC.CDT", "", "", "")
-    capture = CaptureInstance(table, "ASNCDC", "CDT", "A", "", "DI", None, None, None, (), identity)
+    capture = CaptureRegistration(table, "ASNCDC", "CDT", "A", "", "DI", None, None, None, (), identity)
     task = TableTask(TableSchema(table, (), ()), capture, believed, LSN, rows, snapshot)
     source = SourceSpec("jdbc:db2://h:1/D", "D", "p", "ASNCDC")
-    assert is_short(JobSpec("p", "r", "0a", 0, "/lake", source, Fence(LSN, "", "", 0.0), (task,))) is short
+    assert is_short(JobSpec("p", "r", "0a", 0, "/lake", source, CapturePosition(LSN, "", "", 0.0), (task,))) is short
 
 
 def test_delta_is_set_up_beside_other_extensions() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.capture import Fence
+from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, SourceSpec, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.config import SparkConfig
+from airflow_provider_db2cdc.config.pipeline import SparkConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
 from airflow_provider_db2cdc.submit.child import run_child
 from airflow_provider_db2cdc.submit.folder import new_error_log
@@ -28,7 +28,7 @@ SPEC = JobSpec(
     0,
     "/lake",
     SourceSpec("jdbc:db2://h:1/D", "D", "sales", "ASNCDC"),
-    Fence(ZERO, "", "", 0.0),
+    CapturePosition(ZERO, "", "", 0.0),
     (),
 )
 RESULT = JobResult("sales", "run", (TableResult(TableId("S", "T"), "failed", error="x"),))

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from airflow_provider_db2cdc.cdc.copies import renumbered, settled, surplus, touched
-from airflow_provider_db2cdc.cdc.effect import count_images
-from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.net_effect import count_images
+from airflow_provider_db2cdc.cdc.event.row_multiset import renumbered, settled, surplus, touched
 
 SWEPT = "what is too much is swept in the end"
 MISTAKES = (

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from airflow_provider_db2cdc.failpoint import Failpoint, Reached, When, failpoint_action
+from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, When, failpoint_action
 
 
 class Killed(BaseException):
@@ -23,11 +23,11 @@ def killed(point: Failpoint, when: When, at: int = 1) -> Iterator[None]:
 
 
 @contextmanager
-def dying(point: Failpoint, when: When, at: int = 1) -> Iterator[list[Reached]]:
+def dying(point: Failpoint, when: When, at: int = 1) -> Iterator[list[ReachedFailpoint]]:
     """Let the block die when it reaches the failpoint for the `at`-th time; yields each time that it did."""
-    times: list[Reached] = []
+    times: list[ReachedFailpoint] = []
 
-    def die(reached: Reached) -> None:
+    def die(reached: ReachedFailpoint) -> None:
         times.append(reached)
         if len(times) == at:
             raise Killed(f"{when} {point}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_db2cdc.sandbox import asn
-from airflow_provider_db2cdc.sandbox.journal import load_journals
+from airflow_provider_db2cdc.sandbox.capture import control_tables
+from airflow_provider_db2cdc.sandbox.capture.trigger_journal import load_journals
 
 
 def end_capture(writer: Any, schema: str) -> None:
@@ -13,4 +13,4 @@ def end_capture(writer: Any, schema: str) -> None:
     writer.rollback()
     for journal in load_journals(writer):
         if journal.source[0] == schema:
-            asn.removetable(writer, *journal.source)
+            control_tables.removetable(writer, *journal.source)

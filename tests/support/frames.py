@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.event import Event, RowChange
+from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 

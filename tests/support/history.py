@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from airflow_provider_db2cdc.cdc.capture import UpdateAs
-from airflow_provider_db2cdc.cdc.event import RowChange
+from airflow_provider_db2cdc.cdc.capture.registration import UpdateAs
+from airflow_provider_db2cdc.cdc.event.change_event import RowChange
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from support.database import Database, Touch
 from support.operation import (

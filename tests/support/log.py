@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_db2cdc.cdc.effect import net_effects
-from airflow_provider_db2cdc.cdc.event import Event, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange, events_of
+from airflow_provider_db2cdc.cdc.event.net_effect import net_effects
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId

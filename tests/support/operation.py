@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from airflow_provider_db2cdc.cdc.capture import UpdateAs
+from airflow_provider_db2cdc.cdc.capture.registration import UpdateAs
 
 Value: TypeAlias = int | str | None
 Row: TypeAlias = tuple[Value, ...]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-PACE = "airflow_provider_db2cdc.cdc.pace"
+PACE = "airflow_provider_db2cdc.cdc.snapshot.chunk_sizing"
 
 
 def in_pieces(patch: pytest.MonkeyPatch, first: int, times: float) -> None:

@@ -15,23 +15,23 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset import new_mark
-from airflow_provider_db2cdc.cdc.signal import Signal
+from airflow_provider_db2cdc.cdc.offset.offset import new_revision
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.config import PipelineConfig
-from airflow_provider_db2cdc.sandbox import asn
-from airflow_provider_db2cdc.sandbox.agent import await_captured
-from airflow_provider_db2cdc.sandbox.journal import find_journal
-from airflow_provider_db2cdc.sandbox.service import Sandbox
-from airflow_provider_db2cdc.sandbox.state import DRIVER_OPTIONS
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.offsets.commit import commit_tick, record_reported, record_signals_in_flight
+from airflow_provider_db2cdc.offsets.file import FileOffsetStore
+from airflow_provider_db2cdc.sandbox.capture import control_tables
+from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
+from airflow_provider_db2cdc.sandbox.capture.trigger_journal import find_journal
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
+from airflow_provider_db2cdc.sandbox.server.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.source import driver
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.connection import Source
-from airflow_provider_db2cdc.source.offset_file import FileOffsetStore
-from airflow_provider_db2cdc.source.plan import plan_tick
-from airflow_provider_db2cdc.spark import jobs
-from airflow_provider_db2cdc.spark.delta import load
-from airflow_provider_db2cdc.tick import commit_tick, keep_asked, keep_told
+from airflow_provider_db2cdc.source.planning.plan import plan_tick
+from airflow_provider_db2cdc.spark import job
+from airflow_provider_db2cdc.spark.delta.table_io import load
 from support.history import History
 from support.operation import Row, create_table, statement
 from support.step import Commit, Rollback
@@ -98,7 +98,7 @@ class Pipeline:
         """Create a table and register it."""
         self.execute(ddl)
         self.writer.commit()
-        asn.addtable(self.writer, self.schema, name, **registration)
+        control_tables.addtable(self.writer, self.schema, name, **registration)
         return TableId(self.schema, name)
 
     def captured(self) -> Lsn:
@@ -110,7 +110,7 @@ class Pipeline:
         with self.source() as source:
             at = int(time.time() * 1000)
             spec = plan_tick(source, self.config, self.offsets, run_id or f"run{next(numbers)}", at, signals)
-        keep_asked(spec, self.offsets)
+        record_signals_in_flight(spec, self.offsets)
         return spec
 
     def tick(self, *signals: Signal) -> JobResult | None:
@@ -119,9 +119,9 @@ class Pipeline:
             spec = self.plan(signals=signals)
             if spec is None:
                 return None
-            result = jobs.run(spec)
+            result = job.run(spec)
             self.commit(result)
-            keep_told(result, self.offsets, is_notified=True)
+            record_reported(result, self.offsets, is_notified=True)
             if not any(DERBY_FAULT in line.error for line in result.failed):
                 break
         return result
@@ -161,7 +161,7 @@ class Pipeline:
         """Have a table begin anew, as `db2cdc offset restart` does."""
         offset = self.offsets.get(table)
         assert offset is not None, f"{table} has no offset"
-        self.offsets.reset(replace(offset, restart=True, mark=new_mark()))
+        self.offsets.reset(replace(offset, restart=True, revision=new_revision()))
 
     def unseen(self, table: TableId, *statements: str) -> None:
         """Change a table by a transaction of which nothing is captured, as LOAD does it."""
@@ -208,7 +208,7 @@ def use_signal_table(pipeline: Pipeline, schema: str = "", columns: str = SIGNAL
     home = schema or pipeline.schema
     pipeline.execute(f'CREATE TABLE "{home}"."SIGNALS" ({columns})')
     pipeline.writer.commit()
-    asn.addtable(pipeline.writer, home, "SIGNALS")
+    control_tables.addtable(pipeline.writer, home, "SIGNALS")
     chosen = {"signal.data.collection": f"{home}.SIGNALS", "table.include.list": f"{pipeline.schema}\\.T.*"}
     pipeline.properties = {**pipeline.properties, **chosen}
     return f'"{home}"."SIGNALS"'
@@ -228,7 +228,7 @@ def gain_column(writes: Writes, table: TableId, column: str, kind: str = "INTEGE
     """Add a column to a table, and then to its change table."""
     writes.execute(f'ALTER TABLE "{table.schema}"."{table.name}" ADD COLUMN "{column}" {kind}')
     writes.writer.commit()
-    asn.addcolumn(writes.writer, table.schema, table.name, column)
+    control_tables.addcolumn(writes.writer, table.schema, table.name, column)
 
 
 @dataclass

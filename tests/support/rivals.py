@@ -20,7 +20,7 @@ from typing import Literal
 
 import pytest
 
-from airflow_provider_db2cdc.failpoint import Failpoint, Reached, failpoint_action
+from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, failpoint_action
 from support.crash import Killed
 
 RUN = "db2cdc_run"
@@ -99,6 +99,6 @@ def _current() -> Run | None:
     return getattr(threading.current_thread(), RUN, None)
 
 
-def _step(reached: Reached) -> None:
+def _step(reached: ReachedFailpoint) -> None:
     if (run := _current()) is not None:
         run.step(f"{reached.when} {reached.point}")

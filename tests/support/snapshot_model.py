@@ -16,11 +16,11 @@ from collections.abc import Callable, Container, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from airflow_provider_db2cdc.cdc.effect import Effect, count_images, net_effects
-from airflow_provider_db2cdc.cdc.event import Event, events_of
-from airflow_provider_db2cdc.cdc.fold import placed
+from airflow_provider_db2cdc.cdc.event.change_event import Event, events_of
+from airflow_provider_db2cdc.cdc.event.fold import placed
+from airflow_provider_db2cdc.cdc.event.net_effect import Effect, count_images, net_effects
+from airflow_provider_db2cdc.cdc.event.snapshot_window import surviving, vanished
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.window import surviving, vanished
 from support.history import History
 from support.mistakes import Wrong
 from support.operation import Shift, Swap

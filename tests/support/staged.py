@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_db2cdc.cdc.effect import net_effects
-from airflow_provider_db2cdc.cdc.event import Event
+from airflow_provider_db2cdc.cdc.event.change_event import Event
+from airflow_provider_db2cdc.cdc.event.net_effect import net_effects
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 
 

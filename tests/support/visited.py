@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from airflow_provider_db2cdc.spark.jdbc import DriverConnection
+from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 
 VISITED = re.compile(r"Number of rows visited=(\d+)")
 

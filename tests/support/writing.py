@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import Failpoint, Reached, failpoint_action
+from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.source.driver import connect
 from support.filled import changed
 from support.gained import change_gained, gain_with_row
@@ -82,7 +82,7 @@ def beside(point: Failpoint, act: Callable[[], object]) -> AbstractContextManage
     """Call `act` once, before a failpoint is first reached: what another run does while this one hangs there."""
     acts = [act]
 
-    def act_once(_: Reached) -> None:
+    def act_once(_: ReachedFailpoint) -> None:
         while acts:
             acts.pop()()
 

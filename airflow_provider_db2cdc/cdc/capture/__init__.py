@@ -1,0 +1,1 @@
+"""What the capture agent promises about a table."""

@@ -1,0 +1,123 @@
+"""Registrations: what the capture agent promises about a source table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.table import Column, TableId
+from airflow_provider_db2cdc.errors import RegistrationError
+
+UpdateAs = Literal["DI", "U"]
+
+
+@dataclass(frozen=True)
+class CaptureIdentity:
+    """What must stay the same for an offset to keep its meaning.
+
+    `created` is the change table's CREATE_TIME, `source_created` the source table's: one that is dropped and created
+    again stands under its old registration, and nobody captures what became of its rows. `cold_start` is
+    IBMSNAP_RESTART.CAPTURE_FIRST_SEQ, which a cold start of the agent changes (IBM documents it for just that test).
+    """
+
+    change_table: str
+    created: str
+    source_created: str
+    cold_start: str
+
+    @property
+    def digest(self) -> str:
+        """A short text that changes when one of them does."""
+        return sha256(repr(self).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class CaptureRegistration:
+    """One row of IBMSNAP_REGISTER, with the columns that its change table really has.
+
+    `update_as` says how an update is written: 'DI' as the old row's D and the new row's I (CHG_UPD_TO_DEL_INS = 'Y'),
+    'U' as one row with the after image. `pruned_upto` is CD_OLD_SYNCHPOINT: changes at or below it may be pruned; it is
+    never a stop mark. `new_synchpoint` is CD_NEW_SYNCHPOINT. `data_capture` is the source table's DATACAPTURE: Y, L
+    where Db2's log has the values of long columns too, or N.
+    """
+
+    table: TableId
+    cd_owner: str
+    cd_table: str
+    state: str
+    state_info: str
+    update_as: UpdateAs
+    before_prefix: str | None
+    pruned_upto: Lsn | None
+    new_synchpoint: Lsn | None
+    cd_columns: tuple[Column, ...]
+    identity: CaptureIdentity
+    data_capture: str = ""
+
+    @property
+    def change_table(self) -> TableId:
+        """The table that the agent writes the changes into."""
+        return TableId(self.cd_owner, self.cd_table)
+
+    @property
+    def cd_names(self) -> tuple[str, ...]:
+        """The names of the change table's columns."""
+        return tuple(column.name for column in self.cd_columns)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the agent captures the table's changes, once it has read the registration."""
+        return self.state == "A"
+
+    @property
+    def has_captured(self) -> bool:
+        """Whether the agent has shown that it has read the registration: ADDTABLE leaves both positions empty."""
+        return self.new_synchpoint is not None or self.pruned_upto is not None
+
+
+@dataclass(frozen=True)
+class CapturePosition:
+    """How far capture has proven to have written everything.
+
+    `lsn` is the greatest synchpoint read committed; `synchtime` the source's local time up to which all is
+    captured, `source_time` the source's clock at the reading; both ISO texts without a zone; `age_s` their distance.
+    """
+
+    lsn: Lsn
+    synchtime: str
+    source_time: str
+    age_s: float
+
+
+def reinit_call(asn_schema: str) -> str:
+    """Return the statement that has the agent read its registrations again, as Debezium's scripts install it."""
+    return f"VALUES {asn_schema}.ASNCDCSERVICES('reinit', '{asn_schema.lower()}')"
+
+
+def check_state(instance: CaptureRegistration, asn_schema: str) -> None:
+    """Refuse a registration that is not active.
+
+    :raises RegistrationError: STATE is not 'A', with the remedy for the state it is in.
+    """
+    if instance.is_active:
+        return
+    info = f" (STATE_INFO {instance.state_info})" if instance.state_info else ""
+    is_stopped = instance.state == "S"
+    first = (
+        "The agent stopped it after an error: see its log and repair that. Then activate" if is_stopped else "Activate"
+    )
+    raise RegistrationError(
+        f"{instance.table} is registered in state {instance.state!r}{info}, so its changes are not captured",
+        f"{first} it: `{_activation(instance.table, asn_schema)}`, then `{reinit_call(asn_schema)}`.",
+    )
+
+
+def _activation(table: TableId, asn_schema: str) -> str:
+    """Return the statement that activates one table's registration; somebody may run it as it stands."""
+    owner, name = (part.replace("'", "''") for part in (table.schema, table.name))
+    return (
+        f"UPDATE {asn_schema}.IBMSNAP_REGISTER SET STATE = 'A' "
+        f"WHERE SOURCE_OWNER = '{owner}' AND SOURCE_TABLE = '{name}'"
+    )

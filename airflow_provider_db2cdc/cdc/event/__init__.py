@@ -1,0 +1,1 @@
+"""Change events, and what they mean for a row."""

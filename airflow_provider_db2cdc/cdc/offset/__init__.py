@@ -1,0 +1,1 @@
+"""Offsets, and the batches that prove them."""

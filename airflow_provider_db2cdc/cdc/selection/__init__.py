@@ -1,0 +1,1 @@
+"""Which tables, columns and keys a pipeline carries."""

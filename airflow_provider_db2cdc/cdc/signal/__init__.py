@@ -1,0 +1,1 @@
+"""Signals and the requests that they carry."""

@@ -1,0 +1,221 @@
+"""What a signal asks for, read from its type and data as Debezium has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from airflow_provider_db2cdc.cdc.selection.select_override import is_select, reads_uncommitted
+from airflow_provider_db2cdc.cdc.selection.table_names import Condition, check_condition, check_pattern
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SnapshotKind, read_json
+from airflow_provider_db2cdc.errors import SignalError
+
+T = TypeVar("T", str, list[Any])
+
+MAX_PATTERN = 1_000
+"""Characters of one data collection: a channel is open to more people than the configuration is."""
+
+
+@dataclass(frozen=True)
+class ExecuteSnapshot:
+    """Read tables anew; `surrogate_key` is the column to cut chunks by, empty for the table's key."""
+
+    collections: tuple[str, ...]
+    kind: SnapshotKind = "incremental"
+    conditions: tuple[Condition, ...] = ()
+    surrogate_key: str = ""
+
+
+@dataclass(frozen=True)
+class StopSnapshot:
+    """End running and waiting snapshots, or, where `collections` names some, those tables' part in them.
+
+    A `kind` limits it to snapshots of that kind, and so pause and resume.
+    """
+
+    collections: tuple[str, ...] = ()
+    kind: SnapshotKind | None = None
+
+
+@dataclass(frozen=True)
+class PauseSnapshot:
+    """Read nothing more of snapshots until they are resumed."""
+
+    kind: SnapshotKind | None = None
+
+
+@dataclass(frozen=True)
+class ResumeSnapshot:
+    """Go on with paused snapshots."""
+
+    kind: SnapshotKind | None = None
+
+
+@dataclass(frozen=True)
+class LogMessage:
+    """Write a line to the log."""
+
+    message: str
+
+
+Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage
+
+
+def parse(signal: Signal) -> Request:
+    """Return what the signal asks for.
+
+    :raises SignalError: its type is unknown, or its data are not what that type takes.
+    """
+    if not signal.id:
+        raise SignalError("it has no id", "Give each signal an id of its own.")
+    if signal.problem or not signal.type:
+        raise SignalError(signal.problem or "it has no type", 'Write {"id": "...", "type": "...", "data": {...}}.')
+    reader = READERS.get(signal.type)
+    if reader is None:
+        raise SignalError(f"its type {signal.type!r} is unknown", f"Known are {', '.join(READERS)}.")
+    names, read = reader
+    data = _object(signal.data)
+    if unknown := sorted(set(data) - names):
+        raise SignalError(f"{signal.type} takes no {unknown[0]!r}", f"It takes {', '.join(sorted(names))}.")
+    return read(data)
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        data = read_json(text) if text.strip() else {}
+        json.dumps(data, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise SignalError(f"its data are not JSON: {error}", 'Write them like {"data-collections": [...]}.') from None
+    if not isinstance(data, dict):
+        raise SignalError("its data are not a JSON object", 'Write them like {"data-collections": [...]}.')
+    return data
+
+
+def _execute(data: Mapping[str, Any]) -> ExecuteSnapshot:
+    collections = _texts(data, "data-collections")
+    if not collections:
+        raise SignalError("it names no data-collections", 'Name tables, as in {"data-collections": ["SALES.ORDERS"]}.')
+    for pattern in collections:
+        _check_pattern(pattern)
+    surrogate = _given(data, "surrogate-key", "", "Name one column.")
+    kind, conditions = _kind(data) or "incremental", _conditions(data)
+    for one in conditions:
+        if is_select(one.filter):
+            _check_select(one, kind)
+    return ExecuteSnapshot(collections, kind, conditions, surrogate)
+
+
+def _conditions(data: Mapping[str, Any]) -> tuple[Condition, ...]:
+    form = 'Write [{"data-collection": ..., "filter": ...}].'
+    nothing: list[Any] = []
+    conditions = [_condition(item) for item in _given(data, "additional-conditions", nothing, form)]
+    for pattern in {one.pattern for one in conditions}:
+        if len({one.filter for one in conditions if one.pattern == pattern}) > 1:
+            raise SignalError(f"'{pattern}' has two conditions", "Give one, joined by AND or OR.")
+    if old := _given(data, "additional-condition", "", "Write one SQL condition."):
+        conditions.append(_condition({"data-collection": "*", "filter": old}))
+    return tuple(dict.fromkeys(conditions))
+
+
+def _condition(item: Any) -> Condition:
+    names = {"data-collection", "filter"}
+    if not isinstance(item, dict) or set(item) != names or not all(isinstance(text, str) for text in item.values()):
+        raise SignalError(
+            "an additional condition is not a data-collection and a filter",
+            'Write {"data-collection": "SALES.ORDERS", "filter": "STATUS = 1"}.',
+        )
+    pattern, text = item["data-collection"], item["filter"].strip()
+    if not text:
+        raise SignalError(f"the condition for {pattern} is empty", "Write one, or leave the table out of them.")
+    if pattern == "*":
+        check_condition(text)
+    else:
+        _check_pattern(pattern)
+        check_condition(text, f" for {pattern}")
+    return Condition(pattern, text)
+
+
+def _check_select(given: Condition, kind: SnapshotKind) -> None:
+    if kind != "blocking":
+        raise SignalError(
+            f"the filter for {given.pattern} is a select, which {kind} snapshots do not take",
+            'Give its condition alone, or ask for {"type": "blocking"}.',
+        )
+    if reads_uncommitted(given.filter):
+        raise SignalError(f"the select for {given.pattern} reads uncommitted rows (WITH UR)", "Leave WITH UR out.")
+
+
+def _check_pattern(pattern: str) -> None:
+    if len(pattern) > MAX_PATTERN:
+        raise SignalError(
+            f"the data collection '{pattern[:40]}...' has {len(pattern)} characters, allowed are {MAX_PATTERN}",
+            "Write several.",
+        )
+    check_pattern(pattern)
+
+
+def _kind(data: Mapping[str, Any]) -> Literal["incremental", "blocking"] | None:
+    match _given(data, "type", "", "Write incremental or blocking.").lower():
+        case "":
+            return None
+        case "incremental":
+            return "incremental"
+        case "blocking":
+            return "blocking"
+        case other:
+            raise SignalError(f"type {other!r} is no kind of snapshot", "Write incremental or blocking.")
+
+
+def _stop(data: Mapping[str, Any]) -> StopSnapshot:
+    collections = _texts(data, "data-collections")
+    for pattern in collections:
+        _check_pattern(pattern)
+    return StopSnapshot(collections, _kind(data))
+
+
+def _pause(data: Mapping[str, Any]) -> PauseSnapshot:
+    return PauseSnapshot(_kind(data))
+
+
+def _resume(data: Mapping[str, Any]) -> ResumeSnapshot:
+    return ResumeSnapshot(_kind(data))
+
+
+def _log(data: Mapping[str, Any]) -> LogMessage:
+    message = data.get("message")
+    if not isinstance(message, str):
+        raise SignalError("it has no message", 'Write {"message": "..."}; {} in it stands for the offsets.')
+    return LogMessage(message)
+
+
+READERS: Mapping[str, tuple[set[str], Callable[[Mapping[str, Any]], Request]]] = {
+    "execute-snapshot": (
+        {"data-collections", "type", "additional-conditions", "additional-condition", "surrogate-key"},
+        _execute,
+    ),
+    "stop-snapshot": ({"data-collections", "type"}, _stop),
+    "pause-snapshot": ({"type"}, _pause),
+    "resume-snapshot": ({"type"}, _resume),
+    "log": ({"message"}, _log),
+}
+
+
+def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    nothing: list[Any] = []
+    form = 'Write ["SALES.ORDERS", "SALES\\\\..*"].'
+    items = _given(data, name, nothing, form)
+    if not all(isinstance(item, str) and item for item in items):
+        raise SignalError(f"{name} is not a list of names", form)
+    return tuple(dict.fromkeys(items))
+
+
+def _given(data: Mapping[str, Any], name: str, default: T, form: str) -> T:
+    """Return what the data hold under a name, of the default's type; the default where it is not there, or null."""
+    value = data.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, type(default)):
+        raise SignalError(f"{name} is not a {'text' if isinstance(default, str) else 'list'}", form)
+    return value

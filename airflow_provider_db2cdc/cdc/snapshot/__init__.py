@@ -1,0 +1,1 @@
+"""Snapshots: their tables, chunks, queue and progress."""

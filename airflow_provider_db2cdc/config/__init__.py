@@ -1,0 +1,1 @@
+"""A pipeline's configuration: properties as people write them, checked and typed."""

@@ -1,0 +1,1 @@
+"""Configuration files: found, read and resolved."""

@@ -1,0 +1,82 @@
+"""Checks of single properties by the rules of cdc/, so that pydantic reports them with everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ValidatorFunctionWrapHandler, WrapValidator
+
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
+from airflow_provider_db2cdc.cdc.selection.tables import SNAPSHOT_INCLUDE, Selection, check_patterns
+from airflow_provider_db2cdc.config.validation_message import PropertyError
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+
+@contextmanager
+def property_error() -> Iterator[None]:
+    """Raise a refusal as one that pydantic collects.
+
+    :raises PropertyError: something inside raised a ConfigurationError.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        raise PropertyError(error.problem, error.remedy) from error
+
+
+def _target(value: str) -> str:
+    with property_error():
+        Layout(value)
+    return value
+
+
+def _signal_table(value: str) -> str:
+    with property_error():
+        if value:
+            parse_table(value, "signal.data.collection")
+    return value
+
+
+def _snapshot_include(value: tuple[str, ...]) -> tuple[str, ...]:
+    texts = []
+    for pattern in value:
+        try:
+            check_patterns(SNAPSHOT_INCLUDE, (pattern,))
+        except ConfigurationError as error:
+            texts.append(str(error))
+    if texts:
+        raise PropertyError("\n".join(texts))
+    return value
+
+
+def _selection(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return handler(value)
+    except ConfigurationError as error:
+        texts = [*_mistakes_of(value), str(error)] if isinstance(value, Mapping) else [str(error)]
+        raise PropertyError("\n".join(dict.fromkeys(texts))) from error
+
+
+def _mistakes_of(lists: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with each entry and with each pair of lists; a selection is refused at its first mistake."""
+    parts: list[dict[str, Any]] = [
+        {name: (entry,) if isinstance(given, tuple) else entry}
+        for name, given in lists.items()
+        for entry in (given if isinstance(given, tuple) else [given])
+        if isinstance(entry, str)
+    ]
+    pairs = [{name: lists[name] for name in lists if name.startswith(kind)} for kind in ("table", "column")]
+    for part in [*parts, *pairs]:
+        try:
+            Selection(**part)
+        except ConfigurationError as error:
+            yield str(error)
+
+
+Target = Annotated[str, AfterValidator(_target)]
+SignalTable = Annotated[str, AfterValidator(_signal_table)]
+SnapshotInclude = Annotated[tuple[str, ...], AfterValidator(_snapshot_include)]
+CheckedSelection = Annotated[Selection, WrapValidator(_selection)]

@@ -1,0 +1,1 @@
+"""DRDA, as IBM's drivers and Derby speak it."""

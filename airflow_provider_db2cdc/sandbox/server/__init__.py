@@ -1,0 +1,1 @@
+"""The sandbox's server: Derby, its proxy and their supervisor."""

@@ -1,0 +1,1 @@
+"""The plan of a tick: which tables go how far."""

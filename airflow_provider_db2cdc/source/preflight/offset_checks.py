@@ -1,0 +1,93 @@
+"""Preflight of the offsets: whether the next tick can go on from each, by the plan's own rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, restart_hint
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.offset.verdict import Verdict, judge
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
+from airflow_provider_db2cdc.source.catalog import read_capture_position
+from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.preflight.check import Check, Level, failed
+from airflow_provider_db2cdc.source.trace import as_found
+
+NAME = "offset"
+
+
+def check_offsets(
+    source: Source, config: PipelineConfig, captures: Sequence[CaptureRegistration], offsets: OffsetStore
+) -> dict[TableId, list[Check]]:
+    """Return the checks of each table's offset; one that cannot be read does not hide the others'.
+
+    :raises CaptureStoppedError: the agent never ran.
+    """
+    kept: dict[TableId, Offset] = {}
+    checks: dict[TableId, list[Check]] = {}
+    for table in (capture.table for capture in captures):
+        try:
+            offset = offsets.get(table)
+        except OffsetError as error:
+            checks[table] = [failed(NAME, str(table), error)]
+            continue
+        kept |= {} if offset is None else {table: offset}
+    try:
+        backlog = offsets.summary()
+    except OffsetError as error:
+        return {**checks, captures[0].table: [failed(NAME, str(captures[0].table), error)]} if captures else checks
+    verdicts = read_verdicts(source, config, captures, kept, backlog)
+    judged = {table: [*_checks(table, one, kept.get(table), backlog)] for table, one in verdicts.items()}
+    return {**judged, **checks}
+
+
+def read_verdicts(
+    source: Source,
+    config: PipelineConfig,
+    captures: Sequence[CaptureRegistration],
+    offsets: Mapping[TableId, Offset],
+    backlog: PipelineSummary,
+) -> dict[TableId, Verdict]:
+    """Return what the next tick does with each table; the offsets were read before, the fence is read now.
+
+    :raises CaptureStoppedError: the agent never ran.
+    """
+    fence = read_capture_position(source, config.asn_schema).lsn
+    found = as_found(source, config.asn_schema, captures, offsets, fence)
+    try:
+        streams, mends = config.settings.streaming, config.settings.snapshot_on_gap
+    except ConfigurationError:
+        # A mode of one's own that cannot be asked is told by itself.
+        streams, mends = True, False
+    return {
+        one.table: judge(one, found.get(one.table), fence, streams or one.table in backlog.initially_loading, mends)
+        for one in captures
+    }
+
+
+def _checks(table: TableId, verdict: Verdict, offset: Offset | None, backlog: PipelineSummary) -> Iterator[Check]:
+    level: Level
+    subject, failure = str(table), backlog.failure(table)
+    if verdict.error is not None:
+        level = "warning" if verdict.kind == "mended" else "error"
+        yield Check(NAME, subject, False, verdict.error.problem, verdict.error.remedy, level)
+    elif verdict.kind == "begins" and backlog.had_offset(table) and not (offset is not None and offset.restart):
+        yield Check(NAME, subject, False, *missing(table), "warning")
+    else:
+        yield Check(NAME, subject, True)
+    if failure is not None and not failure.is_rejected and verdict.kind in ("pulled", "idle", "begins"):
+        is_set = offset is not None and (offset.restart or offset.planned_at_ms > backlog.planned_at_ms)
+        level = "error" if failure.waits_for_operator and not is_set else "warning"
+        yield Check("last tick", subject, False, failure.error, "The next tick tries it again.", level)
+
+
+def missing(table: TableId) -> tuple[str, str]:
+    """Return what is to be told of a table without an offset that the last tick had, and what to do."""
+    return (
+        f"{table} has no offset, but the pipeline's last tick had the table",
+        f"If its target was removed too, it begins with the next tick. Else the mode may stop it: have it snapshotted "
+        f"anew by {restart_hint(table)}.",
+    )

@@ -1,0 +1,158 @@
+"""A range of a change table, pulled into the change log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.capture.gap import gap_error
+from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
+from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
+from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.apply.fold import safe_to_fold
+from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.events.envelope import BARE_UPDATE, envelopes, lsn_text, paired
+from airflow_provider_db2cdc.spark.events.net_effect import BatchCounts, count_batch
+from airflow_provider_db2cdc.spark.jdbc.connection import Fetch, JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.ledger.batch_log import check_not_applied
+from airflow_provider_db2cdc.spark.session import SMALL_ROWS, conf_for_row_count
+from airflow_provider_db2cdc.sql.asn import count_changes
+from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
+
+
+def pull(
+    replica: Replica, spec: JobSpec, source: JdbcSource, task: TableTask, planned: PlannedBatch
+) -> tuple[DataFrame, BatchCounts | None]:
+    """Append the changes of an entry's range to the change log; return what it holds of the batch, and counts of it.
+
+    A batch that is there already is neither read nor appended again, and not counted. Rows are kept while they are
+    counted, put into an order that is safe to fold, and appended. Few are used afterwards, too: to open a Delta table's
+    new version takes longer than to write them.
+
+    :raises GapError: the source has fewer of them after the read than before it, so pruning came between.
+    :raises SourceError: an update among them does not tell which row it changed; nothing is appended.
+    """
+    is_small = planned.rows is not None and planned.rows <= SMALL_ROWS
+    events, counts = replica.batch_events(planned.batch), None
+    with _naming_bare_updates(spec, task), conf_for_row_count(replica.spark, planned.rows):
+        if not replica.has_written("changes", planned.batch):
+            level = StorageLevel.MEMORY_AND_DISK if is_small else StorageLevel.DISK_ONLY
+            events = _changes(replica.spark, spec, source, task, planned).localCheckpoint(storageLevel=level)
+            counts = count_batch(events)
+            events = safe_to_fold(replica, events, counts)
+        is_new = replica.append_changes(events.limit(0) if counts is None else events, planned.batch, "changes")
+    if planned.rows:
+        _check_all_read(replica, source, task, planned, planned.rows)
+    return events if is_small and is_new else replica.batch_events(planned.batch), counts if is_new else None
+
+
+def _changes(
+    spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, planned: PlannedBatch
+) -> DataFrame:
+    """Return the batch's change rows as envelopes; one reader a sub-range, each of whole commits in order."""
+    before_images = has_before_images(task.schema, task.capture)
+    bare_updates = spec.settings.accept_update_rows and bool(task.schema.key)
+    events: DataFrame | None = None
+    for span in _spans(spark, spec, source, task, planned):
+        fetch = Fetch(spec.settings.query_fetch_rows)
+        rows = source.frame(spark, change_rows(task.schema, task.capture, span), fetch).coalesce(1)
+        how = (spec.settings.key_change_detection, before_images, bare_updates, _is_one_row(task))
+        part = paired(rows, task.schema, *how)
+        events = part if events is None else events.unionAll(part)
+    assert events is not None
+    times = source.frame(spark, commit_times(spec.source.asn_schema, task.capture, planned.span))
+    at_us = F.unix_micros(F.col("LOGMARKER").cast("timestamp"))
+    first = times.groupBy(lsn_text("CC").alias("commit")).agg(F.min(at_us).alias("ts_us"))
+    return envelopes(events, task.schema, spec, planned.batch, F.broadcast(first), planned.planned_at_ms)
+
+
+@contextmanager
+def _naming_bare_updates(spec: JobSpec, task: TableTask) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # It comes as Spark's own error of a read, and as py4j's of a Delta write.
+        if BARE_UPDATE not in str(error):
+            raise
+        if task.capture.update_as == "DI":
+            why, reinit = "although it is registered with CHG_UPD_TO_DEL_INS = 'Y'", _reinit(spec)
+        else:
+            nulls = " (or of which each column was null)" if all(one.nullable for one in task.schema.columns) else ""
+            why, reinit = f"which are older than its columns for before images{nulls}", ""
+        raise SourceError(
+            f"the change table of {task.table} holds updates as single rows (U) without a before image, {why}: an "
+            "update of a key, or of a row without one, leaves no trace of the old row there",
+            f"{reinit}Have the table snapshotted anew by {restart_hint(task.table)}.",
+        ) from error
+
+
+def _reinit(spec: JobSpec) -> str:
+    """Return the remedy for an agent that has not heard of a registration: it reads them at its start and then only."""
+    where = f"capture_server={spec.source.database} capture_schema={spec.source.asn_schema}"
+    return f"Have the capture agent read its registrations again (asnccmd {where} reinit). "
+
+
+@failpoint("check_all_read")
+def _check_all_read(replica: Replica, source: JdbcSource, task: TableTask, planned: PlannedBatch, rows: int) -> None:
+    """Make sure that what was counted was read, by this try or by one before it, which may have found it pruned.
+
+    What the source still has all of was read whole; of what is pruned by now the change log tells whether it was.
+    """
+    with driver_connection(replica.spark, source) as connection:
+        [[_, count]] = connection.text_rows(count_changes([(task.capture, planned.span)]).text)
+    if int(count or 0) >= rows:
+        return
+    if rows_behind(replica.batch_events(planned.batch), task) < rows:
+        check_not_applied(replica.spark, replica.layout, task.table, planned.batch)
+        raise gap_error(
+            task.table, f"of {rows} change rows up to {planned.upto} some were pruned before they were read"
+        )
+
+
+def rows_behind(batch: DataFrame, task: TableTask) -> int:
+    """Return of how many change rows, at least, the events of a batch come.
+
+    Of an update's two halves there is one event; of an update that is one row and changed a key two, of one place.
+    Under a registration of halves with columns for before images an update may be either.
+    """
+    places = F.count_distinct("source.commit_lsn", "source.change_lsn")
+    halves = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
+    [found] = _of_source(batch).agg(places if has_before_images(task.schema, task.capture) else halves).collect()
+    return int(found[0] or 0)
+
+
+def _of_source(batch: DataFrame) -> DataFrame:
+    """Return the events of a batch that the source's change rows tell."""
+    return batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
+
+
+def _is_one_row(task: TableTask) -> bool:
+    """Whether each update of the table is one change row with both images."""
+    return task.capture.update_as == "U" and has_before_images(task.schema, task.capture)
+
+
+def _spans(
+    spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, planned: PlannedBatch
+) -> list[LsnRange]:
+    settings, span = spec.settings, planned.span
+    # A snapshot's window, and a batch of an older plan, have another count than the plan's.
+    counted = task.rows if planned.rows is None else planned.rows
+    if counted <= settings.rows_per_read:
+        return [span]
+    rows = max(settings.rows_per_read, -(-counted // settings.parallel_reads))
+    cuts: list[Lsn] = []
+    with driver_connection(spark, source) as connection:
+        while len(cuts) < settings.parallel_reads:
+            rest = LsnRange(cuts[-1] if cuts else span.after, span.upto)
+            found = connection.text_rows(commit_at_row(task.capture, rest, rows - 1))
+            if not found or found[0][0] is None:
+                break
+            cuts.append(Lsn.parse(found[0][0]))
+    return split(span, cuts)

@@ -1,0 +1,294 @@
+"""The Delta tables of one source table, and the only code that writes them.
+
+Every write carries Delta's transaction pair: an appId of pipeline, table and step, and the batch number. A replay is
+skipped; a run that another one overtook meanwhile fails with ConcurrentTransactionException and leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
+from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
+from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.delta.ownership import APPEND_ONLY, Place, ensure_table
+from airflow_provider_db2cdc.spark.delta.schema_evolution import (
+    FIXED,
+    TYPES,
+    check_same_columns,
+    checked_types,
+    ends_kept,
+    fit_columns,
+    row_ddl,
+    types_text,
+)
+from airflow_provider_db2cdc.spark.delta.staging import Staging
+from airflow_provider_db2cdc.spark.delta.table_io import (
+    STATISTICS,
+    TxnId,
+    append,
+    commit_with,
+    delta_table,
+    load,
+    newest_version,
+    quoted,
+    set_properties,
+    table_exists,
+    table_properties,
+)
+from airflow_provider_db2cdc.spark.events.envelope import LOG_STEPS, SLICE_STEPS, WRITTEN_BY, key_struct, log_ddl
+from airflow_provider_db2cdc.spark.events.row_multiset import COPY
+from airflow_provider_db2cdc.spark.log import log_progress
+from airflow_provider_db2cdc.spark.session import SMALL_ROWS
+
+MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
+"""Whether a merge marks in a file which of its rows are gone, or writes the file again."""
+
+ABANDONED, EXCLUDED = "db2cdc.left", "db2cdc.left_out"
+"""The state's properties that name the newest batch that a later plan has given up, or redone without its slice."""
+
+
+@dataclass(frozen=True)
+class Replica:
+    """The tables of one source table in one pipeline's layout, on one session.
+
+    With `is_redone` a batch was begun before: the change log is asked for its rows before any are appended.
+    `written_versions` are the versions that batches have made of state and change log.
+    """
+
+    spark: SparkSession
+    place: Place
+    schema: TableSchema
+    is_redone: bool = False
+    written_versions: dict[DeltaName, list[int]] = field(default_factory=dict, compare=False)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the tables lie."""
+        return self.place.layout
+
+    @property
+    def table(self) -> TableId:
+        """The source table."""
+        return self.schema.table
+
+    @property
+    def staging(self) -> Staging:
+        """Where its snapshots' rows are staged."""
+        return Staging(self.spark, self.place, self.schema)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The columns of the state by which a row is found."""
+        return self.schema.row_key if self.schema.key else (*self.schema.row_key, COPY)
+
+    @failpoint("prepare_table")
+    def prepare(self, anew: bool = False) -> None:
+        """Create change log and state where they are missing; add to those that are there what the source has gained.
+
+        Not to those of a table without a key, whose rows would not be found any more, unless it begins `anew`. Nor may
+        a column have a type by now to which the source has padded its values.
+
+        :raises TargetError: a table is another pipeline's, has a column of another type, or cannot be written.
+        """
+        if not self.schema.key and table_exists(self.spark, self.layout.state(self.table)):
+            check_same_columns(self.spark, self.schema, self.layout.state(self.table), anew)
+        log = {STATISTICS: "__batch,__commit_lsn", APPEND_ONLY: "true"}
+        state = {
+            STATISTICS: ",".join(ends_kept(self.schema)),
+            "delta.enableDeletionVectors": "true",
+            TYPES: types_text(self.schema),
+        }
+        state_ddl = f"{row_ddl(self.schema)}, {self._copy_column()}__commit_lsn string, __batch bigint"
+        self._keep_types(self._ensure(self.layout.state(self.table), state_ddl, state), anew)
+        self._ensure(self.layout.changes(self.table), log_ddl(self.schema), log)
+        gained = fit_columns(self.spark, self.table, self.layout.changes(self.table), log_ddl(self.schema), FIXED)
+        gained += fit_columns(self.spark, self.table, self.layout.state(self.table), state_ddl)
+        if gained:
+            names = ", ".join(dict.fromkeys(gained))
+            log_progress(f"table={self.table} gains {names} in the target: null until a row changes or is snapshotted")
+
+    @failpoint("fence_batch")
+    def fence_writers(self, batch: int) -> None:
+        """Let no step of a batch, or of one before it, write any more; what one of them has written stays.
+
+        Nor take a step for its own first try's that is held back by that: a cleared run would tell what is not there.
+        """
+        if batch > self._newest(ABANDONED):
+            set_properties(self.spark, self.layout.state(self.table), {ABANDONED: str(batch)})
+        self._close(self.layout.changes(self.table), LOG_STEPS, batch)
+        self._close(self.layout.state(self.table), ("state",), batch)
+
+    @failpoint("leave_out")
+    def exclude_chunks(self, batch: int) -> None:
+        """Let nobody tell any more of a batch's slice in the change log; what was told of it stays."""
+        if not self.has_excluded_chunks(batch):
+            set_properties(self.spark, self.layout.state(self.table), {EXCLUDED: str(batch)})
+        self._close(self.layout.changes(self.table), SLICE_STEPS, batch)
+
+    def has_excluded_chunks(self, batch: int) -> bool:
+        """Whether somebody has redone a batch, or one behind it, without its slice."""
+        return batch <= self._newest(EXCLUDED)
+
+    @failpoint("append_changes")
+    def append_changes(self, rows: DataFrame, batch: int, step: str) -> bool:
+        """Append change log rows of one step of a batch and return True; False where that step is already there.
+
+        :raises TargetError: a later plan has given up the batch.
+        :raises TickLostError: another run has redone it without its slice, of which these rows are.
+        """
+        is_there = self.has_written(step, batch)
+        is_new = not is_there and self._append(rows, self.layout.changes(self.table), step, batch) is not None
+        if not is_new:
+            self._check_not_left(batch)
+            if step in SLICE_STEPS and self.has_excluded_chunks(batch):
+                problem = f"another run has redone batch {batch} of {self.table} without what a snapshot has read"
+                raise ConcurrentRunError(problem, "Columns came since then. Leave this run: the next one reads again.")
+        return is_new
+
+    def has_written(self, step: str, batch: int) -> bool:
+        """Whether the change log has rows of a step of a batch that is redone; no other batch was tried before.
+
+        The transaction id says so, too, unless a person has let Delta forget it.
+        """
+        return self.is_redone and not self.batch_events(batch).where(WRITTEN_BY[step]).isEmpty()
+
+    def batch_events(self, number: int) -> DataFrame:
+        """Return the change log's rows of one batch."""
+        return load(self.spark, self.layout.changes(self.table)).where(F.col("__batch") == number)
+
+    def read_rows(self, number: int) -> DataFrame:
+        """Return the rows (`row`) that went out as `r` with one batch."""
+        return self.batch_events(number).where("op = 'r'").select(F.col("after").alias("row"))
+
+    def window(self, low_batch: int, batch: int) -> DataFrame:
+        """Return the change log's rows of the batches behind the first one, up to the second."""
+        log = load(self.spark, self.layout.changes(self.table))
+        return log.where((F.col("__batch") > low_batch) & (F.col("__batch") <= batch))
+
+    def rows_to_delete(self, low_batch: int) -> DataFrame:
+        """Return the rows (`row`) of the state that no batch behind `low_batch` wrote, nor found there as they are."""
+        log = load(self.spark, self.layout.changes(self.table))
+        found = log.where((F.col("__batch") > low_batch) & (F.col("op") == "r")).select("key")
+        old = self.rows(f"__batch <= {low_batch}").withColumn("key", key_struct(self.schema, "row"))
+        return old.join(found, "key", "left_anti").select("row")
+
+    def rows(self, where: str = "") -> DataFrame:
+        """Return the rows (`row`) of the state, those that meet a condition on it as `t` if one is given."""
+        state = load(self.spark, self.layout.state(self.table)).alias("t")
+        names = (F.col(f"t.{quoted(name)}") for name in self.schema.names)
+        return (state.where(where) if where else state).select(F.struct(*names).alias("row"))
+
+    @failpoint("fill_state")
+    def append_rows(self, rows: DataFrame, batch: int) -> int | None:
+        """Append rows of keys that the state does not have; return the version, None when they were there already.
+
+        :raises TargetError: a later plan has given up the batch.
+        """
+        numbered = rows.withColumn("__batch", F.lit(batch).cast("bigint"))
+        version = self._append(numbered, self.layout.state(self.table), "state", batch)
+        if version is None:
+            self._check_not_left(batch)
+        return version
+
+    def refill(self, rows: DataFrame, batch: int) -> None:
+        """Append rows (columns of the state) that it has lost, before a batch that begins the table again."""
+        self._append(rows, self.layout.state(self.table), "refill", batch)
+
+    @failpoint("merge_state")
+    def merge(self, effects: DataFrame, batch: int, bounds: str, held: int | None) -> tuple[int | None, int | None]:
+        """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
+
+        Without a key, equal rows are told apart by their number `__copy`. `held` is how many rows the state has, if
+        that is known: files of few rows are written anew, which takes less time than to mark in them what is gone.
+
+        Returns by how many rows the state grew, and its version; None where the batch was already merged.
+
+        :raises TargetError: a later plan has given up the batch.
+        """
+        keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.key_names]
+        columns = {quoted(name): f"s.{quoted(name)}" for name in (*self._row_names(), "__commit_lsn")}
+        columns["__batch"] = f"{batch}L"
+        merge = (
+            delta_table(self.spark, self.layout.state(self.table))
+            .alias("t")
+            .merge(effects.alias("s"), " AND ".join([*keys, *([bounds] if bounds else [])]))
+            .whenMatchedDelete("NOT s.__present")
+            .whenMatchedUpdate(set=dict(columns))
+            .whenNotMatchedInsert("s.__present", values=dict(columns))
+        )
+        conf = {MARKS_ROWS: "false"} if held is not None and held <= SMALL_ROWS else None
+        done, version = commit_with(self.spark, self._pair("state", batch), lambda: merge.execute().first(), conf)
+        if version is None:
+            self._check_not_left(batch)
+        self._note(self.layout.state(self.table), version)
+        return None if done is None else int(done["num_inserted_rows"]) - int(done["num_deleted_rows"]), version
+
+    def has_no_rows(self, bounds: str) -> bool:
+        """Whether the state has no row within bounds (as `extent` gives them; empty: no row at all)."""
+        state = load(self.spark, self.layout.state(self.table)).alias("t")
+        return (state.where(bounds) if bounds else state).isEmpty()
+
+    def is_empty(self, last: AppliedBatch | None) -> bool:
+        """Whether the state has no row, which is asked of it unless its last commit says that it has some.
+
+        There may be rows of a batch that nobody finished, or because somebody has restored the table.
+        """
+        return (last is None or last.rows == 0) and (self.newest_version() == 0 or self.has_no_rows(""))
+
+    def newest_version(self) -> int:
+        """Return the state's newest version."""
+        return newest_version(self.spark, self.layout.state(self.table))
+
+    def _append(self, rows: DataFrame, name: DeltaName, step: str, batch: int) -> int | None:
+        version = append(rows, name, self._pair(step, batch))
+        self._note(name, version)
+        return version
+
+    def _note(self, name: DeltaName, version: int | None) -> None:
+        if version is not None:
+            self.written_versions.setdefault(name, []).append(version)
+
+    def _close(self, name: DeltaName, steps: Iterable[str], batch: int) -> None:
+        nothing = load(self.spark, name).limit(0)
+        for step in steps:
+            append(nothing, name, self._pair(step, batch))
+
+    def _newest(self, name: str) -> int:
+        """Return the newest batch that a property of the state names, 0 for none."""
+        return int(table_properties(self.spark, self.layout.state(self.table)).get(name, 0))
+
+    def _check_not_left(self, batch: int) -> None:
+        if batch <= self._newest(ABANDONED):
+            raise TargetError(
+                f"{self.table}: a later plan has given up batch {batch}, to begin the table anew",
+                "Leave this run, or clear all of its tasks, the plan too. If none has begun the table anew since then, "
+                f"have it done by {restart_hint(self.table)}.",
+            )
+
+    def _row_names(self) -> tuple[str, ...]:
+        """Return all columns that make a row."""
+        return tuple(dict.fromkeys((*self.key_names, *self.schema.names)))
+
+    def _copy_column(self) -> str:
+        return "" if self.schema.key else f"{COPY} int, "
+
+    def _pair(self, step: str, batch: int) -> TxnId:
+        return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}", batch
+
+    def _keep_types(self, properties: Mapping[str, str], anew: bool) -> None:
+        """Let the state know the source's types; if it begins anew, other ones than it knew."""
+        known = properties.get(TYPES, "")
+        now = types_text(self.schema) if anew else checked_types(self.schema, known)
+        if now != known:
+            set_properties(self.spark, self.layout.state(self.table), {TYPES: now})
+
+    def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> Mapping[str, str]:
+        return ensure_table(self.spark, self.place.owner, name, self.schema.names, ddl, properties)

@@ -1,0 +1,156 @@
+"""Columns of the source table in its Delta tables: those that it gained are added, the others must be as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from hashlib import sha256
+from typing import cast
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType, StructType
+
+from airflow_provider_db2cdc.cdc.layout import DeltaName
+from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.cdc.types import map_type
+from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.spark.delta.table_io import load, quoted, sql_name
+
+Path = tuple[str, ...]
+FIXED = ("key", "headers", "source", "transaction")
+"""Columns of the change log that never grow: with another key it would be another table."""
+
+TYPES = "db2cdc.types"
+"""The state's property of the source's types that become text or bytes: those of one length are padded to it."""
+
+PADDED_TYPES = {"CHARACTER", "CHAR", "GRAPHIC", "BINARY"}
+
+
+def fit_columns(
+    spark: SparkSession, table: TableId, name: DeltaName, ddl: str, fixed: Collection[str] = ()
+) -> list[str]:
+    """Add the columns that a Delta table lacks, each behind the one that it follows in the source; return their names.
+
+    Rows that are there hold null in them, until they change or are snapshotted. Nothing is added to those `fixed`.
+
+    :raises TargetError: a column of the Delta table has another type than the source table's.
+    """
+    wanted = cast(StructType, StructType.fromDDL(ddl))
+    have = load(spark, name).schema
+    added = _add(spark, name, have, wanted, fixed)
+    _check(table, name, load(spark, name).schema if added else have, wanted)
+    return added
+
+
+def types_text(schema: TableSchema) -> str:
+    """Return the property of a state that begins with these columns."""
+    return json.dumps(_source_types(schema), separators=(",", ":"))
+
+
+def checked_types(schema: TableSchema, text: str) -> str:
+    """Return the property that a state goes on with, given the one that it has (none: empty).
+
+    To text or bytes of another length the source pads what it holds without any change of a row, so the target's rows
+    would stay as they are, and their keys would not be found any more.
+
+    :raises TargetError: that has happened to a column.
+    """
+    known, now = json.loads(text or "{}"), _source_types(schema)
+    others = [
+        f"{name} from {known[digest]} to {now[digest]}"
+        for name in schema.names
+        if (digest := _digest(name)) in known.keys() & now.keys() and known[digest] != now[digest]
+    ]
+    if others:
+        raise TargetError(
+            f"{schema.table}: the source has changed the type of {', '.join(others)}, which may have changed "
+            "the values that it holds without telling of it",
+            f"Have it snapshotted anew: run {restart_hint(schema.table)}.",
+        )
+    return json.dumps({**known, **now}, separators=(",", ":"))
+
+
+def check_same_columns(spark: SparkSession, schema: TableSchema, state: DeltaName, anew: bool) -> None:
+    """Refuse to go on with a table without a key whose columns are no longer the state's.
+
+    :raises TargetError: it lost one, or, unless it begins `anew`, gained one.
+    """
+    found = [name for name in load(spark, state).columns if not name.startswith("__")]
+    lost, gained = ({*one} - {*other} for one, other in ((found, schema.names), (schema.names, found)))
+    if lost or (gained and not anew):
+        away = "move the target's tables of it away and " if lost else ""
+        raise TargetError(
+            f"{schema.table}: it has no key, and its columns are no longer those of its target: "
+            f"{', '.join(sorted(lost | gained))}. By them its rows are told apart",
+            f"Have it snapshotted anew: {away}run {restart_hint(schema.table)}.",
+        )
+
+
+def row_ddl(schema: TableSchema) -> str:
+    """Return the DDL of all columns of a row."""
+    return ", ".join(f"{quoted(column.name)} {map_type(schema.table, column).delta}" for column in schema.columns)
+
+
+def ends_kept(schema: TableSchema) -> list[str]:
+    """Return the state's columns of which files keep the ends; Delta refuses binary ones."""
+    columns = [schema.column(name) for name in schema.row_key]
+    kept = [column.name for column in columns if map_type(schema.table, column).delta != "binary"]
+    return [quoted(name) for name in (*kept, "__commit_lsn", "__batch")]
+
+
+def _source_types(schema: TableSchema) -> Mapping[str, str]:
+    # By digests: Spark shows no property whose value looks like a secret's or an address's name.
+    kept = [column for column in schema.columns if map_type(schema.table, column).delta in ("string", "binary")]
+    return {_digest(column.name): _type_text(column) for column in kept}
+
+
+def _digest(name: str) -> str:
+    return sha256(name.encode()).hexdigest()[:12]
+
+
+def _type_text(column: Column) -> str:
+    """Return a type with what its values' form hangs on: the length that they are padded to, the digits of a time."""
+    kind = column.type.upper()
+    if kind == "TIMESTAMP":
+        return f"{kind}({column.scale})"
+    return f"{kind}({column.length})" if kind in PADDED_TYPES else kind
+
+
+def _add(
+    spark: SparkSession, name: DeltaName, have: StructType, wanted: StructType, fixed: Collection[str]
+) -> list[str]:
+    known = {path for path, _ in _leaves(have)}
+    leaves = [*_leaves(wanted)]
+    added = []
+    for at, (path, kind) in enumerate(leaves):
+        if path in known or path[0] in fixed:
+            continue
+        before = leaves[at - 1][0] if at else ()
+        place = f"AFTER {quoted(before[-1])}" if before[:-1] == path[:-1] and before else "FIRST"
+        column = ".".join(map(quoted, path))
+        spark.sql(f"ALTER TABLE {sql_name(name)} ADD COLUMNS ({column} {kind.simpleString()} {place})")
+        added.append(path[-1])
+    return list(dict.fromkeys(added))
+
+
+def _check(table: TableId, name: DeltaName, have: StructType, wanted: StructType) -> None:
+    types = {field.name: field.dataType for field in have}
+    for field in wanted.fields:
+        if types.get(field.name) != field.dataType:
+            found = types[field.name].simpleString()[:200] if field.name in types else "no such column"
+            old = ", or name the old key in message.key.columns if it is still unique" if field.name == "key" else ""
+            raise TargetError(
+                f"{table}: {name.name} needs column {field.name} {field.dataType.simpleString()[:200]}, it has {found}",
+                f"The source table's columns changed: change the column in the target{old}, or move the target's "
+                f"tables of it away and have it snapshotted anew by {restart_hint(table)}.",
+            )
+
+
+def _leaves(struct: StructType, within: Path = ()) -> Iterator[tuple[Path, DataType]]:
+    for field in struct.fields:
+        path = (*within, field.name)
+        if isinstance(field.dataType, StructType):
+            yield from _leaves(field.dataType, path)
+        else:
+            yield path, field.dataType

@@ -1,0 +1,191 @@
+"""Delta tables by path or by a catalog's name: created, read, and written, each write with what became of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StructType
+
+from airflow_provider_db2cdc.cdc.layout import DeltaName
+from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.session import temporary_conf
+
+T = TypeVar("T")
+TxnId = tuple[str, int]
+"""Delta's transaction pair: an appId, and a number that only grows. A write whose pair is there already is skipped."""
+
+Options = Mapping[str, str]
+NO_OPTIONS: Options = {}
+
+STATISTICS = "delta.dataSkippingStatsColumns"
+"""Delta's table property: the columns of which each file keeps the ends."""
+
+LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
+"""Delta's own: the version that the session's last commit made."""
+
+APP_ID, APP_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a Delta table, and the table's own id: one that is dropped and created again has another."""
+
+    id: str
+    number: int
+
+
+def table_exists(spark: SparkSession, name: DeltaName) -> bool:
+    """Whether there is a Delta table of that name."""
+    return DeltaTable.isDeltaTable(spark, name.name) if name.is_path else spark.catalog.tableExists(name.name)
+
+
+def create_table(spark: SparkSession, name: DeltaName, ddl: str, properties: Mapping[str, str]) -> None:
+    """Create an empty Delta table; another run may do the same at the same time."""
+    listed = _listed(properties)
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {sql_name(name)} ({ddl}) USING delta TBLPROPERTIES ({listed})")
+
+
+def set_properties(spark: SparkSession, name: DeltaName, properties: Mapping[str, str]) -> None:
+    """Set some of the table's properties, as a commit of its own."""
+    spark.sql(f"ALTER TABLE {sql_name(name)} SET TBLPROPERTIES ({_listed(properties)})")
+
+
+def table_properties(spark: SparkSession, name: DeltaName) -> dict[str, str]:
+    """Return the table's properties."""
+    return {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {sql_name(name)}").collect()}
+
+
+def load(spark: SparkSession, name: DeltaName, version: int | None = None) -> DataFrame:
+    """Return the table's rows, of one version if it is named."""
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(name.name) if name.is_path else reader.table(name.name)
+
+
+@failpoint("append_rows")
+def append(rows: DataFrame, name: DeltaName, pair: TxnId | None = None, files: Options = NO_OPTIONS) -> int | None:
+    """Append rows and return the version that this made, None when the pair was there already: then nothing happened.
+
+    :raises Exception: another writer brought the same pair meanwhile (ConcurrentTransactionException): a
+        PySparkException, of Spark 4.0 Py4J's own error.
+    """
+    options = {} if pair is None else {"txnAppId": pair[0], "txnVersion": str(pair[1])}
+    return _write(rows, name, "append", {**options, **files})
+
+
+def append_first(rows: DataFrame, name: DeltaName, pair: TxnId) -> bool:
+    """Append rows and return True, or False where another writer has brought the pair, before or meanwhile."""
+    try:
+        return append(rows, name, pair) is not None
+    except Exception as error:
+        if not is_concurrent_write(error):
+            raise
+        return False
+
+
+def is_concurrent_write(error: BaseException) -> bool:
+    """Whether Delta refused a pair because another writer has brought it meanwhile."""
+    return any(name in str(error) for name in ("ConcurrentTransaction", "DELTA_CONCURRENT_TRANSACTION"))
+
+
+def overwrite(rows: DataFrame, name: DeltaName, files: Options = NO_OPTIONS) -> int | None:
+    """Replace the table's rows and columns; return the version that this made, None without rows before and after."""
+    return _write(rows, name, "overwrite", {"overwriteSchema": "true", **files})
+
+
+def commit_with(
+    spark: SparkSession, pair: TxnId, step: Callable[[], T], conf: Mapping[str, str] | None = None
+) -> tuple[T, int | None]:
+    """Do a step that writes under a pair on its session, as MERGE must; return its result and the version it made.
+
+    `conf` are more settings of the session for just this step.
+    """
+    with temporary_conf(spark, {APP_ID: pair[0], APP_VERSION: str(pair[1]), **(conf or {})}):
+        return _watched(spark, step)
+
+
+def delete_files(rows: DataFrame) -> None:
+    """Delete from storage the files that hold these rows, and no other; nobody may read them again."""
+    jvm: Any = rows.sparkSession._jvm
+    to_path, conf = jvm.org.apache.hadoop.fs.Path, rows.sparkSession._jsparkSession.sessionState().newHadoopConf()
+    for path in map(to_path, rows.inputFiles()):
+        path.getFileSystem(conf).delete(path, False)
+
+
+def current_version(spark: SparkSession, name: DeltaName) -> Version:
+    """Return the table's newest version, without a query."""
+    # To resolve the table has brought its snapshot up to date.
+    snapshot = delta_table(spark, name)._jdt.deltaLog().unsafeVolatileSnapshot()
+    return Version(snapshot.metadata().id(), int(snapshot.version()))
+
+
+def newest_version(spark: SparkSession, name: DeltaName) -> int:
+    """Return the number of the table's newest version."""
+    return current_version(spark, name).number
+
+
+def delta_table(spark: SparkSession, name: DeltaName) -> DeltaTable:
+    """Return the table for Delta's own statements."""
+    return DeltaTable.forPath(spark, name.name) if name.is_path else DeltaTable.forName(spark, name.name)
+
+
+def sql_name(name: DeltaName) -> str:
+    """Return the table's name in a statement."""
+    return f"delta.`{name.name}`" if name.is_path else name.name
+
+
+def quoted(column: str) -> str:
+    """Return a column's name in an expression."""
+    return f"`{column.replace('`', '``')}`"
+
+
+def text_literal(value: str) -> str:
+    """Return a text as it stands in a statement."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def literal_frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:
+    """Return few rows as a frame of literals: unlike createDataFrame it starts no Python worker."""
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    kinds = [field.dataType for field in schema]
+    literals = [[_literal(*pair) for pair in zip(row, kinds, strict=True)] for row in rows]
+    structs = [F.struct(*values).cast(f"struct<{ddl}>") for values in literals]
+    return spark.range(1, numPartitions=1).select(F.explode(F.array(*structs)).alias("r")).select("r.*")
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{text_literal(key)} = {text_literal(value)}" for key, value in properties.items())
+
+
+def _write(rows: DataFrame, name: DeltaName, mode: str, options: Mapping[str, str]) -> int | None:
+    writer = rows.write.format("delta").mode(mode).options(**options)
+    save = writer.save if name.is_path else writer.saveAsTable
+    return _watched(rows.sparkSession, lambda: save(name.name))[1]
+
+
+def _watched(spark: SparkSession, step: Callable[[], T]) -> tuple[T, int | None]:
+    spark.conf.unset(LAST_COMMIT)
+    done = step()
+    version = spark.conf.get(LAST_COMMIT, None)
+    return done, None if version is None else int(version)
+
+
+def _literal(value: object, kind: DataType) -> Column:
+    if isinstance(value, list):
+        # As one text: a group may have thousands of chunks, and each literal is a call to the JVM.
+        assert isinstance(kind, ArrayType)
+        assert isinstance(kind.elementType, StructType)
+        items = [dict(zip(kind.elementType.names, item, strict=True)) for item in value]
+        return F.from_json(F.lit(json.dumps(items)), kind, {"mode": "FAILFAST"})
+    if isinstance(value, Mapping):
+        return F.create_map(*(F.lit(part) for item in value.items() for part in item))
+    return F.lit(value)

@@ -1,0 +1,1 @@
+"""What was planned, applied and asked for, in Delta."""

@@ -1,0 +1,107 @@
+"""Entries of the batch log and commits of the commit log, as rows of their Delta tables and back."""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql import Row
+
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
+from airflow_provider_db2cdc.cdc.codec import from_data, to_data
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
+from airflow_provider_db2cdc.cdc.table import TableId
+
+BATCHES = (
+    "batch bigint, run_id string, plan string, schema string, table string, after_lsn string, upto_lsn string, "
+    "planned_at_ms bigint, capture string, slice string, has_offset boolean, rows bigint"
+)
+COMMITS = (
+    "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
+    "deletes bigint, reads bigint, commit_ts_ms bigint, state_version bigint, rows bigint, state_id string, "
+    "changes_id string, changes_version bigint, commit_lsn string, "
+    "applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, "
+    "chunks array<struct<chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
+    "rows_published: bigint, rows_dropped: bigint>>"
+)
+"""`chunks` holds a certificate for each chunk of a snapshot that the batch published: its bounds as SQL literals (low
+exclusive, high inclusive), what was read, what the source counted right after, what went out as `r`, and what gave way
+to the log between `low_lsn` and `upto_lsn`."""
+
+VERSIONS = ("state_id", "changes_id", "changes_version")
+COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows", *VERSIONS)
+COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", "snapshot", "commit_lsn", *COUNTED)
+
+
+def _identity_text(identity: CaptureIdentity) -> str:
+    return json.dumps(to_data(identity), sort_keys=True)
+
+
+def _identity(text: str) -> CaptureIdentity:
+    return from_data(CaptureIdentity, json.loads(text))
+
+
+def planned_row(planned: PlannedBatch) -> tuple[object, ...]:
+    """Return an entry as a row of BATCHES."""
+    span = (str(planned.after), str(planned.upto))
+    named = (planned.batch, planned.run_id, planned.plan_id, planned.table.schema, planned.table.name)
+    part = None if planned.chunk_range is None else json.dumps(to_data(planned.chunk_range), sort_keys=True)
+    return (
+        *named,
+        *span,
+        planned.planned_at_ms,
+        _identity_text(planned.capture),
+        part,
+        planned.has_offset,
+        planned.rows,
+    )
+
+
+def applied_row(commit: AppliedBatch, at_ms: int) -> tuple[object, ...]:
+    """Return a commit that was applied at a time as a row of COMMITS."""
+    named = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
+    counts = (getattr(commit, name) for name in COUNTED[1:])
+    commit_lsn = None if commit.commit_lsn is None else str(commit.commit_lsn)
+    return (*named, *counts, commit_lsn, at_ms, *_slice_row(commit))
+
+
+def _slice_row(commit: AppliedBatch) -> tuple[object, ...]:
+    of = commit.chunk_range
+    if of is None:
+        return (None, None, None, None, None)
+    chunks = [
+        (at, ", ".join(c.low), ", ".join(c.high), c.rows_read, c.rows_counted, out, c.rows_read - out)
+        for at, c in enumerate(of.counts, of.first)
+        for out in [commit.published.get(at, 0)]
+    ]
+    return (of.snapshot, of.snapshot_kind, of.condition, str(of.low_watermark), chunks)
+
+
+def planned_batch(row: Row) -> PlannedBatch:
+    """Return the entry that a row of BATCHES holds."""
+    return PlannedBatch(
+        batch=row["batch"],
+        run_id=row["run_id"],
+        plan_id=row["plan"],
+        table=TableId(row["schema"], row["table"]),
+        after=Lsn.parse(row["after_lsn"]),
+        upto=Lsn.parse(row["upto_lsn"]),
+        planned_at_ms=row["planned_at_ms"],
+        capture=_identity(row["capture"]),
+        chunk_range=None if row["slice"] is None else from_data(ChunkRange, json.loads(row["slice"])),
+        has_offset=row["has_offset"],
+        rows=row["rows"],
+    )
+
+
+def applied_batch(row: Row) -> AppliedBatch:
+    """Return the commit that a row of COMMITS holds, without its slice."""
+    return AppliedBatch(
+        table=TableId(row["schema"], row["table"]),
+        upto=Lsn.parse(row["upto_lsn"]),
+        capture=_identity(row["capture"]),
+        snapshot=row["snapshot"],
+        commit_lsn=None if row["commit_lsn"] is None else Lsn.parse(row["commit_lsn"]),
+        **{name: row[name] for name in COUNTED},
+    )

@@ -1,0 +1,77 @@
+"""What a job says while it runs and when something fails: names, counts and codes, never row values."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from threading import Lock
+
+from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
+from airflow_provider_db2cdc.cdc.snapshot.progress import describe_applied
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import Db2CdcError
+from airflow_provider_db2cdc.failpoint import FAILPOINT_FRAME
+from airflow_provider_db2cdc.spark.cause import explained, keep_stack, root_cause, text_of
+from airflow_provider_db2cdc.spark.delta.table_io import is_concurrent_write
+
+
+def log_progress(text: str) -> None:
+    """Print one progress line, which the Airflow side shows in the task's log.
+
+    Names and messages may come from outside: no text of theirs becomes a line of its own, or cannot be written.
+    """
+    line = " ".join(text.splitlines()).encode("utf-8", "backslashreplace").decode("utf-8")
+    sys.stdout.write(f"{PROGRESS_MARK}{line}\n")
+    sys.stdout.flush()
+
+
+def applied_reporter(tables: int) -> Callable[[TableId], None]:
+    """Return what says of a table that its part of a batch is applied, how many are, and about how long the rest takes.
+
+    Tables that are applied side by side may call it at once. Where there is but one, nothing is said.
+    """
+    begun, done, turn = time.monotonic(), itertools.count(1), Lock()
+
+    def tell(table: TableId) -> None:
+        if tables > 1:
+            with turn:
+                log_progress(f"table={table} applied: {describe_applied(next(done), tables, time.monotonic() - begun)}")
+
+    return tell
+
+
+def describe(error: BaseException) -> str:
+    """Return what an error is in a line: our own text, or the root cause of a foreign one, whose stack is kept."""
+    if isinstance(error, Db2CdcError):
+        return str(error)
+    if is_concurrent_write(error):
+        return (
+            "another run wrote this batch at the same moment, so this one wrote nothing. "
+            "Let the other finish; the next tick goes on from there."
+        )
+    told = str(as_own(error))
+    return f"{told}{keep_stack(told, error)}"
+
+
+def as_own(error: BaseException) -> Db2CdcError:
+    """Return an error as one of ours: what it means where that is known, else its root cause without a remedy."""
+    if isinstance(error, Db2CdcError):
+        return error
+    text = text_of(error)
+    return explained(error, text) or Db2CdcError(f"{root_cause(error, text)}.")
+
+
+def log_stack(error: BaseException) -> None:
+    """Print where an error came from: frames only, because its text may hold row values."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != FAILPOINT_FRAME][-4:]
+    log_progress(
+        "  at " + " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames))
+    )
+
+
+def now_ms() -> int:
+    """Return this machine's clock."""
+    return int(time.time() * 1000)

@@ -1,0 +1,1 @@
+"""Snapshots under way in a tick."""
