@@ -8,9 +8,9 @@
     │   └── GapError         changes were removed before they were read: snapshot again
     ├── TargetError          the Delta target refuses or belongs to someone else
     ├── OffsetError          the stored offset contradicts what Delta holds
-    │   └── UnkeptError      some tables' offsets were not kept (tick.py): everything else of the tick was
+    │   └── OffsetCommitError  some tables' offsets were not kept: everything else of the tick was
     ├── SignalError          a signal asks for what cannot be done: it is refused, the work goes on
-    ├── TickLostError        another tick did, or is doing, this work: let it
+    ├── ConcurrentRunError   another run did, or is doing, this work: let it
     └── TickFailedError      some tables of a tick failed; the others are committed
 
 Each carries what happened, to which thing, and a remedy; never row values, never secrets.
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 __all__ = [
     "CaptureStoppedError",
+    "ConcurrentRunError",
     "ConfigurationError",
     "Db2CdcError",
     "GapError",
@@ -29,7 +30,6 @@ __all__ = [
     "SourceError",
     "TargetError",
     "TickFailedError",
-    "ConcurrentRunError",
 ]
 
 

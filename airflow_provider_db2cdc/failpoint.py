@@ -15,16 +15,17 @@ from threading import Lock
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
 Failpoint: TypeAlias = Literal[
-    "prepare_ledger", "read_history", "select_ledger_rows", "plan_batch", "commit_batch", "publish_manifest",
-    "check_newest_plan", "check_readable", "read_journal", "write_journal", "read_signals", "after_group",
-    "prepare_table", "fence_batch", "leave_out", "append_changes", "fill_state", "merge_state", "append_rows",
-    "catch_up", "await_low_mark", "await_high_mark", "await_capture", "publish_group", "plan_chunks", "settle_part",
-    "read_group", "stage_chunks", "stage_rows", "delete_staged_rows", "read_chunk_rows", "count_chunks", "check_counts",
-    "find_chunk_bounds", "close_watermark", "compare_state", "compare_rows", "find_effects", "delete_gone",
-    "commit_effects", "net_effects", "count_batch", "count_ranges", "count_changes", "check_all_read", "read_frame",
-    "read_parts", "query_source", "connect_source", "open_session", "read_table_history", "read_capture",
-    "count_planned_changes", "put_offset", "put_backlog", "commit_offsets", "append_signal_lines",
-    "hand_over_signal_file",
+    "prepare_batch_log", "read_history", "select_batch_rows", "plan_batch", "commit_batch",
+    "publish_manifest", "check_newest_plan", "check_readable", "read_journal", "write_journal",
+    "read_signals", "after_group", "prepare_table", "fence_writers", "exclude_chunks", "append_changes",
+    "fill_state", "merge_state", "append_rows", "catch_up", "await_low_mark", "await_high_mark",
+    "await_capture", "publish_group", "plan_chunks", "settle_table_snapshot", "read_group", "stage_chunks",
+    "stage_rows", "delete_staged_rows", "read_chunk_rows", "count_chunks", "check_counts",
+    "find_chunk_bounds", "close_watermark", "compare_state", "compare_rows", "find_state_change",
+    "append_found_deletes", "commit_effects", "net_effects", "count_batch", "count_ranges", "count_changes",
+    "check_all_read", "read_frame", "read_parts", "query_source", "connect_source", "open_session",
+    "read_table_history", "read_capture", "count_planned_changes", "put_offset", "put_summary",
+    "commit_offsets", "append_signal_lines", "hand_over_signal_file",
 ]  # fmt: skip
 """Every failpoint. Its name says what the call does that it stands around."""
 

@@ -122,7 +122,7 @@ def spark(spark_folder: Path) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def captured_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A running sandbox whose agent captures a few times a second."""
-    from airflow_provider_db2cdc.sandbox.service import Sandbox
+    from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
     jars = str(ROOT / "build" / "jars" / "sandbox")
     with Sandbox.start(tmp_path_factory.mktemp("captured"), commit_interval_s=0.4, jars=jars) as running:

@@ -166,7 +166,7 @@ def test_a_statement_that_changes_rows_says_which():
     def unlimited(path):
         return [text for text in texts_of(path) if changing.search(text) and " WHERE " not in text]
 
-    assert offenders([path for path in MODULES if path.parent.name not in ("sandbox", "demo")], unlimited) == {}
+    assert offenders([path for path in MODULES if not {"sandbox", "demo"} & {*path.parts}], unlimited) == {}
 
 
 def modules_of(part: str) -> list:

@@ -15,6 +15,7 @@ import typer
 
 from airflow_provider_db2cdc.cli.main import app
 from airflow_provider_db2cdc.config.properties import ALIASES, PROPERTIES
+from airflow_provider_db2cdc.demo.cli import add_to
 from airflow_provider_db2cdc.sandbox.cli.main import app as sandbox_app
 
 ROOT = Path(__file__).parents[1]
@@ -111,12 +112,21 @@ def test_every_make_target_is_in_the_makefile() -> None:
     check(unknown)
 
 
+@cache
+def _app_of_a_clone() -> typer.Typer:
+    """The command line with the commands that only a clone has."""
+    whole = typer.Typer()
+    whole.registered_commands, whole.registered_groups = [*app.registered_commands], [*app.registered_groups]
+    add_to(whole)
+    return whole
+
+
 def leaf_of(words: Sequence[str]) -> tuple[Any, list[str]]:
     """The command that a line names, and what is left of the line.
 
     :raises LookupError: there is none of that name.
     """
-    found: Any = typer.main.get_command(app)
+    found: Any = typer.main.get_command(_app_of_a_clone())
     rest = [word for word in words if word != "--debug"]
     while rest and not rest[0].startswith("-") and hasattr(found, "commands"):
         name, *rest = rest

@@ -39,7 +39,7 @@ def line(table: TableId, at: int | None, status: Status = "applied", **more: obj
 
 def left(table: TableId, at: int, *more: int, **marks: object) -> Offset:
     """Return the offset that a result's batch 7 leaves."""
-    return Offset(table, lsn(at), 7, *more, **{"proven": lsn(at), **marks})  # type: ignore[arg-type]
+    return Offset(table, lsn(at), 7, *more, **{"committed_lsn": lsn(at), **marks})  # type: ignore[arg-type]
 
 
 def outcome(*lines: TableResult) -> JobResult:
@@ -110,17 +110,19 @@ def test_a_restart_that_is_wished_for_while_a_tick_runs_is_the_next_ones(
 def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(4), 6, capture_interrupted=True))
     commit(outcome(line(A, 5, "failed")), store)
-    assert store.get(A) == left(A, 5, suspended=True)
+    assert store.get(A) == left(A, 5, capture_interrupted=True)
     commit(outcome(line(A, 6)), store)
-    assert store.get(A) == left(A, 6, suspended=True), "what another plan left over was finished"
-    commit(outcome(line(A, 7, "failed", anew=True)), store)
+    assert store.get(A) == left(A, 6, capture_interrupted=True), "what another plan left over was finished"
+    commit(outcome(line(A, 7, "failed", reinitialized=True)), store)
     assert store.get(A) == left(A, 7)
 
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_registration_that_the_tick_found_inactive_is_kept_once(store: FileOffsetStore, anew: bool) -> None:
     store.put(Offset(A, lsn(4), 6, planned_at_ms=1, capture_interrupted=anew, revision="m"))
-    result = replace(outcome(line(A, 5, "failed", inactive=True, anew=anew, mark="m")), planned_at_ms=10)
+    result = replace(
+        outcome(line(A, 5, "failed", capture_interrupted=True, reinitialized=anew, revision="m")), planned_at_ms=10
+    )
     commit(result, store)
     kept = store.get(A)
     assert kept is not None
@@ -145,7 +147,7 @@ def test_an_offset_keeps_the_commit_that_it_stands_on_until_its_table_begins_ane
     store.put(replace(store.get(A) or left(A, 8), source_restored=True))
     assert kept(line(A, 9, "failed", commit_lsn=lsn(6))) == lsn(6)
     assert (store.get(A) or left(A, 9)).source_restored, "until it begins anew"
-    assert kept(line(A, 10, reads=3, anew=True)) is None
+    assert kept(line(A, 10, reads=3, reinitialized=True)) is None
     assert not (store.get(A) or left(A, 10)).source_restored
 
 
@@ -159,8 +161,8 @@ def test_an_offset_that_a_person_set_is_held_against_no_commit_before_the_next_o
 
 def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None:
     """A registration found inactive, a source restored, a restart wished for: what came later stays, by any clock."""
-    old = replace(outcome(line(A, 9, after=lsn(4), restart=True, anew=True, mark="m")), planned_at_ms=10)
-    back = replace(outcome(line(A, 2, set_back=True, mark="m")), planned_at_ms=15)
+    old = replace(outcome(line(A, 9, after=lsn(4), restart=True, reinitialized=True, revision="m")), planned_at_ms=10)
+    back = replace(outcome(line(A, 2, rewound=True, revision="m")), planned_at_ms=15)
     for kept in (
         with_capture_interrupted(A, Offset(A, lsn(5), 6, planned_at_ms=5), lsn(9), "new"),
         with_capture_interrupted(
@@ -178,19 +180,19 @@ def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None
 
 def test_a_table_that_began_anew_where_it_stood_is_not_suspended_any_more(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(5), 6, planned_at_ms=1, capture_interrupted=True, revision="m"))
-    commit(replace(outcome(line(A, 5, reads=3, anew=True, mark="m")), planned_at_ms=10), store)
-    assert store.get(A) == left(A, 5, planned_at_ms=10, mark="m")
+    commit(replace(outcome(line(A, 5, reads=3, reinitialized=True, revision="m")), planned_at_ms=10), store)
+    assert store.get(A) == left(A, 5, planned_at_ms=10, revision="m")
 
 
 def test_an_offset_without_a_position_gets_one_and_says_still_that_changes_are_missing(store: FileOffsetStore) -> None:
     store.put(with_capture_interrupted(A, None, lsn(9), "m"))
-    commit(replace(outcome(line(A, 5, "failed", mark="m")), planned_at_ms=20), store)
-    assert store.get(A) == left(A, 5, planned_at_ms=20, suspended=True, mark="m")
+    commit(replace(outcome(line(A, 5, "failed", revision="m")), planned_at_ms=20), store)
+    assert store.get(A) == left(A, 5, planned_at_ms=20, capture_interrupted=True, revision="m")
 
 
 def test_a_restart_that_is_wished_for_behind_a_tick_outlives_its_commit_done_again(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(4), 6, restart=True))
-    older, result = (replace(outcome(line(A, at, restart=True, anew=True)), planned_at_ms=at) for at in (7, 9))
+    older, result = (replace(outcome(line(A, at, restart=True, reinitialized=True)), planned_at_ms=at) for at in (7, 9))
     commit(result, store)
     done = store.get(A)
     assert done is not None
@@ -211,7 +213,7 @@ def test_what_is_open_is_kept_before_the_offsets_are(store: FileOffsetStore) -> 
 
 def test_an_offset_moves_back_with_its_source(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 6))
-    assert commit(outcome(line(A, 5, set_back=True)), store) == [left(A, 5)]
+    assert commit(outcome(line(A, 5, rewound=True)), store) == [left(A, 5)]
 
 
 def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStore) -> None:
@@ -226,7 +228,7 @@ def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStor
 
 def test_a_missing_offset_that_is_recovered_is_told(store: FileOffsetStore, caplog: pytest.LogCaptureFixture) -> None:
     for table, recovered in ((A, True), (B, False)):
-        commit(outcome(line(table, 5, recovered=recovered)), store)
+        commit(outcome(line(table, 5, offset_recovered=recovered)), store)
     [told] = [record.getMessage() for record in caplog.records]
     assert told.startswith(f"the offset of S.A was missing: it is taken from the target, {lsn(5)}. If a restart was")
     assert "db2cdc offset restart S.A" in told

@@ -149,7 +149,7 @@ class TestOldNames:
 
     @pytest.mark.parametrize("name", ["snapshot.new.tables", "capture.mode"])
     def test_of_other_connectors_are_ignored(self, name: str) -> None:
-        assert "another connector's" in config(**{name: "x"}).ignored[name]
+        assert "another connector" in config(**{name: "x"}).ignored[name]
 
     def test_of_topic_prefix_counts_where_it_is_alone(self) -> None:
         assert config(**{"database.server.name": "a"}).server_name == "a"

@@ -121,7 +121,7 @@ class FileOffsetStore:
             ) from error
         return PipelineSummary.from_json(text, str(self._summary_path))
 
-    @failpoint("put_backlog")
+    @failpoint("put_summary")
     def put_summary(self, backlog: PipelineSummary) -> None:
         """Keep the backlog in a file beside the offsets."""
         with self._locked():

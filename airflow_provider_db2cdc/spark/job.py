@@ -16,6 +16,7 @@ from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.ledger.journal import Journal
 from airflow_provider_db2cdc.spark.log import log_progress
+from airflow_provider_db2cdc.spark.outcome import job_result
 from airflow_provider_db2cdc.spark.session import open_session
 from airflow_provider_db2cdc.spark.snapshot.coordinator import SnapshotCoordinator
 from airflow_provider_db2cdc.spark.tick import Tick
@@ -45,7 +46,7 @@ def run(spec: JobSpec) -> JobResult:
     snapshots.run()
     tick.write_manifest(unfinished=snapshots.unfinished)
     ledger.optimize(tick.history.newest_batch, tick.batch)
-    return snapshots.with_snapshots(tick.result())
+    return snapshots.with_snapshots(job_result(tick))
 
 
 @failpoint("check_newest_plan")

@@ -15,7 +15,6 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.failpoint import FAILPOINT_FRAME
 from airflow_provider_db2cdc.spark.cause import explained, keep_stack, root_cause, text_of
-from airflow_provider_db2cdc.spark.delta.table_io import is_concurrent_write
 
 
 def log_progress(text: str) -> None:
@@ -62,6 +61,11 @@ def as_own(error: BaseException) -> Db2CdcError:
         return error
     text = text_of(error)
     return explained(error, text) or Db2CdcError(f"{root_cause(error, text)}.")
+
+
+def is_concurrent_write(error: BaseException) -> bool:
+    """Whether Delta refused a pair because another writer has brought it meanwhile."""
+    return any(name in str(error) for name in ("ConcurrentTransaction", "DELTA_CONCURRENT_TRANSACTION"))
 
 
 def log_stack(error: BaseException) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult, TableTask
+from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
@@ -108,18 +108,6 @@ class Tick:
         if self.errors or unfinished or not self.positions.applied or len(stands) != 1:
             return
         self.batch_log.write_manifest(self.batch, stands.pop(), [last[table] for table in self.tasks], now_ms())
-
-    def result(self) -> JobResult:
-        """Return a line a table, refused ones included; a table of signals that was refused may have two."""
-        refused = [one for one in self.spec.rejected if not one.is_replicated]
-        lines = [*map(self._line, (*self.tasks, *(one.table for one in self.spec.rejected if one.is_replicated)))]
-        lines += [
-            TableResult(one.table, "failed", is_replicated=False, is_rejected=True, error=one.error) for one in refused
-        ]
-        planned_at_ms, ahead_ms = self.spec.planned_at_ms, self.spec.source_ahead_ms
-        return JobResult(
-            self.spec.pipeline, self.spec.run_id, tuple(lines), planned_at_ms=planned_at_ms, source_ahead_ms=ahead_ms
-        )
 
     def open_tasks(self) -> list[TableTask]:
         """Return the tables that have not failed."""
@@ -271,38 +259,3 @@ class Tick:
         with driver_connection(self.spark, self.source) as connection:
             synchpoint = connection.text_rows(global_row(self.spec.source.asn_schema).text)[0][0]
         return Lsn.parse(synchpoint) if synchpoint else None
-
-    def _line(self, table: TableId) -> TableResult:
-        error, task = self.errors.get(table, ""), self.tasks.get(table)
-        untold = self.positions.unreported(task) if task is not None else []
-        commits = [*(commit for _, commit in untold), *self.positions.applied.get(table, [])]
-        last = self.positions.last.get(table)
-        line = TableResult(
-            table=table,
-            status="failed" if error else ("applied" if commits else "unchanged"),
-            after=untold[0][0].after if untold else self.starts.get(table),
-            creates=sum(commit.creates for commit in commits),
-            updates=sum(commit.updates for commit in commits),
-            deletes=sum(commit.deletes for commit in commits),
-            reads=sum(commit.reads for commit in commits),
-            duration_s=round(self.seconds.get(table, 0.0), 3),
-            restart=task is not None and task.restart,
-            revision=task.revision if task is not None else "",
-            capture_interrupted=table in self.capture_interrupted,
-            offset_recovered=table in self.positions.offset_recovered,
-            is_rejected=task is None,
-            waits_for_operator=table in self.positions.waiting_for_operator,
-            error=error,
-        )
-        if (
-            last is None
-            or table in self.positions.waiting_for_operator
-            or (task is not None and self.positions.is_new(task))
-        ):
-            return line
-        return replace(
-            line, rewound=task is not None and self.positions.is_rewound(task),
-            reinitialized=task is not None and self.positions.is_reinitialized(task),
-            lsn=last.upto, batch=last.batch, rows=last.rows, commit_lsn=last.commit_lsn,
-            commit_ts_ms=last.commit_ts_ms, state_version=last.state_version, capture=last.capture.digest,
-        )  # fmt: skip

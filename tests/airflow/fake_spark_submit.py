@@ -18,11 +18,11 @@ from airflow_provider_db2cdc.cdc.signal.signal import Signal
 
 def outcome(task, failing):
     table = task["schema"]["table"]
-    line = {"table": table, "lsn": task["believed"], "batch": 1 if task["believed"] else None, "duration_s": 0.1}
-    line["mark"] = task["mark"]
+    line = {"table": table, "lsn": task["stored_lsn"], "batch": 1 if task["stored_lsn"] else None, "duration_s": 0.1}
+    line["revision"] = task["revision"]
     if table["name"] in failing:
         return {**line, "status": "failed", "error": "the target cannot be written. Grant write access to it."}
-    applied = {"lsn": task["upto"], "batch": 1, "after": task["believed"], "creates": task["rows"], "reads": 2}
+    applied = {"lsn": task["upto"], "batch": 1, "after": task["stored_lsn"], "creates": task["rows"], "reads": 2}
     return {**line, **applied, "status": "applied", "rows": 2, "commit_ts_ms": 1_700_000_000_000}
 
 

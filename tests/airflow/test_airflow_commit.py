@@ -190,7 +190,7 @@ def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(commi
     dag_id = f"commit_notifies_{count}"
     config = {"pipeline": dag_id, "target": "/t", "notification.enabled.channels": channels}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
-    state, _, seen = commit(dag_id, table_result("ORDERS"), config=config, notifications=[told], told=3)
+    state, _, seen = commit(dag_id, table_result("ORDERS"), config=config, notifications=[told], reported_seq=3)
     assert state == "success"
     assert inside(lambda: VariableOffsetStore(dag_id).summary()).notified_upto == 3
     events_of_them = [extra for uri, extra in seen.items() if uri == f"db2cdc://{dag_id}/notifications"]
@@ -201,7 +201,7 @@ def test_notifications_whose_events_airflow_drops_are_told_by_the_next_tick(comm
     config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": "airflow"}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
     failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
-    of_now = {"config": config, "notifications": [told], "told": 3}
+    of_now = {"config": config, "notifications": [told], "reported_seq": 3}
     state, _, seen = commit("commit_dropped", failed, **of_now)
     assert (state, seen) == ("failed", {})
     assert inside(lambda: VariableOffsetStore("commit_dropped").summary()).notified_upto == 0
@@ -224,16 +224,21 @@ def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(c
     config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": f"{__name__}:Unreachable"}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
     old = replace(told, timestamp=told.timestamp - 25 * 3_600_000)
-    state, offsets, seen = commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=3)
+    state, offsets, seen = commit(
+        "commit_untold", table_result("ORDERS"), config=config, notifications=[told], reported_seq=3
+    )
     assert (state, offsets) == ("success", {"ORDERS": lsn(9)})
     assert len(seen) == 1, "whoever waits for the table's event gets it"
     kept = inside(lambda: VariableOffsetStore("commit_untold").summary())
-    assert (kept.told, kept.notified_upto) == (3, 0), "what became of signals was told"
-    of_old = {"config": config, "notifications": [old, told], "told": 4}
+    assert (kept.reported_seq, kept.notified_upto) == (3, 0), "what became of signals was told"
+    of_old = {"config": config, "notifications": [old, told], "reported_seq": 4}
     assert commit("commit_untold", table_result("ORDERS"), **of_old)[0] == "success"
     assert inside(lambda: VariableOffsetStore("commit_untold").summary()).notified_upto == 4, "it is given up"
     config["notification.enabled.channels"] = "log"
-    assert commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], told=5)[0] == "success"
+    assert (
+        commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], reported_seq=5)[0]
+        == "success"
+    )
     assert inside(lambda: VariableOffsetStore("commit_untold").summary()).notified_upto == 5
 
 
@@ -318,6 +323,6 @@ def test_notification_channel_that_is_not_there_costs_no_table_its_event(commit)
     config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": "module_of_another_worker:Pager"}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
     changed = table_result("ORDERS", creates=1)
-    state, offsets, seen = commit("commit_gone", changed, config=config, notifications=[told], told=3)
+    state, offsets, seen = commit("commit_gone", changed, config=config, notifications=[told], reported_seq=3)
     assert (state, offsets) == ("success", {"ORDERS": lsn(9)}), "it has moved: no later tick counts these changes"
     assert "db2cdc://commit_gone/SALES/ORDERS" in seen

@@ -198,7 +198,7 @@ def test_plan_that_meets_an_inactive_registration_tells_the_offset(captured, run
     state, tasks = run_dag(dag_id, text)
     captured.set_state(orders, "A")
     assert (state, tasks["tick.plan"], tasks["tick.apply"]) == ("failed", "failed", "upstream_failed")
-    assert inside(lambda: VariableOffsetStore(dag_id).get(orders)).suspended
+    assert inside(lambda: VariableOffsetStore(dag_id).get(orders)).capture_interrupted
 
 
 @pytest.mark.sandbox

@@ -248,7 +248,7 @@ def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_re
         return store.get(orders)
 
     kept = inside(resumed)
-    assert (kept.lsn, kept.batch, kept.suspended) == (lsn(200), 3, True)
+    assert (kept.lsn, kept.batch, kept.capture_interrupted) == (lsn(200), 3, True)
 
 
 @pytest.mark.sandbox
@@ -266,7 +266,7 @@ def test_sensor_that_meets_an_inactive_registration_keeps_that(captured, inside,
 
     kept = inside(met)
     captured.set_state(orders, "A")
-    assert (kept.is_placed, kept.suspended) == (False, True)
+    assert (kept.has_position, kept.capture_interrupted) == (False, True)
 
 
 def test_sensor_keeps_table_by_table_what_its_trigger_has_found(inside):
@@ -281,7 +281,7 @@ def test_sensor_keeps_table_by_table_what_its_trigger_has_found(inside):
             sensor().resume({}, {"status": "failed", "message": "why the wait ended", "inactive": found})
         return VariableOffsetStore("p").get(tables[1])
 
-    assert inside(resumed).suspended
+    assert inside(resumed).capture_interrupted
 
 
 @pytest.mark.sandbox

@@ -526,14 +526,14 @@ def test_sensor_finds_a_signal_whose_id_was_rendered_to_a_number(look):
 FOLLOW = """
 from airflow.sdk import DAG, task
 from airflow_provider_db2cdc import Db2CdcSnapshotSensor
-from airflow_provider_db2cdc.cdc.offset.summary import Backlog
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 
 with DAG("signal_follow", schedule=None):
 
     @task
     def keep(text):
-        VariableOffsetStore("followed").put_backlog(Backlog.from_json(text, "here"))
+        VariableOffsetStore("followed").put_summary(PipelineSummary.from_json(text, "here"))
 
     follow = Db2CdcSnapshotSensor(
         task_id="follow", pipeline="followed", signal_id="77", mode="reschedule", poke_interval=1, timeout=60, retries=3

@@ -82,7 +82,7 @@ def counted() -> Iterator[Counts]:
         counts.chunks += len(reached.result) + 1
 
     def publish(reached: ReachedFailpoint) -> None:
-        slices = reached.arguments["group"].slices
+        slices = reached.arguments["group"].chunk_ranges
         counts.published.append((time.monotonic(), sum(len(of.counts) for of in slices.values())))
 
     with (

@@ -66,8 +66,10 @@ def acting(agenda, *signals, check=lambda part: None, **refused):
     return agenda, outcomes
 
 
-def slice_of(first, last, sweep=False):
-    return ChunkRange("s", "incremental", first, last, LOW, 6, 6, "f", 10 * first // 2, 3, delete_missing=sweep)
+def slice_of(first, last, delete_missing=False):
+    return ChunkRange(
+        "s", "incremental", first, last, LOW, 6, 6, "f", 10 * first // 2, 3, delete_missing=delete_missing
+    )
 
 
 def test_group_spans_the_end_of_one_table_and_the_beginning_of_others():
@@ -96,7 +98,7 @@ def test_blocking_snapshots_tables_come_to_one_mark_or_stay():
         with_failure(asked.table_snapshot(C), "", tries=1)
     )
     assert may_publish(over, [A])
-    swept = asked.with_table(replace(asked.table_snapshot(A), sweep=True, done=3))
+    swept = asked.with_table(replace(asked.table_snapshot(A), delete_missing=True, published_chunks=3))
     assert may_publish(swept, [B, C]), "of A nothing is left to read"
 
 
@@ -120,7 +122,7 @@ def test_part_advances_with_its_slices_and_completes_with_the_last():
 
 def test_sweep_alone_tells_how_far_its_part_is():
     part = replace(with_chunks(TableSnapshot(A), bounds(2), "f"), delete_missing=True)
-    swept = with_published(part, replace(slice_of(0, 2, sweep=True), rows_before=30), 0)
+    swept = with_published(part, replace(slice_of(0, 2, delete_missing=True), rows_before=30), 0)
     assert (swept.status, swept.published_chunks, swept.rows_published, swept.low_batch) == ("completed", 3, 30, 6)
 
 
@@ -137,7 +139,7 @@ def test_part_whose_columns_changed_begins_anew_and_forgets_slices_of_before():
     other = with_chunks(anew, bounds(1), "g")
     assert with_published(other, slice_of(0, 1), 10) == other
     swept = replace(other, delete_missing=True)
-    assert with_published(swept, slice_of(0, 1, sweep=True), 0) == swept
+    assert with_published(swept, slice_of(0, 1, delete_missing=True), 0) == swept
     assert with_published(other, replace(slice_of(0, 1), fingerprint="g"), 10).status == "completed"
 
 
@@ -160,12 +162,12 @@ def test_part_that_begins_anew_deletes_what_is_gone_where_it_reads_all_of_a_tabl
 
 def test_part_without_a_key_has_a_chunk_more_for_each_read_that_it_needs():
     part = with_chunks(replace(TableSnapshot(A), delete_missing=True), [], "f")
-    first = replace(slice_of(0, 0), windows=((3, 6),), again=True)
+    first = replace(slice_of(0, 0), windows=((3, 6),), needs_another_read=True)
     one = with_published(part, first, 10)
     assert (one.status, one.published_chunks, one.chunks, one.windows) == ("reading", 1, 2, ((3, 6),))
     assert with_published(one, first, 10) == one
     last = replace(slice_of(1, 1), windows=((3, 6), (6, 7)), rows_before=10)
-    assert with_published(one, replace(last, again=True), 2).chunks == 3
+    assert with_published(one, replace(last, needs_another_read=True), 2).chunks == 3
     two = with_published(one, last, 2)
     assert (two.status, two.published_chunks, two.chunks, two.rows_published) == ("completed", 2, 2, 12)
     assert with_published(part, last, 2) == two, "the last slice alone tells how far the part is"
@@ -178,7 +180,8 @@ def test_part_whose_reads_always_need_another_one_fails_as_any_other():
         assert part.is_open
         windows = (*windows, (at, at + 1))
         part = with_failure(
-            with_published(part, replace(slice_of(at, at), windows=windows, again=True), 1), "it never rests"
+            with_published(part, replace(slice_of(at, at), windows=windows, needs_another_read=True), 1),
+            "it never rests",
         )
     assert (part.status, part.failures) == ("failed", 3)
 
@@ -186,7 +189,9 @@ def test_part_whose_reads_always_need_another_one_fails_as_any_other():
 def test_part_that_a_read_brings_to_rest_forgets_its_failures():
     part = with_failure(
         with_published(
-            with_chunks(TableSnapshot(A), [], "f"), replace(slice_of(0, 0), windows=((0, 1),), again=True), 1
+            with_chunks(TableSnapshot(A), [], "f"),
+            replace(slice_of(0, 0), windows=((0, 1),), needs_another_read=True),
+            1,
         ),
         "why",
     )
@@ -196,14 +201,14 @@ def test_part_that_a_read_brings_to_rest_forgets_its_failures():
 def test_part_with_a_sweep_completes_with_it():
     part = with_published(replace(with_chunks(TableSnapshot(A), [], "f"), delete_missing=True), slice_of(0, 0), 10)
     assert (part.status, part.published_chunks) == ("reading", 1)
-    assert with_published(part, slice_of(0, 0, sweep=True), 0).status == "completed"
+    assert with_published(part, slice_of(0, 0, delete_missing=True), 0).status == "completed"
 
 
 def test_part_whose_groups_tell_what_is_gone_needs_no_sweep():
     part = replace(with_chunks(TableSnapshot(A), bounds(2), "f"), delete_missing=True)
-    one = with_published(part, replace(slice_of(0, 1), whole=True), 10)
+    one = with_published(part, replace(slice_of(0, 1), covers_key_range=True), 10)
     assert (one.status, one.published_chunks) == ("reading", 2)
-    assert with_published(one, replace(slice_of(2, 2), whole=True), 1).status == "completed"
+    assert with_published(one, replace(slice_of(2, 2), covers_key_range=True), 1).status == "completed"
 
 
 def test_snapshot_completes_only_with_every_part():
@@ -351,7 +356,7 @@ def over(agenda, id_, *tables, end="completed"):
     """Bring tables of a snapshot to an end."""
     for table in tables:
         [one] = [one for one in agenda.snapshots if one.id == id_]
-        agenda = agenda.with_snapshot(one.with_part(replace(one.part(table), status=end, reason="x")))
+        agenda = agenda.with_snapshot(one.with_table(replace(one.table_snapshot(table), status=end, reason="x")))
     return agenda
 
 

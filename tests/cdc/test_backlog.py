@@ -87,7 +87,7 @@ class TestSnapshotsAfterATick:
         """The target was removed, or another one is named: else each idle plan would start Spark for it for ever."""
         old = PipelineSummary((snapshot("a"), snapshot("b", "paused"), snapshot("c", "completed")), reported_seq=40)
         assert old.updated(result([snapshot("d")])).snapshots == (snapshot("d"),)
-        assert old.updated(replace(result(), told=1)).snapshots == (snapshot("c", "completed"),)
+        assert old.updated(replace(result(), reported_seq=1)).snapshots == (snapshot("c", "completed"),)
 
     def test_signal_whose_snapshot_is_none_of_the_targets_has_failed(self):
         """Else who waits for its end would wait for ever."""
@@ -109,7 +109,7 @@ class TestSnapshotsAfterATick:
         )
         ended = PipelineSummary().updated(first).updated(second)
         for told in (2, 3, 8):
-            assert replace(ended, reported_seq=told).updated(first) == replace(ended, told=told), (
+            assert replace(ended, reported_seq=told).updated(first) == replace(ended, reported_seq=told), (
                 "whether or not it was told of"
             )
         assert ended.updated(replace(first, planned_at_ms=3)).has_snapshot_work({T}), (
@@ -141,7 +141,7 @@ def test_what_was_asked_for_is_waited_for_until_its_own_tick_has_told():
 
 
 def test_a_tick_alone_has_told_nobody():
-    assert PipelineSummary(reported_seq=7).updated(replace(result(), told=9)).reported_seq == 7
+    assert PipelineSummary(reported_seq=7).updated(replace(result(), reported_seq=9)).reported_seq == 7
 
 
 class TestOutcomesAfterATick:
@@ -262,5 +262,6 @@ def test_document_is_one_line_of_json_in_a_fixed_order():
     text = PipelineSummary(handled_signal_ids=("1",)).to_json()
     assert "\n" not in text
     assert [*json.loads(text)] == [
-        "asked_at_ms", "failed", "heard", "notified", "outcomes", "planned_at_ms", "snapshots", "tables", "told",
+        "failures", "handled_signal_ids", "notified_seq", "outcomes", "planned_at_ms", "reported_seq",
+        "signals_in_flight_at_ms", "snapshots", "tables",
     ]  # fmt: skip

@@ -37,7 +37,8 @@ SCHEMA = TableSchema(
 )
 CAPTURE = CaptureRegistration(
     table=TABLE, cd_owner="ASNCDC", cd_table="CD", state="A", state_info="", update_as="U", before_prefix="X",
-    pruned_upto=LOW, new_synchpoint=HIGH, cd_columns=(Column("IBMSNAP_COMMITSEQ", "VARCHAR", 16, 0, False, True), SCHEMA.columns[0]),
+    pruned_upto=LOW, new_synchpoint=HIGH,
+    cd_columns=(Column("IBMSNAP_COMMITSEQ", "VARCHAR", 16, 0, False, True), SCHEMA.columns[0]),
     identity=CaptureIdentity("ASNCDC.CD", "2024", "2023", "0a"), data_capture="L",
 )  # fmt: skip
 SPEC = JobSpec(
@@ -168,7 +169,7 @@ def test_the_examples_leave_no_field_at_its_default():
 
 def test_defaults_fill_what_a_document_leaves_out():
     data = json.loads(SPEC.to_json())
-    del data["settings"], data["refused"]
+    del data["settings"], data["rejected"]
     assert JobSpec.from_json(json.dumps(data)) == dataclasses.replace(SPEC, settings=ApplySettings(), rejected=())
 
 
@@ -257,7 +258,8 @@ def test_a_text_that_is_no_lsn_is_named_by_its_path(lsn):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("rows", True), ("rows", 1.0), ("snapshot", 1), ("snapshot", "true"), ("rows", None)]
+    ("field", "value"),
+    [("rows", True), ("rows", 1.0), ("initial_snapshot", 1), ("initial_snapshot", "true"), ("rows", None)],
 )
 def test_json_types_that_python_confuses_are_told_apart(field, value):
     data = to_data(SPEC)
@@ -268,10 +270,10 @@ def test_json_types_that_python_confuses_are_told_apart(field, value):
 
 def test_a_whole_number_serves_where_a_float_is_meant():
     data = to_data(SPEC)
-    data["fence"]["age_s"] = 2
+    data["capture_position"]["age_s"] = 2
     assert JobSpec.from_json(json.dumps(data)).capture_position.age_s == 2
-    data["fence"]["age_s"] = True
-    with pytest.raises(ConfigurationError, match=r"JobSpec\.fence\.age_s is a bool, expected float"):
+    data["capture_position"]["age_s"] = True
+    with pytest.raises(ConfigurationError, match=r"JobSpec\.capture_position\.age_s is a bool, expected float"):
         JobSpec.from_json(json.dumps(data))
 
 

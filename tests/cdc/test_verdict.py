@@ -75,7 +75,8 @@ def test_the_backlog_keeps_which_tables_failed_last_and_had_tells_of_the_others(
     )
     kept = PipelineSummary().updated(JobResult("p", "run", lines))
     assert kept.failures == (
-        TableFailure(TableId("S", "BAD"), "why"), TableFailure(TableId("S", "LATE"), "registered in state 'I'", is_rejected=True),
-    )  # fmt: skip
+        TableFailure(TableId("S", "BAD"), "why"),
+        TableFailure(TableId("S", "LATE"), "registered in state 'I'", is_rejected=True),
+    )
     assert [kept.had_offset(line.table) for line in lines] == [True, False, False, False]
     assert kept.updated(JobResult("p", "run", lines[:1], planned_at_ms=1)).failures == ()

@@ -138,9 +138,9 @@ def test_offsets_are_set_shown_and_removed(db2cdc: Command, config: str) -> None
     ]
     assert lsn in db2cdc("offset", "show", "-c", config).stdout
     # A tick that is under way was planned with another mark, or none, and leaves it alone.
-    marks = [entry["mark"] for entry in shown]
+    marks = [entry["revision"] for entry in shown]
     assert db2cdc("offset", "restart", "-c", config, "S.T").returncode == 0
-    marks += [entry["mark"] for entry in json.loads(db2cdc("offset", "show", "-c", config, "--json").stdout)]
+    marks += [entry["revision"] for entry in json.loads(db2cdc("offset", "show", "-c", config, "--json").stdout)]
     assert all(marks)
     assert len({*marks}) == 3
     assert db2cdc("offset", "remove", "-c", config, "S.T").returncode == 0

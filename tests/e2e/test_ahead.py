@@ -70,7 +70,7 @@ def test_what_is_read_beside_a_publish_comes_in_pieces(
     written: list[int] = []
 
     def note(reached: ReachedFailpoint) -> None:
-        reading: ChunkSpan = reached.arguments["reading"]
+        reading: ChunkSpan = reached.arguments["span"]
         assert written, "a death within the first read would forget where the chunks end"
         pieces.append(range(reading.first, reading.last + 1))
         if reading.first == 4:
@@ -97,7 +97,7 @@ def test_a_group_beside_a_publish_has_no_fewer_chunks_than_a_first_one(
     groups, begun = list[list[int]](), list[float]()
 
     def note(reached: ReachedFailpoint) -> None:
-        of, reading = reached.arguments["of"], reached.arguments["reading"]
+        of, reading = reached.arguments["chunk_range"], reached.arguments["span"]
         groups.extend([] if of.counts else [[]])
         groups[-1].extend(range(reading.first, reading.last + 1))
         begun.append(time.monotonic())

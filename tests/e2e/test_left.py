@@ -170,8 +170,8 @@ def test_what_a_snapshot_has_told_before_a_column_came(new_pipeline: Callable[..
     ("is_held", "step", "when"),
     [
         (True, "await_high_mark", "before"),
-        (False, "leave_out", "after"),
-        pytest.param(True, "leave_out", "after", marks=pytest.mark.long),
+        (False, "exclude_chunks", "after"),
+        pytest.param(True, "exclude_chunks", "after", marks=pytest.mark.long),
         pytest.param(False, "commit_batch", "after", marks=pytest.mark.long),
     ],
     ids=["pulls", "its first, and dies at once", "dies at once", "its first, and finishes it"],
@@ -218,7 +218,7 @@ def test_what_was_left_out_once_is_left_out_though_its_columns_are_back(new_pipe
     pipeline.captured()
     b = pipeline.plan()
     assert b is not None
-    with killed("leave_out", "after"):
+    with killed("exclude_chunks", "after"):
         job.run(b)
     job.run(a)
     is_right(pipeline, table)

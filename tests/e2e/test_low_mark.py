@@ -162,7 +162,7 @@ def test_a_snapshot_that_is_heard_meanwhile_begins_behind_its_own_moment(
         asks_in_it(pipeline, signals, table)
         waits.enter_context(beside("await_low_mark", resumed.start))
 
-    with behind("settle_part", load), ExitStack() as waits:
+    with behind("settle_table_snapshot", load), ExitStack() as waits:
         result = pipeline.passed(ask(other))
     resumed.join()
     assert ("mend", "done") in [(one.id, one.status) for one in result.signals]
@@ -189,7 +189,7 @@ def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
             faults.pause(pipeline.writer)
             loads_behind_a_captured_change(pipeline, table)
 
-    with behind("settle_part", load), killed("write_journal", "after", at=3):
+    with behind("settle_table_snapshot", load), killed("write_journal", "after", at=3):
         job.run(spec)
     resumed = threading.Timer(2.0, faults.resume, [pipeline.writer])
     with beside("await_low_mark", resumed.start):

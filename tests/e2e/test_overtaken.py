@@ -64,7 +64,7 @@ def test_an_old_run_that_fills_the_state_beside_a_restart_doubles_no_row(
 
 @pytest.mark.parametrize(
     "dies_before",
-    ["await_high_mark", pytest.param("fence_batch", marks=pytest.mark.long)],
+    ["await_high_mark", pytest.param("fence_writers", marks=pytest.mark.long)],
     ids=["fenced", "before the fence"],
 )
 def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_has_given_up(
@@ -276,7 +276,7 @@ def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
     assert c is not None
 
     def another() -> None:
-        with killed("settle_part", "before"):
+        with killed("settle_table_snapshot", "before"):
             job.run(b)
 
     before = manifests(pipeline)

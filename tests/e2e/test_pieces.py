@@ -157,7 +157,7 @@ def test_a_batch_between_two_pieces_is_in_the_window_of_the_first(
         second_group_in_two_pieces(monkeypatch),
         behind("stage_chunks", change),
         beside("publish_group", lambda: is_changed.wait(120)),
-        behind("settle_part", lambda _: is_published.set()),
+        behind("settle_table_snapshot", lambda _: is_published.set()),
     ):
         pipeline.passed()
     first, second = batches_with_reads(pipeline, table)[:2]

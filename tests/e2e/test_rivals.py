@@ -44,15 +44,15 @@ ALTERED = "while this tick was under way"
 BEFORE_ALL = Lsn(bytes(16))
 MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete")
 USUAL: list[Failpoint] = [
-    "read_history", "plan_batch", "prepare_table", "append_changes", "check_all_read", "find_effects", "merge_state",
+    "read_history", "plan_batch", "prepare_table", "append_changes", "check_all_read", "find_state_change", "merge_state",
     "commit_batch", "publish_manifest", "read_journal", "commit_offsets",
 ]  # fmt: skip
 """Steps of each run that has something to do; the other ones are those of snapshots, and of what went wrong."""
 
 STEPS: list[Failpoint] = [
-    *USUAL, "read_capture", "count_planned_changes", "prepare_ledger", "check_newest_plan", "write_journal",
-    "check_readable", "fence_batch", "count_ranges", "read_group", "stage_rows", "await_high_mark", "check_counts",
-    "fill_state", "delete_staged_rows", "delete_gone",
+    *USUAL, "read_capture", "count_planned_changes", "prepare_batch_log", "check_newest_plan", "write_journal",
+    "check_readable", "fence_writers", "count_ranges", "read_group", "stage_rows", "await_high_mark", "check_counts",
+    "fill_state", "delete_staged_rows", "append_found_deletes",
 ]  # fmt: skip
 
 

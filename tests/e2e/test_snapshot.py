@@ -645,9 +645,9 @@ STEPS = [
     ("plan_batch", "after", 2),
     ("merge_state", "after", 1),
     ("write_journal", "before", 2),
-    ("put_backlog", "before", 1),
+    ("put_summary", "before", 1),
 ]
-UNTOLD = ("write_journal", "put_backlog")
+UNTOLD = ("write_journal", "put_summary")
 
 
 @pytest.mark.long

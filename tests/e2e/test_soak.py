@@ -58,7 +58,7 @@ DEATHS: list[Failpoint] = [
     "publish_manifest",
     "write_journal",
     "put_offset",
-    "put_backlog",
+    "put_summary",
 ]
 
 

@@ -404,7 +404,7 @@ def test_a_pipelines_own_logs_are_compacted_now_and_then(pair: Pair, monkeypatch
     insert(pipeline)
     pipeline.passed()
     assert min(files()[:2]) > 1
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.ledger.batch_log.TIDY_EVERY", 1)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.ledger.batch_log.OPTIMIZE_EVERY", 1)
     stored = pipeline.offsets.get(bad)
     assert stored is not None
     pipeline.offsets.reset(replace(stored, lsn=Lsn(b"\xff" * 16)))

@@ -23,7 +23,7 @@ class OneOffset:
     def get(self, table):
         return Offset(table, lsn(self._number), 1)
 
-    def backlog(self):
+    def summary(self):
         return PipelineSummary()
 
     def put(self, offset):
@@ -254,7 +254,7 @@ class Kept(OneOffset):
         super().__init__(number)
         self._marks, self._backlog = marks, backlog or PipelineSummary()
 
-    def backlog(self):
+    def summary(self):
         return self._backlog
 
     def get(self, table):
@@ -263,14 +263,14 @@ class Kept(OneOffset):
 
 def test_offset_is_checked_as_a_tick_would_take_it(source, config, captured):
     captured.set("T", CD_OLD_SYNCHPOINT=lsn(40).raw)
-    [check] = failed(source, config, offsets=Kept(suspended=True))
+    [check] = failed(source, config, offsets=Kept(capture_interrupted=True))
     assert "was not active for a while" in check.problem
     [check] = failed(source, config, offsets=Kept(30))
     assert f"`db2cdc offset restart {captured.table('T')}`" in check.remedy
     assert failed(source, config, offsets=Kept(30, restart=True)) == []
     [check] = failed(source, config, offsets=Kept(101))
     assert "before the offset" in check.problem
-    [check] = failed(source, config, offsets=Kept(90, proven=lsn(60)))
+    [check] = failed(source, config, offsets=Kept(90, committed_lsn=lsn(60)))
     assert (check.level, "ahead of the target" in check.problem) == ("error", True)
     [check] = failed(source, config, offsets=Kept(90, capture="another"))
     assert "capture is another one" in check.problem
@@ -297,11 +297,11 @@ def test_an_offset_is_read_before_capture_is_asked_how_far_it_is(source, config,
 
 def test_a_table_that_never_began_is_no_failure_though_it_was_inactive(source, config, captured):
     table = captured.table("T")
-    assert failed(source, config, offsets=Kept(0, suspended=True)) == []
+    assert failed(source, config, offsets=Kept(0, capture_interrupted=True)) == []
     refused = PipelineSummary(
         tables=(table,), failures=(TableFailure(table, "registered in state 'I'", is_rejected=True),)
     )
-    assert failed(source, config, offsets=Kept(0, backlog=refused, suspended=True)) == []
+    assert failed(source, config, offsets=Kept(0, backlog=refused, capture_interrupted=True)) == []
 
 
 def test_a_table_that_the_last_tick_had_or_failed_is_told(source, config, captured):
@@ -332,7 +332,7 @@ def test_a_table_that_waits_for_a_person_is_a_failure_until_then(source, config,
 def test_a_restored_source_is_a_failure_before_any_plan_has_met_it(source, config, captured):
     captured.unit(50)
     digest = digest_of(source, config)
-    kept = Kept(90, capture=digest, proven=lsn(90), commit_lsn=lsn(50), commit_ts_ms=COMMITTED_MS)
+    kept = Kept(90, capture=digest, committed_lsn=lsn(90), commit_lsn=lsn(50), commit_ts_ms=COMMITTED_MS)
     assert failed(source, config, offsets=kept) == []
     captured.run(f"UPDATE {captured.asn}.IBMSNAP_UOW SET IBMSNAP_LOGMARKER = CURRENT_TIMESTAMP")
     [check] = failed(source, config, offsets=kept)

@@ -41,13 +41,13 @@ class MemoryOffsets:
         at = number if isinstance(number, Lsn) else lsn(number)
         return Offset(table, at, 1, committed_lsn=at)
 
-    def backlog(self):
+    def summary(self):
         return self._backlog
 
     def put(self, offset):
         self.written.append(offset)
 
-    def put_backlog(self, backlog):
+    def put_summary(self, backlog):
         self._backlog = backlog
 
 
@@ -59,7 +59,9 @@ def plan(source, config, control):
         chosen = config.model_copy(update=settings or {})
         of_test = MemoryOffsets(control, backlog, **offsets)
         spec = plan_tick(source, chosen, kept or of_test, "run-1", 1234)
-        assert all(offset.suspended for offset in of_test.written), "a plan keeps that a registration is inactive"
+        assert all(offset.capture_interrupted for offset in of_test.written), (
+            "a plan keeps that a registration is inactive"
+        )
         return spec
 
     return planned
@@ -120,13 +122,19 @@ def test_a_restored_source_is_noticed_though_capture_has_passed_the_offsets_agai
     restore(control)
     kept = MemoryOffsets(control, **applied)
     tasks = {task.table.name: task for task in plan(chosen, kept=kept).tables}
-    assert {name: task.restored for name, task in tasks.items()} == {"A": True, "B": True}
+    assert {name: task.source_restored for name, task in tasks.items()} == {"A": True, "B": True}
     written = {offset.table.name: offset for offset in kept.written}
-    assert {name: offset.restored for name, offset in written.items()} == {"A": True, "B": True, "LEFT_OUT": True}
-    assert {name: task.mark for name, task in tasks.items()} == {name: written[name].mark for name in ("A", "B")}
+    assert {name: offset.source_restored for name, offset in written.items()} == {
+        "A": True,
+        "B": True,
+        "LEFT_OUT": True,
+    }
+    assert {name: task.revision for name, task in tasks.items()} == {
+        name: written[name].revision for name in ("A", "B")
+    }
     again = MemoryOffsets(control, **{**applied, **written, "B": replace(applied["B"], capture="")})
     tasks = {task.table.name: task for task in plan(chosen, kept=again).tables}
-    assert {name: task.restored for name, task in tasks.items()} == {"A": True, "B": False}, (
+    assert {name: task.source_restored for name, task in tasks.items()} == {"A": True, "B": False}, (
         "B has begun anew meanwhile"
     )
     assert again.written == []
@@ -211,7 +219,7 @@ def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next
     assert (ends(again), again.signals) == ({"A": (lsn(100), 0)}, ())
     assert again.planned_at_ms == 5_001, "by a clock that was ahead; or its result would not count"
     done = JobResult("p", "run-2", (TableResult(control.table("A"), "unchanged"),), planned_at_ms=again.planned_at_ms)
-    assert plan(backlog=kept.backlog().updated(done), A=100) is None
+    assert plan(backlog=kept.summary().updated(done), A=100) is None
 
 
 def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(plan, control):
@@ -241,8 +249,8 @@ def test_an_inactive_registration_is_kept_in_the_offset_whatever_becomes_of_the_
     with pytest.raises(TickFailedError, match="registered in state 'S'"):
         plan(kept=kept)
     [written] = kept.written
-    assert written.mark
-    assert replace(written, mark="") == Offset(table, lsn(90), 1, planned_at_ms=7, capture_interrupted=True)
+    assert written.revision
+    assert replace(written, revision="") == Offset(table, lsn(90), 1, planned_at_ms=7, capture_interrupted=True)
     with pytest.raises(CaptureStoppedError):
         plan({"capture_stale_after_s": -1}, kept=kept)
     assert len(kept.written) == 2, "an agent that stopped an registration may have stopped itself"
@@ -254,7 +262,7 @@ def test_an_inactive_registration_is_kept_also_of_a_table_that_is_not_chosen_now
     control.add("NEVER", STATE="S")
     kept = MemoryOffsets(control, A=100, B=90)
     assert plan({"selection": Selection(table_exclude=(r".*\.(B|NEVER)",))}, kept=kept) is None
-    assert [(offset.table.name, offset.suspended) for offset in kept.written] == [("B", True)]
+    assert [(offset.table.name, offset.capture_interrupted) for offset in kept.written] == [("B", True)]
 
 
 def test_an_inactive_registration_is_kept_though_a_list_names_a_table_that_is_gone(plan, control):
@@ -263,7 +271,7 @@ def test_an_inactive_registration_is_kept_though_a_list_names_a_table_that_is_go
     lists = Selection(table_include=(rf"{control.schema}\.A", rf"{control.schema}\.B"))
     with pytest.raises(ConfigurationError, match="matches no registered table"):
         plan({"selection": lists}, kept=kept)
-    assert [(offset.table.name, offset.suspended) for offset in kept.written] == [("B", True)]
+    assert [(offset.table.name, offset.capture_interrupted) for offset in kept.written] == [("B", True)]
 
 
 def test_another_source_than_meant_marks_no_offset(plan, control):
@@ -313,18 +321,18 @@ def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inac
     with pytest.raises(TickFailedError):
         plan(kept=kept)
     [offset] = kept.written
-    assert (offset.table, offset.is_placed, offset.suspended) == (control.table("B"), False, True)
+    assert (offset.table, offset.has_position, offset.capture_interrupted) == (control.table("B"), False, True)
     control.set("B", STATE="A")
     [task] = [task for task in plan(A=100, B=offset).tables if task.table == offset.table]
-    assert (task.believed, task.restart, task.suspended, task.snapshot) == (None, False, True, True)
+    assert (task.stored_lsn, task.restart, task.capture_interrupted, task.initial_snapshot) == (None, False, True, True)
 
 
 def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan, control):
     control.add("A")
     [task] = plan(A=Offset(control.table("A"), lsn(100), 1, capture_interrupted=True)).tables
-    assert (task.believed, task.suspended) == (lsn(100), True)
+    assert (task.stored_lsn, task.capture_interrupted) == (lsn(100), True)
     [task] = plan(A=Offset(control.table("A"), lsn(200), 1, capture_interrupted=True)).tables
-    assert (task.believed, task.suspended) == (lsn(200), True), "of a source that was restored besides"
+    assert (task.stored_lsn, task.capture_interrupted) == (lsn(200), True), "of a source that was restored besides"
 
 
 def test_a_plan_is_later_than_those_before_it_whatever_the_clock_says(plan, control):
@@ -337,7 +345,7 @@ def test_a_plan_is_later_than_those_before_it_whatever_the_clock_says(plan, cont
 def test_the_offsets_mark_goes_with_the_plan(plan, control):
     control.add("A")
     control.capture("A", 70)
-    assert [task.mark for task in plan(A=Offset(control.table("A"), lsn(60), 1, revision="m")).tables] == ["m"]
+    assert [task.revision for task in plan(A=Offset(control.table("A"), lsn(60), 1, revision="m")).tables] == ["m"]
 
 
 def test_a_plan_tells_the_sources_clock_unless_capture_seems_to_be_ahead_of_it(plan, source, control):
@@ -345,9 +353,9 @@ def test_a_plan_tells_the_sources_clock_unless_capture_seems_to_be_ahead_of_it(p
     control.capture("A", 70)
     before = read_capture_position(source, control.asn).source_time.replace("T", " ")
     spec = plan(A=60)
-    assert before < spec.low_mark < read_capture_position(source, control.asn).source_time.replace("T", " ")
+    assert before <= spec.planned_clock <= read_capture_position(source, control.asn).source_time.replace("T", " ")
     control.synch(100, age_s=-5)
-    assert plan(A=60).low_mark == ""
+    assert plan(A=60).planned_clock == ""
 
 
 def test_tables_that_stand_at_the_fence_are_not_even_counted(plan, source, control):
@@ -365,7 +373,7 @@ def test_changes_up_to_the_fence_are_planned_and_idle_tables_go_along(plan, cont
     control.set("A", CD_NEW_SYNCHPOINT=lsn(100).raw)
     spec = plan(A=60, B=90)
     assert ends(spec) == {"A": (lsn(100), 3), "B": (lsn(100), 0)}
-    assert [task.believed for task in spec.tables] == [lsn(60), lsn(90)]
+    assert [task.stored_lsn for task in spec.tables] == [lsn(60), lsn(90)]
 
 
 def test_spec_carries_what_the_job_needs_and_survives_json(plan, source, config, control):
@@ -391,13 +399,13 @@ def test_new_table_begins_at_the_fence_uncounted(plan, control):
     control.add("A")
     control.capture("A", 70)
     [task] = plan().tables
-    assert (task.believed, task.upto, task.rows, task.snapshot) == (None, lsn(100), 0, True)
+    assert (task.stored_lsn, task.upto, task.rows, task.initial_snapshot) == (None, lsn(100), 0, True)
 
 
 def test_no_data_asks_for_no_snapshot(plan, control):
     control.add("A")
     [task] = plan({"snapshot_mode": "no_data"}).tables
-    assert task.snapshot is False
+    assert task.initial_snapshot is False
 
 
 @pytest.mark.parametrize(
@@ -450,7 +458,7 @@ def test_floor_of_zeros_is_none(plan, control, caplog, width):
     control.synch(100)
     control.set("A", CD_OLD_SYNCHPOINT=bytes(width))
     spec = plan()
-    assert [task.capture.floor for task in spec.tables] == [None]
+    assert [task.capture.pruned_upto for task in spec.tables] == [None]
     assert "has shown no change yet" in caplog.text
     control.capture("A", 110)
     control.synch(120)
@@ -529,7 +537,7 @@ def test_table_that_cannot_be_carried_is_refused_and_the_others_go_on(plan, cont
     control.capture("GOOD", 70)
     spec = plan(BAD=60, GOOD=60)
     assert ends(spec) == {"GOOD": (lsn(100), 1)}
-    [refusal] = spec.refused
+    [refusal] = spec.rejected
     assert refusal.table == control.table("BAD")
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(refusal.error)
@@ -538,7 +546,7 @@ def test_table_that_cannot_be_carried_is_refused_and_the_others_go_on(plan, cont
 def test_refusal_names_everything_that_stands_against_the_table(plan, control):
     control.add("BAD", STATE="I", key=(), CHG_UPD_TO_DEL_INS="N")
     control.add("GOOD")
-    [refusal] = plan().refused
+    [refusal] = plan().rejected
     assert "state 'I'" in refusal.error
     assert "has no key" in refusal.error
 
@@ -559,7 +567,7 @@ def test_unreadable_offset_refuses_only_its_table(plan, control):
     control.add("B")
     spec = plan(A=OffsetError("the offset kept in X cannot be read", "Put it back."))
     assert [task.table.name for task in spec.tables] == ["B"]
-    assert "cannot be read" in spec.refused[0].error
+    assert "cannot be read" in spec.rejected[0].error
 
 
 def test_offset_of_another_width_refuses_only_its_table(plan, control):
@@ -567,7 +575,7 @@ def test_offset_of_another_width_refuses_only_its_table(plan, control):
     control.add("B")
     spec = plan(A=Lsn(b"\1" * 10))
     assert [task.table.name for task in spec.tables] == ["B"]
-    assert "10 bytes cannot be compared" in spec.refused[0].error
+    assert "10 bytes cannot be compared" in spec.rejected[0].error
 
 
 def test_positions_that_quiet_registrations_keep_from_before_the_agents_level_changed_stop_nothing(plan, control):
@@ -577,7 +585,7 @@ def test_positions_that_quiet_registrations_keep_from_before_the_agents_level_ch
     control.capture("A", 70)
     spec = plan(A=60, B=60)
     assert ends(spec) == {"A": (lsn(100), 1), "B": (lsn(100), 0)}
-    assert not spec.refused
+    assert not spec.rejected
 
 
 def test_change_table_that_cannot_be_read_refuses_only_its_table(plan, control):
@@ -587,7 +595,7 @@ def test_change_table_that_cannot_be_read_refuses_only_its_table(plan, control):
     control.run(f'DROP TABLE {control.asn}."CD_A"')  # SYSCAT still has it, as it has one without a privilege
     spec = plan(A=60, B=60)
     assert ends(spec) == {"B": (lsn(100), 1)}
-    assert [refusal.table.name for refusal in spec.refused] == ["A"]
+    assert [refusal.table.name for refusal in spec.rejected] == ["A"]
 
 
 def test_refusals_without_other_work_fail_the_tick_by_name(plan, control):
@@ -639,7 +647,7 @@ def test_a_misspelt_column_to_exclude_fails_the_tick_before_anything_is_carried(
 def test_a_column_to_exclude_may_be_one_that_is_not_captured(plan, control, caplog, column):
     with_columns(control)
     [task] = plan({"selection": Selection(column_exclude=(rf"{control.schema}\.A\.{column}",))}).tables
-    assert column in task.schema.left_out
+    assert column in task.schema.excluded_columns
     assert "column.exclude.list" not in caplog.text
 
 
@@ -703,7 +711,7 @@ def test_marks_need_the_table_though_its_channel_is_off(plan, control, signals):
     control.add("A")
     control.capture("A", 60)
     spec = plan({**signals, "signal_channels": (), "watermarking": "insert_insert"}, A=50)
-    assert (spec.signal_table.heard, spec.signals) == (False, ())
+    assert (spec.signal_table.is_channel, spec.signals) == (False, ())
 
 
 def test_signal_table_that_is_none_is_no_matter_without_its_channel(plan, control):
@@ -718,7 +726,7 @@ def test_signal_table_whose_ids_are_other_texts_by_another_driver_is_refused(pla
     control.add("A")
     settings = {"signal_table": str(control.add("SIGNALS", (shape, *SIGNALS[1:])))}
     spec = plan({**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))})
-    [refusal] = spec.refused
+    [refusal] = spec.rejected
     assert "whose texts differ by driver" in refusal.error
 
 
@@ -782,7 +790,7 @@ def test_signal_table_whose_columns_hold_no_signal_is_refused(plan, control, at,
     columns = tuple(shape if place == at else column for place, column in enumerate(SIGNALS))
     settings = {"signal_table": str(control.add("SIGNALS", columns))}
     spec = plan({**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))}, A=60)
-    assert [bool(re.search(problem, one.error)) for one in spec.refused] == [True] * bool(problem)
+    assert [bool(re.search(problem, one.error)) for one in spec.rejected] == [True] * bool(problem)
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -792,8 +800,8 @@ def test_signal_table_that_is_too_narrow_for_marks_is_refused_where_they_are_wri
     columns = tuple((one[0], one[1], 20, one[3]) if place == at else one for place, one in enumerate(SIGNALS))
     settings = {"signal_table": str(control.add("SIGNALS", columns))}
     only = {**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))}
-    assert plan(only, A=60).refused == ()
-    [refusal] = plan({**only, "watermarking": "insert_delete"}, A=60).refused
+    assert plan(only, A=60).rejected == ()
+    [refusal] = plan({**only, "watermarking": "insert_delete"}, A=60).rejected
     assert re.search(f"holds 20 characters, and needs {(42, 21)[at]} .*insert_delete", refusal.error)
 
 
@@ -802,8 +810,8 @@ def test_signal_table_of_numbered_ids_takes_no_marks(plan, control):
     control.capture("A", 70)
     settings = {"signal_table": str(control.add("SIGNALS", (("ID", "INTEGER", 4, "N"), *SIGNALS[1:])))}
     only = {**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))}
-    assert plan(only, A=60).refused == ()
-    [refusal] = plan({**only, "watermarking": "insert_insert"}, A=60).refused
+    assert plan(only, A=60).rejected == ()
+    [refusal] = plan({**only, "watermarking": "insert_insert"}, A=60).rejected
     assert "is INTEGER, and cannot hold the marks of insert_insert" in refusal.error
 
 
@@ -831,8 +839,8 @@ def test_signal_table_that_cannot_be_read_is_refused_and_the_plan_goes_on(plan, 
     control.run(statement.format(cd=f"{control.asn}.CD_SIGNALS"))
     spec = plan(settings, A=60)
     assert (ends(spec), spec.signals) == ({"A": (lsn(100), 1)}, ())
-    [refusal] = spec.refused
-    assert (refusal.table, refusal.chosen) == (control.table("SIGNALS"), False)
+    [refusal] = spec.rejected
+    assert (refusal.table, refusal.is_replicated) == (control.table("SIGNALS"), False)
     assert f"signal table {control.table('SIGNALS')} cannot be read" in refusal.error
     assert spec.signal_table.table == control.table("SIGNALS"), "marks may still be written into it"
 
@@ -873,7 +881,7 @@ def test_always_reads_again_what_the_list_of_snapshots_includes(plan, control):
     always = {"snapshot_mode": "always"}
     for include, again in (((), [True, True]), ((r"SRC.*\.A",), [True, False])):
         spec = plan({**always, "snapshot_include": include}, A=60, B=60)
-        assert [task.again for task in spec.tables] == again
+        assert [task.resnapshot for task in spec.tables] == again
 
 
 def test_select_of_ones_own_goes_with_its_table(plan, control):
@@ -891,19 +899,19 @@ def test_signal_table_that_was_refused_and_is_mended_or_named_otherwise_is_no_ta
     control.add("A")
     control.capture("A", 60)
     first = plan(settings, A=50)
-    assert [(one.table, one.chosen) for one in first.refused] == [(table, False)], "it does not exist yet"
-    lines = [TableResult(one.table, "failed", is_replicated=one.chosen) for one in first.refused]
+    assert [(one.table, one.is_replicated) for one in first.rejected] == [(table, False)], "it does not exist yet"
+    lines = [TableResult(one.table, "failed", is_replicated=one.is_replicated) for one in first.rejected]
     backlog = PipelineSummary().updated(JobResult("p", "r", (TableResult(control.table("A"), "applied"), *lines)))
     control.add("SIGNALS", SIGNALS)
     control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'SIGNALS'")
     control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('77', 'log', '{{}}')")
     again = plan(settings, backlog=backlog, A=100)
     assert [one.id for one in again.signals] == ["77"]
-    assert again.refused == ()
+    assert again.rejected == ()
     control.run(f"DROP TABLE {control.schema}.SIGNALS")
     control.add("OTHERS", SIGNALS)
     for named in ({"signal_table": str(control.table("OTHERS"))}, {}):
-        assert table not in [one.table for one in plan(named, backlog=backlog, A=50).refused]
+        assert table not in [one.table for one in plan(named, backlog=backlog, A=50).rejected]
     carried = PipelineSummary().updated(JobResult("p", "r", (TableResult(table, "applied"),)))
     lost = plan({}, backlog=carried, A=50)
-    assert [one.table for one in lost.refused] == [table], "one that was captured, and is not any more"
+    assert [one.table for one in lost.rejected] == [table], "one that was captured, and is not any more"

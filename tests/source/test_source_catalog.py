@@ -30,7 +30,7 @@ class NoOffsets:
     def get(self, table):
         return None
 
-    def backlog(self):
+    def summary(self):
         return PipelineSummary()
 
     def put(self, offset):

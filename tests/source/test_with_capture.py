@@ -35,7 +35,7 @@ SCRIPT = (
 class KeptOffsets(dict[TableId, Offset]):
     """Offsets in memory."""
 
-    def backlog(self):
+    def summary(self):
         return PipelineSummary(tables=tuple(self))
 
     def put(self, offset: Offset) -> None:

@@ -21,7 +21,12 @@ from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.spark.apply.foreign_changes import apply_guarded, is_check_due
 from airflow_provider_db2cdc.spark.delta.ownership import CHECKED, Owner, Place
 from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.delta.table_io import literal_frame, newest_version, set_properties, table_properties
+from airflow_provider_db2cdc.spark.delta.table_io import (
+    literal_frame,
+    newest_version,
+    set_properties,
+    table_properties,
+)
 from airflow_provider_db2cdc.spark.session import TableSessions, temporary_conf
 
 pytestmark = pytest.mark.spark
@@ -94,7 +99,7 @@ def created_again(target: Replica) -> None:
         (by_delta_rs("OPTIMIZE"), ""),
         (by_delta_rs("VACUUM END"), ""),
         (lambda target: fill(target, 2), ""),
-        (lambda target: target.fence(9), ""),
+        (lambda target: target.fence_writers(9), ""),
         (by_delta_rs("DELETE"), "is of DELETE"),
         (by_delta_rs("FSCK"), "is of FSCK"),
         (lambda target: commit_by_hand(target, {"txn": {"appId": "x", "version": 1}}), "of unknown origin"),

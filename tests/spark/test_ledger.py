@@ -105,7 +105,7 @@ def test_of_each_table_what_lies_behind_its_offset_is_not_read(
 ) -> None:
     one = ledger(spark, folder)
     selected: list[DataFrame] = []
-    with failpoint_action("select_ledger_rows", after=lambda reached: selected.append(reached.result)):
+    with failpoint_action("select_batch_rows", after=lambda reached: selected.append(reached.result)):
         told = one.history(since)
     found = selected[0].collect()
     assert {(row["batch"], TableId(row["schema"], row["table"])) for row in found} == rows
@@ -123,7 +123,7 @@ def test_of_a_table_without_an_offset_the_last_batch_is_read_and_those_before_ar
     spark: SparkSession, folder: Path, since: dict[TableId, int]
 ) -> None:
     one, asked = ledger(spark, folder), list[Mapping[str, Any]]()
-    with failpoint_action("select_ledger_rows", before=lambda reached: asked.append(reached.arguments)):
+    with failpoint_action("select_batch_rows", before=lambda reached: asked.append(reached.arguments)):
         told = one.history(since)
     whole = one.history({})
     lasts = {FAST: 2, SLOW: 1, ODD: 2, NEW: 0}

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import failpoint_action
-from airflow_provider_db2cdc.spark.delta.table_io import text_literal
+from airflow_provider_db2cdc.spark.quoting import text_literal
 from airflow_provider_db2cdc.spark.session import (
     SMALL_CONF,
     SMALL_ROWS,

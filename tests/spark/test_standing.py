@@ -34,9 +34,16 @@ def standing(
     """Return what a plan of NOW finds whose table was last applied `by` a plan, up to `last`; capture goes on."""
     commit = AppliedBatch(7, T, lsn(last), capture.identity, 0, 0, 0, 0, None, 1, 5)
     spec = JobSpec(
-        "p", "run", NOW, 2_000, "/t", SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN"), CapturePosition(lsn(fence), "", "", 0.0),
-        (), settings=ApplySettings(snapshot_on_gap=on_gap),
-    )  # fmt: skip
+        "p",
+        "run",
+        NOW,
+        2_000,
+        "/t",
+        SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN"),
+        CapturePosition(lsn(fence), "", "", 0.0),
+        (),
+        settings=ApplySettings(snapshot_on_gap=on_gap),
+    )
     part = PlannedBatch(7, "run", by, T, lsn(0), lsn(last), 2_000, capture.identity)
     history = BatchHistory(
         last={T: commit}, tables_with_offset=frozenset({T}), newest_batch=7, applied={T: [(part, commit)]}

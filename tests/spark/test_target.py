@@ -18,10 +18,11 @@ from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.apply.state_diff import diff_with_state, missing_from_state
 from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
 from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.delta.table_io import literal_frame, load, quoted
+from airflow_provider_db2cdc.spark.delta.table_io import literal_frame, load
 from airflow_provider_db2cdc.spark.events.envelope import log_ddl
 from airflow_provider_db2cdc.spark.events.row_multiset import COPY
 from airflow_provider_db2cdc.spark.events.state_rows import key_bounds, key_range
+from airflow_provider_db2cdc.spark.quoting import quoted
 from airflow_provider_db2cdc.sql.chunk import key_literal
 
 pytestmark = pytest.mark.spark

@@ -205,8 +205,8 @@ def reconcile(table: TableId, stored_lsn: Lsn | None, committed_lsn: Lsn | None,
         raise OffsetError(
             f"{table}: its offset is missing, but the target holds its changes up to {committed_lsn}",
             f"Have it snapshotted anew by {restart_hint(table)}. Or, if no restart was asked for and its registration "
-            f"was active all the time, put it back by {command_hint('set', table, str(committed_lsn))}, or as the Airflow "
-            f"Variable's text {document}",
+            f"was active all the time, put it back by {command_hint('set', table, str(committed_lsn))}, or as the "
+            f"Airflow Variable's text {document}",
         )
     raise ahead_error(table, stored_lsn, committed_lsn)
 

@@ -103,9 +103,9 @@ class PipelineSummary:
         ]
 
     def updated(self, result: JobResult) -> PipelineSummary:
-        """Return the backlog after a tick, `reported_seq` as it was; an older plan's result, committed again, changes
-        nothing.
+        """Return the summary after a tick, with `reported_seq` as it was.
 
+        The result of an older plan that is committed again changes nothing.
         A result names every snapshot that is open, so one that it does not name is none of the target's: it was moved
         away, or removed.
         """

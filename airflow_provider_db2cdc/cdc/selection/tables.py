@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from airflow_provider_db2cdc.cdc.selection import message_key, pattern
+from airflow_provider_db2cdc.cdc.selection.message_key import KeyRule, NamedKey
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -43,7 +44,7 @@ class Selection:
         _ = self.key_rules
 
     @cached_property
-    def key_rules(self) -> tuple[message_key.KeyRule, ...]:
+    def key_rules(self) -> tuple[KeyRule, ...]:
         """The entries of message.key.columns."""
         return message_key.parse_key_rules(self.message_key)
 
@@ -55,11 +56,11 @@ class Selection:
         """Whether the lists choose a table, registered or not."""
         return _passes(table.parts, self.table_include, self.table_exclude)
 
-    def named_key(self, table: TableId) -> message_key.NamedKey | None:
+    def named_key(self, table: TableId) -> NamedKey | None:
         """Return the key that message.key.columns names for the table, None where its own is to be taken."""
         return message_key.named_key(self.key_rules, table)
 
-    def columns(self, table: TableId, names: Iterable[str], message_key: Sequence[str]) -> list[str]:
+    def columns(self, table: TableId, names: Iterable[str], key: Sequence[str]) -> list[str]:
         """Return the chosen columns in their order; the key's columns are always chosen, as in Debezium."""
         return [
             name

@@ -66,7 +66,7 @@ class SnapshotProgress:
         return f"snapshot {self.id} ({self.kind}) {self.status}: {told}"
 
     def at_pace(self, done: int, seconds: float) -> SnapshotProgress:
-        """Return it with how long the rest takes where the chunks behind `published_chunks` have taken so many seconds."""
+        """Return it with how long the rest takes, if the chunks after `published_chunks` took so many seconds."""
         is_known = self.status in OPEN and self.chunks is not None and self.done > done
         left_s = (seconds / (self.done - done) * (self.chunks - self.done)) if is_known and self.chunks else None
         return replace(self, remaining_s=None if left_s is None else round(left_s))

@@ -131,6 +131,28 @@ def chunk_bounds(part: TableSnapshot, chunk: int) -> tuple[Bound, Bound]:
     return low, part.bounds[chunk] if chunk < len(part.bounds) else ()
 
 
+def deletion_range(part: TableSnapshot, snapshot: str, kind: SnapshotKind, upto: Lsn) -> ChunkRange:
+    """Return the range that deletes what a table snapshot that was read to its end did not find.
+
+    It publishes no rows. A row is missing if no batch after `low_batch` wrote it.
+    """
+    assert part.low_batch is not None
+    return ChunkRange(
+        snapshot=snapshot,
+        snapshot_kind=kind,
+        first=0,
+        last=part.published_chunks - 1,
+        low_watermark=upto,
+        low_batch=part.low_batch,
+        first_low_batch=part.low_batch,
+        fingerprint=part.fingerprint,
+        read_before=part.rows_read,
+        rows_before=part.rows_published,
+        delete_missing=True,
+        abandoned_batches=part.abandoned_batches,
+    )
+
+
 def with_chunks(part: TableSnapshot, bounds: Sequence[Sequence[str]], fingerprint: str) -> TableSnapshot:
     """Return the part with its chunks known, and the columns that they are read with."""
     named = tuple(tuple(bound) for bound in bounds)

@@ -19,15 +19,13 @@ from airflow_provider_db2cdc.cdc.offset.offset import (
 )
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.select_override import selects_of
-from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.selection.unmatched import refuse
-from airflow_provider_db2cdc.cdc.signal.signal import SOURCE_CHANNEL, Signal, SignalTable
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import (
     CaptureStoppedError,
     ConfigurationError,
-    Db2CdcError,
     OffsetError,
 )
 from airflow_provider_db2cdc.source.catalog import CaptureState, read_capture, read_capture_position, read_schemas
@@ -35,11 +33,10 @@ from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.lists import find_unmatched, warn_of
 from airflow_provider_db2cdc.source.planning.range_limit import bounded, counted
 from airflow_provider_db2cdc.source.planning.rejected_tables import each, report_nothing
+from airflow_provider_db2cdc.source.planning.signals import new_table_signals, plan_signal_table
 from airflow_provider_db2cdc.source.planning.table_plan import TablePlan, TablePlanner
 from airflow_provider_db2cdc.source.preflight.table_requirements import require
-from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
 from airflow_provider_db2cdc.source.trace import newest
-from airflow_provider_db2cdc.sql.driver_error import LockedError, UnreachableError
 
 log = logging.getLogger(__name__)
 
@@ -70,22 +67,14 @@ def plan_tick(
     check_moving(captured.position, config)
     selects = selects_of(config.snapshot_overrides, schemas.keys())
     refused = _unregistered(captured, config, backlog)
-    times = (at_ms - int(config.offsets_max_age_s * 1000), at_ms + CLOCKS_DIFFER_MS)
-    beginning = TablePlanner(
-        config.snapshotter, config.snapshot_include, captured.position.lsn, backlog.initially_loading, *times
-    )
-    begun = each(chosen, partial(_begin, config, beginning, schemas, offsets), refused)
+    planner = _planner(config, captured, backlog, at_ms)
+    begun = each(chosen, partial(_begin, config, planner, schemas, offsets), refused)
     applied = newest((step.applied for step in begun), captured.position.lsn)
     steps = counted(source, begun, refused, config.asn_schema, applied)
     steps = _keep_restored(begun, steps, captured, offsets)
-    table = _signal_table(source, config, captured, refused)
-    asked = [*signals, *backlog.unhandled(_in_table(source, table, refused))]
-    if not (
-        _has_work(steps, backlog)
-        or asked
-        or backlog.signals_in_flight_at_ms
-        or backlog.has_snapshot_work(schemas.keys())
-    ):
+    table = plan_signal_table(source, config, captured, refused)
+    asked = [*signals, *backlog.unhandled(new_table_signals(source, table, refused))]
+    if not (asked or _has_work(steps, backlog) or backlog.has_snapshot_work(schemas.keys())):
         report_nothing(refused)
         return None
     steps = bounded(source, steps, config.max_rows_per_batch, refused, config.asn_schema)
@@ -108,13 +97,24 @@ def _low_mark(now: CapturePosition) -> str:
 
 def _begin(
     config: PipelineConfig,
-    beginning: TablePlanner,
+    planner: TablePlanner,
     schemas: Mapping[TableId, TableSchema],
     offsets: OffsetStore,
     capture: CaptureRegistration,
 ) -> TablePlan:
     require(capture, schemas[capture.table], config)
-    return beginning.plan(schemas[capture.table], capture, offsets.get(capture.table))
+    return planner.plan(schemas[capture.table], capture, offsets.get(capture.table))
+
+
+def _planner(config: PipelineConfig, captured: CaptureState, summary: PipelineSummary, at_ms: int) -> TablePlanner:
+    return TablePlanner(
+        config.snapshotter,
+        config.snapshot_include,
+        captured.position.lsn,
+        summary.initially_loading,
+        old_ms=at_ms - int(config.offsets_max_age_s * 1000),
+        ahead_ms=at_ms + CLOCKS_DIFFER_MS,
+    )
 
 
 def _check_lists(
@@ -152,9 +152,9 @@ def check_moving(fence: CapturePosition, config: PipelineConfig) -> None:
 
 
 def _has_work(steps: Sequence[TablePlan], backlog: PipelineSummary) -> bool:
-    """Whether there are changes, or tables for Spark to look at: all, where no backlog tells what is open."""
+    """Whether Spark has to look at tables: all, where no summary says what is open; or signals are in flight."""
     is_unknown = bool(steps) and not backlog.tables
-    return is_unknown or any(step.is_due or step.rows for step in steps)
+    return is_unknown or bool(backlog.signals_in_flight_at_ms) or any(step.is_due or step.rows for step in steps)
 
 
 def _tell_unread(steps: Sequence[TablePlan], asn_schema: str) -> None:
@@ -222,49 +222,6 @@ def _unregistered(captured: CaptureState, config: PipelineConfig, backlog: Pipel
     for refusal in refused:
         log.warning("refused: table=%s error=%s", refusal.table, refusal.error)
     return refused
-
-
-def _signal_table(
-    source: Source, config: PipelineConfig, captured: CaptureState, refused: list[RejectedTable]
-) -> SignalTable | None:
-    """Return the table of signals, or of a snapshot's marks; one that is none is refused, and everything else goes on.
-
-    Without its channel nobody hears it; the job is told of it only where marks need it.
-    """
-    is_wanted = SOURCE_CHANNEL in config.signal_channels or config.watermarking != "read_only"
-    if not (config.signal_table and is_wanted):
-        return None
-    table = parse_table(config.signal_table, "signal.data.collection")
-    try:
-        found = read_signal_table(source, table, captured.registrations, config.watermarking)
-        return replace(found, is_channel=SOURCE_CHANNEL in config.signal_channels)
-    except Db2CdcError as error:
-        _refuse_signals(table, str(error), refused)
-        return None
-
-
-def _in_table(source: Source, table: SignalTable | None, refused: list[RejectedTable]) -> list[Signal]:
-    """Return the signals of the table where it is a channel, none if it cannot be read: then it is refused.
-
-    But not for a lock, which the next tick may not meet.
-    """
-    if table is None or not table.is_channel:
-        return []
-    try:
-        return read_signals(source, table)
-    except UnreachableError:
-        raise
-    except LockedError as error:
-        log.warning("signals: those of %s are left to the next tick: %s", table.table, error)
-        return []
-    except Db2CdcError as error:
-        _refuse_signals(table.table, f"signal table {table.table} cannot be read: {error}", refused)
-        return []
-
-
-def _refuse_signals(table: TableId, error: str, refused: list[RejectedTable]) -> None:
-    log.warning("refused: signal table %s: %s", table, error)
-    refused.append(RejectedTable(table, error, is_replicated=False))
 
 
 def _spec(

@@ -110,7 +110,8 @@ def _check_missing(schema: TableSchema) -> Check:
         "columns",
         str(schema.table),
         not schema.uncaptured_columns,
-        f"{schema.table}: not replicated are {', '.join(schema.uncaptured_columns)}: the change table does not carry their values",
+        f"{schema.table}: not replicated are {', '.join(schema.uncaptured_columns)}: the change table does not carry "
+        "their values",
         "LOB, XML, BOOLEAN and BINARY columns never are. For others: register the table again after ALTER TABLE.",
         "warning",
     )

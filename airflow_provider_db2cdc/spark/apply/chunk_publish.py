@@ -18,11 +18,11 @@ from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.apply.abandoned_batch import abandoned_copies, abandoned_rows
 from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.delta.table_io import quoted
 from airflow_provider_db2cdc.spark.events.envelope import read_envelopes, swept_envelopes
 from airflow_provider_db2cdc.spark.events.net_effect import BatchCounts, count_batch, count_reads, net_effects
 from airflow_provider_db2cdc.spark.events.row_multiset import settled, surplus, touched
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import surviving
+from airflow_provider_db2cdc.spark.quoting import quoted
 from airflow_provider_db2cdc.spark.session import conf_for_row_count
 
 SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "true", "incremental": "incremental"}
@@ -59,7 +59,7 @@ def has_own_window(chunk_range: ChunkRange, planned: PlannedBatch) -> bool:
     return chunk_range.low_watermark == planned.after
 
 
-@failpoint("delete_gone")
+@failpoint("append_found_deletes")
 def append_found_deletes(
     replica: Replica, spec: JobSpec, planned: PlannedBatch, chunk_range: ChunkRange, last: AppliedBatch | None
 ) -> bool:
@@ -127,12 +127,10 @@ def append_read_events(
     is_own = has_own_window(chunk_range, planned)
     window = batch if is_own else replica.window(chunk_range.low_batch, planned.batch)
     counts = counts if is_own else count_batch(window)
-    staged, again, effects = replica.staging.rows(chunk_range.staging_version), False, None
-    is_whole = not counts.events and len(chunk_range.windows) < 2
+    staged, effects = replica.staging.rows(chunk_range.staging_version), None
+    is_whole, needs_another_read = not counts.events and len(chunk_range.windows) < 2, False
     if chunk_range.windows:
-        moved, unknown = _touched(replica, chunk_range.windows[-1]), _unknown(replica, chunk_range.windows[:-1])
-        rows = settled(staged, moved, unknown)
-        again = counts.events > 0 and not (moved if unknown is None else _both(moved, unknown)).isEmpty()
+        rows, needs_another_read = _settled_rows(replica, chunk_range, staged, counts)
     elif counts.events:
         with conf_for_row_count(replica.spark, counts.events):
             effects = net_effects(window, replica.schema, counts).localCheckpoint()
@@ -142,19 +140,22 @@ def append_read_events(
     how = SNAPSHOT_FIELD[chunk_range.snapshot_kind]
     events = read_envelopes(rows, replica.schema, spec, planned.batch, planned.upto, how, planned.planned_at_ms)
     is_fresh = replica.append_changes(events, planned.batch, "reads")
-    chunk_range = replace(chunk_range, needs_another_read=again)
+    chunk_range = replace(chunk_range, needs_another_read=needs_another_read)
     if is_whole:
         read = {at: chunk.rows_read for at, chunk in enumerate(chunk_range.counts, chunk_range.first)}
         return PublishedRows(chunk_range, staged, read, counts, is_new=is_fresh)
     # What went out is read back: to find once more which rows those are takes several joins.
-    return PublishedRows(
-        chunk_range,
-        replica.read_rows(planned.batch),
-        count_reads(replica.batch_events(planned.batch)),
-        counts,
-        effects,
-        is_fresh,
-    )
+    published, by_chunk = replica.read_rows(planned.batch), count_reads(replica.batch_events(planned.batch))
+    return PublishedRows(chunk_range, published, by_chunk, counts, effects, is_fresh)
+
+
+def _settled_rows(
+    replica: Replica, chunk_range: ChunkRange, staged: DataFrame, counts: BatchCounts
+) -> tuple[DataFrame, bool]:
+    """Return the rows of a table without a key that its windows leave alone, and whether it needs another read."""
+    moved, unknown = _touched(replica, chunk_range.windows[-1]), _unknown(replica, chunk_range.windows[:-1])
+    is_open = counts.events > 0 and not (moved if unknown is None else _both(moved, unknown)).isEmpty()
+    return settled(staged, moved, unknown), is_open
 
 
 def _told_reads(replica: Replica, batch: int) -> PublishedRows:

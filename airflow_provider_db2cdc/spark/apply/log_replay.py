@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.delta.table_io import load, quoted
+from airflow_provider_db2cdc.spark.delta.table_io import load
 from airflow_provider_db2cdc.spark.events.envelope import signed_images
 from airflow_provider_db2cdc.spark.events.row_multiset import COPY
+from airflow_provider_db2cdc.spark.quoting import quoted
 
 AT = ("__batch", "__commit_lsn", "__intent_lsn", "__ordinal")
 """The order of the change log. Batches come first: a source that was restored counts its LSNs again."""

@@ -76,7 +76,7 @@ def diff_state(replica: Replica, chunk_range: ChunkRange, last: AppliedBatch | N
     )
 
 
-@failpoint("find_effects")
+@failpoint("find_state_change")
 def find_state_change(
     replica: Replica,
     planned: PlannedBatch,

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.delta.table_io import load, quoted
+from airflow_provider_db2cdc.spark.delta.table_io import load
 from airflow_provider_db2cdc.spark.events.envelope import float_names
+from airflow_provider_db2cdc.spark.quoting import quoted
 
 
 def missing_from_state(replica: Replica, rows: DataFrame, bounds: str) -> DataFrame:

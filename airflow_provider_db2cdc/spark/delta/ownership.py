@@ -9,7 +9,12 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark.delta.table_io import create_table, set_properties, table_exists, table_properties
+from airflow_provider_db2cdc.spark.delta.table_io import (
+    create_table,
+    set_properties,
+    table_exists,
+    table_properties,
+)
 
 MAPPING = "delta.columnMapping.mode"
 """By name, it lets a table hold columns of any name."""

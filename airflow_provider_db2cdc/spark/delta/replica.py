@@ -38,7 +38,6 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
     delta_table,
     load,
     newest_version,
-    quoted,
     set_properties,
     table_exists,
     table_properties,
@@ -46,6 +45,7 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
 from airflow_provider_db2cdc.spark.events.envelope import LOG_STEPS, SLICE_STEPS, WRITTEN_BY, key_struct, log_ddl
 from airflow_provider_db2cdc.spark.events.row_multiset import COPY
 from airflow_provider_db2cdc.spark.log import log_progress
+from airflow_provider_db2cdc.spark.quoting import quoted
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 
 MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
@@ -115,7 +115,7 @@ class Replica:
             names = ", ".join(dict.fromkeys(gained))
             log_progress(f"table={self.table} gains {names} in the target: null until a row changes or is snapshotted")
 
-    @failpoint("fence_batch")
+    @failpoint("fence_writers")
     def fence_writers(self, batch: int) -> None:
         """Let no step of a batch, or of one before it, write any more; what one of them has written stays.
 
@@ -126,7 +126,7 @@ class Replica:
         self._close(self.layout.changes(self.table), LOG_STEPS, batch)
         self._close(self.layout.state(self.table), ("state",), batch)
 
-    @failpoint("leave_out")
+    @failpoint("exclude_chunks")
     def exclude_chunks(self, batch: int) -> None:
         """Let nobody tell any more of a batch's slice in the change log; what was told of it stays."""
         if not self.has_excluded_chunks(batch):

@@ -15,7 +15,8 @@ from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark.delta.table_io import load, quoted, sql_name
+from airflow_provider_db2cdc.spark.delta.table_io import load, sql_name
+from airflow_provider_db2cdc.spark.quoting import quoted
 
 Path = tuple[str, ...]
 FIXED = ("key", "headers", "source", "transaction")

@@ -14,6 +14,8 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName
 from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.log import is_concurrent_write
+from airflow_provider_db2cdc.spark.quoting import text_literal
 from airflow_provider_db2cdc.spark.session import temporary_conf
 
 T = TypeVar("T")
@@ -90,11 +92,6 @@ def append_first(rows: DataFrame, name: DeltaName, pair: TxnId) -> bool:
         return False
 
 
-def is_concurrent_write(error: BaseException) -> bool:
-    """Whether Delta refused a pair because another writer has brought it meanwhile."""
-    return any(name in str(error) for name in ("ConcurrentTransaction", "DELTA_CONCURRENT_TRANSACTION"))
-
-
 def overwrite(rows: DataFrame, name: DeltaName, files: Options = NO_OPTIONS) -> int | None:
     """Replace the table's rows and columns; return the version that this made, None without rows before and after."""
     return _write(rows, name, "overwrite", {"overwriteSchema": "true", **files})
@@ -139,17 +136,6 @@ def delta_table(spark: SparkSession, name: DeltaName) -> DeltaTable:
 def sql_name(name: DeltaName) -> str:
     """Return the table's name in a statement."""
     return f"delta.`{name.name}`" if name.is_path else name.name
-
-
-def quoted(column: str) -> str:
-    """Return a column's name in an expression."""
-    return f"`{column.replace('`', '``')}`"
-
-
-def text_literal(value: str) -> str:
-    """Return a text as it stands in a statement."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def literal_frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:

@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.cdc.types import TypeMapping, map_type
-from airflow_provider_db2cdc.spark.delta.table_io import quoted
+from airflow_provider_db2cdc.spark.quoting import quoted
 from airflow_provider_db2cdc.version import __version__
 
 CONNECTOR = "db2"

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableSchema
-from airflow_provider_db2cdc.spark.delta.table_io import quoted, text_literal
 from airflow_provider_db2cdc.spark.events.envelope import key_struct
+from airflow_provider_db2cdc.spark.quoting import quoted, text_literal
 from airflow_provider_db2cdc.sql.chunk import Bound, ChunkKey, chunk_predicate
 
 BOUND_TEXT_LENGTH = 200

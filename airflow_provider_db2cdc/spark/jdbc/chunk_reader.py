@@ -131,8 +131,9 @@ def check_counts(
         return
     at, more = wrong[0], len(wrong) - 1
     found = (
-        f"chunk {at} was read with {unlike[at].rows_read} rows, the source counts {unlike[at].rows_counted}, and its changes "
-        f"meanwhile explain only {moves.get(at, 0)}{f' (so it is with {more} more of the group)' if more else ''}"
+        f"chunk {at} was read with {unlike[at].rows_read} rows, the source counts {unlike[at].rows_counted}, and its "
+        f"changes meanwhile explain only {moves.get(at, 0)}"
+        f"{f' (so it is with {more} more of the group)' if more else ''}"
     )
     if part.condition or part.select:
         # They may ask for the clock, or for other tables: rows come and go there without any change.

@@ -74,7 +74,7 @@ class BatchLog:
         self._is_fresh = False
         self._clearing = Lock()
 
-    @failpoint("prepare_ledger")
+    @failpoint("prepare_batch_log")
     def prepare(self) -> Owner:
         """Create the tables where they are missing and return whose target it is.
 
@@ -147,7 +147,7 @@ class BatchLog:
     def _of(self, name: DeltaName, tables: Sequence[TableId]) -> DataFrame:
         return load(self.spark, name).where(_name().isin([_text(table) for table in tables]))
 
-    @failpoint("select_ledger_rows")
+    @failpoint("select_batch_rows")
     def _since(self, name: DeltaName, since: Mapping[TableId, int], also: Mapping[TableId, int]) -> DataFrame:
         """Return each table's rows from a batch on (of others from the greatest of these), and one batch before."""
         newest = max(since.values(), default=0)

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableTask
-from airflow_provider_db2cdc.cdc.signal.request import LogMessage, parse
-from airflow_provider_db2cdc.cdc.signal.signal import SOURCE_CHANNEL, Signal, SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot.notification import notifications, skipped
+from airflow_provider_db2cdc.cdc.snapshot.notification import skipped
 from airflow_provider_db2cdc.cdc.snapshot.progress import progress
 from airflow_provider_db2cdc.cdc.snapshot.queue import (
     SnapshotQueue,
     add_initial,
-    close_finished,
-    handle_signal,
-    refuse_signal,
 )
-from airflow_provider_db2cdc.cdc.snapshot.snapshot import OPEN, Snapshot, without_progress
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import OPEN, Snapshot
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkRange,
     TableSnapshot,
@@ -34,39 +28,30 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     with_stop,
 )
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import ConcurrentRunError, SignalError
+from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.jdbc.chunk_reader import check_part
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection, driver_connection
 from airflow_provider_db2cdc.spark.ledger.journal import Journal
-from airflow_provider_db2cdc.spark.log import describe, log_progress, now_ms
+from airflow_provider_db2cdc.spark.log import log_progress, now_ms
 from airflow_provider_db2cdc.spark.snapshot.chunk_group_reader import ChunkGroupReader
+from airflow_provider_db2cdc.spark.snapshot.journal_writer import JournalWriter
 from airflow_provider_db2cdc.spark.snapshot.publisher import GroupPublisher
 from airflow_provider_db2cdc.spark.snapshot.run import SnapshotRun
 from airflow_provider_db2cdc.spark.snapshot.shared_queue import LockedSnapshotQueue
+from airflow_provider_db2cdc.spark.snapshot.signal_inbox import SignalInbox
 from airflow_provider_db2cdc.spark.tick import Tick
-from airflow_provider_db2cdc.sql.signal import given_signals
 
-WRITE_EVERY_S = 30.0
 GONE = "its table is no longer one of the pipeline's"
-BEFORE_THE_FIRST = SignalError(
-    "it was given before the pipeline's first tick", "Give it again, under another id, if it is meant."
-)
 
 
 class SnapshotCoordinator:
-    """The agenda of the pipeline in one tick; `known` is what stands in the journal, which was read, of it."""
+    """Work through a pipeline's snapshots in one tick; `known` is the queue as the journal has it."""
 
     def __init__(self, tick: Tick, journal: Journal, known: SnapshotQueue) -> None:
         self.tick = tick
-        self.journal = journal
-        self.known = known
-        self.is_first = not journal.seq
         self.queue = LockedSnapshotQueue(known)
-        self.outcomes = {(outcome.channel, outcome.id): outcome for outcome in journal.unreported.outcomes}
-        self.notifications = [*journal.unreported.notifications]
-        self.skipped: list[TableId] = []
-        self.noted, self.written, self.written_at = self.known, len(self.notifications), time.monotonic()
+        self.writer = JournalWriter(journal, self.queue)
+        self.inbox = SignalInbox(tick, self.queue, self.writer)
         self.deadline = time.monotonic() + tick.spec.settings.snapshot_budget_s
         self._begun: dict[str, tuple[int, float]] = {}
         self._left_s: dict[str, int | None] = {}
@@ -84,7 +69,7 @@ class SnapshotCoordinator:
         self._begin_new()
         if self.queue.queue.open or self.tick.spec.signals:
             self._work()
-        self._write()
+        self.writer.write()
         self.tick.advance_idle_tables()
 
     def _work(self) -> None:
@@ -92,11 +77,11 @@ class SnapshotCoordinator:
             connection, reader = (
                 stack.enter_context(driver_connection(self.tick.spark, self.tick.source)) for _ in range(2)
             )
-            self._hear(self.tick.spec.signals, connection)
+            self.inbox.handle(self.tick.spec.signals, connection)
             # Else a tick that died, or a first try of this one, may have been asked for something behind the plan.
-            if self.journal.seq == self.tick.spec.reported_seq:
+            if self.writer.journal.seq == self.tick.spec.reported_seq:
                 self._planned = {snapshot.id for snapshot in self.queue.queue.open if snapshot.status == "running"}
-            self._hear(self._in_table(connection), connection)
+            self.inbox.handle(self.inbox.in_table(connection), connection)
             worked: set[str] = set()
             while (snapshot := self._next(worked)) is not None:
                 worked.add(snapshot.id)
@@ -111,7 +96,9 @@ class SnapshotCoordinator:
         try:
             low_mark = self.tick.spec.planned_clock if snapshot.id in self._planned else ""
             run = SnapshotRun(self.tick, self.queue, snapshot.id, low_mark, tables)
-            groups = GroupPublisher(run, ChunkGroupReader(run, reader, self.deadline), connection, self._write_down)
+            groups = GroupPublisher(
+                run, ChunkGroupReader(run, reader, self.deadline), connection, self.writer.write_if_due
+            )
             groups.run(partial(self._after_group, snapshot.id, connection))
         except ConcurrentRunError:
             raise
@@ -127,18 +114,18 @@ class SnapshotCoordinator:
         shown = [replace(one, remaining_s=self._left_s.get(one.id) if one.status in OPEN else None) for one in now]
         return replace(
             result,
-            signals=tuple(self.outcomes.values()),
+            signals=tuple(self.writer.outcomes.values()),
             snapshots=tuple(shown),
-            notifications=tuple(self.notifications),
-            reported_seq=self.journal.seq,
+            notifications=tuple(self.writer.notifications),
+            reported_seq=self.writer.journal.seq,
         )
 
     @failpoint("after_group")
     def _after_group(self, id_: str, connection: DriverConnection) -> None:
-        self._note()
-        self._write_down()
+        self.writer.collect_notifications()
+        self.writer.write_if_due()
         self._say_progress(id_)
-        self._hear(self._in_table(connection), connection, begun=True)
+        self.inbox.handle(self.inbox.in_table(connection), connection, begun=True)
         # Frames lie in cycles that Python seldom collects, and each holds its plan on the driver's heap.
         gc.collect()
 
@@ -189,10 +176,10 @@ class SnapshotCoordinator:
 
     def _tell_skipped(self) -> None:
         """Tell once of each table that has begun without a snapshot, be it in a tick that died before it had."""
-        untold = (self.tick.positions.last.keys() & self.tick.tasks.keys()) - self.journal.skipped
-        self.skipped = sorted(table for table in untold if not self.queue.queue.has_begun(table))
-        if self.skipped:
-            self.notifications.append(skipped(self.skipped, self.tick.spec.run_id, now_ms()))
+        untold = (self.tick.positions.last.keys() & self.tick.tasks.keys()) - self.writer.journal.skipped
+        self.writer.skipped = sorted(table for table in untold if not self.queue.queue.has_begun(table))
+        if self.writer.skipped:
+            self.writer.notifications.append(skipped(self.writer.skipped, self.tick.spec.run_id, now_ms()))
 
     def _is_snapshotted(self, task: TableTask) -> bool:
         """Whether a snapshot is taken of a table: also of one that new tables are not begun with, where it mends."""
@@ -203,69 +190,6 @@ class SnapshotCoordinator:
         part = TableSnapshot(task.table, select=task.select, abandoned_batches=self.tick.abandoned.get(task.table, ()))
         return restarted(part, self.tick.may_have_rows(task.table))
 
-    @failpoint("read_signals")
-    def _hear(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
-        """Act on signals that are not known yet, and remember the outcomes of all."""
-        for signal in signals:
-            known = self.queue.queue.known_outcome(signal)
-            answer = known or self._act(signal, connection, begun)
-            # A table brings all of its rows each time.
-            if known is None or signal.channel != SOURCE_CHANNEL:
-                called = f"channel={signal.channel} id={answer.id} type={signal.type}"
-                log_progress(f"signal: {called} {'came again: ' if known else ''}{answer.status} {answer.reason}")
-                self._note()
-            of_id = self.queue.queue.outcomes[signal.channel, signal.id]
-            for one in (of_id, answer):
-                self.outcomes.pop((one.channel, one.id), None)
-                self.outcomes[one.channel, one.id] = one
-
-    def _act(self, signal: Signal, connection: DriverConnection, begun: bool) -> SignalOutcome:
-        if self._is_older(signal, begun):
-            return self.queue.update(lambda queue: refuse_signal(queue, signal, BEFORE_THE_FIRST))
-        refused = {one.table: one.error for one in self.tick.spec.rejected if one.is_replicated}
-        tables, check = {**refused, **dict.fromkeys(self.tick.tasks, "")}, partial(self._check, connection)
-        outcome = self.queue.update(lambda queue: handle_signal(queue, signal, tables, check, now_ms()))
-        if outcome.status == "done":
-            self._log(signal)
-        return outcome
-
-    def _is_older(self, signal: Signal, begun: bool) -> bool:
-        """Whether a signal was given before the pipeline's first plan; of one in the signal table nobody knows when."""
-        is_old = signal.at_ms is not None and signal.at_ms < self._first_planned_at_ms
-        return self.is_first and not begun if signal.channel == SOURCE_CHANNEL else is_old
-
-    @cached_property
-    def _first_planned_at_ms(self) -> int:
-        return self.tick.batch_log.first_planned_at_ms() or self.tick.spec.planned_at_ms
-
-    def _log(self, signal: Signal) -> None:
-        request = parse(signal)
-        if isinstance(request, LogMessage):
-            offsets = ", ".join(f"{table} {commit.upto}" for table, commit in sorted(self.tick.positions.last.items()))
-            log_progress(f"signal {signal.id}: {request.message.replace('{}', offsets)}")
-
-    def _check(self, connection: DriverConnection, part: TableSnapshot) -> None:
-        try:
-            check_part(connection, self.tick.tasks[part.table].schema, part)
-        except SignalError:
-            raise
-        except Exception as error:
-            raise SignalError(
-                f"{part.table} could not be checked at the source: {describe(error)}",
-                "Give the signal again, under another id.",
-            ) from error
-
-    def _in_table(self, connection: DriverConnection) -> list[Signal]:
-        table = self.tick.spec.signal_table
-        if table is None or not table.is_channel:
-            return []
-        try:
-            rows = connection.text_rows(given_signals(table))
-        except Exception as error:
-            log_progress(f"signals: {table.table} cannot be read, the tick goes on without it: {describe(error)}")
-            return []
-        return [Signal(row[0] or "", row[1] or "", row[2] or "", SOURCE_CHANNEL) for row in rows]
-
     def _next(self, worked: set[str]) -> Snapshot | None:
         """Return what is to be worked on next; behind the deadline only while nothing has come of any so far.
 
@@ -275,35 +199,6 @@ class SnapshotCoordinator:
         if time.monotonic() > self.deadline and (has_come or self.tick.capture_stalled):
             return None
         return self.queue.queue.next_snapshot(self.tick.tasks, worked)
-
-    def _write_down(self) -> None:
-        """Write down what a crash must not make forgotten; mere progress, which the ledger tells too, now and then."""
-        known = [*map(without_progress, self.known.snapshots)]
-        is_progress = [*map(without_progress, self.queue.queue.snapshots)] == known
-        is_heard = self.queue.queue.outcomes == self.known.outcomes
-        if not (is_progress and is_heard) or time.monotonic() - self.written_at > WRITE_EVERY_S:
-            self._write()
-
-    def _write(self) -> None:
-        """Write down what has changed since it was last written, and what was noted meanwhile."""
-        for outcome in self.queue.update(close_finished):
-            self.outcomes[outcome.channel, outcome.id] = outcome
-        self._note()
-        now, known = self.noted, self.known
-        before = {snapshot.id: snapshot for snapshot in known.snapshots}
-        changed = [snapshot for snapshot in now.snapshots if before.get(snapshot.id) != snapshot]
-        outcomes = [outcome for name, outcome in now.outcomes.items() if known.outcomes.get(name) != outcome]
-        self.journal.write(changed, outcomes, self.notifications[self.written :], self.skipped, now_ms())
-        self.known, self.written, self.written_at = now, len(self.notifications), time.monotonic()
-        self.skipped = []
-
-    def _note(self) -> None:
-        """Note for whoever listens what has become of the snapshots since this was last done."""
-        before = {snapshot.id: snapshot for snapshot in self.noted.snapshots}
-        self.noted, at_ms = self.queue.queue, now_ms()
-        for snapshot in self.noted.snapshots:
-            if before.get(snapshot.id) != snapshot:
-                self.notifications += notifications(before.get(snapshot.id), snapshot, at_ms)
 
     def _say_progress(self, id_: str) -> None:
         """Print how far the snapshot is, and, once it can be told, how long the rest may take."""

@@ -14,7 +14,12 @@ from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, TableSnapshot, with_published
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
+    ChunkRange,
+    TableSnapshot,
+    deletion_range,
+    with_published,
+)
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.errors import CaptureStoppedError
@@ -158,11 +163,9 @@ class GroupPublisher:
             if snapshot is not None and part.low_batch is not None:
                 task = self.tick.tasks[part.table]
                 at = self.tick.positions.position(task).upto
-                chunk_range = ChunkRange(
-                    snapshot.id, snapshot.kind, 0, part.published_chunks - 1, at, part.low_batch, part.low_batch, part.fingerprint,
-                    read_before=part.rows_read, rows_before=part.rows_published, delete_missing=True, abandoned_batches=part.abandoned_batches,
-                )  # fmt: skip
-                batches[part.table] = self.tick.plan_batch(task, at, at, chunk_range)
+                batches[part.table] = self.tick.plan_batch(
+                    task, at, at, deletion_range(part, snapshot.id, snapshot.kind, at)
+                )
         self.tick.plan_and_apply(list(batches.values()))
         for table, planned in batches.items():
             self._settle_part(table, planned)
@@ -176,7 +179,7 @@ class GroupPublisher:
         )
         return [part for part in parts if part.table in whole]
 
-    @failpoint("settle_part")
+    @failpoint("settle_table_snapshot")
     def _settle_part(self, table: TableId, planned: PlannedBatch) -> None:
         """Write down what became of a table's part of a batch, even if its next group could not be read meanwhile."""
         commit = self.tick.positions.last.get(table)

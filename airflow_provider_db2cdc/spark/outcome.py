@@ -1,0 +1,77 @@
+"""The outcome of a tick: one result per table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark.tick import Tick
+
+
+def job_result(tick: Tick) -> JobResult:
+    """Return the result of a tick, with the tables that the plan rejected.
+
+    A rejected signal table that is also replicated has two results.
+    """
+    rejected = [table.table for table in tick.spec.rejected if table.is_replicated]
+    results = [table_result(tick, table) for table in (*tick.tasks, *rejected)]
+    results += [
+        TableResult(table.table, "failed", is_replicated=False, is_rejected=True, error=table.error)
+        for table in tick.spec.rejected
+        if not table.is_replicated
+    ]
+    return JobResult(
+        tick.spec.pipeline,
+        tick.spec.run_id,
+        tuple(results),
+        planned_at_ms=tick.spec.planned_at_ms,
+        source_ahead_ms=tick.spec.source_ahead_ms,
+    )
+
+
+def table_result(tick: Tick, table: TableId) -> TableResult:
+    """Return what the target holds of a table after the tick.
+
+    The position is left out where the tick must move no offset: of a table that begins, or that waits for a person.
+    """
+    task, positions = tick.tasks.get(table), tick.positions
+    result, last = _counted_result(tick, table), positions.last.get(table)
+    if last is None or table in positions.waiting_for_operator or (task is not None and positions.is_new(task)):
+        return result
+    return replace(
+        result,
+        rewound=task is not None and positions.is_rewound(task),
+        reinitialized=task is not None and positions.is_reinitialized(task),
+        lsn=last.upto,
+        batch=last.batch,
+        rows=last.rows,
+        commit_lsn=last.commit_lsn,
+        commit_ts_ms=last.commit_ts_ms,
+        state_version=last.state_version,
+        capture=last.capture.digest,
+    )
+
+
+def _counted_result(tick: Tick, table: TableId) -> TableResult:
+    """Return a table's result without its position."""
+    task, positions, error = tick.tasks.get(table), tick.positions, tick.errors.get(table, "")
+    unreported = positions.unreported(task) if task is not None else []
+    applied = [*(batch for _, batch in unreported), *positions.applied.get(table, [])]
+    return TableResult(
+        table=table,
+        status="failed" if error else ("applied" if applied else "unchanged"),
+        after=unreported[0][0].after if unreported else tick.starts.get(table),
+        creates=sum(batch.creates for batch in applied),
+        updates=sum(batch.updates for batch in applied),
+        deletes=sum(batch.deletes for batch in applied),
+        reads=sum(batch.reads for batch in applied),
+        duration_s=round(tick.seconds.get(table, 0.0), 3),
+        restart=task is not None and task.restart,
+        revision=task.revision if task is not None else "",
+        capture_interrupted=table in tick.capture_interrupted,
+        offset_recovered=table in positions.offset_recovered,
+        is_rejected=task is None,
+        waits_for_operator=table in positions.waiting_for_operator,
+        error=error,
+    )

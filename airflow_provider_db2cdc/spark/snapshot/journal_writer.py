@@ -1,0 +1,70 @@
+"""What a tick writes into the journal, and when; and what of it the tick reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from airflow_provider_db2cdc.cdc.signal.signal import SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.notification import notifications
+from airflow_provider_db2cdc.cdc.snapshot.queue import close_finished
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import without_progress
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.spark.ledger.journal import Journal
+from airflow_provider_db2cdc.spark.log import now_ms
+from airflow_provider_db2cdc.spark.snapshot.shared_queue import LockedSnapshotQueue
+
+WRITE_EVERY_S = 30.0
+
+
+class JournalWriter:
+    """Write the queue's changes into the journal, and collect outcomes and notifications for the result.
+
+    `known` is the queue as the journal has it, `noted` as it was when notifications were last collected. `skipped` are
+    the tables of which the next write says that they began without a snapshot.
+    """
+
+    def __init__(self, journal: Journal, queue: LockedSnapshotQueue) -> None:
+        self.journal = journal
+        self.queue = queue
+        self.is_first_tick = not journal.seq
+        self.known = self.noted = queue.queue
+        self.outcomes = {(outcome.channel, outcome.id): outcome for outcome in journal.unreported.outcomes}
+        self.notifications = [*journal.unreported.notifications]
+        self.skipped: list[TableId] = []
+        self.written, self.written_at = len(self.notifications), time.monotonic()
+
+    def record_outcomes(self, outcomes: Iterable[SignalOutcome]) -> None:
+        """Add the outcomes of a signal as the newest ones."""
+        for outcome in outcomes:
+            self.outcomes.pop((outcome.channel, outcome.id), None)
+            self.outcomes[outcome.channel, outcome.id] = outcome
+
+    def write_if_due(self) -> None:
+        """Write down what a crash must not make forgotten; mere progress, which the ledger tells too, now and then."""
+        known = [*map(without_progress, self.known.snapshots)]
+        is_progress = [*map(without_progress, self.queue.queue.snapshots)] == known
+        is_heard = self.queue.queue.outcomes == self.known.outcomes
+        if not (is_progress and is_heard) or time.monotonic() - self.written_at > WRITE_EVERY_S:
+            self.write()
+
+    def write(self) -> None:
+        """Write down what has changed since it was last written, and what was noted meanwhile."""
+        for outcome in self.queue.update(close_finished):
+            self.outcomes[outcome.channel, outcome.id] = outcome
+        self.collect_notifications()
+        now, known = self.noted, self.known
+        before = {snapshot.id: snapshot for snapshot in known.snapshots}
+        changed = [snapshot for snapshot in now.snapshots if before.get(snapshot.id) != snapshot]
+        outcomes = [outcome for name, outcome in now.outcomes.items() if known.outcomes.get(name) != outcome]
+        self.journal.write(changed, outcomes, self.notifications[self.written :], self.skipped, now_ms())
+        self.known, self.written, self.written_at = now, len(self.notifications), time.monotonic()
+        self.skipped = []
+
+    def collect_notifications(self) -> None:
+        """Note for whoever listens what has become of the snapshots since this was last done."""
+        before = {snapshot.id: snapshot for snapshot in self.noted.snapshots}
+        self.noted, at_ms = self.queue.queue, now_ms()
+        for snapshot in self.noted.snapshots:
+            if before.get(snapshot.id) != snapshot:
+                self.notifications += notifications(before.get(snapshot.id), snapshot, at_ms)

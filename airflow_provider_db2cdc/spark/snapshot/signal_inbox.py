@@ -1,0 +1,95 @@
+"""Signals as a tick reads them: each is acted on once, and its outcome recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+
+from airflow_provider_db2cdc.cdc.signal.request import LogMessage, parse
+from airflow_provider_db2cdc.cdc.signal.signal import SOURCE_CHANNEL, Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.queue import handle_signal, refuse_signal
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import TableSnapshot
+from airflow_provider_db2cdc.errors import SignalError
+from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.jdbc.chunk_reader import check_part
+from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
+from airflow_provider_db2cdc.spark.log import describe, log_progress, now_ms
+from airflow_provider_db2cdc.spark.snapshot.journal_writer import JournalWriter
+from airflow_provider_db2cdc.spark.snapshot.shared_queue import LockedSnapshotQueue
+from airflow_provider_db2cdc.spark.tick import Tick
+from airflow_provider_db2cdc.sql.signal import given_signals
+
+BEFORE_THE_FIRST = SignalError(
+    "it was given before the pipeline's first tick", "Give it again, under another id, if it is meant."
+)
+
+
+class SignalInbox:
+    """Act on the signals of one tick."""
+
+    def __init__(self, tick: Tick, queue: LockedSnapshotQueue, writer: JournalWriter) -> None:
+        self.tick = tick
+        self.queue = queue
+        self.writer = writer
+
+    @failpoint("read_signals")
+    def handle(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
+        """Act on signals that are not known yet, and remember the outcomes of all."""
+        for signal in signals:
+            known = self.queue.queue.known_outcome(signal)
+            answer = known or self._act(signal, connection, begun)
+            # A table brings all of its rows each time.
+            if known is None or signal.channel != SOURCE_CHANNEL:
+                called = f"channel={signal.channel} id={answer.id} type={signal.type}"
+                log_progress(f"signal: {called} {'came again: ' if known else ''}{answer.status} {answer.reason}")
+                self.writer.collect_notifications()
+            of_id = self.queue.queue.outcomes[signal.channel, signal.id]
+            self.writer.record_outcomes((of_id, answer))
+
+    def _act(self, signal: Signal, connection: DriverConnection, begun: bool) -> SignalOutcome:
+        if self._is_older(signal, begun):
+            return self.queue.update(lambda queue: refuse_signal(queue, signal, BEFORE_THE_FIRST))
+        refused = {one.table: one.error for one in self.tick.spec.rejected if one.is_replicated}
+        tables, check = {**refused, **dict.fromkeys(self.tick.tasks, "")}, partial(self._check, connection)
+        outcome = self.queue.update(lambda queue: handle_signal(queue, signal, tables, check, now_ms()))
+        if outcome.status == "done":
+            self._log(signal)
+        return outcome
+
+    def _is_older(self, signal: Signal, begun: bool) -> bool:
+        """Whether a signal was given before the pipeline's first plan; of one in the signal table nobody knows when."""
+        is_old = signal.at_ms is not None and signal.at_ms < self._first_planned_at_ms
+        return self.writer.is_first_tick and not begun if signal.channel == SOURCE_CHANNEL else is_old
+
+    @cached_property
+    def _first_planned_at_ms(self) -> int:
+        return self.tick.batch_log.first_planned_at_ms() or self.tick.spec.planned_at_ms
+
+    def _log(self, signal: Signal) -> None:
+        request = parse(signal)
+        if isinstance(request, LogMessage):
+            offsets = ", ".join(f"{table} {commit.upto}" for table, commit in sorted(self.tick.positions.last.items()))
+            log_progress(f"signal {signal.id}: {request.message.replace('{}', offsets)}")
+
+    def _check(self, connection: DriverConnection, part: TableSnapshot) -> None:
+        try:
+            check_part(connection, self.tick.tasks[part.table].schema, part)
+        except SignalError:
+            raise
+        except Exception as error:
+            raise SignalError(
+                f"{part.table} could not be checked at the source: {describe(error)}",
+                "Give the signal again, under another id.",
+            ) from error
+
+    def in_table(self, connection: DriverConnection) -> list[Signal]:
+        """Return the rows of the signal table; none where there is no such channel, or it cannot be read."""
+        table = self.tick.spec.signal_table
+        if table is None or not table.is_channel:
+            return []
+        try:
+            rows = connection.text_rows(given_signals(table))
+        except Exception as error:
+            log_progress(f"signals: {table.table} cannot be read, the tick goes on without it: {describe(error)}")
+            return []
+        return [Signal(row[0] or "", row[1] or "", row[2] or "", SOURCE_CHANNEL) for row in rows]
