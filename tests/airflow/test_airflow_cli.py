@@ -143,6 +143,6 @@ def test_status_shows_what_airflow_knows(
     shown = json.loads(done.stdout)
     [table] = shown["tables"]
     assert table["offset"]["lsn"] == str(offset(ORDERS, 1).lsn)
-    assert (shown["snapshots"][0]["id"], shown["snapshots"][0]["left_s"]) == ("77", 30)
+    assert (shown["snapshots"][0]["id"], shown["snapshots"][0]["remaining_s"]) == ("77", 30)
     assert "new: the next tick" not in done.stdout
     assert "[info" not in done.stderr, "Airflow's own log is not what was asked for"

@@ -402,7 +402,7 @@ def test_sensor_waits_while_the_snapshot_is_under_way_and_says_how_far_it_is(loo
     found, pushed = look("sensor_running", backlog("accepted"))
     assert found is False
     told = pushed["progress"]
-    assert (told["status"], told["parts"][0]["done"], told["parts"][0]["chunks"]) == ("running", 1, 4)
+    assert (told["status"], told["tables"][0]["published_chunks"], told["tables"][0]["chunks"]) == ("running", 1, 4)
     assert json.loads(json.dumps(told)) == told
     assert look("sensor_running", backlog("accepted", "paused"))[0] is False
 
@@ -551,7 +551,7 @@ def test_sensor_follows_in_a_dag_from_tick_to_tick(run_dag, finish, state):
     end = backlog(finish, "completed" if finish == "done" else "stopped", "asked for", done=4).to_json()
     found, tasks = run_dag("signal_follow", FOLLOW.format(begin=begin, finish=end))
     assert (found, tasks["follow"]) == (state, state), "what has failed is not tried again"
-    assert xcom("signal_follow", "follow", "progress")["parts"][0]["done"] == 4
+    assert xcom("signal_follow", "follow", "progress")["tables"][0]["published_chunks"] == 4
     assert waits("signal_follow") > 0
 
 

@@ -44,8 +44,8 @@ ALTERED = "while this tick was under way"
 BEFORE_ALL = Lsn(bytes(16))
 MARKS: tuple[Watermarking, ...] = ("read_only", "insert_insert", "insert_delete")
 USUAL: list[Failpoint] = [
-    "read_history", "plan_batch", "prepare_table", "append_changes", "check_all_read", "find_state_change", "merge_state",
-    "commit_batch", "publish_manifest", "read_journal", "commit_offsets",
+    "read_history", "plan_batch", "prepare_table", "append_changes", "check_all_read", "find_state_change",
+    "merge_state", "commit_batch", "publish_manifest", "read_journal", "commit_offsets",
 ]  # fmt: skip
 """Steps of each run that has something to do; the other ones are those of snapshots, and of what went wrong."""
 

@@ -228,7 +228,7 @@ def test_a_bound_that_is_null_holds_what_has_a_value_before_it() -> None:
     chunks = (ChunkCounts((), ("1", "NULL"), 5, 6), ChunkCounts(("1", "NULL"), (), 5, 5))
     of = ChunkRange("ad-hoc", "incremental", 0, 1, LOW, 1, 1, "", counts=chunks)
     check_counts(ChangeTable(some("I")), nullable, WHOLE, of, LsnRange(LOW, HIGH))
-    other = replace(of, counts=(replace(chunks[0], rows_counted=5), replace(chunks[1], counted=6)))
+    other = replace(of, counts=(replace(chunks[0], rows_counted=5), replace(chunks[1], rows_counted=6)))
     with pytest.raises(SourceError, match=r"chunk 1 .* explain only 0\."):
         check_counts(ChangeTable(some("I")), nullable, WHOLE, other, LsnRange(LOW, HIGH))
 
