@@ -287,7 +287,7 @@ def test_older_result_brings_no_snapshot_back(store: FileOffsetStore) -> None:
 
 
 def test_snapshot_that_an_older_plans_job_began_later_is_work_for_the_next_plan(store: FileOffsetStore) -> None:
-    """Its run was cleared: the backlog takes nothing of it, and nobody would look into the journal."""
+    """Its run was cleared: the summary takes nothing of it, and nobody would look into the journal."""
     new = JobResult("p", "2", (line(A, 9),), (), (), reported_seq=3, planned_at_ms=2)
     old = JobResult("p", "1", (line(A, 5),), (told("accepted"),), (SNAPSHOT,), reported_seq=8, planned_at_ms=1)
     for result in (new, old):
@@ -350,7 +350,7 @@ def test_what_is_wrong_with_several_offsets_is_told_once(store: FileOffsetStore)
 
 def test_nothing_new_of_snapshots_is_not_written(store: FileOffsetStore) -> None:
     commit(outcome(line(A, 5)), store)
-    [path] = [path for path in store.path.parent.iterdir() if "backlog" in path.name]
+    [path] = [path for path in store.path.parent.iterdir() if "summary" in path.name]
     os.utime(path, (0, 0))
     commit(outcome(line(A, 6)), store)
     assert path.stat().st_mtime == 0

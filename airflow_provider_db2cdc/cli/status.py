@@ -48,31 +48,31 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
     pipeline = load_config(config)
     store = open_kept(pipeline, airflow)
     # A tick that ends between the two reads would leave an offset beyond the fence.
-    offsets, backlog = store.all(), store.summary()
+    offsets, summary = store.all(), store.summary()
     with open_source(pipeline) as source:
         captured = read_capture(source, pipeline.asn_schema)
         chosen = pipeline.selection.tables(captured.registrations)
         for one in unmatched_tables(pipeline.selection, pipeline.snapshot_include, captured.registrations):
             note(f"warning: {one.problem}. {one.remedy}")
         instances = [captured.registrations[table] for table in chosen]
-        verdicts = read_verdicts(source, pipeline, instances, offsets, backlog)
+        verdicts = read_verdicts(source, pipeline, instances, offsets, summary)
         pending = _pending(source, instances, verdicts, captured.position, offsets)
     missing = ELSEWHERE if not airflow and kept_elsewhere(pipeline) else NEW
     standings = [
         TableStatus(
             one.table, one.state, one.update_as, offsets.get(one.table), pending.get(one.table),
-            _verdict(one, verdicts[one.table], offsets.get(one.table), backlog, pending.get(one.table), missing),
+            _verdict(one, verdicts[one.table], offsets.get(one.table), summary, pending.get(one.table), missing),
         )
         for one in instances
     ]  # fmt: skip
-    gone = gone_tables(captured, pipeline, backlog)
+    gone = gone_tables(captured, pipeline, summary)
     standings += [_unregistered(table, offsets.get(table)) for table in gone]
     if as_json:
-        found = {"fence": captured.position, "tables": standings, "snapshots": backlog.snapshots}
-        print_json({"pipeline": pipeline.pipeline, **to_data(found), "signals": to_data(backlog.outcomes)})
+        found = {"fence": captured.position, "tables": standings, "snapshots": summary.snapshots}
+        print_json({"pipeline": pipeline.pipeline, **to_data(found), "signals": to_data(summary.outcomes)})
     else:
         _show(pipeline, captured.position, standings)
-        _show_snapshots(backlog)
+        _show_snapshots(summary)
 
 
 def _pending(
@@ -108,7 +108,7 @@ def _verdict(
     instance: CaptureRegistration,
     verdict: Verdict,
     offset: Offset | None,
-    backlog: PipelineSummary,
+    summary: PipelineSummary,
     pending: int | None,
     missing: str,
 ) -> str:
@@ -119,34 +119,34 @@ def _verdict(
     if verdict.error is not None:
         problem = verdict.error.problem.removeprefix(f"{instance.table}: ")
         return f"{'snapshotted anew by the next tick' if verdict.kind == 'mended' else 'stopped'}: {problem}"
-    failure = backlog.failure(instance.table)
+    failure = summary.failure(instance.table)
     if failure is not None and not failure.is_rejected:
         return f"failed in the last tick: {failure.error.removeprefix(f'{instance.table}: ')}"
     if verdict.kind == "idle":
         return "nobody pulls its changes (snapshot.mode)"
     if verdict.kind == "begins":
-        return _begins(instance.table, offset, backlog, missing)
+        return _begins(instance.table, offset, summary, missing)
     return f"{pending} change rows wait" if pending else "up to date"
 
 
-def _begins(table: TableId, offset: Offset | None, backlog: PipelineSummary, missing: str) -> str:
+def _begins(table: TableId, offset: Offset | None, summary: PipelineSummary, missing: str) -> str:
     if offset is not None and offset.capture_interrupted:
         return WAS_INACTIVE
-    return MISSING if missing == NEW and backlog.had_offset(table) else missing
+    return MISSING if missing == NEW and summary.had_offset(table) else missing
 
 
-def _show_snapshots(backlog: PipelineSummary) -> None:
+def _show_snapshots(summary: PipelineSummary) -> None:
     """Show the snapshots of the last ticks, and what became of the newest signals."""
-    if backlog.snapshots:
+    if summary.snapshots:
         shown = new_table("snapshot", "kind", "table", "status", "chunks", "rows", "left", "reason", title="snapshots")
-        for snapshot in backlog.snapshots:
+        for snapshot in summary.snapshots:
             left = span(snapshot.remaining_s)
             for *texts, reason in describe_tables(snapshot):
                 shown.add_row(snapshot.id, snapshot.kind, *texts, left, reason)
         screen().print(shown)
-    if backlog.outcomes:
+    if summary.outcomes:
         shown = new_table("signal", "channel", "outcome", "reason", title="signals")
-        for outcome in backlog.outcomes:
+        for outcome in summary.outcomes:
             shown.add_row(outcome.id, outcome.channel, outcome.status, outcome.reason)
         screen().print(shown)
 

@@ -43,10 +43,10 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], 
     An offset that lies beyond what this tick applied, or cannot be read or kept, keeps no other from moving.
 
     A failed table's offset follows too when an earlier crash had left it behind, but one that is missing or ahead waits
-    for a person. Doing it again moves nothing. The backlog comes first: what is told there as open is gone on with,
+    for a person. Doing it again moves nothing. The summary comes first: what is told there as open is gone on with,
     whatever the offsets are.
 
-    :raises OffsetError: the backlog cannot be read or kept. No offset has moved.
+    :raises OffsetError: the summary cannot be read or kept. No offset has moved.
     """
     old = offsets.summary()
     if (new := old.updated(result)) != old:
@@ -68,18 +68,18 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], 
 def record_reported(result: JobResult, offsets: OffsetStore, is_notified: bool) -> None:
     """Keep how far the journal has been told, once it has been: what comes after this is told by the next tick.
 
-    So is what an older plan's result tells, of which the backlog took nothing: where the journal has gone on by it,
+    So is what an older plan's result tells, of which the summary took nothing: where the journal has gone on by it,
     that is work for the next plan. And notifications that could not be sent, but what became of signals is told once.
     """
-    backlog = offsets.summary()
-    after = backlog
-    if result.planned_at_ms >= backlog.planned_at_ms:
+    summary = offsets.summary()
+    after = summary
+    if result.planned_at_ms >= summary.planned_at_ms:
         after = replace(
-            backlog, reported_seq=result.reported_seq, notified_seq=None if is_notified else backlog.notified_upto
+            summary, reported_seq=result.reported_seq, notified_seq=None if is_notified else summary.notified_upto
         )
-    elif result.reported_seq > backlog.reported_seq:
-        after = replace(backlog, signals_in_flight_at_ms=backlog.planned_at_ms)
-    if after != backlog:
+    elif result.reported_seq > summary.reported_seq:
+        after = replace(summary, signals_in_flight_at_ms=summary.planned_at_ms)
+    if after != summary:
         offsets.put_summary(after)
 
 

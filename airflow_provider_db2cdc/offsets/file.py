@@ -106,7 +106,7 @@ class FileOffsetStore:
             return old
 
     def summary(self) -> PipelineSummary:
-        """Return the backlog, an empty one when there is none.
+        """Return the summary, an empty one when there is none.
 
         :raises OffsetError: the file is damaged, or cannot be read.
         """
@@ -116,20 +116,20 @@ class FileOffsetStore:
             return PipelineSummary()
         except (OSError, ValueError) as error:
             raise OffsetError(
-                f"the backlog in {self._summary_path} cannot be read ({type(error).__name__})",
+                f"the summary in {self._summary_path} cannot be read ({type(error).__name__})",
                 "Let the user of `db2cdc` read it, or repair it.",
             ) from error
         return PipelineSummary.from_json(text, str(self._summary_path))
 
     @failpoint("put_summary")
-    def put_summary(self, backlog: PipelineSummary) -> None:
-        """Keep the backlog in a file beside the offsets."""
+    def put_summary(self, summary: PipelineSummary) -> None:
+        """Keep the summary in a file beside the offsets."""
         with self._locked():
-            self._replace(self._summary_path, to_data(backlog))
+            self._replace(self._summary_path, to_data(summary))
 
     @property
     def _summary_path(self) -> Path:
-        return self.path.with_name(f"{self.path.stem}.backlog.json")
+        return self.path.with_name(f"{self.path.stem}.summary.json")
 
     def check_writable(self) -> None:
         """Make sure that the offsets can be kept, without writing anything.

@@ -49,8 +49,8 @@ def variable_key(pipeline: str, table: TableId) -> str:
 
 
 def summary_key(pipeline: str) -> str:
-    """Return the key `db2cdc.<pipeline>~backlog`; no table's key is like it, for a pipeline's name may have dots."""
-    return f"db2cdc.{pipeline}~backlog"
+    """Return the key `db2cdc.<pipeline>~summary`; no table's key is like it, for a pipeline's name may have dots."""
+    return f"db2cdc.{pipeline}~summary"
 
 
 def where_kept(key: str) -> str:
@@ -138,7 +138,7 @@ class VariableOffsetStore:
         self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
 
     def summary(self) -> PipelineSummary:
-        """Return the backlog, an empty one when its Variable does not exist.
+        """Return the summary, an empty one when its Variable does not exist.
 
         :raises OffsetError: the Variable holds something else.
         """
@@ -149,13 +149,13 @@ class VariableOffsetStore:
             else PipelineSummary.from_json(text, where_kept(summary_key(self.pipeline)))
         )
 
-    def put_summary(self, backlog: PipelineSummary) -> None:
-        """Keep the backlog.
+    def put_summary(self, summary: PipelineSummary) -> None:
+        """Keep the summary.
 
         :raises OffsetError: something else than was written is read back.
         """
         about = "its snapshots and signals, as its last tick left them"
-        self._keep(summary_key(self.pipeline), backlog.to_json(), about)
+        self._keep(summary_key(self.pipeline), summary.to_json(), about)
 
     def _keep(self, key: str, text: str, about: str) -> None:
         self._variables.set(key, text, description=f"Pipeline {self.pipeline}: {about}. Kept by its DAG.")

@@ -59,7 +59,7 @@ class Db2CdcCommitOperator(BaseOperator):
         """Commit and announce; return which offsets could not be kept and why, None where all were.
 
         :raises AirflowFailException: with `fail_for_tables`, tables failed or there are such offsets; always where the
-            backlog cannot be read or kept.
+            summary cannot be read or kept.
         """
         with fail_at_once():
             result = JobResult.from_json(str(self.result))

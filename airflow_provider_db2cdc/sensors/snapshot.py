@@ -56,8 +56,8 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
                 raise SignalError("there is no signal to wait for", "Was it sent by a task before this one?")
             # Before its outcome, which the run keeps before it is over.
             ended = self._ended(context)
-            backlog = VariableOffsetStore(self.pipeline).summary()
-            for snapshot in backlog.snapshots:
+            summary = VariableOffsetStore(self.pipeline).summary()
+            for snapshot in summary.snapshots:
                 if snapshot.id == id_:
                     self.log.info("%s", describe_snapshot(snapshot))
                     context["ti"].xcom_push(key="progress", value=to_data(snapshot))
@@ -66,7 +66,7 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
                 self._tell_paused(context)
                 # What stands under its id by now may be what became of an older signal.
                 return False
-            outcome = _outcome(backlog, id_)
+            outcome = _outcome(summary, id_)
             if outcome is not None and outcome.status in BAD_ENDS:
                 raise SignalError(f"signal {outcome.id} {outcome.status}: {outcome.reason}")
             if outcome is None and ended:
@@ -99,7 +99,7 @@ class Db2CdcSnapshotSensor(BaseSensorOperator):
             self.log.warning("DAG %s is paused, so the run waits: unpause it", self.trigger_dag_id)
 
 
-def _outcome(backlog: PipelineSummary, id_: str) -> SignalOutcome | None:
+def _outcome(summary: PipelineSummary, id_: str) -> SignalOutcome | None:
     """Return what became of the signal, or of the newest one that came under its id and asked for something else."""
-    heard = [one for one in backlog.outcomes if one.channel == AIRFLOW_CHANNEL]
+    heard = [one for one in summary.outcomes if one.channel == AIRFLOW_CHANNEL]
     return next((one for one in reversed(heard) if one.id in (id_, f"{id_} #{one.asked}")), None)

@@ -111,8 +111,8 @@ def redact(config: PipelineConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude={"database", "spark"})
 
 
-BACKLOG = ""
-"""Where among the documents the backlog is: no table has an empty name."""
+SUMMARY = ""
+"""Where among the documents the summary is: no table has an empty name."""
 
 
 class FrozenOffsets:
@@ -141,13 +141,13 @@ class FrozenOffsets:
         return Offset.from_json(text, f"the sensor's memory of {table}") if text else None
 
     def summary(self) -> PipelineSummary:
-        """Return the backlog as it was first seen."""
-        if BACKLOG not in self._seen:
-            self._seen[BACKLOG] = self._store.summary().to_json() if self._store else None
-        text = self._seen[BACKLOG]
+        """Return the summary as it was first seen."""
+        if SUMMARY not in self._seen:
+            self._seen[SUMMARY] = self._store.summary().to_json() if self._store else None
+        text = self._seen[SUMMARY]
         return PipelineSummary.from_json(text, "the sensor's memory") if text else PipelineSummary()
 
-    def put_summary(self, backlog: PipelineSummary) -> None:
+    def put_summary(self, summary: PipelineSummary) -> None:
         """Refuse: waiting does nothing."""
         raise NotImplementedError("a sensor does no snapshots")
 

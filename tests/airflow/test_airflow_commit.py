@@ -141,7 +141,7 @@ def test_signals_are_not_consumed_when_what_became_of_them_cannot_be_kept(commit
     path = tmp_path / "signals"
     path.write_text('{"id": "1", "type": "pause-snapshot"}\n')
     config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(path)}
-    inside(lambda: Variable.set("db2cdc.commit_keeps~backlog", "{"))
+    inside(lambda: Variable.set("db2cdc.commit_keeps~summary", "{"))
     outcomes = [SignalOutcome("1", "file", "done", "", Signal("1", "pause-snapshot", "{}", "file").asked)]
     assert commit("commit_keeps", table_result("ORDERS"), config=config, signals=outcomes)[0] == "failed"
     assert '"1"' in path.read_text()

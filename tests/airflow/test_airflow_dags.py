@@ -111,11 +111,11 @@ def test_form_says_which_tables_there_are(snapshot_dag):
 def test_form_suggests_the_tables_of_the_last_tick(snapshot_dag, monkeypatch):
     assert "examples" not in snapshot_dag().params.get_param("known_tables").schema
     kept = PipelineSummary(tables=(TableId("SHOP", "ORDERS"), TableId("SHOP", 'a.b "c"')))
-    monkeypatch.setenv("AIRFLOW_VAR_DB2CDC.SHOP~BACKLOG", kept.to_json())
+    monkeypatch.setenv("AIRFLOW_VAR_DB2CDC.SHOP~SUMMARY", kept.to_json())
     schema = snapshot_dag().params.get_param("known_tables").schema
     assert schema["values_display"] == {'"SHOP"."ORDERS"': "SHOP.ORDERS", '"SHOP"."a.b ""c"""': 'SHOP.a.b "c"'}
     assert schema["examples"] == [*schema["values_display"]]
-    monkeypatch.setenv("AIRFLOW_VAR_DB2CDC.SHOP~BACKLOG", "spoilt")
+    monkeypatch.setenv("AIRFLOW_VAR_DB2CDC.SHOP~SUMMARY", "spoilt")
     assert "examples" not in snapshot_dag().params.get_param("known_tables").schema
 
 

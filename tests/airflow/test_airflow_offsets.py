@@ -120,7 +120,7 @@ def test_variable_of_another_table_is_refused(inside):
 
 
 def test_backlog_is_kept_and_read_back_with_a_description(inside):
-    backlog = PipelineSummary(
+    summary = PipelineSummary(
         (SnapshotProgress("a", "initial", "running", (TableSnapshotProgress(ORDERS, "reading", 1, 4, 10),), 5),),
         (SignalOutcome("1", "airflow", "refused", "why"),),
         ("2",),
@@ -131,27 +131,27 @@ def test_backlog_is_kept_and_read_back_with_a_description(inside):
         before = store.summary()
         store.put(offset(5))
         store.put_summary(PipelineSummary())
-        store.put_summary(backlog)
+        store.put_summary(summary)
         return before, store.summary(), store.get(ORDERS), VariableOffsetStore("other").summary()
 
-    assert inside(steps) == (PipelineSummary(), backlog, offset(5), PipelineSummary())
+    assert inside(steps) == (PipelineSummary(), summary, offset(5), PipelineSummary())
 
     from airflow.models.variable import Variable as Row
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        row = session.query(Row).filter(Row.key == "db2cdc.backlogged~backlog").one()
+        row = session.query(Row).filter(Row.key == "db2cdc.backlogged~summary").one()
     assert "Pipeline backlogged" in row.description
 
 
 def test_backlog_shares_its_key_with_no_table_of_any_pipeline():
-    pipelines = ["p", "p.S", "p.S.T", "p.SALES.ORDERS", "p.backlog"]
+    pipelines = ["p", "p.S", "p.S.T", "p.SALES.ORDERS", "p.summary"]
     keys = [variable_key(pipeline, table) for pipeline in pipelines for table in [TableId("S", "T"), *TABLES]]
     assert not {key.upper() for key in keys} & {summary_key(pipeline).upper() for pipeline in pipelines}
 
 
 def test_environment_that_shadows_the_backlog_is_named(inside, monkeypatch):
-    variable = "AIRFLOW_VAR_DB2CDC.SHADOWED~BACKLOG"
+    variable = "AIRFLOW_VAR_DB2CDC.SHADOWED~SUMMARY"
     monkeypatch.setenv(variable, PipelineSummary().to_json())
     with pytest.raises(OffsetError, match=f"the environment's {variable} gives another value"):
         inside(lambda: VariableOffsetStore("shadowed").put_summary(PipelineSummary(handled_signal_ids=("1",))))
@@ -159,10 +159,10 @@ def test_environment_that_shadows_the_backlog_is_named(inside, monkeypatch):
 
 def test_variable_that_is_no_backlog_is_named(inside):
     def steps():
-        Variable.set("db2cdc.littered~backlog", "{oops")
+        Variable.set("db2cdc.littered~summary", "{oops")
         VariableOffsetStore("littered").summary()
 
-    with pytest.raises(OffsetError, match=r"Variable db2cdc\.littered~backlog cannot be read.*Delete it"):
+    with pytest.raises(OffsetError, match=r"Variable db2cdc\.littered~summary cannot be read.*Delete it"):
         inside(steps)
 
 

@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore, variable_key
 from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
-from airflow_provider_db2cdc.triggers.change import BACKLOG, Db2CdcChangeTrigger, FrozenOffsets, passed, redact
+from airflow_provider_db2cdc.triggers.change import SUMMARY, Db2CdcChangeTrigger, FrozenOffsets, passed, redact
 
 FENCE = CapturePosition(lsn(9), "2026-03-01T11:59:50", "2026-03-01T12:00:00", 10.0)
 NOW = datetime(2026, 3, 1, 17, 0, 0, tzinfo=UTC)
@@ -194,7 +194,7 @@ def test_channel_that_the_triggerer_has_not_ends_no_wait_and_hides_no_other(capt
         "selection": {"table_include": [str(orders)]},
     }
     documents = {name_of(orders): stands(orders, captured.synchpoint(), time.time_ns() // 10**6)}
-    seen = {name: one.to_json() for name, one in {**documents, BACKLOG: PipelineSummary(tables=(orders,))}.items()}
+    seen = {name: one.to_json() for name, one in {**documents, SUMMARY: PipelineSummary(tables=(orders,))}.items()}
     assert event_of(trigger(0.5, "db2_sandbox", config=settings, offsets=seen))["status"] == ends
 
 
@@ -205,7 +205,7 @@ def test_trigger_fires_when_a_change_is_captured(captured):
     here = stands(orders, captured.synchpoint())
 
     def wait(deadline_s, planned_at_ms):
-        seen = {name_of(orders): replace(here, planned_at_ms=planned_at_ms), BACKLOG: PipelineSummary(tables=(orders,))}
+        seen = {name_of(orders): replace(here, planned_at_ms=planned_at_ms), SUMMARY: PipelineSummary(tables=(orders,))}
         documents = {name: document.to_json() for name, document in seen.items()}
         return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets=documents))
 
@@ -232,7 +232,7 @@ def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_re
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
     here, now_ms = captured.synchpoint(), time.time_ns() // 1_000_000
     documents = {name_of(table): stands(table, here, now_ms).to_json() for table in (orders, items)}
-    documents[BACKLOG] = PipelineSummary(tables=(orders, items)).to_json()
+    documents[SUMMARY] = PipelineSummary(tables=(orders, items)).to_json()
     settings = {"selection": {"table_include": [f"{captured.schema}\\..*"]}}
     captured.set_state(orders, "S")
     event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=documents))
@@ -295,7 +295,7 @@ def test_sensor_wakes_for_a_signal_in_a_file(captured, tmp_path):
         "signal_file": str(path),
     }
     documents = {name_of(orders): stands(orders, captured.synchpoint(), time.time_ns() // 10**6).to_json()}
-    documents[BACKLOG] = PipelineSummary(tables=(orders,)).to_json()
+    documents[SUMMARY] = PipelineSummary(tables=(orders,)).to_json()
     event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=documents))
     assert event["message"].startswith("0 changes, 1 signals are waiting")
     assert path.read_text(), "whoever acts on it consumes it"

@@ -367,13 +367,13 @@ def progress(status, done=1, id_="77"):
     return SnapshotProgress(id_, "incremental", status, (part,), 5)
 
 
-def backlog(status, snapshot="running", reason="", done=1):
+def summary(status, snapshot="running", reason="", done=1):
     return PipelineSummary((progress(snapshot, done),), (SignalOutcome("77", "airflow", status, reason),))
 
 
 @pytest.fixture
 def look(inside):
-    """Let the sensor look once at a backlog; return what it says, and the progress it leaves."""
+    """Let the sensor look once at a summary; return what it says, and the progress it leaves."""
 
     def once(pipeline, kept=None, signal_id="77", runs=None, paused=None):
         pushed = {}
@@ -399,16 +399,16 @@ def test_sensor_waits_for_a_tick_to_hear_the_signal(look):
 
 
 def test_sensor_waits_while_the_snapshot_is_under_way_and_says_how_far_it_is(look):
-    found, pushed = look("sensor_running", backlog("accepted"))
+    found, pushed = look("sensor_running", summary("accepted"))
     assert found is False
     told = pushed["progress"]
     assert (told["status"], told["tables"][0]["published_chunks"], told["tables"][0]["chunks"]) == ("running", 1, 4)
     assert json.loads(json.dumps(told)) == told
-    assert look("sensor_running", backlog("accepted", "paused"))[0] is False
+    assert look("sensor_running", summary("accepted", "paused"))[0] is False
 
 
 def test_sensor_ends_when_the_signal_is_done(look):
-    found, pushed = look("sensor_done", backlog("done", "completed", done=4))
+    found, pushed = look("sensor_done", summary("done", "completed", done=4))
     assert found is True
     assert pushed["progress"]["status"] == "completed"
 
@@ -445,8 +445,8 @@ def test_sensor_does_not_wait_for_a_run_that_is_over_and_told_nothing(look, stat
         AirflowFailException, match=rf"run r1 of DAG sales is over \({state}\), and told nothing of signal"
     ):
         look("sensor_over", runs={("sales", "r1"): state})
-    assert look("sensor_over_2", backlog("accepted"), runs={("sales", "r1"): state})[0] is False, "later runs go on"
-    assert look("sensor_over_3", backlog("done"), runs={("sales", "r1"): state})[0] is True
+    assert look("sensor_over_2", summary("accepted"), runs={("sales", "r1"): state})[0] is False, "later runs go on"
+    assert look("sensor_over_3", summary("done"), runs={("sales", "r1"): state})[0] is True
 
 
 FOLLOWER = """
@@ -510,7 +510,7 @@ def test_who_follows_a_run_of_a_dag_that_is_paused_is_told(run_dag, capfd):
 def test_sensor_waits_for_its_run(look, state):
     assert look("sensor_yet", runs={("sales", "r1"): state})[0] is False
     for older in ("done", "stopped"):
-        assert look("sensor_older", backlog(older), runs={("sales", "r1"): state})[0] is False, "another one's end"
+        assert look("sensor_older", summary(older), runs={("sales", "r1"): state})[0] is False, "another one's end"
 
 
 def test_sensor_says_that_the_dag_which_is_to_run_is_paused(look, capfd):
@@ -520,7 +520,7 @@ def test_sensor_says_that_the_dag_which_is_to_run_is_paused(look, capfd):
 
 
 def test_sensor_finds_a_signal_whose_id_was_rendered_to_a_number(look):
-    assert look("sensor_number", backlog("done", "completed"), signal_id=77)[0] is True
+    assert look("sensor_number", summary("done", "completed"), signal_id=77)[0] is True
 
 
 FOLLOW = """
@@ -547,8 +547,8 @@ with DAG("signal_follow", schedule=None):
 
 @pytest.mark.parametrize(("finish", "state"), [("done", "success"), ("stopped", "failed")])
 def test_sensor_follows_in_a_dag_from_tick_to_tick(run_dag, finish, state):
-    begin = backlog("accepted").to_json()
-    end = backlog(finish, "completed" if finish == "done" else "stopped", "asked for", done=4).to_json()
+    begin = summary("accepted").to_json()
+    end = summary(finish, "completed" if finish == "done" else "stopped", "asked for", done=4).to_json()
     found, tasks = run_dag("signal_follow", FOLLOW.format(begin=begin, finish=end))
     assert (found, tasks["follow"]) == (state, state), "what has failed is not tried again"
     assert xcom("signal_follow", "follow", "progress")["tables"][0]["published_chunks"] == 4

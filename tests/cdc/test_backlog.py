@@ -157,11 +157,11 @@ class TestOutcomesAfterATick:
 
     def test_signal_whose_snapshot_is_under_way_is_known_however_many_come_after_it(self):
         """Who waits for it would take it for one that its run did not act on."""
-        backlog = PipelineSummary((snapshot("long"),), (outcome("long", "accepted"),))
+        summary = PipelineSummary((snapshot("long"),), (outcome("long", "accepted"),))
         for at in range(KEPT_OUTCOMES + 1):
-            backlog = backlog.updated(result([snapshot("long")], [outcome(f"log {at}")]))
-        assert len(backlog.outcomes) == KEPT_OUTCOMES + 1
-        assert backlog.outcomes[0] == outcome("long", "accepted")
+            summary = summary.updated(result([snapshot("long")], [outcome(f"log {at}")]))
+        assert len(summary.outcomes) == KEPT_OUTCOMES + 1
+        assert summary.outcomes[0] == outcome("long", "accepted")
 
     def test_tick_without_signals_changes_none(self):
         old = PipelineSummary(outcomes=(outcome("1"),), handled_signal_ids=("2",))
@@ -169,11 +169,11 @@ class TestOutcomesAfterATick:
 
     def test_outcome_of_one_that_comes_again_is_the_newest(self):
         of_a, of_b = SignalOutcome("nightly", "airflow", "done", "", "a"), outcome("nightly #b", "refused")
-        backlog = PipelineSummary()
+        summary = PipelineSummary()
         # The job names the outcome of the id, then the signal's own.
         for told in ((of_a,), (of_a, of_b), (of_b, of_a)):
-            backlog = backlog.updated(result(signals=told))
-            assert backlog.outcomes[-1] == told[-1]
+            summary = summary.updated(result(signals=told))
+            assert summary.outcomes[-1] == told[-1]
 
     def test_end_of_an_old_signal_is_as_new_as_any(self):
         old = PipelineSummary(
@@ -205,10 +205,10 @@ class TestSignalTable:
 
     def test_newest_outcomes_are_kept_of_a_table_with_more_rows(self):
         rows = [SignalOutcome(f"{at}", "source", "done", asked="d") for at in range(KEPT_OUTCOMES + 50)]
-        backlog = PipelineSummary()
+        summary = PipelineSummary()
         for _ in range(3):
-            backlog = backlog.updated(result(signals=rows))
-            assert list(backlog.outcomes) == rows[50:]
+            summary = summary.updated(result(signals=rows))
+            assert list(summary.outcomes) == rows[50:]
 
     def test_tick_that_looked_replaces_what_is_known_of_it(self):
         old = PipelineSummary(handled_signal_ids=("1", "2"))
@@ -219,9 +219,9 @@ class TestSignalTable:
         """It looks into no signal table, and its result holds the journal's news."""
         rows = [Signal(f"{at}", "log", "", "source") for at in range(KEPT_OUTCOMES + 50)]
         told = [SignalOutcome(row.id, "source", "done", asked=row.asked) for row in rows]
-        backlog = PipelineSummary().updated(result(signals=told)).updated(result(signals=told[-1:]))
-        assert backlog.unhandled(rows) == []
-        assert backlog.updated(result(signals=told)).outcomes == tuple(told[50:])
+        summary = PipelineSummary().updated(result(signals=told)).updated(result(signals=told[-1:]))
+        assert summary.unhandled(rows) == []
+        assert summary.updated(result(signals=told)).outcomes == tuple(told[50:])
 
     def test_tick_that_did_not_look_leaves_it(self):
         old = PipelineSummary(handled_signal_ids=("1", "2"))
@@ -233,10 +233,10 @@ class TestSignalTable:
 
 def test_document_comes_back_as_it_was():
     parts = (TableSnapshotProgress(T, "waiting", 0, None, 0), TableSnapshotProgress(U, "failed", 1, 3, 10, "why"))
-    backlog = PipelineSummary(
+    summary = PipelineSummary(
         (snapshot("a", "paused", "blocking", *parts), snapshot("é", "failed")), (outcome("1", "refused"),), ("1", "")
     )
-    assert PipelineSummary.from_json(backlog.to_json(), "here") == backlog
+    assert PipelineSummary.from_json(summary.to_json(), "here") == summary
     assert PipelineSummary.from_json("{}", "here") == PipelineSummary()
 
 
@@ -254,7 +254,7 @@ def test_document_comes_back_as_it_was():
     ],
 )
 def test_damaged_document_is_named_with_what_to_do(text):
-    with pytest.raises(OffsetError, match=r"backlog kept in the drawer cannot be read.*Delete it"):
+    with pytest.raises(OffsetError, match=r"summary kept in the drawer cannot be read.*Delete it"):
         PipelineSummary.from_json(text, "the drawer")
 
 

@@ -136,7 +136,7 @@ def check_an_operator_that_waits(api: Api, ui: Program) -> None:
     assert triggered["end_date"] <= asked["end_date"]
     assert {item["key"] for item in api.get("variables")["variables"]} == {
         *(f"db2cdc.shop.SHOP.{name}" for name in ("CUSTOMERS", "ORDERS", "ORDER_LINES")),
-        "db2cdc.shop~backlog",
+        "db2cdc.shop~summary",
     }
 
 

@@ -250,9 +250,9 @@ def test_signal_table_that_is_not_captured_is_none_for_marks(source, config, cap
 class Kept(OneOffset):
     """An offset with marks."""
 
-    def __init__(self, number=50, backlog=None, **marks):
+    def __init__(self, number=50, summary=None, **marks):
         super().__init__(number)
-        self._marks, self._backlog = marks, backlog or PipelineSummary()
+        self._marks, self._backlog = marks, summary or PipelineSummary()
 
     def summary(self):
         return self._backlog
@@ -301,17 +301,17 @@ def test_a_table_that_never_began_is_no_failure_though_it_was_inactive(source, c
     refused = PipelineSummary(
         tables=(table,), failures=(TableFailure(table, "registered in state 'I'", is_rejected=True),)
     )
-    assert failed(source, config, offsets=Kept(0, backlog=refused, capture_interrupted=True)) == []
+    assert failed(source, config, offsets=Kept(0, summary=refused, capture_interrupted=True)) == []
 
 
 def test_a_table_that_the_last_tick_had_or_failed_is_told(source, config, captured):
     table = captured.table("T")
-    [check] = failed(source, config, offsets=Kept(0, backlog=PipelineSummary(tables=(table,))))
+    [check] = failed(source, config, offsets=Kept(0, summary=PipelineSummary(tables=(table,))))
     assert (check.name, check.level) == ("offset", "warning")
     assert f"db2cdc offset restart {table}" in check.remedy
-    assert failed(source, config, offsets=Kept(0, backlog=PipelineSummary(tables=(table,)), restart=True)) == []
+    assert failed(source, config, offsets=Kept(0, summary=PipelineSummary(tables=(table,)), restart=True)) == []
     bad = PipelineSummary(tables=(table,), failures=(TableFailure(table, "S.T: its key is not unique"),))
-    [check] = failed(source, config, offsets=Kept(50, backlog=bad))
+    [check] = failed(source, config, offsets=Kept(50, summary=bad))
     assert (check.name, check.level, check.problem) == ("last tick", "warning", "S.T: its key is not unique")
 
 
@@ -322,11 +322,11 @@ def test_a_table_that_waits_for_a_person_is_a_failure_until_then(source, config,
         failures=(TableFailure(table, "its offset is missing", waits_for_operator=True),),
         planned_at_ms=5,
     )
-    [check] = failed(source, config, offsets=Kept(0, backlog=lost))
+    [check] = failed(source, config, offsets=Kept(0, summary=lost))
     assert (check.name, check.level, check.problem) == ("last tick", "error", "its offset is missing")
-    [check] = failed(source, config, offsets=Kept(50, backlog=lost, planned_at_ms=6))
+    [check] = failed(source, config, offsets=Kept(50, summary=lost, planned_at_ms=6))
     assert (check.name, check.level) == ("last tick", "warning")
-    assert failed(source, config, offsets=Kept(0, backlog=lost, restart=True))[0].level == "warning"
+    assert failed(source, config, offsets=Kept(0, summary=lost, restart=True))[0].level == "warning"
 
 
 def test_a_restored_source_is_a_failure_before_any_plan_has_met_it(source, config, captured):

@@ -51,7 +51,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     for attempt in attempts:
         with pytest.raises(OffsetError, match=r"offsets\.json cannot be kept"):
             attempt()
-    with pytest.raises(OffsetError, match=r"backlog in .* cannot be read"):
+    with pytest.raises(OffsetError, match=r"summary in .* cannot be read"):
         store.summary()
 
 
@@ -140,16 +140,16 @@ def test_a_held_lock_ends_in_an_error(store: FileOffsetStore, monkeypatch: pytes
 
 def test_backlog_comes_back_from_a_file_beside(store: FileOffsetStore) -> None:
     assert store.summary() == PipelineSummary()
-    backlog = PipelineSummary(
+    summary = PipelineSummary(
         (SnapshotProgress("a", "initial", "running", (TableSnapshotProgress(T, "reading", 1, 4, 10),), 5),),
         (SignalOutcome("1", "file", "refused", "why"),),
         ("2",),
     )
-    store.put_summary(backlog)
-    assert FileOffsetStore(store.path).summary() == backlog
+    store.put_summary(summary)
+    assert FileOffsetStore(store.path).summary() == summary
     store.put_summary(PipelineSummary())
     assert store.summary() == PipelineSummary()
-    assert {path.name for path in store.path.parent.iterdir()} == {"offsets.backlog.json", "offsets.lock"}
+    assert {path.name for path in store.path.parent.iterdir()} == {"offsets.summary.json", "offsets.lock"}
 
 
 def test_backlog_and_offsets_do_not_touch_each_other(store: FileOffsetStore) -> None:
@@ -165,9 +165,9 @@ def test_backlog_and_offsets_do_not_touch_each_other(store: FileOffsetStore) -> 
 @pytest.mark.parametrize("text", ["", "[]", '{"heard": 3}', '{"tables": {}}'])
 def test_damaged_backlog_is_named_and_can_be_replaced(store: FileOffsetStore, text: str) -> None:
     store.put_summary(PipelineSummary())
-    path = store.path.with_name("offsets.backlog.json")
+    path = store.path.with_name("offsets.summary.json")
     path.write_text(text)
-    with pytest.raises(OffsetError, match=r"offsets\.backlog\.json cannot be read.*Delete it"):
+    with pytest.raises(OffsetError, match=r"offsets\.summary\.json cannot be read.*Delete it"):
         store.summary()
     path.unlink()
     assert store.summary() == PipelineSummary()

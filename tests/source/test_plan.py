@@ -25,8 +25,8 @@ pytestmark = pytest.mark.sandbox
 class MemoryOffsets:
     """Offsets of a test, by table name; an exception stands for a document that cannot be read."""
 
-    def __init__(self, control, backlog=None, **numbers):
-        self._backlog = backlog or PipelineSummary(tables=tuple(control.registered))
+    def __init__(self, control, summary=None, **numbers):
+        self._backlog = summary or PipelineSummary(tables=tuple(control.registered))
         self._known = {control.table(name): number for name, number in numbers.items()}
         self.written = []
 
@@ -47,17 +47,17 @@ class MemoryOffsets:
     def put(self, offset):
         self.written.append(offset)
 
-    def put_summary(self, backlog):
-        self._backlog = backlog
+    def put_summary(self, summary):
+        self._backlog = summary
 
 
 @pytest.fixture
 def plan(source, config, control):
     """Plan a tick with these offsets."""
 
-    def planned(settings=None, backlog=None, kept=None, **offsets):
+    def planned(settings=None, summary=None, kept=None, **offsets):
         chosen = config.model_copy(update=settings or {})
-        of_test = MemoryOffsets(control, backlog, **offsets)
+        of_test = MemoryOffsets(control, summary, **offsets)
         spec = plan_tick(source, chosen, kept or of_test, "run-1", 1234)
         assert all(offset.capture_interrupted for offset in of_test.written), (
             "a plan keeps that a registration is inactive"
@@ -204,7 +204,7 @@ def test_a_plans_time_is_later_than_that_of_the_last_one_told_of(plan, control):
     control.add("A")
     control.capture("A", 70)
     assert plan(A=60).planned_at_ms == 1234
-    assert plan(backlog=PipelineSummary(tables=(control.table("A"),), planned_at_ms=5_000), A=60).planned_at_ms == 5_001
+    assert plan(summary=PipelineSummary(tables=(control.table("A"),), planned_at_ms=5_000), A=60).planned_at_ms == 5_001
 
 
 def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next_plan(plan, source, config, control):
@@ -219,7 +219,7 @@ def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next
     assert (ends(again), again.signals) == ({"A": (lsn(100), 0)}, ())
     assert again.planned_at_ms == 5_001, "by a clock that was ahead; or its result would not count"
     done = JobResult("p", "run-2", (TableResult(control.table("A"), "unchanged"),), planned_at_ms=again.planned_at_ms)
-    assert plan(backlog=kept.summary().updated(done), A=100) is None
+    assert plan(summary=kept.summary().updated(done), A=100) is None
 
 
 def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(plan, control):
@@ -227,15 +227,15 @@ def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(p
     control.add("B")
     filling = TableSnapshotProgress(control.table("B"), "reading", 1, 4, 10)
     running = SnapshotProgress("initial-1", "initial", "running", (filling,), 5)
-    backlog = PipelineSummary((running,), tables=(control.table("A"), control.table("B")))
+    summary = PipelineSummary((running,), tables=(control.table("A"), control.table("B")))
     without = {"selection": Selection(table_include=(rf"{control.schema}\.A",))}
-    assert plan(without, backlog, A=100) is None
-    assert ends(plan(backlog=backlog, A=100, B=100)) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}, "it was taken back"
+    assert plan(without, summary, A=100) is None
+    assert ends(plan(summary=summary, A=100, B=100)) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}, "it was taken back"
 
 
 def test_where_no_backlog_is_kept_the_target_is_asked_what_is_open(plan, control):
     control.add("A")
-    assert ends(plan(backlog=PipelineSummary(), A=100)) == {"A": (lsn(100), 0)}
+    assert ends(plan(summary=PipelineSummary(), A=100)) == {"A": (lsn(100), 0)}
 
 
 @pytest.mark.parametrize("was_suspended", [False, True])
@@ -309,9 +309,9 @@ def test_a_table_whose_registration_is_removed_is_not_left_behind_in_silence(pla
     known = PipelineSummary(tables=(control.table("A"), control.table("B")))
     control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'B'")
     with pytest.raises(TickFailedError, match=r"B is not registered .*ADDTABLE.*offset restart SRC\d+\.B"):
-        plan(backlog=known, A=100)
+        plan(summary=known, A=100)
     without = {"selection": Selection(table_exclude=(r".*\.B",))}
-    assert plan(without, backlog=known, A=100) is None
+    assert plan(without, summary=known, A=100) is None
 
 
 def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inactive(plan, control):
@@ -482,8 +482,8 @@ def test_table_whose_changes_the_mode_leaves_is_not_said_to_have_reached_the_lim
     control.capture("B", 60)
     filling = TableSnapshotProgress(control.table("B"), "reading", 1, 4, 10)
     running = SnapshotProgress("initial-1", "initial", "running", (filling,), 5)
-    backlog = PipelineSummary((running,), tables=(control.table("A"), control.table("B")))
-    assert ends(plan({"snapshot_mode": "initial_only"}, backlog, A=50, B=50))["A"] == (lsn(50), 0)
+    summary = PipelineSummary((running,), tables=(control.table("A"), control.table("B")))
+    assert ends(plan({"snapshot_mode": "initial_only"}, summary, A=50, B=50))["A"] == (lsn(50), 0)
     assert "max.rows.per.batch" not in caplog.text
 
 
@@ -901,17 +901,17 @@ def test_signal_table_that_was_refused_and_is_mended_or_named_otherwise_is_no_ta
     first = plan(settings, A=50)
     assert [(one.table, one.is_replicated) for one in first.rejected] == [(table, False)], "it does not exist yet"
     lines = [TableResult(one.table, "failed", is_replicated=one.is_replicated) for one in first.rejected]
-    backlog = PipelineSummary().updated(JobResult("p", "r", (TableResult(control.table("A"), "applied"), *lines)))
+    summary = PipelineSummary().updated(JobResult("p", "r", (TableResult(control.table("A"), "applied"), *lines)))
     control.add("SIGNALS", SIGNALS)
     control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'SIGNALS'")
     control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('77', 'log', '{{}}')")
-    again = plan(settings, backlog=backlog, A=100)
+    again = plan(settings, summary=summary, A=100)
     assert [one.id for one in again.signals] == ["77"]
     assert again.rejected == ()
     control.run(f"DROP TABLE {control.schema}.SIGNALS")
     control.add("OTHERS", SIGNALS)
     for named in ({"signal_table": str(control.table("OTHERS"))}, {}):
-        assert table not in [one.table for one in plan(named, backlog=backlog, A=50).rejected]
+        assert table not in [one.table for one in plan(named, summary=summary, A=50).rejected]
     carried = PipelineSummary().updated(JobResult("p", "r", (TableResult(table, "applied"),)))
-    lost = plan({}, backlog=carried, A=50)
+    lost = plan({}, summary=carried, A=50)
     assert [one.table for one in lost.rejected] == [table], "one that was captured, and is not any more"

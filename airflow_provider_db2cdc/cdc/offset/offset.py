@@ -110,10 +110,10 @@ class OffsetStore(Protocol):
         """Keep `offset`, never an older one than is kept."""
 
     def summary(self) -> PipelineSummary:
-        """Return the backlog, an empty one when none is kept."""
+        """Return the summary, an empty one when none is kept."""
 
-    def put_summary(self, backlog: PipelineSummary) -> None:
-        """Keep the backlog; a failure to do so loses nothing, the target has the truth."""
+    def put_summary(self, summary: PipelineSummary) -> None:
+        """Keep the summary; a failure to do so loses nothing, the target has the truth."""
 
 
 def new_revision() -> str:

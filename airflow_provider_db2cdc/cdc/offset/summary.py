@@ -163,7 +163,7 @@ class PipelineSummary:
             return from_data(cls, json.loads(text))
         except (ValueError, ConfigurationError) as error:
             raise OffsetError(
-                f"the backlog kept in {where} cannot be read ({type(error).__name__}: {error})",
+                f"the summary kept in {where} cannot be read ({type(error).__name__}: {error})",
                 "Delete it: the target has the truth, and the next tick that starts Spark writes it anew.",
             ) from error
 

@@ -60,34 +60,34 @@ def plan_tick(
     """
     captured = read_capture(source, config.asn_schema)
     _keep_inactive(captured, config, offsets)
-    backlog = offsets.summary()
+    summary = offsets.summary()
     chosen = [captured.registrations[table] for table in config.selection.tables(captured.registrations)]
     schemas = read_schemas(source, chosen, config.selection)
     _check_lists(source, config, captured, schemas)
     check_moving(captured.position, config)
     selects = selects_of(config.snapshot_overrides, schemas.keys())
-    refused = _unregistered(captured, config, backlog)
-    planner = _planner(config, captured, backlog, at_ms)
+    refused = _unregistered(captured, config, summary)
+    planner = _planner(config, captured, summary, at_ms)
     begun = each(chosen, partial(_begin, config, planner, schemas, offsets), refused)
     applied = newest((step.applied for step in begun), captured.position.lsn)
     steps = counted(source, begun, refused, config.asn_schema, applied)
     steps = _keep_restored(begun, steps, captured, offsets)
     table = plan_signal_table(source, config, captured, refused)
-    asked = [*signals, *backlog.unhandled(new_table_signals(source, table, refused))]
-    if not (asked or _has_work(steps, backlog) or backlog.has_snapshot_work(schemas.keys())):
+    asked = [*signals, *summary.unhandled(new_table_signals(source, table, refused))]
+    if not (asked or _has_work(steps, summary) or summary.has_snapshot_work(schemas.keys())):
         report_nothing(refused)
         return None
     steps = bounded(source, steps, config.max_rows_per_batch, refused, config.asn_schema)
     steps = [replace(step, select=selects.get(step.table, "")) for step in steps]
     _tell_unread(steps, config.asn_schema)
-    spec = _behind(backlog, _spec(source, config, run_id, at_ms, captured.position, steps, refused))
+    spec = _behind(summary, _spec(source, config, run_id, at_ms, captured.position, steps, refused))
     return replace(spec, signals=tuple(asked), signal_table=table)
 
 
-def _behind(backlog: PipelineSummary, spec: JobSpec) -> JobSpec:
+def _behind(summary: PipelineSummary, spec: JobSpec) -> JobSpec:
     """Return the spec as one later than the last tick's, also where a clock was set back: by its time it is told."""
-    later_ms = max(spec.planned_at_ms, backlog.planned_at_ms + 1, backlog.signals_in_flight_at_ms + 1)
-    return replace(spec, planned_at_ms=later_ms, reported_seq=backlog.reported_seq, notified_seq=backlog.notified_upto)
+    later_ms = max(spec.planned_at_ms, summary.planned_at_ms + 1, summary.signals_in_flight_at_ms + 1)
+    return replace(spec, planned_at_ms=later_ms, reported_seq=summary.reported_seq, notified_seq=summary.notified_upto)
 
 
 def _low_mark(now: CapturePosition) -> str:
@@ -151,10 +151,10 @@ def check_moving(fence: CapturePosition, config: PipelineConfig) -> None:
         )
 
 
-def _has_work(steps: Sequence[TablePlan], backlog: PipelineSummary) -> bool:
+def _has_work(steps: Sequence[TablePlan], summary: PipelineSummary) -> bool:
     """Whether Spark has to look at tables: all, where no summary says what is open; or signals are in flight."""
-    is_unknown = bool(steps) and not backlog.tables
-    return is_unknown or bool(backlog.signals_in_flight_at_ms) or any(step.is_due or step.rows for step in steps)
+    is_unknown = bool(steps) and not summary.tables
+    return is_unknown or bool(summary.signals_in_flight_at_ms) or any(step.is_due or step.rows for step in steps)
 
 
 def _tell_unread(steps: Sequence[TablePlan], asn_schema: str) -> None:
@@ -208,16 +208,16 @@ def _keep_restored(
     return [replace(step, revision=marks.get(step.table, step.revision)) for step in steps]
 
 
-def gone_tables(captured: CaptureState, config: PipelineConfig, backlog: PipelineSummary) -> list[TableId]:
+def gone_tables(captured: CaptureState, config: PipelineConfig, summary: PipelineSummary) -> list[TableId]:
     """Return the tables of the last tick that the lists still choose and nobody captures any more."""
     return [
-        table for table in backlog.tables if table not in captured.registrations and config.selection.chooses(table)
+        table for table in summary.tables if table not in captured.registrations and config.selection.chooses(table)
     ]
 
 
-def _unregistered(captured: CaptureState, config: PipelineConfig, backlog: PipelineSummary) -> list[RejectedTable]:
+def _unregistered(captured: CaptureState, config: PipelineConfig, summary: PipelineSummary) -> list[RejectedTable]:
     """Return, as refused, the tables that nobody captures any more."""
-    gone = gone_tables(captured, config, backlog)
+    gone = gone_tables(captured, config, summary)
     refused = [RejectedTable(table, str(not_registered_error(table, config.asn_schema))) for table in gone]
     for refusal in refused:
         log.warning("refused: table=%s error=%s", refusal.table, refusal.error)

@@ -36,11 +36,11 @@ def check_offsets(
             continue
         kept |= {} if offset is None else {table: offset}
     try:
-        backlog = offsets.summary()
+        summary = offsets.summary()
     except OffsetError as error:
         return {**checks, captures[0].table: [failed(NAME, str(captures[0].table), error)]} if captures else checks
-    verdicts = read_verdicts(source, config, captures, kept, backlog)
-    judged = {table: [*_checks(table, one, kept.get(table), backlog)] for table, one in verdicts.items()}
+    verdicts = read_verdicts(source, config, captures, kept, summary)
+    judged = {table: [*_checks(table, one, kept.get(table), summary)] for table, one in verdicts.items()}
     return {**judged, **checks}
 
 
@@ -49,7 +49,7 @@ def read_verdicts(
     config: PipelineConfig,
     captures: Sequence[CaptureRegistration],
     offsets: Mapping[TableId, Offset],
-    backlog: PipelineSummary,
+    summary: PipelineSummary,
 ) -> dict[TableId, Verdict]:
     """Return what the next tick does with each table; the offsets were read before, the fence is read now.
 
@@ -63,23 +63,23 @@ def read_verdicts(
         # A mode of one's own that cannot be asked is told by itself.
         streams, mends = True, False
     return {
-        one.table: judge(one, found.get(one.table), fence, streams or one.table in backlog.initially_loading, mends)
+        one.table: judge(one, found.get(one.table), fence, streams or one.table in summary.initially_loading, mends)
         for one in captures
     }
 
 
-def _checks(table: TableId, verdict: Verdict, offset: Offset | None, backlog: PipelineSummary) -> Iterator[Check]:
+def _checks(table: TableId, verdict: Verdict, offset: Offset | None, summary: PipelineSummary) -> Iterator[Check]:
     level: Level
-    subject, failure = str(table), backlog.failure(table)
+    subject, failure = str(table), summary.failure(table)
     if verdict.error is not None:
         level = "warning" if verdict.kind == "mended" else "error"
         yield Check(NAME, subject, False, verdict.error.problem, verdict.error.remedy, level)
-    elif verdict.kind == "begins" and backlog.had_offset(table) and not (offset is not None and offset.restart):
+    elif verdict.kind == "begins" and summary.had_offset(table) and not (offset is not None and offset.restart):
         yield Check(NAME, subject, False, *missing(table), "warning")
     else:
         yield Check(NAME, subject, True)
     if failure is not None and not failure.is_rejected and verdict.kind in ("pulled", "idle", "begins"):
-        is_set = offset is not None and (offset.restart or offset.planned_at_ms > backlog.planned_at_ms)
+        is_set = offset is not None and (offset.restart or offset.planned_at_ms > summary.planned_at_ms)
         level = "error" if failure.waits_for_operator and not is_set else "warning"
         yield Check("last tick", subject, False, failure.error, "The next tick tries it again.", level)
 

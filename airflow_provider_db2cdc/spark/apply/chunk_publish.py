@@ -168,7 +168,7 @@ def _append_deletes(
 ) -> None:
     how = SNAPSHOT_FIELD[chunk_range.snapshot_kind]
     events = swept_envelopes(rows, replica.schema, spec, planned.batch, planned.upto, how, planned.planned_at_ms)
-    replica.append_changes(events, planned.batch, "sweep")
+    replica.append_changes(events, planned.batch, "deletes")
 
 
 def _touched(replica: Replica, window: Batches) -> DataFrame:

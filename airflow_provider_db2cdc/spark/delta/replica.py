@@ -51,7 +51,7 @@ from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
 """Whether a merge marks in a file which of its rows are gone, or writes the file again."""
 
-ABANDONED, EXCLUDED = "db2cdc.left", "db2cdc.left_out"
+ABANDONED, EXCLUDED = "db2cdc.abandonedBatch", "db2cdc.excludedChunks"
 """The state's properties that name the newest batch that a later plan has given up, or redone without its slice."""
 
 

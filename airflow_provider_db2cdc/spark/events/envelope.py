@@ -39,13 +39,13 @@ BARE_UPDATE = "db2cdc: an update row without its before image"
 
 TRANSACTION_TYPE = "struct<id string, total_order bigint, data_collection_order bigint>"
 
-SLICE_STEPS = ("sweep", "reads")
+SLICE_STEPS = ("deletes", "reads")
 LOG_STEPS = ("changes", *SLICE_STEPS)
 """What writes into the change log; what of a snapshot's slice does."""
 
 WRITTEN_BY = {
     "changes": "source.snapshot = 'false'",
-    "sweep": "op = 'd' AND source.snapshot <> 'false'",
+    "deletes": "op = 'd' AND source.snapshot <> 'false'",
     "reads": "op = 'r'",
 }
 """By what a step's rows are known in the change log."""

@@ -112,7 +112,7 @@ class BatchLog:
             return BatchHistory()
         ends = self._ends([table for table, batch in since.items() if not batch])
         since = {**since, **{table: found["last"] for table, found in ends.items()}}
-        slices = {table: found["slice"] for table, found in ends.items() if found["slice"] is not None}
+        slices = {table: found["chunk_range"] for table, found in ends.items() if found["chunk_range"] is not None}
         batches = map(planned_batch, self._since(self._batches, since, slices).collect())
         commits = map(applied_batch, self._since(self._commits, since, slices).select(*COMMIT_FIELDS).collect())
         history = build_history(batches, commits)
@@ -132,7 +132,7 @@ class BatchLog:
             .groupBy("schema", "table")
             .agg(
                 F.max("batch").alias("last"),
-                F.max(F.when(F.col("snapshot").isNotNull(), F.col("batch"))).alias("slice"),
+                F.max(F.when(F.col("snapshot").isNotNull(), F.col("batch"))).alias("chunk_range"),
             )
         )
         return {TableId(row["schema"], row["table"]): row for row in groups.collect()}

@@ -14,8 +14,8 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
 from airflow_provider_db2cdc.cdc.table import TableId
 
 BATCHES = (
-    "batch bigint, run_id string, plan string, schema string, table string, after_lsn string, upto_lsn string, "
-    "planned_at_ms bigint, capture string, slice string, has_offset boolean, rows bigint"
+    "batch bigint, run_id string, plan_id string, schema string, table string, after_lsn string, upto_lsn string, "
+    "planned_at_ms bigint, capture string, chunk_range string, has_offset boolean, rows bigint"
 )
 COMMITS = (
     "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
@@ -83,13 +83,13 @@ def planned_batch(row: Row) -> PlannedBatch:
     return PlannedBatch(
         batch=row["batch"],
         run_id=row["run_id"],
-        plan_id=row["plan"],
+        plan_id=row["plan_id"],
         table=TableId(row["schema"], row["table"]),
         after=Lsn.parse(row["after_lsn"]),
         upto=Lsn.parse(row["upto_lsn"]),
         planned_at_ms=row["planned_at_ms"],
         capture=_identity(row["capture"]),
-        chunk_range=None if row["slice"] is None else from_data(ChunkRange, json.loads(row["slice"])),
+        chunk_range=None if row["chunk_range"] is None else from_data(ChunkRange, json.loads(row["chunk_range"])),
         has_offset=row["has_offset"],
         rows=row["rows"],
     )
