@@ -8,8 +8,8 @@ from pathlib import Path
 
 from airflow_provider_db2cdc.cdc.job import RESULT_MARK, JobSpec
 from airflow_provider_db2cdc.spark.job import run
-from airflow_provider_db2cdc.spark.log import as_own, describe
 from airflow_provider_db2cdc.spark.parent import end_with_parent
+from airflow_provider_db2cdc.tick.log import as_own, describe
 
 
 def read_spec(name: str) -> JobSpec:

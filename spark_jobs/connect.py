@@ -9,7 +9,7 @@ import sys
 from airflow_provider_db2cdc.cdc.job import RESULT_MARK, SourceSpec
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource, connect
-from airflow_provider_db2cdc.spark.log import as_own
+from airflow_provider_db2cdc.tick.log import as_own
 
 
 def main() -> int:

@@ -15,11 +15,11 @@ from airflow_provider_db2cdc.spark.delta.ownership import Place
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.ledger.journal import Journal
-from airflow_provider_db2cdc.spark.log import log_progress
-from airflow_provider_db2cdc.spark.outcome import job_result
 from airflow_provider_db2cdc.spark.session import open_session
-from airflow_provider_db2cdc.spark.snapshot.coordinator import SnapshotCoordinator
-from airflow_provider_db2cdc.spark.tick import Tick
+from airflow_provider_db2cdc.tick.log import log_progress
+from airflow_provider_db2cdc.tick.outcome import job_result
+from airflow_provider_db2cdc.tick.snapshot.coordinator import SnapshotCoordinator
+from airflow_provider_db2cdc.tick.tick import Tick
 
 
 def run(spec: JobSpec) -> JobResult:

@@ -21,7 +21,7 @@ from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.staging import Staging
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.session import TableSessions
-from airflow_provider_db2cdc.spark.snapshot.publisher import GroupPublisher
+from airflow_provider_db2cdc.tick.snapshot.publisher import GroupPublisher
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 

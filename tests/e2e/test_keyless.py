@@ -176,7 +176,7 @@ def test_updates_are_counted_by_their_before_images(new_pipeline: Callable[..., 
 def test_a_table_that_never_rests_is_reported_until_it_does(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.snapshot.publisher.MAX_READS", 2)
+    monkeypatch.setattr("airflow_provider_db2cdc.tick.snapshot.publisher.MAX_READS", 2)
     pipeline = new_pipeline()
     table = bare(pipeline, 20)
     pipeline.captured()

@@ -101,7 +101,7 @@ def test_a_table_that_becomes_free_within_a_tick_begins_with_its_own_turn(
 def test_a_table_that_never_rests_keeps_no_other_of_a_signal_waiting(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.snapshot.publisher.MAX_READS", 2)
+    monkeypatch.setattr("airflow_provider_db2cdc.tick.snapshot.publisher.MAX_READS", 2)
     pipeline = new_pipeline()
     quiet = keyed(pipeline, "T", 5)
     busy = pipeline.create(f'CREATE TABLE "{pipeline.schema}"."BUSY" (A INTEGER)', "BUSY")

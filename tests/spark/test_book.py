@@ -9,7 +9,7 @@ from airflow_provider_db2cdc.cdc.snapshot.queue import SnapshotQueue
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import MAX_FAILURES, TableSnapshot, with_chunks, with_stop
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.snapshot.shared_queue import LockedSnapshotQueue
+from airflow_provider_db2cdc.tick.snapshot.shared_queue import LockedSnapshotQueue
 
 ONE, OTHER = TableId("S", "A"), TableId("S", "B")
 

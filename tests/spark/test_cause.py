@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV, USER_ENV, SourceSpec
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.log import describe
+from airflow_provider_db2cdc.tick.log import describe
 
 pytestmark = pytest.mark.spark
 

@@ -28,8 +28,8 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
     newest_version,
     overwrite,
 )
-from airflow_provider_db2cdc.spark.log import describe
 from airflow_provider_db2cdc.submit.command import DEFAULTS
+from airflow_provider_db2cdc.tick.log import describe
 
 pytestmark = pytest.mark.spark
 

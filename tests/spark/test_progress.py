@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.log import applied_reporter, log_progress, log_stack
+from airflow_provider_db2cdc.tick.log import applied_reporter, log_progress, log_stack
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import GapError, OffsetError
-from airflow_provider_db2cdc.spark.ledger.table_positions import TablePositions
+from airflow_provider_db2cdc.tick.table_positions import TablePositions
 
 T = TableId("S", "T")
 SCHEMA = TableSchema(T, (Column("ID", "INTEGER", 4, nullable=False),), ("ID",))

@@ -38,8 +38,8 @@ from airflow_provider_db2cdc.spark.delta.table_io import table_exists
 from airflow_provider_db2cdc.spark.events.net_effect import BatchCounts, count_batch
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import chunk_rows, count_chunks
 from airflow_provider_db2cdc.spark.jdbc.connection import Fetch, JdbcSource
-from airflow_provider_db2cdc.spark.log import log_progress
 from airflow_provider_db2cdc.spark.session import conf_for_row_count
+from airflow_provider_db2cdc.tick.log import log_progress
 
 
 def apply_batch(

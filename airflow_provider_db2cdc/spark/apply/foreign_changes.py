@@ -21,8 +21,8 @@ from airflow_provider_db2cdc.spark.apply.log_replay import lost_rows
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import Version, current_version, delta_table, table_exists
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
-from airflow_provider_db2cdc.spark.log import log_progress
 from airflow_provider_db2cdc.spark.session import MARK
+from airflow_provider_db2cdc.tick.log import log_progress
 
 KEEPS_ROWS = frozenset(
     (

@@ -44,9 +44,9 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
 )
 from airflow_provider_db2cdc.spark.events.envelope import LOG_STEPS, SLICE_STEPS, WRITTEN_BY, key_struct, log_ddl
 from airflow_provider_db2cdc.spark.events.row_multiset import COPY
-from airflow_provider_db2cdc.spark.log import log_progress
 from airflow_provider_db2cdc.spark.quoting import quoted
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
+from airflow_provider_db2cdc.tick.log import log_progress
 
 MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
 """Whether a merge marks in a file which of its rows are gone, or writes the file again."""

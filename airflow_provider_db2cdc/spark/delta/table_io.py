@@ -14,9 +14,9 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.log import is_concurrent_write
 from airflow_provider_db2cdc.spark.quoting import text_literal
 from airflow_provider_db2cdc.spark.session import temporary_conf
+from airflow_provider_db2cdc.tick.log import is_concurrent_write
 
 T = TypeVar("T")
 TxnId = tuple[str, int]

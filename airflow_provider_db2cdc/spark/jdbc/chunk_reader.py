@@ -18,7 +18,6 @@ from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.events.envelope import key_struct, row_struct, row_type
 from airflow_provider_db2cdc.spark.events.net_effect import BatchCounts, hot_keys, if_few_to_all
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection, Fetch, JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.log import describe, log_progress
 from airflow_provider_db2cdc.sql.chunk import (
     Bound,
     ChunkKey,
@@ -31,6 +30,7 @@ from airflow_provider_db2cdc.sql.chunk import (
     table_rows,
 )
 from airflow_provider_db2cdc.sql.moves import chunk_moves, count_moves
+from airflow_provider_db2cdc.tick.log import describe, log_progress
 
 COUNTED_AT_ONCE = 8
 """Chunks whose rows, or changes, one statement counts."""

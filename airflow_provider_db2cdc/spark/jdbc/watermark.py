@@ -15,9 +15,9 @@ from airflow_provider_db2cdc.cdc.signal.signal import SignalTable
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
-from airflow_provider_db2cdc.spark.log import describe
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.signal import WINDOW_CLOSE, WINDOW_OPEN, captured_mark, delete_mark, insert_mark
+from airflow_provider_db2cdc.tick.log import describe
 
 
 class Watermark(Protocol):

@@ -14,9 +14,9 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import TableSnapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 from airflow_provider_db2cdc.spark.jdbc.watermark import Watermark, watermark
-from airflow_provider_db2cdc.spark.log import log_progress
-from airflow_provider_db2cdc.spark.snapshot.shared_queue import LockedSnapshotQueue
-from airflow_provider_db2cdc.spark.tick import Tick
+from airflow_provider_db2cdc.tick.log import log_progress
+from airflow_provider_db2cdc.tick.snapshot.shared_queue import LockedSnapshotQueue
+from airflow_provider_db2cdc.tick.tick import Tick
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.cdc.snapshot.progress import describe_applied
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.failpoint import FAILPOINT_FRAME
-from airflow_provider_db2cdc.spark.cause import explained, keep_stack, root_cause, text_of
+from airflow_provider_db2cdc.tick.cause import explained, keep_stack, root_cause, text_of
 
 
 def log_progress(text: str) -> None:

@@ -29,10 +29,10 @@ from airflow_provider_db2cdc.spark.events.row_multiset import unsettled
 from airflow_provider_db2cdc.spark.jdbc.change_count import with_row_counts
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import check_counts
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
-from airflow_provider_db2cdc.spark.log import describe, log_progress
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
-from airflow_provider_db2cdc.spark.snapshot.chunk_group_reader import ChunkGroupReader, StagedGroup
-from airflow_provider_db2cdc.spark.snapshot.run import SnapshotRun
+from airflow_provider_db2cdc.tick.log import describe, log_progress
+from airflow_provider_db2cdc.tick.snapshot.chunk_group_reader import ChunkGroupReader, StagedGroup
+from airflow_provider_db2cdc.tick.snapshot.run import SnapshotRun
 
 POLL_S = 0.5
 MAX_READS = 10

@@ -27,10 +27,10 @@ from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import find_bounds
 from airflow_provider_db2cdc.spark.jdbc.column_check import column_errors
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
-from airflow_provider_db2cdc.spark.log import describe, log_progress
 from airflow_provider_db2cdc.spark.session import TableSessions, slots
-from airflow_provider_db2cdc.spark.snapshot.run import SnapshotRun
 from airflow_provider_db2cdc.sql.chunk import Bound
+from airflow_provider_db2cdc.tick.log import describe, log_progress
+from airflow_provider_db2cdc.tick.snapshot.run import SnapshotRun
 
 CUT_AHEAD = 16
 """For so many chunks tables are cut before a group is begun, so that it can have several small ones."""

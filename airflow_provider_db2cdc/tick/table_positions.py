@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, Batch
 from airflow_provider_db2cdc.cdc.offset.offset import reconcile
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, OffsetError
-from airflow_provider_db2cdc.spark.log import log_progress
+from airflow_provider_db2cdc.tick.log import log_progress
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.jdbc.change_count import is_uncounted, with_row_counts
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource, driver_connection
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
-from airflow_provider_db2cdc.spark.ledger.table_positions import TablePositions
-from airflow_provider_db2cdc.spark.log import applied_reporter, describe, log_progress, log_stack, now_ms
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.sql.asn import global_row
+from airflow_provider_db2cdc.tick.log import applied_reporter, describe, log_progress, log_stack, now_ms
+from airflow_provider_db2cdc.tick.table_positions import TablePositions
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.tick import Tick
+from airflow_provider_db2cdc.tick.tick import Tick
 
 
 def job_result(tick: Tick) -> JobResult:

@@ -32,14 +32,14 @@ from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection, driver_connection
 from airflow_provider_db2cdc.spark.ledger.journal import Journal
-from airflow_provider_db2cdc.spark.log import log_progress, now_ms
-from airflow_provider_db2cdc.spark.snapshot.chunk_group_reader import ChunkGroupReader
-from airflow_provider_db2cdc.spark.snapshot.journal_writer import JournalWriter
-from airflow_provider_db2cdc.spark.snapshot.publisher import GroupPublisher
-from airflow_provider_db2cdc.spark.snapshot.run import SnapshotRun
-from airflow_provider_db2cdc.spark.snapshot.shared_queue import LockedSnapshotQueue
-from airflow_provider_db2cdc.spark.snapshot.signal_inbox import SignalInbox
-from airflow_provider_db2cdc.spark.tick import Tick
+from airflow_provider_db2cdc.tick.log import log_progress, now_ms
+from airflow_provider_db2cdc.tick.snapshot.chunk_group_reader import ChunkGroupReader
+from airflow_provider_db2cdc.tick.snapshot.journal_writer import JournalWriter
+from airflow_provider_db2cdc.tick.snapshot.publisher import GroupPublisher
+from airflow_provider_db2cdc.tick.snapshot.run import SnapshotRun
+from airflow_provider_db2cdc.tick.snapshot.shared_queue import LockedSnapshotQueue
+from airflow_provider_db2cdc.tick.snapshot.signal_inbox import SignalInbox
+from airflow_provider_db2cdc.tick.tick import Tick
 
 GONE = "its table is no longer one of the pipeline's"
 

@@ -13,11 +13,11 @@ from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import check_part
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
-from airflow_provider_db2cdc.spark.log import describe, log_progress, now_ms
-from airflow_provider_db2cdc.spark.snapshot.journal_writer import JournalWriter
-from airflow_provider_db2cdc.spark.snapshot.shared_queue import LockedSnapshotQueue
-from airflow_provider_db2cdc.spark.tick import Tick
 from airflow_provider_db2cdc.sql.signal import given_signals
+from airflow_provider_db2cdc.tick.log import describe, log_progress, now_ms
+from airflow_provider_db2cdc.tick.snapshot.journal_writer import JournalWriter
+from airflow_provider_db2cdc.tick.snapshot.shared_queue import LockedSnapshotQueue
+from airflow_provider_db2cdc.tick.tick import Tick
 
 BEFORE_THE_FIRST = SignalError(
     "it was given before the pipeline's first tick", "Give it again, under another id, if it is meant."
