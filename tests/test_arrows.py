@@ -25,7 +25,8 @@ WITHIN = {
     "cdc": {"errors", "cdc"},
     "sql": {"errors", "cdc", "sql"},
     "source": {"errors", "cdc", "sql", "config.pipeline", "source"},
-    "spark": {"errors", "cdc", "sql", "version", "spark"},
+    "tick": {"errors", "cdc", "sql", "tick"},
+    "spark": {"errors", "cdc", "sql", "tick", "version", "spark"},
     "config.property": set(),
     "config.debezium_properties": {"config.property"},
     "config.properties": {"config.property", "config.debezium_properties"},
@@ -74,7 +75,7 @@ LEAVES = {"failpoint"}
 """What every part may import."""
 
 PURE = {
-    "errors", "failpoint", "version", "cdc", "sql", "config.property", "config.debezium_properties",
+    "errors", "failpoint", "version", "cdc", "sql", "tick", "config.property", "config.debezium_properties",
     "config.properties", "config.parsing", "config.files.placeholder", "config.transform", "config.connector_form",
     "import_path", "offsets.commit", "get_provider_info",
 }  # fmt: skip

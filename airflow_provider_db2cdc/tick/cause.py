@@ -6,8 +6,6 @@ import os
 import re
 import traceback
 
-from pyspark.errors import PySparkException
-
 from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV
 from airflow_provider_db2cdc.errors import Db2CdcError, TargetError
 from airflow_provider_db2cdc.sql.driver_error import known_error
@@ -100,7 +98,9 @@ def keep_stack(title: str, error: BaseException) -> str:
 
 def _condition(error: BaseException, text: str) -> list[str]:
     named = CONDITION.findall(text)[-1:]
-    own = error.getCondition() if isinstance(error, PySparkException) else None
+    # PySpark's errors have it, and nothing else here may import PySpark.
+    condition_of = getattr(error, "getCondition", None)
+    own = condition_of() if callable(condition_of) else None
     return [f"condition {condition}" for condition in named or filter(None, [own])]
 
 

@@ -6,34 +6,23 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeVar
-
-from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
+from airflow_provider_db2cdc.cdc.offset.batch_history import (
+    AppliedBatch,
+    BatchHistory,
+    PlannedBatch,
+    advanced,
+    begins,
+    is_uncounted,
+)
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError, GapError, RegistrationError
-from airflow_provider_db2cdc.spark.apply.batch import advanced, apply_batch, begins, check_readable, max_rows
-from airflow_provider_db2cdc.spark.apply.foreign_changes import (
-    apply_guarded,
-    check_exists,
-    check_idle,
-    is_check_due,
-    refill_if_changed,
-)
-from airflow_provider_db2cdc.spark.apply.merge import StateDiff, diff_state
-from airflow_provider_db2cdc.spark.delta.ownership import Place
-from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.jdbc.change_count import is_uncounted, with_row_counts
-from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
-from airflow_provider_db2cdc.spark.session import TableSessions
-from airflow_provider_db2cdc.sql.asn import global_row
 from airflow_provider_db2cdc.tick.log import applied_reporter, describe, log_progress, log_stack, now_ms
+from airflow_provider_db2cdc.tick.ports import BatchLog, Source, StateDiff, TableBatch, Tables
 from airflow_provider_db2cdc.tick.table_positions import TablePositions
 
 T = TypeVar("T")
@@ -43,11 +32,10 @@ T = TypeVar("T")
 class Tick:
     """A tick under way: where each table stands, and which failed."""
 
-    spark: SparkSession
     spec: JobSpec
-    place: Place
     batch_log: BatchLog
-    source: JdbcSource
+    source: Source
+    target: Tables
     history: BatchHistory
     prepared: set[TableId] = field(default_factory=set)
     abandoned: dict[TableId, tuple[int, ...]] = field(default_factory=dict)
@@ -61,9 +49,8 @@ class Tick:
 
     def __post_init__(self) -> None:
         self.tasks: Mapping[TableId, TableTask] = {task.table: task for task in self.spec.tables}
-        self.positions = TablePositions(self.spec, self.history, self._captured)
+        self.positions = TablePositions(self.spec, self.history, self._capture_lsn)
         self.batch = self.history.newest_batch
-        self.sessions = TableSessions(self.spark, self.place.owner.mark)
         self.errors.update({refusal.table: refusal.error for refusal in self.spec.rejected if refusal.is_replicated})
 
     def recover_pending(self) -> None:
@@ -129,9 +116,8 @@ class Tick:
     def _redo(self, batches: Mapping[TableId, PlannedBatch]) -> None:
         def check(task: TableTask) -> bool:
             try:
-                replica = Replica(self.sessions.session(task.table, task.rows), self.place, task.schema)
                 planned = batches[task.table]
-                check_readable(replica, task, planned, self.positions.capture_lsn(planned.after))
+                self.target.check_readable(task, planned, self.positions.capture_lsn(planned.after))
             except GapError as error:
                 self.positions.schedule_resnapshot(task, error)
                 self._leave(batches[task.table])
@@ -180,41 +166,25 @@ class Tick:
         task = self.tasks[planned.table]
         last = self.positions.last.get(planned.table)
         if last is not None and self._stands(planned):
-            if is_check_due(planned.table, planned.batch):
-                last = check_idle(Replica(self.sessions.session(planned.table, 0), self.place, task.schema), last)
-            return advanced(planned, last)
-        is_begun, compared = self.positions.is_new(task) or begins(planned), self.state_diffs.pop(planned.table, None)
+            return advanced(planned, self.target.check_idle(task, last, planned.batch))
+        is_begun = self.positions.is_new(task) or begins(planned)
         self.prepare(task, is_begun)
-        read = 0 if planned.chunk_range is None else max_rows(planned.chunk_range, 0 if last is None else last.rows)
-        changes = task.rows if planned.rows is None else planned.rows
-        is_redone = planned in self.history.pending
-        replica = Replica(self.sessions.session(planned.table, changes + read), self.place, task.schema, is_redone)
-        apply = partial(apply_batch, replica, self.spec, self.source, task, planned, last, is_begun, compared)
-        commit = apply_guarded(replica, None if is_begun else last, apply)
+        diff, is_redone = self.state_diffs.pop(planned.table, None), planned in self.history.pending
+        applied = self.target.apply(TableBatch(task, planned, last, is_begun, is_redone, diff))
         tell(planned.table)
-        return commit
+        return applied
 
     def prepare(self, task: TableTask, is_begun: bool) -> None:
         """Make a table's own tables ready, once a tick; `is_begun` says that it begins, or its beginning is redone."""
         if task.table not in self.prepared:
-            replica = Replica(self.sessions.session(task.table, 0), self.place, task.schema)
-            last = self.positions.last.get(task.table)
-            if last is not None and not is_begun:
-                check_exists(replica)
-            replica.prepare(is_begun)
-            if last is not None and is_begun:
-                refill_if_changed(replica, last, self.batch_log, self.batch + 1)
-            if (left := self.abandoned.get(task.table)) is not None:
-                replica.fence_writers(max(left))
+            last, abandoned = self.positions.last.get(task.table), self.abandoned.get(task.table, ())
+            self.target.prepare(task, last, is_begun, abandoned, self.batch + 1)
             self.prepared.add(task.table)
 
     def diff_state(self, task: TableTask, chunk_range: ChunkRange) -> None:
-        """Compare a slice that covers a range with the state, for the batch that will publish it."""
+        """Compare a chunk range that covers its key range with the state, for the batch that will publish it."""
         last = None if self.positions.is_new(task) else self.positions.last.get(task.table)
-        rows = max_rows(chunk_range, 0 if last is None else last.rows)
-        self.state_diffs[task.table] = diff_state(
-            Replica(self.sessions.session(task.table, rows), self.place, task.schema), chunk_range, last
-        )
+        self.state_diffs[task.table] = self.target.diff(task, chunk_range, last)
 
     def each(
         self, tasks: Iterable[TableTask], step: Callable[[TableTask], T], at_once: int | None = None
@@ -249,13 +219,11 @@ class Tick:
         log_stack(error)
 
     def _counted(self, batches: Sequence[PlannedBatch]) -> Sequence[PlannedBatch]:
-        if not any(is_uncounted(planned, self.tasks[planned.table]) for planned in batches):
+        if not any(is_uncounted(planned, self.tasks[planned.table].upto) for planned in batches):
             return batches
-        with driver_connection(self.spark, self.source) as connection:
-            return with_row_counts(self.spec, batches, connection, self.fail)
+        with self.source.connect() as reader:
+            return reader.with_row_counts(batches, self.fail)
 
-    def _captured(self) -> Lsn | None:
-        """Ask the source how far capture is now."""
-        with driver_connection(self.spark, self.source) as connection:
-            synchpoint = connection.text_rows(global_row(self.spec.source.asn_schema).text)[0][0]
-        return Lsn.parse(synchpoint) if synchpoint else None
+    def _capture_lsn(self) -> Lsn | None:
+        with self.source.connect() as reader:
+            return reader.capture_lsn()

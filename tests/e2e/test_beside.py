@@ -86,7 +86,7 @@ def test_nothing_is_published_before_capture_has_passed_its_read(
 
     def resume(reached: ReachedFailpoint) -> None:
         groups: GroupPublisher = reached.arguments["self"]
-        assert groups.marks.reached(reached.arguments["closed"]) is None
+        assert groups.watermark.reached(reached.arguments["closed"]) is None
         faults.resume(pipeline.writer)
 
     def lag(_: int) -> None:

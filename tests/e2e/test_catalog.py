@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 def test_snapshots_and_changes_reach_a_catalogs_tables(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.tick.snapshot.publisher.SMALL_ROWS", 0)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.tables.SMALL_ROWS", 0)
     pipeline = new_pipeline()
     pipeline.target = "Lake"
     pipeline.spark.sql("CREATE SCHEMA IF NOT EXISTS Lake")

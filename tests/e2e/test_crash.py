@@ -89,7 +89,7 @@ def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipelin
 def test_a_snapshot_survives_a_kill_at_each_step(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.tick.snapshot.publisher.SMALL_ROWS", 0)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.tables.SMALL_ROWS", 0)
     pipeline = new_pipeline()
     tables: list[TableId] = []
     for number, (step, when) in enumerate(deaths(SNAPSHOT_STEPS)):

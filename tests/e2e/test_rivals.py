@@ -231,7 +231,7 @@ def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
 def test_whoever_hangs_or_is_cleared_target_and_source_are_equal_in_the_end(
     new_pipeline: Callable[..., Pipeline], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.tick.snapshot.publisher.SMALL_ROWS", 0)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.tables.SMALL_ROWS", 0)
     if seed % 2:
         monkeypatch.setattr("airflow_provider_db2cdc.cdc.types.SORTED_ALIKE", set())
     rng = random.Random(f"rivals {seed}")

@@ -462,7 +462,7 @@ def large(
     request: pytest.FixtureRequest, new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Pipeline, TableId]:
     """A pipeline with a table whose groups are large ones; of the second key Spark's order is not the source's."""
-    monkeypatch.setattr("airflow_provider_db2cdc.tick.snapshot.publisher.SMALL_ROWS", 0)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.tables.SMALL_ROWS", 0)
     pipeline, table, _ = fill(new_pipeline(), request.param)
     pipeline.properties = SMALL
     return pipeline, table

@@ -246,7 +246,7 @@ def interruptions(signals: str, rng: random.Random) -> list[list[str]]:
 def test_whatever_happens_target_and_source_are_equal_in_the_end(
     new_pipeline: Callable[..., Pipeline], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_db2cdc.tick.snapshot.publisher.SMALL_ROWS", 0)
+    monkeypatch.setattr("airflow_provider_db2cdc.spark.tables.SMALL_ROWS", 0)
     if seed % 2:
         # As for tables whose keys Spark may sort otherwise: then what is gone is looked for at a table's end.
         monkeypatch.setattr("airflow_provider_db2cdc.cdc.types.SORTED_ALIKE", set())

@@ -57,7 +57,7 @@ def test_a_built_bundle_is_kept(tmp_path: Path) -> None:
 def test_it_holds_the_pure_and_the_spark_side_only(tmp_path: Path) -> None:
     names = zipfile.ZipFile(build_bundle(tmp_path)).namelist()
     parts = {name.removeprefix("airflow_provider_db2cdc/").split("/")[0] for name in names}
-    assert parts == {"__init__.py", "version.py", "errors.py", "failpoint.py", "cdc", "sql", "spark"}
+    assert parts == {"__init__.py", "version.py", "errors.py", "failpoint.py", "cdc", "sql", "tick", "spark"}
 
 
 def test_it_imports_with_nothing_beside_it(tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 
 from airflow_provider_db2cdc.cdc.event.change_event import Event
+from airflow_provider_db2cdc.cdc.selection.message_key import PROPERTY
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import SourceError
 
 
 def touched(events: Iterable[Event]) -> set[Hashable]:
@@ -55,3 +58,12 @@ def surplus(
     images = (image for image in held if image not in moved and (unknown is None or image in unknown))
     counts = {image: held[image] - staged[image] for image in images}
     return Counter({image: count for image, count in counts.items() if count > 0})
+
+
+def unsettled(table: TableId, reads: int) -> SourceError:
+    """Return the error of a table that was read so often, and some of whose rows came or went each time."""
+    return SourceError(
+        f"{table}: it has no key, and some of its rows came or went during each of {reads} reads of it",
+        "It is read again by the next tick. Give it a key, name columns whose values are unique with "
+        f"{PROPERTY}, or have it snapshotted while it is quiet.",
+    )

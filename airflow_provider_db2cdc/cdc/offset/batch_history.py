@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
@@ -91,6 +91,32 @@ class BatchHistory:
     def newest(self, table: TableId) -> PlannedBatch | None:
         """Return the entry of a table's last commit, None where there is none."""
         return next((planned for planned, _ in reversed(self.applied.get(table, ()))), None)
+
+
+def begins(planned: PlannedBatch) -> bool:
+    """Whether a batch begins a table, with a snapshot or without one: no other is without changes and rows.
+
+    A redo of such a batch does not know any more that the table was new.
+    """
+    chunk_range = planned.chunk_range
+    return (
+        planned.span.empty if chunk_range is None else chunk_range.snapshot_kind == "initial" and chunk_range.first == 0
+    )
+
+
+def advanced(planned: PlannedBatch, last: AppliedBatch) -> AppliedBatch:
+    """Return the commit of a range that held no change of the table: its offset moves, its tables do not."""
+    moved = replace(last, batch=planned.batch, upto=planned.upto, capture=planned.capture)
+    return replace(moved, creates=0, updates=0, deletes=0, reads=0, snapshot=None, chunk_range=None, published={})
+
+
+def is_uncounted(planned: PlannedBatch, planned_upto: Lsn) -> bool:
+    """Whether a batch needs a count of its own: its range is not the plan's, which goes up to `planned_upto`.
+
+    Each window of a snapshot needs one. A window without changes may be one that the capture agent did not capture.
+    """
+    is_beyond = not planned.span.empty and (planned.rows is None or planned.upto > planned_upto)
+    return is_beyond or planned.chunk_range is not None
 
 
 def build_history(batches: Iterable[PlannedBatch], commits: Iterable[AppliedBatch]) -> BatchHistory:

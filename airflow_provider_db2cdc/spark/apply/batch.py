@@ -84,12 +84,6 @@ def apply_batch(
     return replace(commit, commit_lsn=commit.commit_lsn or known)
 
 
-def advanced(planned: PlannedBatch, last: AppliedBatch) -> AppliedBatch:
-    """Return the commit of a range that held no change of the table: its offset moves, its tables do not."""
-    moved = replace(last, batch=planned.batch, upto=planned.upto, capture=planned.capture)
-    return replace(moved, creates=0, updates=0, deletes=0, reads=0, snapshot=None, chunk_range=None, published={})
-
-
 def max_rows(chunk_range: ChunkRange, held: int) -> int:
     """Return how many rows a slice may bring, or delete of those that are held, which nobody knows beforehand."""
     return (
@@ -212,17 +206,6 @@ def _check_unique(replica: Replica, doubled_first: DataFrame, second: int) -> No
             f"{replica.table}: its key ({key}) is not unique: {doubled} keys are each of several of the rows read",
             f"Name columns whose values are unique with {KEY_PROPERTY}, or correct its select in {SELECT_PROPERTY}.",
         )
-
-
-def begins(planned: PlannedBatch) -> bool:
-    """Whether a batch begins a table, with a snapshot or without one: no other is without changes and rows.
-
-    A redo of such a batch does not know any more that the table was new.
-    """
-    chunk_range = planned.chunk_range
-    return (
-        planned.span.empty if chunk_range is None else chunk_range.snapshot_kind == "initial" and chunk_range.first == 0
-    )
 
 
 def _committed(

@@ -6,9 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.selection.message_key import PROPERTY
-from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
-from airflow_provider_db2cdc.errors import SourceError
+from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.spark.events.envelope import signed_images
 from airflow_provider_db2cdc.spark.events.net_effect import if_few_to_all
 
@@ -75,15 +73,6 @@ def surplus(state: DataFrame, staged: DataFrame, moved: DataFrame, unknown: Data
     over = F.col("count") - F.coalesce(F.col("read"), F.lit(0))
     both = held.join(read, "image", "left" if whole else "inner").where(over > 0)
     return both.select(F.col("image").alias("row"), F.explode(F.sequence(F.lit(1), over))).select("row")
-
-
-def unsettled(table: TableId, reads: int) -> SourceError:
-    """Return the error of a table that was read so often, and some of whose rows came or went each time."""
-    return SourceError(
-        f"{table}: it has no key, and some of its rows came or went during each of {reads} reads of it",
-        "It is read again by the next tick. Give it a key, name columns whose values are unique with "
-        f"{PROPERTY}, or have it snapshotted while it is quiet.",
-    )
 
 
 def _settled(rows: DataFrame, moved: DataFrame, unknown: DataFrame | None) -> DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
-from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
+from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch, is_uncounted
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.jdbc.column_check import column_errors
@@ -31,7 +31,7 @@ def with_row_counts(
     fails; so does each that cannot be counted, for nobody would miss what is pruned before it is read.
     """
     tasks = {task.table: task for task in spec.tables}
-    unknown = [planned for planned in batches if is_uncounted(planned, tasks[planned.table])]
+    unknown = [planned for planned in batches if is_uncounted(planned, tasks[planned.table].upto)]
     rows: Counts = {}
     errors: Errors = {}
     for start in range(0, len(unknown), COUNTED_AT_ONCE):
@@ -45,15 +45,6 @@ def with_row_counts(
         for planned in batches
         if planned.table not in errors
     ]
-
-
-def is_uncounted(planned: PlannedBatch, task: TableTask) -> bool:
-    """Whether nobody has counted an entry's changes: it begins elsewhere than the plan's, or ends behind it.
-
-    So is each window of a snapshot: one that holds nothing may do so because nobody captures any more.
-    """
-    is_beyond = not planned.span.empty and (planned.rows is None or planned.upto > task.upto)
-    return is_beyond or planned.chunk_range is not None
 
 
 def _counts(spec: JobSpec, batches: Sequence[PlannedBatch], connection: DriverConnection) -> tuple[Counts, Errors]:

@@ -6,7 +6,6 @@ seen is at or below it, and all of them are captured. Low: `low_mark`, then `rea
 
 from __future__ import annotations
 
-from typing import Protocol
 from uuid import uuid4
 
 from airflow_provider_db2cdc.cdc.job import Watermarking
@@ -18,22 +17,7 @@ from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.signal import WINDOW_CLOSE, WINDOW_OPEN, captured_mark, delete_mark, insert_mark
 from airflow_provider_db2cdc.tick.log import describe
-
-
-class Watermark(Protocol):
-    """One way to mark a moment of the source, that of a read's end above all; a mark is a text until it is reached."""
-
-    def low_mark(self, planned: str) -> str:
-        """Return the mark of a snapshot's beginning: the source's clock as it was `planned`, else (or if empty) now."""
-
-    def open(self) -> str:
-        """Mark the beginning of a read."""
-
-    def close(self, opened: str) -> str:
-        """Mark its end and return the mark to wait for."""
-
-    def reached(self, mark: str) -> Lsn | None:
-        """Return the high mark, None while capture has not passed it."""
+from airflow_provider_db2cdc.tick.ports import Watermark
 
 
 def watermark(

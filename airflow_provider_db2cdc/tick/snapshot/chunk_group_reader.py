@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,14 +21,8 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, Chun
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError, SourceError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.apply.batch import stage_chunks
-from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.jdbc.chunk_reader import find_bounds
-from airflow_provider_db2cdc.spark.jdbc.column_check import column_errors
-from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
-from airflow_provider_db2cdc.spark.session import TableSessions, slots
-from airflow_provider_db2cdc.sql.chunk import Bound
 from airflow_provider_db2cdc.tick.log import describe, log_progress
+from airflow_provider_db2cdc.tick.ports import SourceReader
 from airflow_provider_db2cdc.tick.snapshot.run import SnapshotRun
 
 CUT_AHEAD = 16
@@ -52,13 +45,13 @@ class ChunkGroupReader:
     """
 
     run: SnapshotRun
-    connection: DriverConnection
+    connection: SourceReader
     deadline: float
 
     def __post_init__(self) -> None:
         self.tick = self.run.tick
-        self.marks = self.run.watermarks(self.connection)
-        self.sessions = TableSessions(self.tick.spark, self.tick.place.owner.mark)
+        self.watermark = self.connection.watermark
+        self.target = self.tick.target.for_reader()
         self._begun: dict[TableId, int] = {}
         self._chunks = first_chunks(self.tick.spec.settings)
         self._last: tuple[int, float] | None = None
@@ -82,7 +75,7 @@ class ChunkGroupReader:
         spans = self._readings(snapshot, piece)
         if not spans:
             return None
-        opened, slices = self.marks.open(), dict[TableId, ChunkRange]()
+        opened, slices = self.watermark.open(), dict[TableId, ChunkRange]()
         while spans:
             started = time.monotonic()
             slices = self._read(spans, slices)
@@ -95,7 +88,7 @@ class ChunkGroupReader:
             # No table is cut meanwhile, which may take long: what was read would wait for it.
             piece = self._piece(chunks)
             spans = self._readings(self.run.running(), piece)
-        closed = self.marks.close(opened)
+        closed = self.watermark.close(opened)
         # A table whose read fails, however long that takes, is not to keep the others from theirs.
         self.has_read = self.has_read or bool(slices)
         return StagedGroup(slices, closed)
@@ -157,9 +150,9 @@ class ChunkGroupReader:
     def _chunk(self, table: TableId) -> None:
         task, part = self.tick.tasks[table], self.run.table_snapshot(table)
 
-        def ends(task: TableTask) -> list[Bound]:
+        def ends(task: TableTask) -> Sequence[Sequence[str]]:
             with _naming_what_was_asked(part, self.run.id):
-                return find_bounds(self.connection, task.schema, self.tick.spec.settings, part)
+                return self.connection.find_bounds(task, part)
 
         found = self.tick.each([task], ends)
         if table not in found:
@@ -171,7 +164,7 @@ class ChunkGroupReader:
     @property
     def _free(self) -> int | None:
         """How many of Spark's slots are read with beside what is published; None: nothing is, or nobody knows."""
-        all_of_them = slots(self.tick.spark) if self.run.publishing.is_set() else None
+        all_of_them = self.target.slots() if self.run.publishing.is_set() else None
         return None if all_of_them is None else free_slots(all_of_them)
 
     def _piece(self, chunks: int) -> int:
@@ -189,14 +182,10 @@ class ChunkGroupReader:
     def _stage(self, task: TableTask, span: ChunkSpan, before: ChunkRange | None, readers: int) -> ChunkRange:
         """Stage some chunks of a table behind those that the group has of it, if any, and return its slice of both."""
         chunk_range = before or self._begin_slice(task, span)
-        settings = self.tick.spec.settings
-        rows = (span.last - chunk_range.first + 1) * settings.snapshot_chunk_rows
-        about = sys.maxsize if settings.snapshot_chunk_bytes else rows
-        replica = Replica(self.sessions.session(task.table, about), self.tick.place, task.schema)
-        part = self.run.table_snapshot(task.table)
-        with _naming_what_was_asked(part, self.run.id):
-            chunk_range = stage_chunks(replica, self.tick.spec, self.tick.source, part, chunk_range, span, readers)
-        if (error := column_errors([task], self.connection).get(task.table)) is not None:
+        table_snapshot = self.run.table_snapshot(task.table)
+        with _naming_what_was_asked(table_snapshot, self.run.id):
+            chunk_range = self.target.stage(task, table_snapshot, chunk_range, span, readers)
+        if (error := self.connection.column_errors([task]).get(task.table)) is not None:
             raise error
         return chunk_range
 

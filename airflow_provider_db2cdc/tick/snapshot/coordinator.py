@@ -30,9 +30,8 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection, driver_connection
-from airflow_provider_db2cdc.spark.ledger.journal import Journal
 from airflow_provider_db2cdc.tick.log import log_progress, now_ms
+from airflow_provider_db2cdc.tick.ports import Journal, SourceReader
 from airflow_provider_db2cdc.tick.snapshot.chunk_group_reader import ChunkGroupReader
 from airflow_provider_db2cdc.tick.snapshot.journal_writer import JournalWriter
 from airflow_provider_db2cdc.tick.snapshot.publisher import GroupPublisher
@@ -74,21 +73,19 @@ class SnapshotCoordinator:
 
     def _work(self) -> None:
         with ExitStack() as stack:
-            connection, reader = (
-                stack.enter_context(driver_connection(self.tick.spark, self.tick.source)) for _ in range(2)
-            )
+            connection, reader = (stack.enter_context(self.tick.source.connect()) for _ in range(2))
             self.inbox.handle(self.tick.spec.signals, connection)
             # Else a tick that died, or a first try of this one, may have been asked for something behind the plan.
             if self.writer.journal.seq == self.tick.spec.reported_seq:
                 self._planned = {snapshot.id for snapshot in self.queue.queue.open if snapshot.status == "running"}
-            self.inbox.handle(self.inbox.in_table(connection), connection)
+            self.inbox.handle(connection.signals(), connection)
             worked: set[str] = set()
             while (snapshot := self._next(worked)) is not None:
                 worked.add(snapshot.id)
                 self._say_progress(snapshot.id)
                 self._go_on(snapshot, connection, reader)
 
-    def _go_on(self, snapshot: Snapshot, connection: DriverConnection, reader: DriverConnection) -> None:
+    def _go_on(self, snapshot: Snapshot, connection: SourceReader, reader: SourceReader) -> None:
         """Work on one snapshot; what fails as a whole fails its tables, and nothing else of the tick."""
         tables = self.queue.queue.tables_in_turn(snapshot.id)
         for table in tables & self.tick.errors.keys():
@@ -121,11 +118,11 @@ class SnapshotCoordinator:
         )
 
     @failpoint("after_group")
-    def _after_group(self, id_: str, connection: DriverConnection) -> None:
+    def _after_group(self, id_: str, connection: SourceReader) -> None:
         self.writer.collect_notifications()
         self.writer.write_if_due()
         self._say_progress(id_)
-        self.inbox.handle(self.inbox.in_table(connection), connection, begun=True)
+        self.inbox.handle(connection.signals(), connection, begun=True)
         # Frames lie in cycles that Python seldom collects, and each holds its plan on the driver's heap.
         gc.collect()
 

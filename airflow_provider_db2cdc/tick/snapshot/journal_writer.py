@@ -10,8 +10,8 @@ from airflow_provider_db2cdc.cdc.snapshot.notification import notifications
 from airflow_provider_db2cdc.cdc.snapshot.queue import close_finished
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import without_progress
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.ledger.journal import Journal
 from airflow_provider_db2cdc.tick.log import now_ms
+from airflow_provider_db2cdc.tick.ports import Journal
 from airflow_provider_db2cdc.tick.snapshot.shared_queue import LockedSnapshotQueue
 
 WRITE_EVERY_S = 30.0

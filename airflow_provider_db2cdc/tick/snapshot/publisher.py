@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from airflow_provider_db2cdc.cdc.event.row_multiset import unsettled
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
@@ -24,13 +25,7 @@ from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.errors import CaptureStoppedError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.events.row_multiset import unsettled
-from airflow_provider_db2cdc.spark.jdbc.change_count import with_row_counts
-from airflow_provider_db2cdc.spark.jdbc.chunk_reader import check_counts
-from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
-from airflow_provider_db2cdc.spark.session import SMALL_ROWS
-from airflow_provider_db2cdc.tick.log import describe, log_progress
+from airflow_provider_db2cdc.tick.ports import SourceReader
 from airflow_provider_db2cdc.tick.snapshot.chunk_group_reader import ChunkGroupReader, StagedGroup
 from airflow_provider_db2cdc.tick.snapshot.run import SnapshotRun
 
@@ -50,12 +45,12 @@ class GroupPublisher:
 
     snapshot_run: SnapshotRun
     reader: ChunkGroupReader
-    connection: DriverConnection
+    connection: SourceReader
     write_down: Callable[[], None]
 
     def __post_init__(self) -> None:
         self.tick = self.snapshot_run.tick
-        self.marks = self.snapshot_run.watermarks(self.connection)
+        self.watermark = self.connection.watermark
 
     def run(self, between: Callable[[], None]) -> None:
         """Read and publish one group after the other as far as it goes in this tick; call `between` after each."""
@@ -96,7 +91,7 @@ class GroupPublisher:
         for task in tasks:
             standing.start_at(task.table, low)
         batches = [self.tick.plan_batch(task, at, low) for task in tasks if (at := standing.position(task).upto) < low]
-        batches = with_row_counts(self.tick.spec, batches, self.connection, self.tick.fail)
+        batches = self.connection.with_row_counts(batches, self.tick.fail)
         # A window that reaches back over no change of its table is as good.
         self.tick.plan_and_apply([planned for planned in batches if planned.rows])
         for table in {*list(self.tick.errors)} & {task.table for task in tasks}:
@@ -129,7 +124,7 @@ class GroupPublisher:
         if not planned_by_table or not self.snapshot_run.may_publish(planned_by_table):
             return
         self.write_down()
-        batches = with_row_counts(self.tick.spec, list(planned_by_table.values()), self.connection, self.tick.fail)
+        batches = self.connection.with_row_counts(list(planned_by_table.values()), self.tick.fail)
         for table in planned_by_table.keys() - {planned.table for planned in batches}:
             self.snapshot_run.fail(table)
         if batches and self.snapshot_run.may_publish([planned.table for planned in batches]):
@@ -191,7 +186,7 @@ class GroupPublisher:
         self.snapshot_run.update_table(
             table, lambda part: replace(with_published(part, chunk_range, commit.reads), reason=reason)
         )
-        self._clear(self.tick.tasks[table], chunk_range)
+        self.tick.target.delete_staged(self.tick.tasks[table], chunk_range)
         if chunk_range.needs_another_read and len(chunk_range.windows) >= MAX_READS:
             self.tick.fail(table, unsettled(table, len(chunk_range.windows)))
             self.snapshot_run.fail(table)
@@ -201,7 +196,7 @@ class GroupPublisher:
         after = self.tick.positions.position(task).upto
         upto = max(high, after)
         part = self.snapshot_run.table_snapshot(task.table)
-        check_counts(self.connection, task, part, chunk_range, LsnRange(chunk_range.low_watermark, upto))
+        self.connection.check_counts(task, part, chunk_range, LsnRange(chunk_range.low_watermark, upto))
         begun = chunk_range.low_batch if part.low_batch is None else part.low_batch
         chunk_range = replace(
             chunk_range, first_low_batch=begun, read_before=part.rows_read, rows_before=part.rows_published
@@ -219,14 +214,14 @@ class GroupPublisher:
     @failpoint("await_low_mark")
     def _await_low(self) -> Lsn:
         return self._passed(
-            self.marks.low_mark(self.snapshot_run.planned_clock), "the moment that the snapshot begins behind"
+            self.watermark.low_mark(self.snapshot_run.planned_clock), "the moment that the snapshot begins behind"
         )
 
     @failpoint("await_capture")
     def _passed(self, mark: str, what: str) -> Lsn:
         timeout_s = self.tick.spec.settings.high_mark_timeout_s
         deadline = time.monotonic() + timeout_s
-        while (lsn := self.marks.reached(mark)) is None:
+        while (lsn := self.watermark.reached(mark)) is None:
             if time.monotonic() > deadline:
                 self.tick.capture_stalled = True
                 raise CaptureStoppedError(
@@ -237,19 +232,6 @@ class GroupPublisher:
                 )
             time.sleep(POLL_S)
         return lsn
-
-    def _clear(self, task: TableTask, chunk_range: ChunkRange) -> None:
-        """Free the storage of what was staged for a slice that is applied; of few rows it is not worth the time."""
-        rows = sum(chunk.rows_read for chunk in chunk_range.counts)
-        if rows <= SMALL_ROWS:
-            return
-        replica = Replica(self.tick.sessions.session(task.table, rows), self.tick.place, task.schema)
-        try:
-            replica.staging.delete(chunk_range.staging_version)
-        except Exception as error:
-            log_progress(
-                f"table={task.table} snapshot={self.snapshot_run.id}: staged rows stay in storage: {describe(error)}"
-            )
 
 
 def _tells_gone(schema: TableSchema, part: TableSnapshot) -> bool:

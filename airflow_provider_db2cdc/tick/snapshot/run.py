@@ -12,8 +12,6 @@ from airflow_provider_db2cdc.cdc.signal.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot, may_publish
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import TableSnapshot
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
-from airflow_provider_db2cdc.spark.jdbc.watermark import Watermark, watermark
 from airflow_provider_db2cdc.tick.log import log_progress
 from airflow_provider_db2cdc.tick.snapshot.shared_queue import LockedSnapshotQueue
 from airflow_provider_db2cdc.tick.tick import Tick
@@ -54,11 +52,6 @@ class SnapshotRun:
     def update_table(self, table: TableId, step: Callable[[TableSnapshot], TableSnapshot]) -> None:
         """Replace a table's part by what the step makes of it, unless it has come to its end meanwhile."""
         self.queue.update_table(self.id, table, step)
-
-    def watermarks(self, connection: DriverConnection) -> Watermark:
-        """Return how high marks are taken, by one thread's connection."""
-        spec = self.tick.spec
-        return watermark(spec.settings.watermarking, connection, spec.source.asn_schema, spec.signal_table)
 
     def is_open(self, table: TableId) -> bool:
         """Whether the snapshot still goes on with the table."""

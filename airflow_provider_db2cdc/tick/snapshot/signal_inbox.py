@@ -11,10 +11,8 @@ from airflow_provider_db2cdc.cdc.snapshot.queue import handle_signal, refuse_sig
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import TableSnapshot
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.jdbc.chunk_reader import check_part
-from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
-from airflow_provider_db2cdc.sql.signal import given_signals
 from airflow_provider_db2cdc.tick.log import describe, log_progress, now_ms
+from airflow_provider_db2cdc.tick.ports import SourceReader
 from airflow_provider_db2cdc.tick.snapshot.journal_writer import JournalWriter
 from airflow_provider_db2cdc.tick.snapshot.shared_queue import LockedSnapshotQueue
 from airflow_provider_db2cdc.tick.tick import Tick
@@ -33,11 +31,11 @@ class SignalInbox:
         self.writer = writer
 
     @failpoint("read_signals")
-    def handle(self, signals: Sequence[Signal], connection: DriverConnection, begun: bool = False) -> None:
+    def handle(self, signals: Sequence[Signal], reader: SourceReader, begun: bool = False) -> None:
         """Act on signals that are not known yet, and remember the outcomes of all."""
         for signal in signals:
             known = self.queue.queue.known_outcome(signal)
-            answer = known or self._act(signal, connection, begun)
+            answer = known or self._act(signal, reader, begun)
             # A table brings all of its rows each time.
             if known is None or signal.channel != SOURCE_CHANNEL:
                 called = f"channel={signal.channel} id={answer.id} type={signal.type}"
@@ -46,11 +44,11 @@ class SignalInbox:
             of_id = self.queue.queue.outcomes[signal.channel, signal.id]
             self.writer.record_outcomes((of_id, answer))
 
-    def _act(self, signal: Signal, connection: DriverConnection, begun: bool) -> SignalOutcome:
+    def _act(self, signal: Signal, reader: SourceReader, begun: bool) -> SignalOutcome:
         if self._is_older(signal, begun):
             return self.queue.update(lambda queue: refuse_signal(queue, signal, BEFORE_THE_FIRST))
         refused = {one.table: one.error for one in self.tick.spec.rejected if one.is_replicated}
-        tables, check = {**refused, **dict.fromkeys(self.tick.tasks, "")}, partial(self._check, connection)
+        tables, check = {**refused, **dict.fromkeys(self.tick.tasks, "")}, partial(self._check, reader)
         outcome = self.queue.update(lambda queue: handle_signal(queue, signal, tables, check, now_ms()))
         if outcome.status == "done":
             self._log(signal)
@@ -71,9 +69,9 @@ class SignalInbox:
             offsets = ", ".join(f"{table} {commit.upto}" for table, commit in sorted(self.tick.positions.last.items()))
             log_progress(f"signal {signal.id}: {request.message.replace('{}', offsets)}")
 
-    def _check(self, connection: DriverConnection, part: TableSnapshot) -> None:
+    def _check(self, reader: SourceReader, part: TableSnapshot) -> None:
         try:
-            check_part(connection, self.tick.tasks[part.table].schema, part)
+            reader.check_request(self.tick.tasks[part.table], part)
         except SignalError:
             raise
         except Exception as error:
@@ -81,15 +79,3 @@ class SignalInbox:
                 f"{part.table} could not be checked at the source: {describe(error)}",
                 "Give the signal again, under another id.",
             ) from error
-
-    def in_table(self, connection: DriverConnection) -> list[Signal]:
-        """Return the rows of the signal table; none where there is no such channel, or it cannot be read."""
-        table = self.tick.spec.signal_table
-        if table is None or not table.is_channel:
-            return []
-        try:
-            rows = connection.text_rows(given_signals(table))
-        except Exception as error:
-            log_progress(f"signals: {table.table} cannot be read, the tick goes on without it: {describe(error)}")
-            return []
-        return [Signal(row[0] or "", row[1] or "", row[2] or "", SOURCE_CHANNEL) for row in rows]

@@ -1,0 +1,110 @@
+"""The target port of a tick, on Delta tables and one Spark session per table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, ChunkSpan, TableSnapshot
+from airflow_provider_db2cdc.spark.apply.batch import apply_batch, check_readable, max_rows, stage_chunks
+from airflow_provider_db2cdc.spark.apply.foreign_changes import (
+    apply_guarded,
+    check_exists,
+    check_idle,
+    is_check_due,
+    refill_if_changed,
+)
+from airflow_provider_db2cdc.spark.apply.merge import StateDiff, diff_state
+from airflow_provider_db2cdc.spark.delta.ownership import Place
+from airflow_provider_db2cdc.spark.delta.replica import Replica
+from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
+from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
+from airflow_provider_db2cdc.spark.session import SMALL_ROWS, TableSessions, slots
+from airflow_provider_db2cdc.tick.log import describe, log_progress
+from airflow_provider_db2cdc.tick.ports import TableBatch
+
+
+class SparkTables:
+    """The change logs and states of a pipeline, each table on a session of its own."""
+
+    def __init__(self, spark: SparkSession, spec: JobSpec, place: Place, batch_log: BatchLog) -> None:
+        self.spark = spark
+        self.spec = spec
+        self.place = place
+        self.batch_log = batch_log
+        self.source = JdbcSource(spec.source)
+        self.sessions = TableSessions(spark, place.owner.mark)
+
+    def for_reader(self) -> SparkTables:
+        """Return the same tables on other sessions: Delta keeps a write's transaction id in the session."""
+        return SparkTables(self.spark, self.spec, self.place, self.batch_log)
+
+    def slots(self) -> int | None:
+        """Return how many tasks Spark runs side by side."""
+        return slots(self.spark)
+
+    def prepare(
+        self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[int], batch: int
+    ) -> None:
+        """Create or extend the Delta tables, and fence the writers of abandoned batches."""
+        replica = self._replica(task, 0)
+        if last is not None and not is_begun:
+            check_exists(replica)
+        replica.prepare(is_begun)
+        if last is not None and is_begun:
+            refill_if_changed(replica, last, self.batch_log, batch)
+        if abandoned:
+            replica.fence_writers(max(abandoned))
+
+    def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
+        """Look for a pending batch's changes in the change log, where the source may have pruned them."""
+        check_readable(self._replica(task, task.rows), task, planned, capture_lsn)
+
+    def check_idle(self, task: TableTask, last: AppliedBatch, batch: int) -> AppliedBatch:
+        """Check the Delta history of an idle table in one of many batches."""
+        return check_idle(self._replica(task, 0), last) if is_check_due(task.table, batch) else last
+
+    def apply(self, batch: TableBatch) -> AppliedBatch:
+        """Append to the change log, then merge into the state; check that only this pipeline wrote between."""
+        task, planned, last = batch.task, batch.planned, batch.last
+        read = 0 if planned.chunk_range is None else max_rows(planned.chunk_range, 0 if last is None else last.rows)
+        changes = task.rows if planned.rows is None else planned.rows
+        replica = self._replica(task, changes + read, batch.is_redone)
+        diff = batch.diff
+        assert diff is None or isinstance(diff, StateDiff)
+        apply = partial(apply_batch, replica, self.spec, self.source, task, planned, last, batch.is_begun, diff)
+        return apply_guarded(replica, None if batch.is_begun else last, apply)
+
+    def diff(self, task: TableTask, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
+        """Compare staged rows with the state, in one Spark job."""
+        rows = max_rows(chunk_range, 0 if last is None else last.rows)
+        return diff_state(self._replica(task, rows), chunk_range, last)
+
+    def stage(
+        self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, span: ChunkSpan, readers: int
+    ) -> ChunkRange:
+        """Read chunks over JDBC, one partition per reader, into the staging table."""
+        settings = self.spec.settings
+        rows = (span.last - chunk_range.first + 1) * settings.snapshot_chunk_rows
+        replica = self._replica(task, sys.maxsize if settings.snapshot_chunk_bytes else rows)
+        return stage_chunks(replica, self.spec, self.source, table_snapshot, chunk_range, span, readers)
+
+    def delete_staged(self, task: TableTask, chunk_range: ChunkRange) -> None:
+        """Delete the files of staged rows. For few rows it is not worth the time."""
+        rows = sum(chunk.rows_read for chunk in chunk_range.counts)
+        if rows <= SMALL_ROWS:
+            return
+        try:
+            self._replica(task, rows).staging.delete(chunk_range.staging_version)
+        except Exception as error:
+            snapshot = chunk_range.snapshot
+            log_progress(f"table={task.table} snapshot={snapshot}: staged rows stay in storage: {describe(error)}")
+
+    def _replica(self, task: TableTask, rows: int, is_redone: bool = False) -> Replica:
+        return Replica(self.sessions.session(task.table, rows), self.place, task.schema, is_redone)

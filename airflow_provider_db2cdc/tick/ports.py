@@ -1,0 +1,241 @@
+"""The ports of a tick: what it asks of the source and of the target. Their docstrings are the contract.
+
+`spark` implements them on JDBC and Delta. Tests implement them in memory, and hold both to one contract suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
+from airflow_provider_db2cdc.cdc.snapshot.queue import SnapshotQueue
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, ChunkSpan, TableSnapshot
+from airflow_provider_db2cdc.cdc.table import TableId
+
+StateDiff: TypeAlias = object
+"""What a chunk range and the state differ by. Only the implementation that made it can read it."""
+
+Fail: TypeAlias = Callable[[TableId, Exception], None]
+
+
+@dataclass(frozen=True)
+class TableBatch:
+    """One table's part of a batch, with what the tick knows of the table.
+
+    `last` is the last applied batch, None before the first. `is_begun` says that the table begins with this batch, so
+    `last` does not say what the state holds. `is_redone` says that an earlier try may have written some of it. `diff`
+    is the comparison of its chunk range with the state, if one was made.
+    """
+
+    task: TableTask
+    planned: PlannedBatch
+    last: AppliedBatch | None
+    is_begun: bool = False
+    is_redone: bool = False
+    diff: StateDiff | None = None
+
+
+class Watermark(Protocol):
+    """Mark moments of the source. A mark is a text until capture has passed it.
+
+    High: `open` before a read, `close` after it, then `reached` until it returns an LSN. Every commit that the read can
+    have seen is at or below that LSN, and all of them are captured. Low: `low_mark`, then `reached` likewise.
+    """
+
+    def low_mark(self, planned: str) -> str:
+        """Return the mark of a snapshot's beginning: the source's clock as it was `planned`, else (or if empty) now."""
+
+    def open(self) -> str:
+        """Mark the beginning of a read."""
+
+    def close(self, opened: str) -> str:
+        """Mark the end of a read, and return the mark to wait for."""
+
+    def reached(self, mark: str) -> Lsn | None:
+        """Return the watermark, None while capture has not passed the mark."""
+
+
+class SourceReader(Protocol):
+    """A connection to the source for small statements. It belongs to one thread."""
+
+    @property
+    def watermark(self) -> Watermark:
+        """The watermark that the configuration names."""
+
+    def capture_lsn(self) -> Lsn | None:
+        """Return how far capture is now, None before it has begun."""
+
+    def with_row_counts(self, batches: Sequence[PlannedBatch], fail: Fail) -> list[PlannedBatch]:
+        """Return planned batches with the change rows in their ranges.
+
+        A batch whose range is the plan's keeps the plan's count. A table that cannot be counted fails and is left out:
+        nothing would notice changes that are pruned before they are read. So does a table whose registration or
+        columns have changed.
+        """
+
+    def find_bounds(self, task: TableTask, table_snapshot: TableSnapshot) -> Sequence[Sequence[str]]:
+        """Return the keys that end the chunks of a table, but for the last chunk's."""
+
+    def check_counts(
+        self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, window: LsnRange
+    ) -> None:
+        """Compare what was read of each chunk with what the source counts.
+
+        :raises SourceError: they differ by more than the changes in the window explain.
+        """
+
+    def check_request(self, task: TableTask, table_snapshot: TableSnapshot) -> None:
+        """Check the condition, the select and the surrogate key of a requested table.
+
+        :raises SignalError: the source refuses one of them.
+        """
+
+    def column_errors(self, tasks: Sequence[TableTask]) -> Mapping[TableId, Exception]:
+        """Return the error of each table whose columns are no longer those of the plan."""
+
+    def signals(self) -> list[Signal]:
+        """Return the rows of the signal table; none if there is no such channel, or it cannot be read."""
+
+
+class Source(Protocol):
+    """The source of changes."""
+
+    def connect(self) -> AbstractContextManager[SourceReader]:
+        """Open a connection."""
+
+
+class Tables(Protocol):
+    """The change log and the current state of every table. An object belongs to one thread per table.
+
+    Each write carries a transaction id of the table, the step and the batch, and is skipped if that id is there. A run
+    that another run has overtaken meets an error, and what it was about to write is not there.
+    """
+
+    def for_reader(self) -> Tables:
+        """Return the same tables for the thread that reads snapshots."""
+
+    def slots(self) -> int | None:
+        """Return how many tasks run side by side, None if that is not known."""
+
+    def prepare(
+        self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[int], batch: int
+    ) -> None:
+        """Create the tables, or add columns that the source gained. Close `abandoned` batches to their writers.
+
+        A table that begins again (`is_begun`) with `batch` first gets back the rows that its state has lost to others.
+
+        :raises TargetError: the table belongs to another pipeline, is gone, or has a column of another type.
+        """
+
+    def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
+        """Check that a pending batch can be applied: its changes are at the source, or in the change log.
+
+        :raises GapError: they are in neither.
+        """
+
+    def check_idle(self, task: TableTask, last: AppliedBatch, batch: int) -> AppliedBatch:
+        """Return the last applied batch of a table that `batch` brings nothing, once in many batches after a check.
+
+        :raises TargetError: another writer has changed rows, or a table is gone.
+        """
+
+    def apply(self, batch: TableBatch) -> AppliedBatch:
+        """Write one batch of a table: into the change log, then from the change log into the state.
+
+        To apply it again changes nothing, and returns the same.
+
+        :raises GapError: changes were pruned before they were read.
+        :raises TargetError: another writer has changed rows, or a later plan has abandoned the batch.
+        :raises ConcurrentRunError: another run has done more meanwhile.
+        """
+
+    def diff(self, task: TableTask, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
+        """Compare the staged rows of a chunk range that covers its key range with the state."""
+
+    def stage(
+        self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, span: ChunkSpan, readers: int
+    ) -> ChunkRange:
+        """Read chunks of a table and stage them after those of the chunk range; return the range with them."""
+
+    def delete_staged(self, task: TableTask, chunk_range: ChunkRange) -> None:
+        """Free the storage of what was staged for an applied chunk range. A failure is only logged."""
+
+
+class BatchLog(Protocol):
+    """What the pipeline has planned and applied, batch by batch."""
+
+    def history(self, since: Mapping[TableId, int]) -> BatchHistory:
+        """Return the batches of each table from a batch on; from its last applied one on for batch 0.
+
+        Also batches of tables that are not named, from the greatest of these batches on.
+        """
+
+    def optimize(self, before: int, batch: int) -> None:
+        """Compact the log's small files, once in many batches. `before` is the last batch of the tick before."""
+
+    def plan(self, batches: Sequence[PlannedBatch]) -> None:
+        """Write the parts of one new batch. The first writer of a batch number wins.
+
+        :raises ConcurrentRunError: another run has planned this batch number.
+        """
+
+    def commit(self, applied: Sequence[AppliedBatch], at_ms: int) -> None:
+        """Write down that tables of a batch are applied. A second commit of the same changes nothing that is read."""
+
+    def write_manifest(self, batch: int, frontier: Lsn, applied: Sequence[AppliedBatch], at_ms: int) -> None:
+        """Write the table versions that show the source as of one commit."""
+
+    def first_planned_at_ms(self) -> int:
+        """Return when the first of all batches was planned, 0 before there is one."""
+
+
+class UnreportedEvents(Protocol):
+    """What the journal holds that no commit has reported."""
+
+    @property
+    def outcomes(self) -> tuple[SignalOutcome, ...]:
+        """Outcomes of signals."""
+
+    @property
+    def notifications(self) -> tuple[Notification, ...]:
+        """Notifications."""
+
+
+class Journal(Protocol):
+    """The snapshots of a pipeline as they outlive a tick; `seq` is the number of the newest row."""
+
+    @property
+    def seq(self) -> int:
+        """The number of the newest row, 0 before the first."""
+
+    @property
+    def unreported(self) -> UnreportedEvents:
+        """What no commit has reported."""
+
+    @property
+    def skipped(self) -> set[TableId]:
+        """The tables that began without a snapshot, as far as that was reported."""
+
+    def read(self, reported_seq: int, notified_seq: int) -> SnapshotQueue:
+        """Return the snapshot queue, and note what neither was reported nor sent as a notification."""
+
+    def write(
+        self,
+        snapshots: Sequence[Snapshot],
+        outcomes: Sequence[SignalOutcome],
+        notifications: Sequence[Notification],
+        skipped: Sequence[TableId],
+        at_ms: int,
+    ) -> None:
+        """Append what has changed.
+
+        :raises ConcurrentRunError: another run wrote these rows first.
+        """

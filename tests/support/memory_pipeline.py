@@ -1,0 +1,113 @@
+"""A pipeline in memory: the tick's own code on ports in memory, with plans and offsets as the real ones make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
+from airflow_provider_db2cdc.cdc.event.change_event import Event
+from airflow_provider_db2cdc.cdc.job import ApplySettings, JobResult, JobSpec, SourceSpec, TableTask
+from airflow_provider_db2cdc.cdc.lsn import LsnRange
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.offsets.commit import commit_tick, record_reported
+from airflow_provider_db2cdc.tick.run import run_tick
+from support.memory_journal import JournalRows, MemoryJournal
+from support.memory_source import MemorySource, lsn, registration_of, schema_of
+from support.memory_target import MemoryBatchLog, MemoryTables, MemoryTarget
+
+SETTINGS = ApplySettings(parallel_tables=1, parallel_reads=1, snapshot_group_chunks=2)
+ZERO = lsn(0)
+
+
+@dataclass
+class MemoryOffsets:
+    """An offset store in memory."""
+
+    offsets: dict[TableId, Offset] = field(default_factory=dict)
+    kept: PipelineSummary = field(default_factory=PipelineSummary)
+
+    def get(self, table: TableId) -> Offset | None:
+        """Return the table's offset."""
+        return self.offsets.get(table)
+
+    def put(self, offset: Offset) -> None:
+        """Keep an offset."""
+        self.offsets[offset.table] = offset
+
+    def summary(self) -> PipelineSummary:
+        """Return the summary."""
+        return self.kept
+
+    def put_summary(self, summary: PipelineSummary) -> None:
+        """Keep the summary."""
+        self.kept = summary
+
+
+@dataclass
+class MemoryPipeline:
+    """A source, a target and the offsets between them; `settings` are each plan's."""
+
+    source: MemorySource
+    settings: ApplySettings = SETTINGS
+    target: MemoryTarget = field(default_factory=MemoryTarget)
+    journal: JournalRows = field(default_factory=JournalRows)
+    offsets: MemoryOffsets = field(default_factory=MemoryOffsets)
+    plans: count[int] = field(default_factory=lambda: count(1))
+
+    def plan(self, signals: Sequence[Signal] = ()) -> JobSpec:
+        """Return the plan of a tick up to what is captured."""
+        at, summary = next(self.plans), self.offsets.summary()
+        position = CapturePosition(lsn(self.source.captured), "", "2026-01-01T00:00:00.000000", 0.0)
+        return JobSpec(
+            "p", f"run-{at}", f"plan-{at:06d}", at, "/t", SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN"), position,
+            tuple(map(self._task, self.source.tables)), self.settings, signals=tuple(signals),
+            reported_seq=summary.reported_seq, notified_seq=summary.notified_upto,
+        )  # fmt: skip
+
+    def run(self, spec: JobSpec) -> JobResult:
+        """Do a planned tick, without its commit."""
+        tables = MemoryTables(self.target, self.source)
+        return run_tick(spec, MemoryBatchLog(self.target), self.source, tables, MemoryJournal(self.journal))
+
+    def commit(self, result: JobResult) -> None:
+        """Move the offsets to what a tick has applied."""
+        _, problem = commit_tick(result, self.offsets)
+        record_reported(result, self.offsets, is_notified=True)
+        if problem is not None:
+            raise problem
+
+    def tick(self, *signals: Signal) -> JobResult:
+        """Plan, do and commit one tick."""
+        result = self.run(self.plan(signals))
+        self.commit(result)
+        return result
+
+    def restart(self, table: TableId) -> None:
+        """Ask for a restart of a table, as a person does."""
+        if (offset := self.offsets.get(table)) is not None:
+            self.offsets.put(replace(offset, restart=True))
+
+    def state(self, table: TableId) -> dict[int, int]:
+        """Return the current state of a table as keys and values."""
+        return {row[0]: row[1] for row, _ in self.target.state.get(table, {}).values()}
+
+    def folded(self, table: TableId) -> dict[int, int]:
+        """Return what the last event of each key in the change log says."""
+        last: dict[object, Event] = {event.key: event for _, _, event in self.target.log.get(table, ())}
+        return {image[0]: image[1] for event in last.values() if (image := event.after)}  # type: ignore[index]
+
+    def _task(self, table: TableId) -> TableTask:
+        offset, upto = self.offsets.get(table), lsn(self.source.captured)
+        stored = None if offset is None else offset.lsn
+        rows = 0 if stored is None else len(self.source.captured_changes(table, LsnRange(stored, upto)))
+        return TableTask(
+            schema_of(table), registration_of(table), stored, upto, rows,
+            restart=offset is not None and offset.restart,
+            batch=0 if offset is None else offset.batch,
+            revision="" if offset is None else offset.revision,
+        )  # fmt: skip

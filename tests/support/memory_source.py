@@ -1,0 +1,174 @@
+"""A source in memory, behind the same port as Db2: tables, change tables, a capture agent and its watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import RLock
+
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
+from airflow_provider_db2cdc.cdc.event.change_event import RowChange
+from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch, is_uncounted
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, TableSnapshot
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.tick.ports import Fail, Watermark
+
+CHUNK_ROWS = 3
+Row = tuple[int, int]
+
+
+def lsn(number: int) -> Lsn:
+    """Return the LSN of a commit's number."""
+    return Lsn(number.to_bytes(16, "big"))
+
+
+def number(position: Lsn) -> int:
+    """Return the number of an LSN's commit."""
+    return int.from_bytes(position.raw, "big")
+
+
+def schema_of(table: TableId) -> TableSchema:
+    """Return the columns that each table has: a key and a value."""
+    return TableSchema(table, (Column("ID", "INTEGER", 4, 0, False), Column("A", "INTEGER", 4)), ("ID",))
+
+
+def registration_of(table: TableId) -> CaptureRegistration:
+    """Return a registration under which updates are written as D and I."""
+    identity = CaptureIdentity(f"ASN.{table.name}", "2026-01-01", "2025-01-01", "0")
+    columns = (Column("ID", "INTEGER"), Column("A", "INTEGER"))
+    return CaptureRegistration(table, "ASN", table.name, "A", "", "DI", None, None, None, columns, identity)
+
+
+@dataclass
+class MemorySource:
+    """Tables of a key and a value. `commits` are done, `captured` of them are in the change tables.
+
+    A watermark that is waited for has capture move on, as an agent would that is merely slow.
+    """
+
+    tables: Sequence[TableId]
+    rows: dict[TableId, dict[int, int]] = field(default_factory=dict)
+    changes: dict[TableId, list[RowChange]] = field(default_factory=dict)
+    commits: int = 1
+    captured: int = 1
+    lock: RLock = field(default_factory=RLock)
+
+    def __post_init__(self) -> None:
+        for table in self.tables:
+            self.rows.setdefault(table, {})
+            self.changes.setdefault(table, [])
+
+    def commit(self, values: Mapping[tuple[TableId, int], int | None]) -> None:
+        """Give keys of tables a value, or None for no row, in one commit."""
+        with self.lock:
+            self.commits += 1
+            for intent, ((table, key), value) in enumerate(values.items()):
+                old = self.rows[table].pop(key, None)
+                for op, image in (("D", old), ("I", value)):
+                    if image is not None:
+                        place = 2 * intent + (op == "I")
+                        self.changes[table].append(
+                            RowChange(lsn(self.commits), place, op, (key,), (key, image))  # type: ignore[arg-type]
+                        )
+                if value is not None:
+                    self.rows[table][key] = value
+
+    def capture(self) -> None:
+        """Capture every commit."""
+        with self.lock:
+            self.captured = self.commits
+
+    def captured_changes(self, table: TableId, span: LsnRange) -> list[RowChange]:
+        """Return the rows of a range in a change table."""
+        with self.lock:
+            upto = min(number(span.upto), self.captured)
+            return [row for row in self.changes[table] if number(span.after) < number(row.commit) <= upto]
+
+    def read(self, table: TableId, low: Sequence[str], high: Sequence[str]) -> list[Row]:
+        """Return the rows whose key is beyond one bound and up to another one."""
+        with self.lock:
+            return [
+                (key, value)
+                for key, value in sorted(self.rows[table].items())
+                if (not low or key > int(low[0])) and (not high or key <= int(high[0]))
+            ]
+
+    @contextmanager
+    def connect(self) -> Iterator[MemoryReader]:
+        """Open a reader."""
+        yield MemoryReader(self)
+
+
+@dataclass(frozen=True)
+class MemoryReader:
+    """A reader of a source in memory."""
+
+    source: MemorySource
+
+    @property
+    def watermark(self) -> Watermark:
+        """The commits that are done."""
+        return MemoryWatermark(self.source)
+
+    def capture_lsn(self) -> Lsn | None:
+        """Return the newest captured commit."""
+        return lsn(self.source.captured)
+
+    def with_row_counts(self, batches: Sequence[PlannedBatch], fail: Fail) -> list[PlannedBatch]:
+        """Count the change rows in the batches' ranges."""
+        return [
+            replace(planned, rows=len(self.source.captured_changes(planned.table, planned.span)))
+            if is_uncounted(planned, planned.after)
+            else planned
+            for planned in batches
+        ]
+
+    def find_bounds(self, task: TableTask, table_snapshot: TableSnapshot) -> Sequence[Sequence[str]]:
+        """Return each third key, but for the last one."""
+        keys = [key for key, _ in self.source.read(task.table, (), ())]
+        return [(str(key),) for key in keys[CHUNK_ROWS - 1 : -1 : CHUNK_ROWS]]
+
+    def check_counts(
+        self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, window: LsnRange
+    ) -> None:
+        """Accept every count: rows are read in one moment."""
+
+    def check_request(self, task: TableTask, table_snapshot: TableSnapshot) -> None:
+        """Accept every request."""
+
+    def column_errors(self, tasks: Sequence[TableTask]) -> Mapping[TableId, Exception]:
+        """Return nothing: columns never change."""
+        return {}
+
+    def signals(self) -> list[Signal]:
+        """Return nothing: there is no signal table."""
+        return []
+
+
+@dataclass(frozen=True)
+class MemoryWatermark:
+    """Marks are numbers of commits."""
+
+    source: MemorySource
+
+    def low_mark(self, planned: str) -> str:
+        """Return the newest commit."""
+        return str(self.source.commits)
+
+    def open(self) -> str:
+        """Mark nothing."""
+        return ""
+
+    def close(self, opened: str) -> str:
+        """Return the newest commit."""
+        return str(self.source.commits)
+
+    def reached(self, mark: str) -> Lsn | None:
+        """Return how far capture is, after the agent has had its turn."""
+        with self.source.lock:
+            self.source.captured = max(self.source.captured, int(mark))
+            return lsn(self.source.captured)

@@ -1,0 +1,134 @@
+"""Ticks in memory: random histories of commits, snapshots, restarts and deaths of runs."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext, suppress
+from random import Random
+
+import pytest
+
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConcurrentRunError
+from airflow_provider_db2cdc.failpoint import Failpoint, failpoint_action
+from support.crash import Killed
+from support.memory_pipeline import MemoryPipeline
+from support.memory_source import MemorySource
+
+TABLES = [TableId("S", name) for name in "AB"]
+KILLED_AT: list[Failpoint] = [
+    "read_history", "plan_batch", "append_changes", "merge_state", "commit_batch", "read_journal", "write_journal",
+    "stage_chunks", "prepare_table", "publish_manifest",
+]  # fmt: skip
+HISTORIES, STEPS, LAST_TICKS = 300, 14, 8
+
+
+class World:
+    """A pipeline to which things happen by chance."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.source = MemorySource(TABLES)
+        self.pipeline = MemoryPipeline(self.source)
+        self.asked = 0
+
+    def step(self) -> None:
+        """Let one thing happen."""
+        happens = (self.write, self.write, self.source.capture, self.tick, self.tick, self.die, self.overtake)
+        self.rng.choice((*happens, self.restart))()
+
+    def write(self) -> None:
+        """Commit changes of some keys."""
+        keys = [(self.rng.choice(TABLES), self.rng.randrange(12)) for _ in range(self.rng.randrange(1, 5))]
+        self.source.commit({key: self.rng.choice((None, self.rng.randrange(100))) for key in keys})
+
+    def tick(self) -> None:
+        """Do a tick, often with a signal, while the source goes on."""
+        with self.writing():
+            self.pipeline.tick(*self.signals())
+
+    def die(self) -> None:
+        """Let a run die somewhere, and perhaps its retry do the rest."""
+        spec = self.pipeline.plan(self.signals())
+        when, point, calls = self.rng.choice(("before", "after")), self.rng.choice(KILLED_AT), self.rng.randrange(1, 4)
+
+        def die(reached: object) -> None:
+            nonlocal calls
+            calls -= 1
+            if not calls:
+                raise Killed
+
+        action = {when: die}
+        try:
+            with self.writing(), failpoint_action(point, **action):
+                self.pipeline.commit(self.pipeline.run(spec))
+        except Killed:
+            if self.rng.random() < 0.5:
+                self.pipeline.commit(self.pipeline.run(spec))
+
+    def overtake(self) -> None:
+        """Let another run do a whole tick while one hangs; the one that wakes may be refused."""
+        spec = self.pipeline.plan(self.signals())
+        point, calls = self.rng.choice(KILLED_AT), self.rng.randrange(1, 4)
+        is_restart, table = self.rng.random() < 0.3, self.rng.choice(TABLES)
+
+        def overtake(reached: object) -> None:
+            nonlocal calls
+            calls -= 1
+            if not calls:
+                if is_restart:
+                    self.pipeline.restart(table)
+                self.pipeline.tick()
+
+        with suppress(ConcurrentRunError), failpoint_action(point, before=overtake):
+            self.pipeline.commit(self.pipeline.run(spec))
+
+    def restart(self) -> None:
+        """Ask for a restart."""
+        self.pipeline.restart(self.rng.choice(TABLES))
+
+    def signals(self) -> list[Signal]:
+        """Return a request, or none."""
+        if self.rng.random() < 0.6:
+            return []
+        self.asked += 1
+        name = self.rng.choice(TABLES)
+        kind = self.rng.choice(("execute", "execute", "execute", "stop", "pause", "resume"))
+        type_ = self.rng.choice(("incremental", "blocking")) if kind == "execute" else "incremental"
+        data = f'{{"data-collections": ["{name}"], "type": "{type_}"}}' if kind in ("execute", "stop") else "{}"
+        return [Signal(str(self.asked), f"{kind}-snapshot", data, "airflow")]
+
+    def writing(self) -> object:
+        """Return a context in which the source changes while chunks are read."""
+        if self.rng.random() < 0.4:
+            return nullcontext()
+        return failpoint_action("stage_chunks", before=lambda _: self.write(), after=lambda _: self.write())
+
+    def finish(self) -> None:
+        """Capture everything, resume what is paused, and tick until nothing is open."""
+        self.source.capture()
+        self.pipeline.tick(Signal("last", "resume-snapshot", "{}", "airflow"))
+        for _ in range(LAST_TICKS):
+            self.source.capture()
+            result = self.pipeline.tick()
+            if not any(one.status == "running" for one in result.snapshots):
+                break
+        self.source.capture()
+        self.pipeline.tick()
+
+
+@pytest.mark.parametrize("seeds", [range(at, at + 50) for at in range(0, HISTORIES, 50)], ids=str)
+def test_target_equals_the_source_after_any_history(seeds: range, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in seeds:
+        world = World(seed)
+        for _ in range(STEPS):
+            world.step()
+        world.finish()
+        capsys.readouterr()
+        for table in TABLES:
+            assert world.pipeline.state(table) == world.source.rows[table], f"seed {seed}: state of {table}"
+            pulled = [
+                (event.commit, event.intent) for _, step, event in world.pipeline.target.log[table] if step == "changes"
+            ]
+            assert len({*pulled}) == len(pulled), f"seed {seed}: a change of {table} is in the log twice"
+            assert world.pipeline.folded(table) == world.source.rows[table], f"seed {seed}: change log of {table}"
