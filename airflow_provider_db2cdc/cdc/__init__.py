@@ -1,1 +1,1 @@
-"""The words of change data capture, and every decision about them: pure, standard library only."""
+"""The terms and the decisions of change data capture: pure code, standard library only."""

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to plain JSON data and back, checked by their own annotations."""
+"""Conversion between frozen dataclasses and plain JSON data, checked by the annotations of the dataclasses."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def to_data(value: Any) -> Any:
 
 
 def from_data(kind: type[T], data: Any) -> T:
-    """Return the `kind` that `data` describes.
+    """Return the instance of `kind` that `data` describes.
 
-    :raises ConfigurationError: an unknown or missing field, or a value of another type, named by its path.
+    :raises ConfigurationError: when a field is unknown or missing, or a value has another type. The text names its
+        path.
     """
     result: T = _read(kind, data, kind.__name__)
     return result
@@ -47,7 +48,7 @@ def _read(kind: Any, data: Any, path: str) -> Any:
         return None if data is None else _read(inner[0], data, path)
     if origin is tuple:
         items = _expect(data, list, path)
-        return tuple(_read(get_args(kind)[0], item, f"{path}[{at}]") for at, item in enumerate(items))
+        return tuple(_read(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(items))
     if origin in (dict, Mapping):
         return {key: _read(get_args(kind)[1], item, f"{path}.{key}") for key, item in _expect(data, dict, path).items()}
     if origin is Literal:
@@ -69,7 +70,9 @@ def _read_object(kind: Any, data: Any, path: str) -> Any:
     hints = _hints(kind)
     known = {field.name for field in fields(kind)}
     if unknown := sorted(set(given) - known):
-        raise ConfigurationError(f"{path} has no field {unknown[0]!r}", "Is it written by another version?")
+        raise ConfigurationError(
+            f"{path} has no field {unknown[0]!r}", "Check whether another version of this provider wrote it."
+        )
     try:
         return kind(**{name: _read(hints[name], item, f"{path}.{name}") for name, item in given.items()})
     except TypeError as error:

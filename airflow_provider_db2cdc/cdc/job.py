@@ -1,4 +1,4 @@
-"""JobSpec and JobResult: all that Airflow and Spark tell each other, as versioned JSON."""
+"""JobSpec and JobResult: the versioned JSON documents that Airflow and Spark exchange."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ Watermarking = Literal["read_only", "insert_insert", "insert_delete"]
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """How Spark reaches the source; user and password travel in the environment, never here.
+    """How Spark reaches the source.
 
-    `server_name` is Debezium's topic.prefix and stands in every event's source.name.
+    User and password travel in the environment, never here. `server_name` is Debezium's topic.prefix. Every event has
+    it as source.name.
     """
 
     jdbc_url: str
@@ -45,16 +46,20 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class ApplySettings:
-    """What a pipeline's configuration says about applying.
+    """The settings of a pipeline that concern the applying of changes.
 
-    `rows_per_read` is how many change rows one JDBC reader takes before another is opened beside it (at most
-    `parallel_reads` a table); `high_mark_timeout_s` bounds each wait of a snapshot for capture. A snapshot is
-    cut into chunks of `snapshot_chunk_rows`, or of about `snapshot_chunk_bytes` where these are given, of which a
-    group is read and published together; none is begun when `snapshot_budget_s` of the tick's time for snapshots is
-    over, the next tick goes on. Fetch sizes are the driver's (0: its own choice). `snapshot_on_gap` mends
-    a gap by a snapshot, `recover_offsets` a lost offset by what Delta proves. `accept_update_rows` takes the word of
-    an update row without a before image for it that the row's key is as it was. Without `streaming` nothing but a
-    snapshot pulls a table's changes.
+    One JDBC reader takes `rows_per_read` change rows. For more rows further readers are opened, at most
+    `parallel_reads` a table. `high_mark_timeout_s` bounds each wait of a snapshot for capture.
+
+    A snapshot is cut into chunks of `snapshot_chunk_rows`, or of about `snapshot_chunk_bytes` where these are given.
+    The chunks of a group are read and published together. A tick begins no group once it has used `snapshot_budget_s`
+    on snapshots. The next tick continues.
+
+    A fetch size of 0 leaves the choice to the driver. `snapshot_on_gap` repairs a gap by a snapshot. `recover_offsets`
+    replaces a lost offset by the one that Delta has committed.
+
+    `accept_update_rows` trusts an update row without a before image: the row's key is then taken as unchanged. Without
+    `streaming` only a snapshot pulls a table's changes.
     """
 
     tombstones: bool = True
@@ -79,16 +84,20 @@ class ApplySettings:
 
 @dataclass(frozen=True)
 class TableTask:
-    """One table's part of a tick.
+    """The work of one tick on one table.
 
-    `stored_lsn` is the offset store's LSN, None when it has none, and `batch` the offset's: what the ledger has of the
-    table from before is nothing to this tick. Changes go up to `upto`, of which `rows` were counted. A table that
-    neither the store nor Delta knows is new: its initial snapshot begins at `upto` at the earliest; with
-    `initial_snapshot` False (snapshot.mode no_data), it begins there without one. `restart` treats a known table as
-    new. `resnapshot` has a known table snapshotted once its changes are pulled. `select` is what a snapshot reads
-    instead of the whole table. `capture_interrupted` says that its registration was found inactive since the offset,
-    `source_restored` that the source has another history than was applied: changes are missing. `revision` is the
-    offset's.
+    `stored_lsn` is the LSN in the offset store, None when it has none. `batch` is the offset's: earlier batches in the
+    batch log do not concern this tick. `revision` is the offset's too.
+
+    Changes go up to `upto`. Of those, `rows` were counted. A table is new if neither the store nor Delta knows it. Its
+    initial snapshot begins at `upto` at the earliest. With `initial_snapshot` False (snapshot.mode no_data) the table
+    begins there without a snapshot.
+
+    `restart` treats a known table as new. `resnapshot` has a known table snapshotted once its changes are pulled.
+    `select` is what a snapshot reads instead of the whole table.
+
+    `capture_interrupted`: the registration was found inactive since the offset. `source_restored`: the source has
+    another history than the applied one. In both cases changes are missing.
     """
 
     schema: TableSchema
@@ -118,9 +127,10 @@ class TableTask:
 
 @dataclass(frozen=True)
 class RejectedTable:
-    """A table that the plan had to leave out, and why; it is reported as failed, the others go on.
+    """A table that the plan had to leave out, and why.
 
-    It is `is_replicated` where its changes are wanted; the table of signals need not be.
+    It is reported as failed. The other tables continue. `is_replicated` is False for a signal table whose changes are
+    not wanted.
     """
 
     table: TableId
@@ -130,14 +140,18 @@ class RejectedTable:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """The plan of one tick, fixed before it runs: a retry does this very plan.
+    """The plan of one tick, fixed before it runs: a retry executes the same plan.
 
-    `run_id` names the DAG run (or command) that planned it; the same run may come again, another one may not share a
-    batch. `plan_id` is this plan's alone, greater than those made before it: by it a retry knows what its first try has
-    applied. `planned_at_ms` becomes the events' processing time, so a redo writes the same rows. `reported_seq` is how
-    far into the target's journal a commit has told of signals and snapshots, `notified_seq` how far notifications were
-    sent. `planned_clock` is the source's clock (YYYY-MM-DD HH:MM:SS.ffffff) once all else of the plan was known; empty
-    where it stands before what capture has passed.
+    `run_id` names the DAG run or command that planned it. The same run may come again. Two runs may not share a batch.
+    `plan_id` is unique to this plan and greater than those of earlier plans. By it a retry recognises what the first
+    try has applied.
+
+    `planned_at_ms` becomes the events' processing time, so a repeated plan writes the same rows. `reported_seq` is the
+    journal position up to which commits have reported signals and snapshots. `notified_seq` is the position up to which
+    notifications were sent.
+
+    `planned_clock` is the source's clock (YYYY-MM-DD HH:MM:SS.ffffff) once all else of the plan was known. It is empty
+    where the clock stands before the time that capture has passed.
     """
 
     pipeline: str
@@ -159,19 +173,22 @@ class JobSpec:
 
     @property
     def source_ahead_ms(self) -> int:
-        """By how much the source's local clock, taken for UTC as commit times are, was ahead of the plan's time."""
+        """Milliseconds by which the source's local clock was ahead of the plan's time.
+
+        The local clock is taken for UTC, as commit times are.
+        """
         source_time = datetime.fromisoformat(self.capture_position.source_time).replace(tzinfo=UTC)
         return int(source_time.timestamp() * 1000) - self.planned_at_ms
 
     def to_json(self) -> str:
-        """Return the spec as one line of JSON; it holds no secrets and no row values."""
+        """Return the spec as one line of JSON, without secrets or row values."""
         return json.dumps(to_data(self))
 
     @classmethod
     def from_json(cls, text: str) -> JobSpec:
         """Read a spec.
 
-        :raises ConfigurationError: it was written by another version of this provider, or is damaged.
+        :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
         """
         return from_data(cls, _versioned(text, "JobSpec"))
 
@@ -183,16 +200,22 @@ Status = Literal["applied", "unchanged", "failed"]
 class TableResult:
     """What Delta holds of one table after the tick.
 
-    `lsn` and `batch` are None when nothing of the table was ever applied, and of one whose offset is missing or ahead
-    until a person has acted. Counts are events of this tick by op; `rewound` says that the tick has begun anew with the
-    table, before its offset: its source was restored. `commit_lsn` is the newest applied commit, `commit_ts_ms` its
-    time; `capture` the digest of the capture identity it stands under; `error` says why a failed table failed and what
-    to do; `restart` that the plan knew of a person's wish to begin anew, `reinitialized` that it has done so, for
-    whatever reason; `revision` is the offset's, as the plan found it; `is_replicated` is False of a refused table of
-    signals; `capture_interrupted` says that the tick itself, behind its plan, has found its registration not active, or
-    gone: nobody captured what changed meanwhile; `offset_recovered` that its offset was missing and is what the target
-    proves; `is_rejected` that the plan had left it out; `waits_for_operator` that its offset is missing or ahead, until
-    a person has acted.
+    `lsn` and `batch` are None when nothing of the table was ever applied. They are also None while an offset is missing
+    or ahead and waits for an operator. Counts are events of this tick by op. `commit_lsn` is the newest applied commit,
+    and `commit_ts_ms` its time.
+
+    `capture` is the digest of the capture identity at the offset. `revision` is the offset's, as the plan found it.
+    `error` says why a failed table failed and what to do.
+
+    `rewound`: the tick started the table again before its offset, because its source was restored. `restart`: the plan
+    found an operator's request to start again. `reinitialized`: the tick has started the table again, for whatever
+    reason.
+
+    `capture_interrupted`: after its plan, the tick found the registration inactive or gone. Changes of that time were
+    not captured. `offset_recovered`: the offset was missing and is now the one that the target has committed.
+
+    `is_replicated` is False for a refused signal table. `is_rejected`: the plan had left the table out.
+    `waits_for_operator`: the offset is missing or ahead until an operator has acted.
     """
 
     table: TableId
@@ -224,11 +247,13 @@ class TableResult:
 
 @dataclass(frozen=True)
 class JobResult:
-    """The outcome of one tick: a line a table, what became of signals, how far snapshots are, what there is to tell.
+    """The outcome of one tick: a result per table, outcomes of signals, progress of snapshots, notifications.
 
-    `snapshots` are those that are open, and those that ended since a commit last told of them: what a tick that died
-    told nobody is told by the next one. `reported_seq` is how far into the journal this goes, `source_ahead_ms` the
-    plan's: so much is to be added to a time of here before commit times are held against it.
+    `snapshots` are the open ones, and those that ended since the last commit that reported them. So the next tick
+    reports what a tick that died has not reported. `reported_seq` is the journal position up to which this result
+    reports.
+
+    `source_ahead_ms` is the plan's. It is to be added to a local time before that is compared with commit times.
     """
 
     pipeline: str
@@ -244,7 +269,7 @@ class JobResult:
 
     @property
     def failed(self) -> tuple[TableResult, ...]:
-        """The tables that failed; all others are committed."""
+        """The tables that failed. All others are committed."""
         return tuple(result for result in self.tables if result.status == "failed")
 
     def to_json(self) -> str:
@@ -255,7 +280,7 @@ class JobResult:
     def from_json(cls, text: str) -> JobResult:
         """Read a result.
 
-        :raises ConfigurationError: it was written by another version of this provider, or is damaged.
+        :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
         """
         return from_data(cls, _versioned(text, "JobResult"))
 
@@ -266,9 +291,9 @@ def _versioned(text: str, what: str) -> object:
     except ValueError as error:
         raise ConfigurationError(f"the {what} is not JSON: {error}") from error
     if not isinstance(data, dict) or data.get("version") != VERSION:
-        found = data.get("version") if isinstance(data, dict) else None
+        version = data.get("version") if isinstance(data, dict) else None
         raise ConfigurationError(
-            f"the {what} has version {found}, this side speaks {VERSION}",
-            "Install the same version of airflow-provider-db2cdc where the DAG and where the job run.",
+            f"the {what} has version {version}, expected {VERSION}",
+            "Install the same version of airflow-provider-db2cdc where the DAG runs and where the job runs.",
         )
     return data

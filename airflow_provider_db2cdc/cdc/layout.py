@@ -1,4 +1,4 @@
-"""Where a pipeline's Delta tables lie, under a path or in a catalog's schema."""
+"""The places of a pipeline's Delta tables, under a path or in a catalog's schema."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 
 CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
 AMBIGUOUS_UNDERSCORE = re.compile(r"^_|__|_X[0-9A-F]+(_|$)|_$")
-"""Where a plain underscore could be taken for the separator of names or for an escape's first one."""
+"""Matches where a plain underscore could be read as the separator of names, or as the first one of an escape."""
 
 MAX_PART = 255
-"""Characters of a folder's name with most file systems; encoded, a name of 128 bytes may have thrice as many."""
+"""Characters that most file systems allow in a folder's name. Encoding can triple a name of 128 bytes."""
 
 DIGEST_CHARACTERS = 16
 ESCAPED = re.compile(rb"^[._]|[^A-Za-z0-9._]")
 """Bytes of a name in UTF-8 that are escaped in a folder's name.
 
-What is left needs no escape in a URL, in Hadoop's paths or in an object store's keys: readers differ in whether they
+The other bytes need no escape in a URL, in Hadoop's paths or in an object store's keys. Readers differ in whether they
 decode those. A first dot or underscore would hide the folder from most readers.
 """
 
@@ -29,7 +29,7 @@ ESCAPE_CUT = re.compile("-[0-9A-F]?$")
 
 @dataclass(frozen=True)
 class DeltaName:
-    """One Delta table: a path, or a catalog name already quoted for SQL."""
+    """One Delta table: a path, or a catalog name that is already quoted for SQL."""
 
     name: str
     is_path: bool
@@ -37,13 +37,18 @@ class DeltaName:
 
 @dataclass(frozen=True)
 class Layout:
-    """Names of all Delta tables of one target.
+    """The names of all Delta tables of one target.
 
-    `target` with a slash or colon is a path: `{target}/tables/{schema}/{table}`, `/changes/...`, `/_db2cdc/...`.
-    Otherwise it is a catalog's schema (`schema` or `catalog.schema`) that holds `schema__table`,
-    `schema__table__changes` and `_db2cdc_...`. In a path, each byte of UTF-8 that is not a letter or digit of ASCII, a
-    dot or an underscore becomes `-` and two hex digits: `A B` is `A-20B`, `Ä` is `-C3-84`. In a catalog, other
-    characters become `_x20_`. So two source tables never share a place, unless the file system ignores case.
+    A `target` with a slash or colon is a path: `{target}/tables/{schema}/{table}`, `/changes/...`, `/_db2cdc/...`. In a
+    path, letters and digits of ASCII, dots and underscores stay. Each other byte of UTF-8 becomes `-` and two hex
+    digits: `A B` is `A-20B`, `Ä` is `-C3-84`.
+
+    Any other target is a catalog's schema (`schema` or `catalog.schema`). It holds `schema__table`,
+    `schema__table__changes` and `_db2cdc_...`. Other characters of names become escapes such as `_x20_`.
+
+    So two source tables never share a place, unless the file system ignores case.
+
+    :raises ConfigurationError: when the target is neither a path nor a catalog's schema.
     """
 
     target: str
@@ -61,22 +66,22 @@ class Layout:
         return "/" in self.target or ":" in self.target
 
     def state(self, table: TableId) -> DeltaName:
-        """The current state of one source table."""
-        return self._of("tables", table, "")
+        """Return the name of the current state of a source table."""
+        return self._for_table("tables", table, "")
 
     def changes(self, table: TableId) -> DeltaName:
-        """The change log of one source table."""
-        return self._of("changes", table, "__changes")
+        """Return the name of the change log of a source table."""
+        return self._for_table("changes", table, "__changes")
 
     def staging(self, table: TableId) -> DeltaName:
-        """The staged snapshot rows of one source table."""
-        return self._of("_db2cdc/staging", table, "__staging")
+        """Return the name of the table with the staged snapshot rows of a source table."""
+        return self._for_table("_db2cdc/staging", table, "__staging")
 
     def internal(self, name: str) -> DeltaName:
-        """One of the pipeline's own tables: batches, commits, manifest."""
+        """Return the name of one of the pipeline's own tables, such as batches, commits or manifest."""
         return self._path(f"_db2cdc/{name}") if self.is_path else self._name(f"_db2cdc_{name}")
 
-    def _of(self, folder: str, table: TableId, suffix: str) -> DeltaName:
+    def _for_table(self, folder: str, table: TableId, suffix: str) -> DeltaName:
         if self.is_path:
             return self._path(f"{folder}/{_path_part(table.schema)}/{_path_part(table.name)}")
         return self._name(f"{_name_part(table.schema)}__{_name_part(table.name)}{suffix}")
@@ -90,8 +95,11 @@ class Layout:
 
 
 def _path_part(text: str) -> str:
-    """Escape a name for a folder; one that is too long ends with `--`, which no escape yields, and its digest."""
-    encoded = ESCAPED.sub(lambda found: b"-%02X" % ord(found[0]), text.encode()).decode()
+    """Escape a name for a folder.
+
+    A name that is too long ends with `--` and its digest. No escape yields `--`.
+    """
+    encoded = ESCAPED.sub(lambda byte: b"-%02X" % ord(byte[0]), text.encode()).decode()
     if len(encoded) <= MAX_PART:
         return encoded
     digest = sha256(text.encode()).hexdigest()[:DIGEST_CHARACTERS]
@@ -100,7 +108,10 @@ def _path_part(text: str) -> str:
 
 
 def _name_part(text: str) -> str:
-    """Encode what a catalog may refuse or fold; underscores stay in upper-case names where they cannot mislead."""
+    """Encode the characters of a name that a catalog may refuse or fold.
+
+    Underscores stay in upper-case names where they are not ambiguous.
+    """
     if re.fullmatch("[A-Z0-9_]+", text) and not AMBIGUOUS_UNDERSCORE.search(text):
         return text.lower()
     return "".join(c.lower() if re.match("[A-Z0-9]", c) else f"_x{ord(c):x}_" for c in text)

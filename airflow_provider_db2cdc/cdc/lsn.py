@@ -1,4 +1,4 @@
-"""Log sequence numbers: what orders commits, and what a range of them means."""
+"""Log sequence numbers (LSNs), which order commits, and ranges of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import total_ordering
 from airflow_provider_db2cdc.errors import OffsetError
 
 WIDTHS = (10, 16)
-"""Bytes of an LSN: 16 since compatibility level 1001, 10 before and on older z/OS."""
+"""Bytes of an LSN: 16 since compatibility level 1001, 10 before that and on older z/OS."""
 
 
 @total_ordering
@@ -16,9 +16,12 @@ WIDTHS = (10, 16)
 class Lsn:
     """A position in Db2's log as unsigned big-endian bytes.
 
-    Its text is Debezium's: lower-case hex with ':' after bytes 4 and 8, so texts of one width sort as their bytes do.
-    COMMITSEQ and INTENTSEQ are two number spaces: compare only like with like. Two widths are refused, never compared
-    (Debezium's comparison of unlike widths overflows or misorders).
+    Its text is Debezium's: lower-case hex with ':' after bytes 4 and 8. So texts of one width sort as their bytes do.
+
+    COMMITSEQ and INTENTSEQ are two number spaces: compare only values of the same one. LSNs of two widths are refused,
+    never compared. Debezium's comparison of unequal widths overflows or misorders.
+
+    :raises OffsetError: when it does not have 10 or 16 bytes.
     """
 
     raw: bytes
@@ -46,7 +49,7 @@ class Lsn:
 
     @property
     def hex(self) -> str:
-        """The digits alone, upper case, as a Db2 literal X'...' takes them."""
+        """The digits only, in upper case, as a Db2 literal X'...' takes them."""
         return self.raw.hex().upper()
 
     def __str__(self) -> str:
@@ -62,9 +65,9 @@ class Lsn:
         return self.raw <= other.raw
 
     def check_comparable(self, other: Lsn) -> None:
-        """Make sure that the other one is of the same width.
+        """Check that the other LSN has the same width.
 
-        :raises OffsetError: it is not.
+        :raises OffsetError: when it has not.
         """
         if len(self.raw) != len(other.raw):
             raise OffsetError(
@@ -74,16 +77,20 @@ class Lsn:
 
 
 def synchpoint_of(raw: bytes | None) -> Lsn | None:
-    """Return a registration's position, None for none, also for one of zeros alone: scripts set it so by hand.
+    """Return the position in a registration, None if it is empty or has only zero bytes.
 
-    Debezium's own test helper sets CD_OLD_SYNCHPOINT to eight zero bytes, a width that no position has.
+    Scripts set zeros by hand. Debezium's own test helper sets CD_OLD_SYNCHPOINT to eight zero bytes, a width that no
+    position has.
     """
     return Lsn(bytes(raw)) if raw and any(bytes(raw)) else None
 
 
 @dataclass(frozen=True)
 class LsnRange:
-    """The commits after `after`, up to and including `upto`; whole commits only."""
+    """The commits after `after`, up to and including `upto`. It holds whole commits only.
+
+    :raises OffsetError: when it ends before it starts, or its ends differ in width.
+    """
 
     after: Lsn
     upto: Lsn

@@ -10,7 +10,7 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 
 RESERVED_PREFIX = "__"
 RESERVED_NAMES = {"_metadata", "_row_dropped_"}
-"""Columns that Spark and Delta put beside a table's own when it is read or merged, in any case of letters."""
+"""Columns that Spark and Delta add to a table's own when it is read or merged, in any case of letters."""
 
 
 @dataclass(frozen=True, order=True)
@@ -22,18 +22,21 @@ class TableId:
 
     @classmethod
     def in_catalog(cls, schema: str | None, name: str | None) -> TableId:
-        """Return a table as the catalog or a registration spells it: Db2 may pad a schema's name, never a table's."""
+        """Return the table that a row of the catalog or a registration names.
+
+        Db2 may pad the name of a schema with blanks, never the name of a table.
+        """
         return cls((schema or "").rstrip(" "), name or "")
 
-    def among(self, asked: Set[TableId]) -> TableId | None:
-        """Return the one of the asked tables that a row of the catalog with this name is about, None if there is none.
+    def among(self, tables: Set[TableId]) -> TableId | None:
+        """Return the table of `tables` that a catalog row with this name describes, None if there is none.
 
         SQL finds `"T "` when it is asked for `T`. Db2 keeps blanks at the end of a name, but no two names differ only
         in them. So a registration may spell a name without the blanks that the catalog has.
         """
-        if self in asked:
+        if self in tables:
             return self
-        alike = (table for table in asked if table.schema == self.schema)
+        alike = (table for table in tables if table.schema == self.schema)
         return next((table for table in alike if table.name.rstrip(" ") == self.name.rstrip(" ")), None)
 
     @property
@@ -47,10 +50,10 @@ class TableId:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a source table, in SYSCAT.COLUMNS' words.
+    """One column of a source table, in the terms of SYSCAT.COLUMNS.
 
-    `length` is bytes (characters for GRAPHIC) or a decimal's precision; `scale` a decimal's scale or a timestamp's
-    fractional digits; `bit_data` says FOR BIT DATA (CODEPAGE 0 of a character type).
+    `length` is in bytes, for GRAPHIC types in characters, and for decimals the precision. `scale` is a decimal's scale,
+    or the fractional digits of a timestamp. `bit_data` means FOR BIT DATA (CODEPAGE 0 of a character type).
     """
 
     name: str
@@ -63,13 +66,14 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A table's captured columns in catalog order, and the names of those that are its key.
+    """A table's captured columns in catalog order, and the names of its key columns.
 
-    `key` is empty for a table without one, whose equal rows are counted (cdc.copies); its columns may be nullable, and
-    nulls equal each other. `unique` says that the source sees to it that no two rows have one key; of a key that
-    somebody has named nobody does. `uncaptured_columns` names source columns that the change table does not carry
-    (LOBs, BOOLEAN, columns left out of the registration): they are not replicated. Nor are those `excluded_columns` by
-    the configuration.
+    `key` is empty for a table without a key. Its equal rows are counted (cdc.event.row_multiset). Key columns may be
+    nullable, and nulls equal each other. `unique` says that the source enforces one row per key. For a key that an
+    operator has named it does not.
+
+    `uncaptured_columns` names source columns that the change table does not carry: LOBs, BOOLEAN, columns left out of
+    the registration. They are not replicated. Neither are the `excluded_columns` of the configuration.
     """
 
     table: TableId
@@ -80,7 +84,7 @@ class TableSchema:
     excluded_columns: tuple[str, ...] = ()
 
     def column(self, name: str) -> Column:
-        """Return the column of that exact name.
+        """Return the column of exactly that name.
 
         :raises KeyError: when there is none.
         """
@@ -91,7 +95,7 @@ class TableSchema:
 
     @property
     def row_key(self) -> tuple[str, ...]:
-        """The columns that rows are told apart by: the key's, or all where there is none."""
+        """The columns that distinguish rows: those of the key, or all where there is no key."""
         return self.key or self.names
 
     @property
@@ -106,31 +110,32 @@ class TableSchema:
 
     @property
     def fingerprint(self) -> str:
-        """A short digest of columns, types and key: unequal exactly when one of them changed."""
+        """A short digest of columns, types and key. Two digests differ exactly when one of these changed."""
         text = repr((self.columns, self.key))
         return sha256(text.encode()).hexdigest()[:16]
 
 
 def check_names(schema: TableSchema) -> None:
-    """Refuse column names that a Delta table cannot hold beside each other.
+    """Refuse column names that a Delta table cannot hold together.
 
-    :raises ConfigurationError: two names differ by case alone (Delta compares without case), or one is kept by Spark or
-        Delta, or starts with the two underscores that this provider keeps for itself.
+    :raises ConfigurationError: when two names differ only in case, because Delta compares without case.
+    :raises ConfigurationError: when a name is reserved by Spark or Delta, or starts with this provider's two
+        underscores.
     """
     seen: dict[str, str] = {}
     for name in schema.names:
         if name.startswith(RESERVED_PREFIX):
             raise ConfigurationError(
-                f"{schema.table}: column '{name}' starts with {RESERVED_PREFIX!r}, which is kept for this provider",
+                f"{schema.table}: column '{name}' starts with {RESERVED_PREFIX!r}, which is reserved for this provider",
                 "Leave it out with column.exclude.list.",
             )
         if name.lower() in RESERVED_NAMES:
             raise ConfigurationError(
-                f"{schema.table}: column '{name}' has the name of one that Spark or Delta puts beside a table's own",
+                f"{schema.table}: column '{name}' has the name of a column that Spark or Delta adds to a table",
                 "Leave it out with column.exclude.list.",
             )
-        if (other := seen.setdefault(name.lower(), name)) != name:
+        if (first := seen.setdefault(name.lower(), name)) != name:
             raise ConfigurationError(
-                f"{schema.table}: columns '{other}' and '{name}' differ by case alone, and Delta ignores case",
+                f"{schema.table}: columns '{first}' and '{name}' differ only in case, and Delta ignores case",
                 "Leave one out with column.exclude.list.",
             )

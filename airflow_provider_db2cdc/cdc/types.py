@@ -1,4 +1,4 @@
-"""Db2's types: how each is selected over JDBC and what it becomes in Delta."""
+"""Db2's types: how each is selected over JDBC, and its type in Delta."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CHARACTER_TYPES = {"CHARACTER", "CHAR", "VARCHAR", "LONG VARCHAR"}
 GRAPHIC_TYPES = {"GRAPHIC", "VARGRAPHIC", "LONG VARGRAPHIC", "DBCLOB"}
 BINARY_TYPES = {"BINARY", "VARBINARY", "BLOB", "ROWID"}
 UNCAPTURED_TYPES = {"BLOB", "CLOB", "DBCLOB", "XML", "BOOLEAN", "BINARY", "VARBINARY"}
-"""Types whose values SQL Replication does not put into change tables (LOBs by indicator only, BOOLEAN not at all).
+"""Types whose values SQL Replication does not put into change tables: LOBs by indicator only, BOOLEAN not at all.
 
-BINARY and VARBINARY it replicates between z/OS systems alone (IBM's "General data restrictions for replication").
+It replicates BINARY and VARBINARY only between z/OS systems (IBM, "General data restrictions for replication").
 """
 
 FIXED = {
@@ -39,18 +39,18 @@ FIXED = {
 TIME_AS_NUMBER = "HOUR({c}) * 10000 + MINUTE({c}) * 100 + SECOND({c})"
 
 LONG_TYPES = {"LONG VARCHAR", "LONG VARGRAPHIC"}
-"""Types of which Db2's log holds the values only where DATA CAPTURE says so (SYSCAT.TABLES.DATACAPTURE 'L')."""
+"""Types whose values Db2's log holds only where DATA CAPTURE says so (SYSCAT.TABLES.DATACAPTURE 'L')."""
 
 DIGITS = {"DECIMAL", "NUMERIC", "DECFLOAT", "TIMESTAMP"}
-"""Types whose values lose digits, and not more, where they are put into a column of fewer."""
+"""Types whose values lose digits, and nothing else, in a column that has fewer digits."""
 
 SORTED_ALIKE = {"SMALLINT", "INTEGER", "BIGINT", "DECIMAL", "NUMERIC"}
-"""Types whose values Spark sorts as every source does: no code page, collation or calendar bears on them."""
+"""Types that Spark sorts as every source does: code pages, collations and calendars do not affect them."""
 
 
 @dataclass(frozen=True)
 class TypeMapping:
-    """How one column travels: `select` is SQL around `{c}`, `delta` a Spark DDL type, `clean` a last touch."""
+    """How one column travels: `select` is SQL around `{c}`, `delta` a Spark DDL type, `clean` a last conversion."""
 
     select: str
     delta: str
@@ -60,12 +60,15 @@ class TypeMapping:
 def map_type(table: TableId, column: Column) -> TypeMapping:
     """Return the lossless mapping of a column.
 
-    TIMESTAMP has no zone in Db2 and becomes `timestamp_ntz`; beyond six digits it becomes text, as DECFLOAT does
-    (no Delta type holds either). TIME becomes text `HH:MM:SS`, because Db2 allows 24:00:00; it travels as a number, for
-    its text is as the packages were bound (DATETIME), and lacks the seconds where that was USA.
+    TIMESTAMP has no zone in Db2 and becomes `timestamp_ntz`. With more than six digits it becomes text, as DECFLOAT
+    does, because no Delta type holds either.
+
+    TIME becomes text `HH:MM:SS`, because Db2 allows 24:00:00. It travels as a number, because its text depends on how
+    the packages were bound (DATETIME). The USA format lacks the seconds.
+
     DECFLOAT, GRAPHIC, XML and TIMESTAMP beyond six digits have not been run against a real Db2.
 
-    :raises ConfigurationError: a type without a mapping (DISTINCT, ARRAY, ROW), with the column's name.
+    :raises ConfigurationError: when the type has no mapping (DISTINCT, ARRAY, ROW). The text names the column.
     """
     kind = column.type.upper()
     if kind in FIXED:
@@ -93,7 +96,7 @@ def map_type(table: TableId, column: Column) -> TypeMapping:
 
 
 def described(column: Column) -> str:
-    """Return a column's type as its definition has it."""
+    """Return a column's type as its definition writes it."""
     match kind := column.type.upper():
         case "DECIMAL" | "NUMERIC":
             return f"{kind}({column.length},{column.scale})"
@@ -107,14 +110,14 @@ def described(column: Column) -> str:
 
 
 def cuts(column: Column, carried: Column) -> bool:
-    """Return whether a change table's column of this type cuts values of the source's column without a word.
+    """Return whether a change table's column of this type silently shortens values of the source's column.
 
-    A text that is too long for it is no such case: the agent cannot write it.
+    A text that is too long for the column does not count: the agent cannot write it.
     """
     kind = column.type.upper()
     digits = (column.length, carried.length) if kind == "DECFLOAT" else (column.scale, carried.scale)
-    other = (kind, column.bit_data) != (carried.type.upper(), carried.bit_data)
-    return other or (kind in DIGITS and digits[0] > digits[1])
+    is_other_type = (kind, column.bit_data) != (carried.type.upper(), carried.bit_data)
+    return is_other_type or (kind in DIGITS and digits[0] > digits[1])
 
 
 def sorts_alike(columns: Iterable[Column]) -> bool:

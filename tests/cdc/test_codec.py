@@ -287,7 +287,7 @@ def test_a_word_that_is_not_among_the_choices_is_refused_with_them():
 @pytest.mark.parametrize("kind", [JobSpec, JobResult])
 @pytest.mark.parametrize("text", ['{"version": 2}', '{"version": "1"}', '{"version": null}', "{}", "[]", "1", "null"])
 def test_another_version_is_refused_with_both_versions(kind, text):
-    with pytest.raises(ConfigurationError, match=f"{kind.__name__} has version .* this side speaks {VERSION}"):
+    with pytest.raises(ConfigurationError, match=f"{kind.__name__} has version .* expected {VERSION}"):
         kind.from_json(text)
 
 

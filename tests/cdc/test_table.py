@@ -67,8 +67,8 @@ def test_names_that_delta_can_hold_beside_each_other_pass(names):
 
 
 @pytest.mark.parametrize("names", [("Name", "ID", "NAME"), ("ä", "Ä")])
-def test_names_that_differ_by_case_alone_are_refused(names):
-    with pytest.raises(ConfigurationError, match=f"'{names[0]}' and '{names[-1]}' differ by case alone"):
+def test_names_that_differ_only_in_case_are_refused(names):
+    with pytest.raises(ConfigurationError, match=f"'{names[0]}' and '{names[-1]}' differ only in case"):
         check_names(named(*names))
 
 

@@ -1,1 +1,1 @@
-"""Change events, and what they mean for a row."""
+"""Change events, and their effect on rows."""

@@ -1,6 +1,6 @@
 """Row changes as the change table holds them, and the Debezium events that they amount to.
 
-This is the rule in its plain form. The Spark side does the same set by set and is tested against it.
+This is the rule in its plain form. The Spark side does the same on sets of rows and is tested against it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KeyChangeDetection = Literal["adjacent", "none"]
 
 @dataclass(frozen=True)
 class RowChange:
-    """One row of a change table: `op` D (the old row), I (the new row) or U (the after image alone)."""
+    """One row of a change table: `op` is D (the old row), I (the new row) or U (only the after image)."""
 
     commit: Any
     intent: Any
@@ -27,7 +27,7 @@ class RowChange:
 
 @dataclass(frozen=True)
 class Event:
-    """One change event of a key; `newkey` and `oldkey` are Debezium's headers of a key change."""
+    """One change event of a key. `newkey` and `oldkey` are Debezium's headers of a key change."""
 
     commit: Any
     intent: Any
@@ -44,11 +44,12 @@ def events_of(
 ) -> list[Event]:
     """Return the events of one table's changes, in order.
 
-    A D directly before an I of the same commit and the same key is one update. With unequal keys the two are a
-    delete and a create, and under `adjacent` (Debezium's rule) each names the other's key in a header: a deletion
-    and an insertion of two rows that merely stand side by side cannot be told from a key change in a change table.
+    A D directly before an I of the same commit and the same key is one update. With unequal keys the two are a delete
+    and a create. Under `adjacent` (Debezium's rule) each then names the other's key in a header. In a change table a
+    key change looks the same as the deletion and insertion of two adjacent rows.
 
-    Where an update is `one_row` of the change table, with both images, its halves alone are a pair, of one intent.
+    With `one_row` an update is one row of the change table, with both images. Then only its own two halves pair: they
+    have the same intent.
     """
     ordered = sorted(changes, key=lambda change: (change.commit, change.intent))
     commits = groupby(ordered, key=lambda change: change.commit)

@@ -1,16 +1,18 @@
-"""Tables without a key: rows are told apart by all their columns, and equal rows are counted.
+"""Tables without a key: all columns together distinguish rows, and equal rows are counted.
 
-The log says of an image (a whole row) how many copies came and went (`cdc.effect.count_images`); what the target holds
-of it are copies 1 to n, each a row of its own. Deleting one of several equal rows takes the last copy, so nothing has
-to say which one it was.
+For each image (a whole row) the log shows how many copies came and went (`cdc.event.net_effect.count_images`). The
+target holds copies 1 to n of it, each as a row of its own. Deleting one of several equal rows removes the last copy. So
+no input has to name the deleted copy.
 
-A snapshot of such a table cannot let the log decide as `cdc.window` does: the log knows by how much a count changed,
-not from what. So a read settles only the images that no event touched in its window: they had one count all along. The
-others are unknown until a later read finds them untouched. What is unknown is what every window so far has touched, so
-it only ever gets less, and one more read is enough wherever rows are merely added. Of many windows the newest are as
-right: they leave more unknown, and an image that is settled once more has the count that was read.
+A snapshot of such a table cannot let the log decide as `cdc.event.snapshot_window` does. The log shows by how much a
+count changed, not from which value. So a read settles only images that no event touched in its window: their count was
+constant. The others stay unknown until a later read finds them untouched.
 
-This is the rule in its plain form. The Spark side does the same set by set and is tested against it.
+Unknown images are those that every window so far has touched. So their number only decreases, and one more read is
+enough wherever rows are only added. Of many windows it is also right to use only the newest. They leave more images
+unknown, and an image that is settled again has the count that was read.
+
+This is the rule in its plain form. The Spark side does the same on sets of rows and is tested against it.
 """
 
 from __future__ import annotations
@@ -25,14 +27,15 @@ from airflow_provider_db2cdc.errors import SourceError
 
 
 def touched(events: Iterable[Event]) -> set[Hashable]:
-    """Return every image that came or went, also one whose count is as before: a scan may have met it at any time."""
+    """Return every image that came or went, even if its count is as before: a scan may have met it at any time."""
     return {image for event in events for image in (event.before, event.after) if image is not None}
 
 
 def renumbered(held: int, delta: int) -> tuple[range, range]:
-    """Return the copies to add and those to remove where `held` ones become `delta` more, and never fewer than none.
+    """Return the copies to add and the copies to remove when `held` copies change by `delta`.
 
-    More may go than are held while a first snapshot is being read: those that it has not settled yet.
+    The result never has fewer than zero copies. While a first snapshot is being read, more copies may go than are held:
+    the read has not settled those yet.
     """
     after = max(0, held + delta)
     return range(held + 1, after + 1), range(after + 1, held + 1)
@@ -41,7 +44,10 @@ def renumbered(held: int, delta: int) -> tuple[range, range]:
 def settled(
     staged: Iterable[Hashable], moved: Collection[Hashable], unknown: Collection[Hashable] | None
 ) -> Counter[Hashable]:
-    """Return how often each image is there that a read settles: of those unknown (None: of all) the untouched ones."""
+    """Return the count of each image that a read settles.
+
+    These are the untouched ones among the `unknown` images, or among all images if `unknown` is None.
+    """
     return Counter(image for image in staged if image not in moved and (unknown is None or image in unknown))
 
 
@@ -53,7 +59,8 @@ def surplus(
 ) -> Counter[Hashable]:
     """Return how many copies too many the target holds of the images that a read of the whole table settles.
 
-    At once, not by a sweep at the end: a deletion meanwhile takes the last copy, which may be one that is too many.
+    They are removed at once, not by a deletion of missing rows at the end. A deletion in between removes the last copy,
+    which may be a surplus one.
     """
     images = (image for image in held if image not in moved and (unknown is None or image in unknown))
     counts = {image: held[image] - staged[image] for image in images}
