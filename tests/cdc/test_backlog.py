@@ -94,7 +94,7 @@ class TestSnapshotsAfterATick:
         old = PipelineSummary((snapshot("a"), snapshot("b")), (outcome("a", "accepted"), outcome("b", "accepted")))
         lost, still = old.updated(result([snapshot("b")])).outcomes
         assert (lost.id, lost.status, still) == ("a", "failed", outcome("b", "accepted"))
-        assert "give the signal again" in lost.reason
+        assert "send the signal again" in lost.reason
 
     def test_what_it_says_replaces_what_was_known(self):
         old = PipelineSummary((snapshot("a"), snapshot("b")))

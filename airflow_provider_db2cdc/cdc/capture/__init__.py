@@ -1,1 +1,1 @@
-"""What the capture agent promises about a table."""
+"""The guarantees of the capture agent for a table."""

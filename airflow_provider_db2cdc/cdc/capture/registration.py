@@ -1,4 +1,4 @@
-"""Registrations: what the capture agent promises about a source table."""
+"""Capture registrations: the guarantees of the capture agent for a source table."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ UpdateAs = Literal["DI", "U"]
 class CaptureIdentity:
     """What must stay the same for an offset to keep its meaning.
 
-    `created` is the change table's CREATE_TIME, `source_created` the source table's: one that is dropped and created
-    again stands under its old registration, and nobody captures what became of its rows. `cold_start` is
-    IBMSNAP_RESTART.CAPTURE_FIRST_SEQ, which a cold start of the agent changes (IBM documents it for just that test).
+    `created` is the CREATE_TIME of the change table, `source_created` that of the source table. A source table that is
+    dropped and created again keeps its old registration. What happened to its rows is not captured. `cold_start` is
+    IBMSNAP_RESTART.CAPTURE_FIRST_SEQ. A cold start of the agent changes it (IBM documents it for this test).
     """
 
     change_table: str
@@ -29,18 +29,20 @@ class CaptureIdentity:
 
     @property
     def digest(self) -> str:
-        """A short text that changes when one of them does."""
+        """A short text that changes when one of the fields does."""
         return sha256(repr(self).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
 class CaptureRegistration:
-    """One row of IBMSNAP_REGISTER, with the columns that its change table really has.
+    """One row of IBMSNAP_REGISTER, with the actual columns of its change table.
 
-    `update_as` says how an update is written: 'DI' as the old row's D and the new row's I (CHG_UPD_TO_DEL_INS = 'Y'),
-    'U' as one row with the after image. `pruned_upto` is CD_OLD_SYNCHPOINT: changes at or below it may be pruned; it is
-    never a stop mark. `new_synchpoint` is CD_NEW_SYNCHPOINT. `data_capture` is the source table's DATACAPTURE: Y, L
-    where Db2's log has the values of long columns too, or N.
+    `update_as` says how an update is written. 'DI' is the old row's D and the new row's I (CHG_UPD_TO_DEL_INS = 'Y').
+    'U' is one row with the after image.
+
+    `pruned_upto` is CD_OLD_SYNCHPOINT: changes at or below it may be pruned. It never limits how far changes are read.
+    `new_synchpoint` is CD_NEW_SYNCHPOINT. `data_capture` is the source table's DATACAPTURE: Y, N, or L where Db2's log
+    also has the values of long columns.
     """
 
     table: TableId
@@ -73,16 +75,17 @@ class CaptureRegistration:
 
     @property
     def has_captured(self) -> bool:
-        """Whether the agent has shown that it has read the registration: ADDTABLE leaves both positions empty."""
+        """Whether the positions show that the agent has read the registration. ADDTABLE leaves both empty."""
         return self.new_synchpoint is not None or self.pruned_upto is not None
 
 
 @dataclass(frozen=True)
 class CapturePosition:
-    """How far capture has proven to have written everything.
+    """The position up to which capture has written everything.
 
-    `lsn` is the greatest synchpoint read committed; `synchtime` the source's local time up to which all is
-    captured, `source_time` the source's clock at the reading; both ISO texts without a zone; `age_s` their distance.
+    `lsn` is the greatest synchpoint, read committed. `synchtime` is the source's local time up to which all is
+    captured. `source_time` is the source's clock when it was read. Both are ISO texts without a zone. `age_s` is their
+    distance in seconds.
     """
 
     lsn: Lsn
@@ -96,26 +99,26 @@ def reinit_call(asn_schema: str) -> str:
     return f"VALUES {asn_schema}.ASNCDCSERVICES('reinit', '{asn_schema.lower()}')"
 
 
-def check_state(instance: CaptureRegistration, asn_schema: str) -> None:
+def check_state(registration: CaptureRegistration, asn_schema: str) -> None:
     """Refuse a registration that is not active.
 
-    :raises RegistrationError: STATE is not 'A', with the remedy for the state it is in.
+    :raises RegistrationError: when STATE is not 'A'. The remedy fits the state.
     """
-    if instance.is_active:
+    if registration.is_active:
         return
-    info = f" (STATE_INFO {instance.state_info})" if instance.state_info else ""
-    is_stopped = instance.state == "S"
+    info = f" (STATE_INFO {registration.state_info})" if registration.state_info else ""
+    is_stopped = registration.state == "S"
     first = (
         "The agent stopped it after an error: see its log and repair that. Then activate" if is_stopped else "Activate"
     )
     raise RegistrationError(
-        f"{instance.table} is registered in state {instance.state!r}{info}, so its changes are not captured",
-        f"{first} it: `{_activation(instance.table, asn_schema)}`, then `{reinit_call(asn_schema)}`.",
+        f"{registration.table} is registered in state {registration.state!r}{info}, so its changes are not captured",
+        f"{first} it: `{_activation(registration.table, asn_schema)}`, then `{reinit_call(asn_schema)}`.",
     )
 
 
 def _activation(table: TableId, asn_schema: str) -> str:
-    """Return the statement that activates one table's registration; somebody may run it as it stands."""
+    """Return the statement that activates only this table's registration. An operator can run it unchanged."""
     owner, name = (part.replace("'", "''") for part in (table.schema, table.name))
     return (
         f"UPDATE {asn_schema}.IBMSNAP_REGISTER SET STATE = 'A' "

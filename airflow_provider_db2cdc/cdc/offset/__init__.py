@@ -1,1 +1,1 @@
-"""Offsets, and the batches that prove them."""
+"""Offsets, and the batches that establish them."""

@@ -1,4 +1,4 @@
-"""What a pipeline has planned and applied, batch by batch, and what that says of each table."""
+"""The batches that a pipeline has planned and applied, and what they show of each table."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from airflow_provider_db2cdc.cdc.table import TableId
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """One table's part of a planned batch: the range it pulls, and the staged rows it publishes (or sweeps), if any.
+    """One table's part of a planned batch: the range it pulls, and its chunk range, if any.
 
-    `plan_id` names the one plan that it is of. `has_offset` tells whether the store had an offset of the table when the
-    tick was planned; `rows` how many change rows the source then had in the range, None where nobody has counted just
-    these.
+    The chunk range is the staged rows that the batch publishes, or the deletion of missing rows. `plan_id` names the
+    only plan that it belongs to. `has_offset` says whether the store had an offset of the table when the tick was
+    planned. `rows` is the number of change rows that the source then had in the range, None if they were not counted.
     """
 
     batch: int
@@ -41,14 +41,14 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class AppliedBatch:
-    """One table's part of a batch as it was applied; `published` are a slice's `r` rows by chunk.
+    """One table's part of a batch as it was applied. `published` has the `r` rows of a chunk range by chunk.
 
-    `commit_lsn` and `commit_ts_ms` are the newest commit applied since the table was begun, and its time; of a table
-    that was begun anew without one since, the time alone is that of before.
+    `commit_lsn` and `commit_ts_ms` are the newest commit applied since the table was begun, and its time. If the table
+    was begun again without a commit since, only the time is set, and it is the earlier one.
 
-    `snapshot` is the one whose slice was published: none where an entry's slice was left out, as its columns changed.
-    `state_id` and `state_version` say which version of which Delta table the batch has left as the current state,
-    `changes_id` and `changes_version` the same of the change log.
+    `snapshot` is the snapshot whose chunk range was published. It is None where the chunk range of a planned batch was
+    left out, because its columns changed. `state_id` and `state_version` identify the Delta table and its version that
+    the batch left as the current state. `changes_id` and `changes_version` do so for the change log.
     """
 
     batch: int
@@ -73,12 +73,12 @@ class AppliedBatch:
 
 @dataclass(frozen=True)
 class BatchHistory:
-    """What the ledger says: each table's last commit, what is pending, the greatest batch.
+    """The contents of the batch log: each table's last applied batch, pending batches, the greatest batch.
 
-    An entry without a commit is pending, but for one that a restart of its table has overtaken. `chunk_ranges` are each
-    table's last applied part of a snapshot, with its commit. `tables_with_offset` are tables whose offset a plan has
-    found in the store: none of the others' ticks has come as far as to put one there. `applied` are all commits that
-    were read, with their entries.
+    A planned batch that is not applied is pending, unless a restart of its table has overtaken it. `chunk_ranges` has
+    each table's last applied chunk range, with its applied batch. `tables_with_offset` are tables whose offset a plan
+    has found in the store. No tick of any other table has come so far as to store one. `applied` has all applied
+    batches that were read, with their planned batches.
     """
 
     last: Mapping[TableId, AppliedBatch] = field(default_factory=dict)
@@ -89,14 +89,15 @@ class BatchHistory:
     applied: Mapping[TableId, Sequence[tuple[PlannedBatch, AppliedBatch]]] = field(default_factory=dict)
 
     def newest(self, table: TableId) -> PlannedBatch | None:
-        """Return the entry of a table's last commit, None where there is none."""
+        """Return the planned batch of a table's last applied batch, None if there is none."""
         return next((planned for planned, _ in reversed(self.applied.get(table, ()))), None)
 
 
 def begins(planned: PlannedBatch) -> bool:
-    """Whether a batch begins a table, with a snapshot or without one: no other is without changes and rows.
+    """Whether a batch begins a table, with a snapshot or without one.
 
-    A redo of such a batch does not know any more that the table was new.
+    A redo of the batch must come to the same answer, and the table is not new any more by then. So only the batch
+    decides: no other batch has an empty range and no rows.
     """
     chunk_range = planned.chunk_range
     return (
@@ -105,7 +106,7 @@ def begins(planned: PlannedBatch) -> bool:
 
 
 def advanced(planned: PlannedBatch, last: AppliedBatch) -> AppliedBatch:
-    """Return the commit of a range that held no change of the table: its offset moves, its tables do not."""
+    """Return the applied batch of a range without changes of the table: the offset moves, the tables stay."""
     moved = replace(last, batch=planned.batch, upto=planned.upto, capture=planned.capture)
     return replace(moved, creates=0, updates=0, deletes=0, reads=0, snapshot=None, chunk_range=None, published={})
 
@@ -119,37 +120,43 @@ def is_uncounted(planned: PlannedBatch, planned_upto: Lsn) -> bool:
     return is_beyond or planned.chunk_range is not None
 
 
-def build_history(batches: Iterable[PlannedBatch], commits: Iterable[AppliedBatch]) -> BatchHistory:
-    """Return what entries and their commits say together; a part that was marked as applied twice counts once."""
-    marks = {(commit.batch, commit.table): commit for commit in commits}
+def build_history(batches: Iterable[PlannedBatch], applied_batches: Iterable[AppliedBatch]) -> BatchHistory:
+    """Return the history of planned and applied batches. A batch that was recorded as applied twice counts once."""
+    applied_by_key = {(applied_batch.batch, applied_batch.table): applied_batch for applied_batch in applied_batches}
     planned_by_table: dict[TableId, list[PlannedBatch]] = defaultdict(list)
     for planned in sorted(batches, key=lambda planned: planned.batch):
         planned_by_table[planned.table].append(planned)
     applied = {
-        table: [(planned, marks[part]) for planned in parts if (part := (planned.batch, table)) in marks]
-        for table, parts in planned_by_table.items()
+        table: [
+            (planned, applied_by_key[key])
+            for planned in table_batches
+            if (key := (planned.batch, table)) in applied_by_key
+        ]
+        for table, table_batches in planned_by_table.items()
     }
-    last = {table: parts[-1][1] for table, parts in applied.items() if parts}
-    behind = {table: commit.batch for table, commit in last.items()}
+    last = {table: pairs[-1][1] for table, pairs in applied.items() if pairs}
+    last_batch = {table: applied_batch.batch for table, applied_batch in last.items()}
     pending = [
         planned
-        for parts in planned_by_table.values()
-        for planned in parts
-        if planned.batch > behind.get(planned.table, 0)
+        for table_batches in planned_by_table.values()
+        for planned in table_batches
+        if planned.batch > last_batch.get(planned.table, 0)
     ]
-    slices = {
-        table: (planned.chunk_range, commit)
-        for table, parts in applied.items()
-        for planned, commit in parts
-        if planned.chunk_range is not None and commit.snapshot == planned.chunk_range.snapshot
+    chunk_ranges = {
+        table: (planned.chunk_range, applied_batch)
+        for table, pairs in applied.items()
+        for planned, applied_batch in pairs
+        if planned.chunk_range is not None and applied_batch.snapshot == planned.chunk_range.snapshot
     }
     return BatchHistory(
         last=last,
         tables_with_offset=frozenset(
-            table for table, parts in planned_by_table.items() if any(planned.has_offset for planned in parts)
+            table
+            for table, table_batches in planned_by_table.items()
+            if any(planned.has_offset for planned in table_batches)
         ),
         pending=tuple(sorted(pending, key=lambda planned: planned.batch)),
-        newest_batch=max((parts[-1].batch for parts in planned_by_table.values()), default=0),
-        chunk_ranges=slices,
-        applied={table: parts for table, parts in applied.items() if parts},
+        newest_batch=max((table_batches[-1].batch for table_batches in planned_by_table.values()), default=0),
+        chunk_ranges=chunk_ranges,
+        applied={table: pairs for table, pairs in applied.items() if pairs},
     )

@@ -11,20 +11,20 @@ from airflow_provider_db2cdc.cdc.table import TableId
 
 @dataclass(frozen=True)
 class CandidateRange:
-    """One table's possible step: from `after` at most to `upto`, the end of a commit within the row limit."""
+    """One table's possible range: from `after` at most to `upto`, the end of a commit within the row limit."""
 
     table: TableId
     after: Lsn
     upto: Lsn
 
 
-def common_frontier(reaches: Iterable[CandidateRange]) -> Mapping[TableId, Lsn]:
+def common_frontier(candidates: Iterable[CandidateRange]) -> Mapping[TableId, Lsn]:
     """Return each table's end for this tick.
 
-    Tables that can reach where the foremost already stands all stop at one frontier, the least of their ends; a
-    table too far behind for that goes as far as it can by itself and joins a later tick's frontier.
+    The foremost table is the one with the greatest start. Tables that can reach that start all stop at one frontier,
+    the least of their ends. Any other table goes as far as it can and joins the frontier of a later tick.
     """
-    steps = list(reaches)
+    steps = list(candidates)
     foremost = max((step.after for step in steps), default=None)
     if foremost is None:
         return {}

@@ -1,4 +1,4 @@
-"""Offsets: what is durably in the target, as the store keeps it and as Delta proves it."""
+"""Offsets: the LSN up to which changes are durably in the target, as the store keeps it and Delta has committed it."""
 
 from __future__ import annotations
 
@@ -18,27 +18,32 @@ from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
 VERSION = 1
 CLOCKS_DIFFER_MS = 3_600_000
-"""A time that lies further ahead is that of a wrong clock."""
+"""A time that lies further ahead comes from a wrong clock."""
 
 MARK_CHARS = 12
 
 PLAIN = re.compile(r"\w+\.\w+", re.ASCII)
-"""A table's name that a shell takes as it is."""
+"""Matches a table's name that a shell takes unquoted."""
 
 
 @dataclass(frozen=True)
 class Offset:
-    """Every change up to `lsn` of one table is in the target, the last of them by `batch`.
+    """The LSN up to which every change of one table is in the target, the last of them by `batch`.
 
     `commit_lsn` and `commit_ts_ms` are the newest applied commit and its time at the source, None before the first one.
-    `committed_lsn` is the `lsn` that the last result left: a person who sets the offset leaves it as it is. `capture`
-    is the digest of the capture identity under which `lsn` was reached, empty where a person wrote the offset.
-    `restart` is what a person sets to have the table snapshotted anew, its state replaced. `planned_at_ms` is when the
-    tick was planned that got there, or when a person set it by `db2cdc offset`; 0 where a person wrote the document.
-    `capture_interrupted` says that a plan since then, or a tick, found the registration inactive: nobody captured what
-    changed meanwhile. `source_restored` says that a plan found another history at the source than the one that was
-    applied. `revision` names what was last found or asked for so: a tick that was planned without it leaves the offset
-    alone, whatever clocks say.
+    `committed_lsn` is the `lsn` that the last result left: an operator who sets the offset does not change it.
+    `capture` is the digest of the capture identity under which `lsn` was reached. It is empty where an operator wrote
+    the offset.
+
+    `restart` is the operator's request to snapshot the table again and replace its state. `planned_at_ms` is when the
+    tick was planned that reached the offset, or when an operator set it by `db2cdc offset`. It is 0 where an operator
+    wrote the document.
+
+    `capture_interrupted`: a later plan or tick found the registration inactive. Changes of that time were not captured.
+    `source_restored`: a plan found another history at the source than the applied one.
+
+    `revision` identifies the last such finding or request. A tick that was planned without it does not change the
+    offset, whatever the clocks say.
     """
 
     table: TableId
@@ -57,12 +62,12 @@ class Offset:
 
     @property
     def has_position(self) -> bool:
-        """Whether it is a position: a table without one may have an offset of zeros, for what is known of it."""
+        """Whether it has a position. A table without one may have an offset of zeros that only carries flags."""
         return any(self.lsn.raw)
 
     @property
     def is_ahead(self) -> bool:
-        """Whether a person has set it beyond what the last result left: changes between the two would not be read."""
+        """Whether an operator has set it beyond the last result. Changes between the two would not be read."""
         return (
             self.committed_lsn is not None
             and len(self.committed_lsn.raw) == len(self.lsn.raw)
@@ -82,12 +87,12 @@ class Offset:
     def from_json(cls, text: str, where: str) -> Offset:
         """Read the document kept under `where`.
 
-        :raises OffsetError: it is not one of ours; the text names the place and both ways out.
+        :raises OffsetError: when it is not an offset of this version. The text names the place and how to put it back.
         """
         try:
             offset = from_data(cls, json.loads(text))
             if offset.version != VERSION:
-                raise ConfigurationError(f"it has version {offset.version}, this side speaks {VERSION}")
+                raise ConfigurationError(f"it has version {offset.version}, expected {VERSION}")
             return offset
         except (ValueError, ConfigurationError, OffsetError) as error:
             raise OffsetError(
@@ -97,10 +102,10 @@ class Offset:
 
 
 class OffsetStore(Protocol):
-    """Where offsets live between ticks; one document a table.
+    """Where offsets live between ticks, as one document a table.
 
-    An implementation must read back what it wrote and raise OffsetError where something shadows it. It may lag
-    behind Delta (a crash before `put`): the next tick moves it forward.
+    An implementation must read back what it wrote, and raise OffsetError where another value shadows it. It may lag
+    behind Delta after a crash before `put`. The next tick moves it forward.
     """
 
     def get(self, table: TableId) -> Offset | None:
@@ -113,41 +118,45 @@ class OffsetStore(Protocol):
         """Return the summary, an empty one when none is kept."""
 
     def put_summary(self, summary: PipelineSummary) -> None:
-        """Keep the summary; a failure to do so loses nothing, the target has the truth."""
+        """Keep the summary. A failure loses nothing, because the target has the original."""
 
 
 def new_revision() -> str:
-    """Return a mark that no offset has."""
+    """Return a revision that no offset has."""
     return uuid4().hex[:MARK_CHARS]
 
 
-def with_capture_interrupted(table: TableId, old: Offset | None, fence: Lsn, mark: str) -> Offset:
-    """Return a table's offset once its registration was found inactive: what changes meanwhile is lost.
+def with_capture_interrupted(table: TableId, old: Offset | None, position: Lsn, revision: str) -> Offset:
+    """Return a table's offset once its registration was found inactive: changes of that time are lost.
 
-    A table without one gets one all the same: the target may hold it, if its first ticks died before they kept theirs.
+    A table without an offset gets one too. The target may hold it, if its first ticks died before they stored an
+    offset.
     """
-    known = old or Offset(table, Lsn(bytes(len(fence.raw))), 0)
-    return replace(known, capture_interrupted=True, revision=mark)
+    known = old or Offset(table, Lsn(bytes(len(position.raw))), 0)
+    return replace(known, capture_interrupted=True, revision=revision)
 
 
-def record_capture_interrupted(offsets: OffsetStore, table: TableId, fence: Lsn) -> None:
+def record_capture_interrupted(offsets: OffsetStore, table: TableId, position: Lsn) -> None:
     """Keep in a table's offset that its registration was found inactive.
 
-    :raises OffsetError: the offset cannot be read or kept, also not once more: a commit may have moved it in between.
+    A second try follows a failure, because a commit may have moved the offset in between.
+
+    :raises OffsetError: when the offset cannot be read or kept in two tries.
     """
-    mark = new_revision()
+    revision = new_revision()
     try:
-        offsets.put(with_capture_interrupted(table, offsets.get(table), fence, mark))
+        offsets.put(with_capture_interrupted(table, offsets.get(table), position, revision))
     except OffsetError:
-        offsets.put(with_capture_interrupted(table, offsets.get(table), fence, mark))
+        offsets.put(with_capture_interrupted(table, offsets.get(table), position, revision))
 
 
 def record_source_restored(offsets: OffsetStore, table: TableId) -> Offset | None:
-    """Keep in a table's offset that the source has another history than was applied; return it, None if it has none.
+    """Keep in a table's offset that the source has another history than the applied one, and return the offset.
 
-    One that begins anew anyway is left as it is.
+    The result is None if the table has no offset. An offset that starts again anyway stays as it is. A second try
+    follows a failure, because a commit may have moved the offset in between.
 
-    :raises OffsetError: the offset cannot be read or kept, also not once more: a commit may have moved it in between.
+    :raises OffsetError: when the offset cannot be read or kept in two tries.
     """
     try:
         return _keep_restored(offsets, table)
@@ -164,12 +173,12 @@ def _keep_restored(offsets: OffsetStore, table: TableId) -> Offset | None:
 
 
 def restart_hint(table: TableId) -> str:
-    """Return, for a remedy, the command that has a table snapshotted anew."""
+    """Return, for a remedy, the command that has a table snapshotted again."""
     return command_hint("restart", table)
 
 
 def command_hint(action: str, table: TableId, *values: str) -> str:
-    """Return, for a remedy, how to do something with a table's offset."""
+    """Return, for a remedy, the command for an action on a table's offset."""
     named = str(table) if PLAIN.fullmatch(str(table)) else shlex.quote(name_of(table))
     return f"`{' '.join(('db2cdc offset', action, named, *values))}` (with --airflow where Airflow runs the pipeline)"
 
@@ -177,22 +186,23 @@ def command_hint(action: str, table: TableId, *values: str) -> str:
 def check_forward(old: Offset | None, new: Offset) -> None:
     """Refuse to move an offset backwards.
 
-    :raises OffsetError: `new` lies before `old`, and nobody asked for a restart.
+    :raises OffsetError: when `new` lies before `old`, and `old` has no request for a restart.
     """
     if old is not None and not old.restart and new.lsn < old.lsn:
         raise OffsetError(
             f"{new.table}: the offset would move back from {old.lsn} to {new.lsn}",
-            "Another run moved it meanwhile: let that one go on.",
+            "Another run moved it meanwhile. Let that run continue.",
         )
 
 
 def reconcile(table: TableId, stored_lsn: Lsn | None, committed_lsn: Lsn | None, has_offset: bool) -> Lsn | None:
-    """Return where the table stands: what Delta proves, after a look at what the store believes.
+    """Return the committed position of the table, after a comparison with the stored one.
 
-    A store behind Delta is moved forward (a crash came between the commit and the store); so is one without an
-    offset unless it once had one (`has_offset`). None means that neither knows the table: it is new.
+    A store that lags behind Delta is moved forward: a crash came between the commit and the store. So is a store
+    without an offset, unless it once had one (`has_offset`). None means that the table is new: neither the store nor
+    Delta knows it.
 
-    :raises OffsetError: the store lost an offset that Delta proves, or is ahead of Delta.
+    :raises OffsetError: when the store lost an offset that Delta has committed, or is ahead of Delta.
     """
     if stored_lsn == committed_lsn or (
         stored_lsn is not None and committed_lsn is not None and stored_lsn < committed_lsn
@@ -204,22 +214,22 @@ def reconcile(table: TableId, stored_lsn: Lsn | None, committed_lsn: Lsn | None,
         document = Offset(table, committed_lsn, 0).to_json() if committed_lsn else ""
         raise OffsetError(
             f"{table}: its offset is missing, but the target holds its changes up to {committed_lsn}",
-            f"Have it snapshotted anew by {restart_hint(table)}. Or, if no restart was asked for and its registration "
+            f"Have it snapshotted again by {restart_hint(table)}. Or, if no restart was requested and its registration "
             f"was active all the time, put it back by {command_hint('set', table, str(committed_lsn))}, or as the "
             f"Airflow Variable's text {document}",
         )
     raise ahead_error(table, stored_lsn, committed_lsn)
 
 
-def ahead_error(table: TableId, believed: Lsn, proven: Lsn | None) -> OffsetError:
-    """Return the error of an offset that lies beyond what the target holds, with the way out."""
-    holds = f"only holds changes up to {proven}" if proven else "holds nothing of this table"
+def ahead_error(table: TableId, stored: Lsn, committed: Lsn | None) -> OffsetError:
+    """Return the error of an offset that lies beyond what the target holds, with the remedy."""
+    holds = f"only holds changes up to {committed}" if committed else "holds nothing of this table"
     back = (
-        f"Set it back by {command_hint('set', table, str(proven))}"
-        if proven
-        else f"Begin anew by {restart_hint(table)}"
+        f"Set it back by {command_hint('set', table, str(committed))}"
+        if committed
+        else f"Have it snapshotted again by {restart_hint(table)}"
     )
     return OffsetError(
-        f"{table}: its offset {believed} is ahead of the target, which {holds}",
-        f"Was it edited, or does the pipeline point to another target? {back}.",
+        f"{table}: its offset {stored} is ahead of the target, which {holds}",
+        f"Check whether it was edited, or the pipeline points to another target. {back}.",
     )

@@ -1,4 +1,4 @@
-"""Whether a table can go on from its offset: the one rule of the plan, of `db2cdc doctor` and of `db2cdc status`."""
+"""Whether a table can continue from its offset: the rule of the plan, `db2cdc doctor` and `db2cdc status`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ REPLACED = (
 class Verdict:
     """What a tick does with a table.
 
-    It `begins`: it has no position, or a restart was asked for. It is `idle`: nobody pulls its changes. It is `stopped`
-    by the `error`, or `mended` of it by a snapshot where the mode does so. Else its changes are `pulled`.
+    `begins`: it has no position, or a restart was requested. `idle`: the mode does not pull its changes. `stopped`: the
+    `error` stops it. `mended`: a snapshot repairs the error, because the mode says so. `pulled`: its changes are
+    pulled.
     """
 
     kind: Kind
@@ -32,32 +33,33 @@ class Verdict:
 
 
 def judge(
-    capture: CaptureRegistration, offset: Offset | None, fence: Lsn, is_pulled: bool = True, mends: bool = False
+    capture: CaptureRegistration, offset: Offset | None, position: Lsn, is_pulled: bool = True, mends: bool = False
 ) -> Verdict:
-    """Return what a tick does with a table, as far as it can be told without the target.
+    """Return what a tick does with a table, as far as the source and the offset show it without the target.
 
-    `is_pulled` says whether the mode pulls its changes, `mends` whether it mends what was lost by a snapshot. The
-    offset is to be read before the fence: a tick that ends between the two would leave it beyond.
+    `is_pulled`: the mode pulls the table's changes. `mends`: the mode repairs lost changes by a snapshot. Read the
+    offset before the capture position. Otherwise a tick that ends between the two leaves the offset beyond the
+    position.
     """
     if offset is None or offset.restart or not offset.has_position:
         return Verdict("begins")
     if not is_pulled:
         return Verdict("idle")
-    error = _error(capture, offset, fence)
+    error = _error(capture, offset, position)
     return Verdict("pulled") if error is None else Verdict("mended" if mends else "stopped", error)
 
 
-def _error(capture: CaptureRegistration, offset: Offset, fence: Lsn) -> GapError | OffsetError | None:
-    now, missed = capture.identity, offset.capture_interrupted or offset.source_restored
+def _error(capture: CaptureRegistration, offset: Offset, position: Lsn) -> GapError | OffsetError | None:
+    current, missed = capture.identity, offset.capture_interrupted or offset.source_restored
     if offset.is_ahead and not missed:
         return ahead_error(offset.table, offset.lsn, offset.committed_lsn)
-    is_replaced = offset.capture not in ("", now.digest) and not missed
+    is_replaced = offset.capture not in ("", current.digest) and not missed
     try:
         flags = (offset.capture_interrupted, offset.source_restored)
         gap = (
             REPLACED
             if is_replaced
-            else find_gap(offset.table, offset.lsn, None, now, capture.pruned_upto, fence, *flags)
+            else find_gap(offset.table, offset.lsn, None, current, capture.pruned_upto, position, *flags)
         )
     except OffsetError as error:
         return error
