@@ -320,11 +320,11 @@ def test_signal_under_an_id_that_was_given_before_is_refused_once_and_the_first_
         ([execute("S.A", "S.X")], "'S.X' matches no table"),
         (
             [execute("S.A", **{"additional-conditions": [{"data-collection": "S.B", "filter": "X=1"}]})],
-            r"the condition for 'S.B' is for no table of data-collections\. They name S\.A\.",
+            r"the condition for 'S.B' applies to no table of data-collections\. They name S\.A\.",
         ),
         (
             [execute("S.A", **{"additional-conditions": [ALL, {"data-collection": "S.A", "filter": "Y = 1"}]})],
-            "the condition for 'S.A' is never used: an earlier one counts for its tables",
+            "the condition for 'S.A' is never used: an earlier one applies to its tables",
         ),
         (
             [execute("S.A", **{"additional-conditions": [ALL], "additional-condition": "Y = 1"})],
@@ -449,7 +449,7 @@ def test_table_that_cannot_be_read_fails_in_the_snapshot_that_names_it():
 def test_snapshot_of_tables_none_of_which_can_be_read_is_refused():
     agenda, [(status, reason)] = acting(SnapshotQueue(), execute("S.B"), B="S.B: not captured.")
     assert (status, agenda.snapshots) == ("refused", ())
-    assert reason == "nothing of it can be read: S.B: not captured. Give it again once that is mended."
+    assert reason == "none of its tables can be read: S.B: not captured. Send it again when that is repaired."
 
 
 def test_check_at_the_source_refuses():

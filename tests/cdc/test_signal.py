@@ -97,7 +97,7 @@ def test_other_types(kind, data, request_):
         ("execute-snapshot", {"data-collections": ["a{4294967296}"]}, "not a regular expression"),
         ("execute-snapshot", {"data-collections": ["A" * 1001]}, "has 1001 characters, allowed are 1000"),
         ("execute-snapshot", {"data-collections": ['"A"."B']}, "not a quoted name"),
-        ("execute-snapshot", {"data-collections": ["A"], "type": "fast"}, "'fast' is no kind"),
+        ("execute-snapshot", {"data-collections": ["A"], "type": "fast"}, "'fast' is not a kind"),
         ("execute-snapshot", {"data-collections": ["A"], "surrogate-key": 1}, "surrogate-key is not a text"),
         ("execute-snapshot", {"data-collections": ["A"], "condition": "x"}, "takes no 'condition'"),
         ("execute-snapshot", {"data-collections": ["A"], "additional-conditions": {"a": 1}}, "not a list"),
@@ -134,7 +134,7 @@ def test_other_types(kind, data, request_):
         ("execute-snapshot", {"data-collections": ["A"], "surrogate-key": 0}, "surrogate-key is not a text"),
         ("execute-snapshot", {"data-collections": ["A"], "additional-conditions": ""}, "not a list"),
         ("execute-snapshot", {"data-collections": ["A"], "additional-condition": 0}, "not a text"),
-        ("pause-snapshot", {"type": "x"}, "no kind of snapshot"),
+        ("pause-snapshot", {"type": "x"}, "not a kind of snapshot"),
         ("pause-snapshot", {"data-collections": ["A"]}, "takes no 'data-collections'"),
         ("resume-snapshot", {"data-collections": []}, "takes no 'data-collections'"),
         ("stop-snapshot", {"additional-conditions": []}, "takes no 'additional-conditions'"),
@@ -171,7 +171,7 @@ NO_OBJECT = ["[1]", "7", "null", '"text"', [1], None]
 
 @pytest.mark.parametrize(
     ("item", "problem"),
-    [*((item, "is not JSON: .+") for item in NO_JSON), *((item, "is no JSON object") for item in NO_OBJECT)],
+    [*((item, "is not JSON: .+") for item in NO_JSON), *((item, "is not a JSON object") for item in NO_OBJECT)],
     ids=lambda item: repr(item)[:20],
 )
 def test_what_is_no_object_is_refused_under_the_default_id_and_by_what_is_wrong_with_it(item, problem):
@@ -194,7 +194,7 @@ def test_what_stands_in_the_wrong_place_is_refused_under_the_signals_own_id(item
     """A stop of one table would be one of all."""
     found = signal_of(item, "kafka", "default")
     assert found.id == "7"
-    with pytest.raises(SignalError, match=f"it has '{name}' beside id, type and data"):
+    with pytest.raises(SignalError, match=f"it has '{name}', but takes only id, type and data"):
         parse(found)
 
 
@@ -330,7 +330,7 @@ def test_an_accepted_condition_stays_within_its_parentheses(text):
     ],
 )
 def test_expression_that_may_never_end_is_refused(pattern):
-    with pytest.raises(SignalError, match="may take for ever"):
+    with pytest.raises(SignalError, match="may never end"):
         check_pattern(pattern)
 
 

@@ -626,7 +626,7 @@ def test_a_table_that_is_refused_or_taken_out_ends_its_part_with_the_reason(
     status, reason = outcomes(first)[ask.id]
     assert (status, reason.partition(" (")[0]) == ("failed", f"failed: {two}")
     status, why = outcomes(first)[alone.id]
-    assert (status, why.partition(": ")[0]) == ("refused", "nothing of it can be read")
+    assert (status, why.partition(": ")[0]) == ("refused", "none of its tables can be read")
     assert {part.table: part.status for part in shown(first, ask.id).tables} == {one: "completed", two: "failed"}
     pipeline.execute(state, "A", two.name)
     pipeline.writer.commit()

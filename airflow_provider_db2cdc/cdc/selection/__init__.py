@@ -1,1 +1,1 @@
-"""Which tables, columns and keys a pipeline carries."""
+"""The tables, columns and keys that a pipeline carries."""

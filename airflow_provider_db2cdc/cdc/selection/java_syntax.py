@@ -1,7 +1,7 @@
-r"""Syntax of Java's regular expressions that Python's `re` does not have, or reads otherwise.
+r"""Syntax of Java's regular expressions that Python's `re` does not have, or reads differently.
 
-A connector's lists are Java's. Most of their syntax is Python's too. Python takes some of the rest for something else,
-with no more than a warning: `[A-Z&&[^X]]` is a class, and a bracket after it.
+The lists of a connector are Java's. Most of their syntax is Python's too. Python gives some of the rest another
+meaning, at most with a warning: `[A-Z&&[^X]]` is a class, and a bracket after it.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ IN_CLASS = {
 
 @lru_cache(maxsize=10_000)
 def find_java(expression: str) -> tuple[str, str] | None:
-    """Return the first syntax that is not Python's and how Python has it, None where there is none."""
+    """Return the first syntax that is not Python's, with the Python form, None where there is none."""
     for token in TOKEN.finditer(expression):
         match token.lastgroup:
             case "quote":
                 return "\\Q...\\E", f"Write {QUOTE.sub(lambda quote: re.escape(quote[1]), expression)} instead."
             case "escape" if token[0] in ESCAPES:
                 return token[0], ESCAPES[token[0]]
-            case "inside" if found := _in_class(token["inside"]):
-                return found
+            case "inside" if java_form := _in_class(token["inside"]):
+                return java_form
             case "flags" if token.start() > 0 or not FIRST_FLAGS.fullmatch(token[0]):
                 return token[0], "Leave it out: case is ignored everywhere. Other flags stand at the start."
             case "group":

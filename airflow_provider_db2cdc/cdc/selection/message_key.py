@@ -26,7 +26,7 @@ class NamedKey:
     columns: tuple[str, ...]
 
     def found(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return those of a table's column names that are meant, each once and in the order of the key."""
+        """Return the key's column names among a table's, each once and in the order of the key."""
         known = list(names)
         return tuple(dict.fromkeys(name for column in self.columns if (name := _find(column, known)) is not None))
 
@@ -38,22 +38,22 @@ class NamedKey:
 
 @dataclass(frozen=True)
 class KeyRule:
-    """One entry: the key of the tables that a pattern names, as `is_named` reads it."""
+    """One entry of the property: the key of the tables that a pattern names, as `is_named` reads it."""
 
     pattern: str
     columns: tuple[str, ...]
 
     def covers(self, table: TableId) -> bool:
-        """Whether the entry is about the table."""
+        """Return whether the entry applies to the table."""
         return is_named(self.pattern, table)
 
 
 def parse_key_rules(text: str) -> tuple[KeyRule, ...]:
-    """Return the entries of the property; none of an empty one.
+    """Return the entries of the property, none for an empty one.
 
-    The last colon of an entry ends its table, so that a regex may hold others.
+    The last colon of an entry ends its table, so a regex may contain colons.
 
-    :raises ConfigurationError: an entry has no colon, a pattern is no regular expression, quotes are wrong.
+    :raises ConfigurationError: when an entry has no colon, a pattern is not a regular expression, or quotes are wrong.
     """
     if text.count('"') % 2:
         raise ConfigurationError(f"{PROPERTY} leaves a double quote open", "Close it.")
@@ -61,7 +61,10 @@ def parse_key_rules(text: str) -> tuple[KeyRule, ...]:
 
 
 def named_key(rules: Iterable[KeyRule], table: TableId) -> NamedKey | None:
-    """Return the key that the entries name for a table, of several the columns of all; None where none does."""
+    """Return the key that the entries name for a table, None where no entry applies.
+
+    Where several entries apply, the key has the columns of all of them.
+    """
     columns = tuple(column for rule in rules if rule.covers(table) for column in rule.columns)
     return NamedKey(columns) if columns else None
 
@@ -83,7 +86,10 @@ def _rule(entry: str) -> KeyRule:
 
 
 def _find(column: str, names: list[str]) -> str | None:
-    """Return the name that a written column means; None also where case alone would have to decide between two."""
+    """Return the name that a written column means.
+
+    The result is None if there is no such name, or several that differ only in case.
+    """
     if column.startswith('"'):
         exact = column[1:-1].replace('""', '"')
         return exact if exact in names else None

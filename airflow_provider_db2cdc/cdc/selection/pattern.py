@@ -1,7 +1,8 @@
 r"""Patterns: how an entry of a list, or of a signal's data collections, names tables or columns.
 
-A pattern is a quoted name (`"S"."ORDER$"`, `"S"."T"."COL"`), which is compared exactly. Or it is a regular expression
-of Python's `re`, which matches the whole of schema.table, or schema.table.column, without regard to case.
+A pattern is either a quoted name or a regular expression of Python's `re`. A quoted name (`"S"."ORDER$"`,
+`"S"."T"."COL"`) is compared exactly. An expression matches the whole of schema.table, or schema.table.column, without
+regard to case.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ Names = tuple[str, ...]
 PART = re.compile(r'"(?:[^"]|"")+"|[^".]+')
 QUOTED = re.compile(rf"(?:{PART.pattern})(?:\.(?:{PART.pattern}))*")
 NO_EXPRESSION = (re.error, OverflowError, RecursionError)
-"""What `re` raises of an expression that is none, of one that repeats too often, and of one nested too deep."""
+"""The errors of `re` for an invalid expression, for one that repeats too often, and for one nested too deep."""
 
 FORMS = {2: '"schema"."table"', 3: '"schema"."table"."column"'}
 PLAIN = "Put a backslash before each sign that stands for itself, or write {}."
 NEAR = 0.8
 MAX_COMPARED = 20_000
-"""Names that are compared with a misspelt one: about a second."""
+"""Names that are compared with a misspelt one. That takes about a second."""
 
 
 def check_pattern(pattern: str, parts: int = 2) -> None:
-    """Refuse a pattern that names nothing, whatever names of so many parts there are.
+    """Refuse a pattern that cannot name any table or column with this number of parts.
 
-    :raises ConfigurationError: its quotes are wrong, it is not a regular expression, or one of Java's.
+    :raises ConfigurationError: when its quotes are wrong, it is not a regular expression, or its syntax is Java's.
     """
     if '"' in pattern:
         unquoted(pattern, parts)
@@ -41,9 +42,9 @@ def check_pattern(pattern: str, parts: int = 2) -> None:
 
 
 def is_match(pattern: str, names: Names) -> bool:
-    """Whether a pattern names the table or column.
+    """Return whether a pattern names the table or column.
 
-    :raises ConfigurationError: it names nothing (`check_pattern`).
+    :raises ConfigurationError: when the pattern is invalid (`check_pattern`).
     """
     if '"' in pattern:
         return unquoted(pattern, len(names)) == names
@@ -52,25 +53,25 @@ def is_match(pattern: str, names: Names) -> bool:
 
 @lru_cache(maxsize=10_000)
 def unquoted(pattern: str, parts: int) -> Names:
-    """Return the parts of a quoted name; a part may be without quotes.
+    """Return the parts of a quoted name. A part may be without quotes.
 
-    :raises ConfigurationError: it is not such a name of so many parts.
+    :raises ConfigurationError: when it is not a quoted name with this number of parts.
     """
-    found = PART.findall(pattern) if QUOTED.fullmatch(pattern) else []
-    if len(found) != parts:
+    names = PART.findall(pattern) if QUOTED.fullmatch(pattern) else []
+    if len(names) != parts:
         raise ConfigurationError(f"'{pattern}' is not a quoted name", f"Write it as {FORMS[parts]}.")
-    return tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in found)
+    return tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in names)
 
 
 def is_about(pattern: str, table: Names) -> bool:
-    """Whether the part of a column's pattern before the column matches the table."""
+    """Return whether the part of a column's pattern before the column matches the table."""
     if '"' in pattern:
         return unquoted(pattern, 3)[:2] == table
     return any(_compiles_to_match(start, table) for start in _starts(pattern))
 
 
 def literal_names(pattern: str) -> list[Names]:
-    """Return what a pattern would name if it had no signs of a regular expression: as it is, and in capitals."""
+    """Return the names that a pattern means if read without regular expressions: as it is, and in capitals."""
     if '"' in pattern:
         return [tuple(part[1:-1].replace('""', '"') if part[0] == '"' else part for part in PART.findall(pattern))]
     parts = tuple(_literal(pattern).split("."))
@@ -78,7 +79,7 @@ def literal_names(pattern: str) -> list[Names]:
 
 
 def suggest(pattern: str, known: Iterable[str]) -> str:
-    """Return a sentence on the names that may be meant by a pattern that matches none of the known."""
+    """Return a sentence with known names that a pattern without a match may mean, empty if there are none."""
     names = sorted(set(known))
     meant = ".".join(literal_names(pattern)[0])
     if exact := [name for name in names if name.upper() == meant.upper()]:
@@ -107,10 +108,13 @@ def _literal(pattern: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _compiled(pattern: str, parts: int) -> re.Pattern[str]:
-    """Compile once: Python itself keeps 512 expressions, and compiles all of more than that for each name."""
+    """Compile an expression once.
+
+    Python itself caches 512 expressions. Beyond that it compiles all of them again for each name.
+    """
     if java := find_java(pattern):
-        found, remedy = java
-        raise ConfigurationError(f"'{pattern}' has {found}, and patterns are regular expressions of Python", remedy)
+        syntax, remedy = java
+        raise ConfigurationError(f"'{pattern}' has {syntax}, and patterns are regular expressions of Python", remedy)
     try:
         return re.compile(pattern, re.IGNORECASE)
     except NO_EXPRESSION as error:

@@ -1,8 +1,8 @@
-r"""Regular expressions of people: in how many ways one may be tried on a name before it is known not to match.
+r"""A limit for regular expressions of users: the number of ways to try one on a name that it does not match.
 
-Python tries them one by one, and a channel of signals is open to more people than the configuration is: an expression
-that repeats what may match in several ways (`(\w+\.?)*!`) keeps a tick busy for ever. Python's own
-parser of them is private.
+Python tries them one by one. An expression like `(\w+\.?)*!`, which repeats what may match in several ways, keeps a
+tick busy for ever. More people can write to a channel of signals than to the configuration. Python's own parser of
+expressions is private.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 from functools import lru_cache
 
 NAME_LENGTH = 64
-"""Of a schema and a table together; longer ones are rare."""
+"""Characters of a schema and a table together. Longer names are rare."""
 
 MAX_WAYS = 10**8
-"""Four repeats one behind the other, in a few alternatives."""
+"""The ways of four repeats in sequence, in a few alternatives."""
 
 TOKEN = re.compile(
     r"(?P<nothing>\(\?#[^)]*\))"
@@ -28,20 +28,20 @@ TOKEN = re.compile(
 )
 
 VERBOSE = re.compile(r"\(\?[a-wyzA-Z]*x")
-"""Whether blanks mean nothing, and may stand between a part and its repeat; no name of a table needs that."""
+"""Matches the verbose flag, with which blanks may stand between a part and its repeat. No table name needs it."""
 
 Level = tuple[int, int, int]
-"""The ways of a group's alternatives so far, of this one but for its last part, and of that part."""
+"""The ways of a group's alternatives so far, of the current one without its last part, and of that part."""
 
 
 def is_endless(expression: str) -> bool:
-    """Whether an expression that compiles may take longer than anybody waits for a name that it does not match."""
+    """Return whether an expression that compiles may take too long on a name that it does not match."""
     return _ways(expression) > MAX_WAYS
 
 
 @lru_cache(maxsize=1024)
 def _ways(expression: str) -> int:
-    """Return no less than the ways in which the expression may be tried on a name, up to what is too many."""
+    """Return an upper bound of the ways to try the expression on a name, at most one more than `MAX_WAYS`."""
     if VERBOSE.search(expression):
         return MAX_WAYS + 1
     levels: list[Level] = [(0, 1, 1)]
@@ -75,7 +75,7 @@ def _with_part(level: Level, ways: int) -> Level:
 
 
 def _most(repeat: re.Match[str]) -> int:
-    """Return how many times at most something is repeated within a name."""
+    """Return how many times at most a part is repeated within a name."""
     if repeat["repeat"][0] == "?":
         return 1
     most = repeat["most"] or ("" if repeat["comma"] else repeat["least"])

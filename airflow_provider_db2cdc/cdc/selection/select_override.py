@@ -1,6 +1,6 @@
 """Selects that snapshots read in place of whole tables.
 
-They are Debezium's snapshot.select.statement.overrides, and what its blocking snapshots take for a filter.
+They are Debezium's snapshot.select.statement.overrides, and the filters of its blocking snapshots.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ NO_CODE = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 """Literals, quoted names and comments of a statement."""
 
 UNCOMMITTED = re.compile(r"\bWITH\s+UR\b(?!\s*(?:\(|AS\b))", re.IGNORECASE)
-"""An isolation clause, which a subselect may have too; `WITH UR AS (...)` is a table expression of that name."""
+"""An isolation clause, which a subselect may have too. `WITH UR AS (...)` is a table expression of that name."""
 
 
 SELECT = re.compile(r"SELECT\b", re.IGNORECASE)
 
 
 def is_select(filter_: str) -> bool:
-    """Whether a filter is a select, as Debezium's blocking snapshots have it, rather than a condition."""
+    """Return whether a filter is a select, as in Debezium's blocking snapshots, and not a condition."""
     return SELECT.match(filter_) is not None
 
 
 def reads_uncommitted(select: str) -> bool:
-    """Whether a select asks for rows that are not committed."""
+    """Return whether a select asks for rows that are not committed."""
     return UNCOMMITTED.search(NO_CODE.sub(" ", select)) is not None
 
 
 def check_overrides(listed: Iterable[str], selects: Mapping[str, str]) -> None:
-    """Refuse a list of tables and selects of theirs that do not belong together, and selects of uncommitted rows.
+    """Refuse a list of tables and their selects that do not match, and selects of uncommitted rows.
 
-    :raises ConfigurationError: a table has no select, a select is of no listed table, a name is none; WITH UR.
+    :raises ConfigurationError: when a table has no select, or a select belongs to no listed table.
+    :raises ConfigurationError: when a name is not the name of a table, or a select has WITH UR.
     """
     names = {_meant(name): name for name in listed}
     given = {_meant(name): name for name, select in selects.items() if select.strip()}
@@ -58,20 +59,22 @@ def check_overrides(listed: Iterable[str], selects: Mapping[str, str]) -> None:
 
 
 def selects_of(selects: Mapping[str, str], tables: Collection[TableId]) -> dict[TableId, str]:
-    """Return the selects by the tables that their names mean: with double quotes exactly, else without regard to case.
+    """Return the selects by the tables that their names mean.
 
-    :raises ConfigurationError: a name means none of the pipeline's tables, or several; a table has two selects.
+    Names with double quotes are compared exactly, others without regard to case.
+
+    :raises ConfigurationError: when a name means none of the pipeline's tables, or several, or a table has two selects.
     """
-    found: dict[TableId, str] = {}
+    by_table: dict[TableId, str] = {}
     for name, select in selects.items():
         table = _table(name, tables)
-        if found.setdefault(table, select) != select:
+        if by_table.setdefault(table, select) != select:
             raise ConfigurationError(f"{PROPERTY}: {table} has two selects", "Give one.")
-    return found
+    return by_table
 
 
 def is_overridden(table: TableId, selects: Mapping[str, str]) -> bool:
-    """Whether one of the selects' names may mean the table."""
+    """Return whether the name of one of the selects may mean the table."""
     names = [name for name, select in selects.items() if select.strip()]
     return any(parse_table(name, PROPERTY) == table or _is_alike(name, table) for name in names)
 

@@ -1,4 +1,4 @@
-"""Data collections: how a signal names tables, and which of their rows it means."""
+"""Data collections: how a signal names tables, and filters of their rows."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ TEXT_OR_NAME = {"'": "text", '"': "quoted name"}
 
 @dataclass(frozen=True)
 class Condition:
-    """A filter for the tables that `pattern` names: only their rows that meet it are read.
+    """A filter for the tables that `pattern` names: only rows that satisfy it are read.
 
-    That of a blocking snapshot may be a select, which is read in place of the table.
+    For a blocking snapshot it may be a select, which is read in place of the table.
     """
 
     pattern: str
     filter: str
 
     def names(self, table: TableId) -> bool:
-        """Whether it is for the table; `*` is every table that a request names."""
+        """Return whether it applies to the table. `*` means every table that a request names."""
         return self.pattern == "*" or is_named(self.pattern, table)
 
 
 def match_tables(pattern: str, tables: Iterable[TableId]) -> list[TableId]:
     """Return the tables that a data collection names.
 
-    :raises SignalError: it does not compile, or matches none of the tables.
+    :raises SignalError: when it does not compile, or matches none of the tables.
     """
     ordered = sorted(set(tables))
-    found = [table for table in ordered if is_named(pattern, table)]
-    if not found:
+    matching = [table for table in ordered if is_named(pattern, table)]
+    if not matching:
         listed = ", ".join(map(str, ordered[:20])) or "none"
         remedy = patterns.suggest(pattern, map(str, ordered)) or f"Its tables are {listed}."
         raise SignalError(f"'{pattern}' matches no table of this pipeline", remedy)
-    return found
+    return matching
 
 
 def is_named(pattern: str, table: TableId) -> bool:
-    """Whether a pattern names the table, as in table.include.list (cdc.pattern).
+    """Return whether a pattern names the table, as in table.include.list (cdc.selection.pattern).
 
-    :raises SignalError: it does not compile, its quotes are wrong, or it may take for ever.
+    :raises SignalError: when it does not compile, its quotes are wrong, or it may never end.
     """
     check_pattern(pattern)
     return patterns.is_match(pattern, table.parts)
 
 
 def name_of(table: TableId) -> str:
-    """Return how a data collection names this table and no other."""
+    """Return the data collection that names only this table."""
     schema, name = (part.replace('"', '""') for part in (table.schema, table.name))
     return f'"{schema}"."{name}"'
 
@@ -60,7 +60,7 @@ def name_of(table: TableId) -> str:
 def parse_table(name: str, setting: str) -> TableId:
     """Return the table that a setting names, as schema.table or quoted.
 
-    :raises ConfigurationError: it is neither.
+    :raises ConfigurationError: when it is neither.
     """
     try:
         return TableId(*patterns.unquoted(name, 2))
@@ -75,35 +75,37 @@ def condition_of(table: TableId, conditions: Sequence[Condition]) -> str:
     return next((condition.filter for condition in conditions if condition.names(table)), "")
 
 
-def check_condition(text: str, of: str = "") -> None:
-    """Refuse a filter that could be anything but one condition: it is put in parentheses into selects.
+def check_condition(text: str, label: str = "") -> None:
+    """Refuse a filter that could be anything but one condition: selects contain it in parentheses.
 
-    `of` says in a message what it is the condition of.
+    `label` follows the word `condition` in an error, to say which one it is.
 
-    :raises SignalError: it holds `;` or a comment outside of quotes, or leaves quotes or parentheses open.
+    :raises SignalError: when it has `;` or a comment outside of quotes, or leaves quotes or parentheses open.
     """
     depth, quote = 0, ""
-    for at, character in enumerate(text):
+    for index, character in enumerate(text):
         if quote:
             quote = "" if character == quote else quote
         elif character in TEXT_OR_NAME:
             quote = character
-        elif character == ";" or text[at : at + 2] in ("--", "/*"):
-            raise SignalError(f"the condition{of} holds {text[at : at + 2].strip()!r}", "Give one SQL condition alone.")
+        elif character == ";" or text[index : index + 2] in ("--", "/*"):
+            raise SignalError(
+                f"the condition{label} holds {text[index : index + 2].strip()!r}", "Give only one SQL condition."
+            )
         else:
             depth += (character == "(") - (character == ")")
             if depth < 0:
                 break
     if quote:
-        raise SignalError(f"the condition{of} leaves a {TEXT_OR_NAME[quote]} open", "Close it.")
+        raise SignalError(f"the condition{label} leaves a {TEXT_OR_NAME[quote]} open", "Close it.")
     if depth:
-        raise SignalError(f"the condition{of} has parentheses that do not match", "Close each where it is opened.")
+        raise SignalError(f"the condition{label} has parentheses that do not match", "Close each where it is opened.")
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuse what names no table, whatever tables there are.
+    """Refuse a pattern that cannot name any table.
 
-    :raises SignalError: it is neither a quoted name nor a regular expression, or may take for ever.
+    :raises SignalError: when it is neither a quoted name nor a regular expression, or may never end.
     """
     try:
         patterns.check_pattern(pattern)
@@ -111,6 +113,6 @@ def check_pattern(pattern: str) -> None:
         raise SignalError(error.problem, error.remedy) from None
     if '"' not in pattern and is_endless(pattern):
         raise SignalError(
-            f"'{pattern}' repeats what may itself match in several ways, or repeats too much, and may take for ever",
-            "Write several, or a plainer one: S\\..* names all tables of a schema.",
+            f"'{pattern}' repeats what may itself match in several ways, or repeats too much, and may never end",
+            "Write several patterns, or a simpler one: S\\..* names all tables of a schema.",
         )

@@ -1,4 +1,4 @@
-"""What a pipeline carries, by Debezium's rules: which tables, which of their columns, and by which key."""
+"""The tables, columns and keys that a pipeline carries, by Debezium's rules."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ SNAPSHOT_INCLUDE = "snapshot.include.collection.list"
 
 @dataclass(frozen=True)
 class Selection:
-    """Patterns of `schema.table` and `schema.table.column` (cdc.pattern).
+    """Patterns of `schema.table` and `schema.table.column` (cdc.selection.pattern).
 
-    Of each pair only one list may be given. Without any list every registered table, every captured column is taken.
-    `message_key` is the text of message.key.columns (cdc.key).
+    Only one list of each pair may be given. Without a list every registered table and every captured column is carried.
+    `message_key` is the text of message.key.columns (cdc.selection.message_key).
+
+    :raises ConfigurationError: when both lists of a pair are given, or an entry is invalid.
     """
 
     table_include: tuple[str, ...] = ()
@@ -49,19 +51,19 @@ class Selection:
         return message_key.parse_key_rules(self.message_key)
 
     def tables(self, registered: Iterable[TableId]) -> list[TableId]:
-        """Return the chosen ones of the registered tables, sorted."""
+        """Return the chosen tables among the registered ones, sorted."""
         return [table for table in sorted(set(registered)) if self.chooses(table)]
 
     def chooses(self, table: TableId) -> bool:
-        """Whether the lists choose a table, registered or not."""
+        """Return whether the lists choose a table, registered or not."""
         return _passes(table.parts, self.table_include, self.table_exclude)
 
     def named_key(self, table: TableId) -> NamedKey | None:
-        """Return the key that message.key.columns names for the table, None where its own is to be taken."""
+        """Return the key that message.key.columns names for the table, None where the table's own is used."""
         return message_key.named_key(self.key_rules, table)
 
     def columns(self, table: TableId, names: Iterable[str], key: Sequence[str]) -> list[str]:
-        """Return the chosen columns in their order; the key's columns are always chosen, as in Debezium."""
+        """Return the chosen columns in their order. As in Debezium, the key's columns are always chosen."""
         return [
             name
             for name in names
@@ -70,14 +72,14 @@ class Selection:
 
 
 def matches(entry: str, table: TableId) -> bool:
-    """Whether an entry of an include or exclude list names the table."""
+    """Return whether an entry of an include or exclude list names the table."""
     return pattern.is_match(entry, table.parts)
 
 
 def check_patterns(name: str, entries: Patterns, parts: int = 2) -> None:
-    """Refuse an entry of the list `name` that names no table (two parts) or column (three), whatever there is.
+    """Refuse an entry of the list `name` that cannot name any table (two parts) or column (three parts).
 
-    :raises ConfigurationError: there is one.
+    :raises ConfigurationError: when there is one.
     """
     for entry in entries:
         try:

@@ -1,4 +1,4 @@
-"""Entries of the lists that match nothing: of each list of tables or columns, by what the source has."""
+"""Entries that match nothing at the source, for each list of tables or columns."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ REGISTERED, OF_PIPELINE = "registered table", "table of this pipeline"
 KNOWN = {REGISTERED: "Registered are:", OF_PIPELINE: "Its tables are"}
 
 HARMLESS = {TABLE_EXCLUDE, COLUMN_INCLUDE}
-"""Lists whose entries may match nothing: they let through no column, and no row is missing without them."""
+"""Lists whose entries may match nothing. Such an entry lets no column through, and no row is missing without it."""
 
 
 @dataclass(frozen=True)
 class Unmatched:
-    """An entry that matches nothing; one that is `refused` stops the plan."""
+    """An entry that matches nothing. A `refused` one stops the plan."""
 
     list_name: str
     entry: str
@@ -55,7 +55,7 @@ def given_lists(selection: Selection, snapshot_include: Sequence[str]) -> list[s
 def unmatched_tables(
     selection: Selection, snapshot_include: Sequence[str], registered: Collection[TableId]
 ) -> list[Unmatched]:
-    """Return the entries that match no registered table; those of the snapshots' list are about chosen tables."""
+    """Return the entries that match no registered table. Those of the snapshots' list must match chosen tables."""
     chosen = selection.tables(registered)
     keys = [rule.pattern for rule in selection.key_rules]
     return [
@@ -77,31 +77,31 @@ def unmatched_columns(
     """
     columns = {table: schema.source_names for table, schema in schemas.items()}
     known = _names({**columns, **(others or {})})
-    found = []
+    unmatched: list[Unmatched] = []
     for entry in selection.column_include:
         if not any(is_match(entry, names) for names in _names(columns)):
-            found.append(_without_column(COLUMN_INCLUDE, entry, known))
+            unmatched.append(_without_column(COLUMN_INCLUDE, entry, known))
     left_out = _names({table: schema.excluded_columns for table, schema in schemas.items()})
     for entry in selection.column_exclude:
         if any(is_match(entry, names) for names in left_out):
             continue
         if any(is_match(entry, names) for names in _names(columns)):
-            found.append(_key_only(entry))
+            unmatched.append(_key_only(entry))
         elif any(is_match(entry, names) for names in known) or _is_about_gone(entry, columns):
-            found.append(_elsewhere(entry))
+            unmatched.append(_elsewhere(entry))
         else:
-            found.append(_without_column(COLUMN_EXCLUDE, entry, known))
-    return found
+            unmatched.append(_without_column(COLUMN_EXCLUDE, entry, known))
+    return unmatched
 
 
 def tables_in_doubt(
     unmatched: Iterable[Unmatched], registered: Iterable[TableId], known: Collection[TableId]
 ) -> list[TableId]:
-    """Return the tables, but for the known, whose columns the refused entries of column.exclude.list may mean.
+    """Return the tables whose columns the refused entries of column.exclude.list may mean, without the known tables.
 
     They are registered, or an entry names them without signs of a regular expression.
     """
-    entries = [one.entry for one in unmatched if one.refused and one.list_name == COLUMN_EXCLUDE]
+    entries = [item.entry for item in unmatched if item.refused and item.list_name == COLUMN_EXCLUDE]
     named = (names[:TABLE_PARTS] for entry in entries for names in literal_names(entry) if len(names) == COLUMN_PARTS)
     about = (table for table in registered if any(is_about(entry, table.parts) for entry in entries))
     return sorted({*(TableId(*names) for names in named), *about} - set(known))
@@ -110,11 +110,12 @@ def tables_in_doubt(
 def refuse(unmatched: Iterable[Unmatched]) -> None:
     """Refuse the configuration where entries are refused.
 
-    :raises ConfigurationError: there is one; it names them all.
+    :raises ConfigurationError: when there is a refused entry. The text names all of them.
     """
-    refused = [one for one in unmatched if one.refused]
+    refused = [item for item in unmatched if item.refused]
     if refused:
-        problems, remedies = dict.fromkeys(one.problem for one in refused), dict.fromkeys(one.remedy for one in refused)
+        problems = dict.fromkeys(item.problem for item in refused)
+        remedies = dict.fromkeys(item.remedy for item in refused)
         raise ConfigurationError("; ".join(problems), " ".join(remedies))
 
 
@@ -141,7 +142,7 @@ def _without_column(list_name: str, entry: str, known: Collection[Names]) -> Unm
     if list_name != COLUMN_EXCLUDE:
         remedy = f"{near} Correct the entry or remove it.".lstrip()
         return Unmatched(list_name, entry, f"{list_name}: '{entry}' matches no column", remedy, False)
-    why = "the column that it is meant to keep back may be carried"
+    why = "the column that it should leave out may be carried"
     remedy = f"{near} Correct the entry. Remove it only if there is no such column.".lstrip()
     return Unmatched(list_name, entry, f"{list_name}: '{entry}' matches no column, so {why}", remedy, True)
 
@@ -158,7 +159,7 @@ def _elsewhere(entry: str) -> Unmatched:
 
 
 def _is_about_gone(entry: str, columns: Mapping[TableId, Sequence[str]]) -> bool:
-    """Whether an entry is about a chosen table that the catalog does not have: no column of it is carried either."""
+    """Return whether an entry applies to a chosen table that is not in the catalog: none of its columns is carried."""
     return any(not names and is_about(entry, table.parts) for table, names in columns.items())
 
 

@@ -1,4 +1,4 @@
-"""What a signal asks for, read from its type and data as Debezium has them."""
+"""The request of a signal, read from its type and data in Debezium's form."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from airflow_provider_db2cdc.errors import SignalError
 T = TypeVar("T", str, list[Any])
 
 MAX_PATTERN = 1_000
-"""Characters of one data collection: a channel is open to more people than the configuration is."""
+"""Characters of one data collection: more people can write to a channel than to the configuration."""
 
 
 @dataclass(frozen=True)
 class ExecuteSnapshot:
-    """Read tables anew; `surrogate_key` is the column to cut chunks by, empty for the table's key."""
+    """Snapshot tables again. `surrogate_key` is the column that cuts chunks, empty for the table's key."""
 
     collections: tuple[str, ...]
     kind: SnapshotKind = "incremental"
@@ -30,9 +30,9 @@ class ExecuteSnapshot:
 
 @dataclass(frozen=True)
 class StopSnapshot:
-    """End running and waiting snapshots, or, where `collections` names some, those tables' part in them.
+    """End running and waiting snapshots. With `collections`, end only the part of those tables in them.
 
-    A `kind` limits it to snapshots of that kind, and so pause and resume.
+    A `kind` limits the request to snapshots of that kind. The same holds for pause and resume.
     """
 
     collections: tuple[str, ...] = ()
@@ -41,14 +41,14 @@ class StopSnapshot:
 
 @dataclass(frozen=True)
 class PauseSnapshot:
-    """Read nothing more of snapshots until they are resumed."""
+    """Read no more of snapshots until they are resumed."""
 
     kind: SnapshotKind | None = None
 
 
 @dataclass(frozen=True)
 class ResumeSnapshot:
-    """Go on with paused snapshots."""
+    """Continue paused snapshots."""
 
     kind: SnapshotKind | None = None
 
@@ -64,9 +64,9 @@ Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogM
 
 
 def parse(signal: Signal) -> Request:
-    """Return what the signal asks for.
+    """Return the request of the signal.
 
-    :raises SignalError: its type is unknown, or its data are not what that type takes.
+    :raises SignalError: when its type is unknown, or its data do not fit the type.
     """
     if not signal.id:
         raise SignalError("it has no id", "Give each signal an id of its own.")
@@ -101,9 +101,9 @@ def _execute(data: Mapping[str, Any]) -> ExecuteSnapshot:
         _check_pattern(pattern)
     surrogate = _given(data, "surrogate-key", "", "Name one column.")
     kind, conditions = _kind(data) or "incremental", _conditions(data)
-    for one in conditions:
-        if is_select(one.filter):
-            _check_select(one, kind)
+    for condition in conditions:
+        if is_select(condition.filter):
+            _check_select(condition, kind)
     return ExecuteSnapshot(collections, kind, conditions, surrogate)
 
 
@@ -111,8 +111,8 @@ def _conditions(data: Mapping[str, Any]) -> tuple[Condition, ...]:
     form = 'Write [{"data-collection": ..., "filter": ...}].'
     nothing: list[Any] = []
     conditions = [_condition(item) for item in _given(data, "additional-conditions", nothing, form)]
-    for pattern in {one.pattern for one in conditions}:
-        if len({one.filter for one in conditions if one.pattern == pattern}) > 1:
+    for pattern in {condition.pattern for condition in conditions}:
+        if len({condition.filter for condition in conditions if condition.pattern == pattern}) > 1:
             raise SignalError(f"'{pattern}' has two conditions", "Give one, joined by AND or OR.")
     if old := _given(data, "additional-condition", "", "Write one SQL condition."):
         conditions.append(_condition({"data-collection": "*", "filter": old}))
@@ -128,7 +128,7 @@ def _condition(item: Any) -> Condition:
         )
     pattern, text = item["data-collection"], item["filter"].strip()
     if not text:
-        raise SignalError(f"the condition for {pattern} is empty", "Write one, or leave the table out of them.")
+        raise SignalError(f"the condition for {pattern} is empty", "Write a condition, or leave this one out.")
     if pattern == "*":
         check_condition(text)
     else:
@@ -137,14 +137,14 @@ def _condition(item: Any) -> Condition:
     return Condition(pattern, text)
 
 
-def _check_select(given: Condition, kind: SnapshotKind) -> None:
+def _check_select(condition: Condition, kind: SnapshotKind) -> None:
     if kind != "blocking":
         raise SignalError(
-            f"the filter for {given.pattern} is a select, which {kind} snapshots do not take",
-            'Give its condition alone, or ask for {"type": "blocking"}.',
+            f"the filter for {condition.pattern} is a select, which {kind} snapshots do not take",
+            'Give only its condition, or request {"type": "blocking"}.',
         )
-    if reads_uncommitted(given.filter):
-        raise SignalError(f"the select for {given.pattern} reads uncommitted rows (WITH UR)", "Leave WITH UR out.")
+    if reads_uncommitted(condition.filter):
+        raise SignalError(f"the select for {condition.pattern} reads uncommitted rows (WITH UR)", "Leave WITH UR out.")
 
 
 def _check_pattern(pattern: str) -> None:
@@ -164,8 +164,8 @@ def _kind(data: Mapping[str, Any]) -> Literal["incremental", "blocking"] | None:
             return "incremental"
         case "blocking":
             return "blocking"
-        case other:
-            raise SignalError(f"type {other!r} is no kind of snapshot", "Write incremental or blocking.")
+        case unknown:
+            raise SignalError(f"type {unknown!r} is not a kind of snapshot", "Write incremental or blocking.")
 
 
 def _stop(data: Mapping[str, Any]) -> StopSnapshot:
@@ -212,7 +212,7 @@ def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _given(data: Mapping[str, Any], name: str, default: T, form: str) -> T:
-    """Return what the data hold under a name, of the default's type; the default where it is not there, or null."""
+    """Return the value under a name, checked against the default's type. A missing or null value gives the default."""
     value = data.get(name)
     if value is None:
         return default

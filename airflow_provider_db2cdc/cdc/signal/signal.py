@@ -1,7 +1,7 @@
-"""Signals: what a person or a program asks of a pipeline, in Debezium's own form, and what became of it.
+"""Signals: the requests of people and programs to a pipeline, in Debezium's own form, and their outcomes.
 
-A signal is an id, a type and a JSON text, whatever channel it came by. Each is acted on once and ends as `done`,
-`stopped`, `failed` or `refused` with a reason; nothing is only warned about.
+A signal is an id, a type and a JSON text, whatever its channel. Each is acted on once. It ends as `done`, `stopped`,
+`failed` or `refused` with a reason. No problem causes only a warning.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ SignalStatus = Literal["accepted", "done", "stopped", "failed", "refused"]
 SOURCE_CHANNEL = "source"
 DIGEST_CHARACTERS = 12
 MAX_ID = 300
-"""Characters of an id that a channel brings (a run's has 250): each is kept with its outcome where offsets are."""
+"""Characters of an id from a channel (a run's has 250). The offset store keeps each id with its outcome."""
 MAX_REASON = 10_000
-"""Characters of why one was refused, kept there too: it may repeat what the signal says."""
+"""Characters of a refusal's reason, which the store keeps too. It may repeat the text of the signal."""
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A signal as a channel delivered it; `at_ms` is when it was given, where the channel knows that.
+    """A signal as a channel delivered it. `at_ms` is when it was given, where the channel knows that.
 
-    `problem` is what the channel found wrong with its form, so that it can be refused by that. Whatever else a channel
-    of one's own puts in becomes a text, or the signal's problem: it is handed on as JSON.
+    `problem` is the channel's finding on a wrong form, by which the signal is refused. A custom channel may pass values
+    of other types. They become texts or the signal's problem, because the signal is handed on as JSON.
     """
 
     id: str
@@ -42,7 +42,7 @@ class Signal:
     problem: str = ""
 
     def __post_init__(self) -> None:
-        """Make it one that can be handed on."""
+        """Convert its values to what JSON can hold."""
         for name in ("problem", "id", "type", "data"):
             text, problem = _sound(getattr(self, name))
             object.__setattr__(self, name, text)
@@ -51,29 +51,29 @@ class Signal:
 
     @property
     def asked(self) -> str:
-        """A digest of what it asks for: another one of its id and channel is another signal."""
+        """A digest of the request. Another digest under the same id and channel is another signal."""
         return sha256(json.dumps([self.type, self.data, self.problem]).encode()).hexdigest()[:DIGEST_CHARACTERS]
 
     @property
     def id_again(self) -> str:
-        """The id by which it is answered where another signal had its own before."""
+        """The id of its answer where another signal had its own id before."""
         return f"{self.id} #{self.asked}"
 
     def is_answered(self, outcomes: Collection[SignalOutcome]) -> bool:
-        """Whether one of its channel's outcomes is its own, and not another signal's of its id.
+        """Return whether one of its channel's outcomes is its own, and not that of another signal with its id.
 
-        The id of one that is no signal is all that there is of it: what is wrong with it may be said in other words.
+        An item that is not a valid signal has only its id to compare: the text of its problem may vary.
         """
-        ids, asked = (self.id, self.id_again), self.asked
-        return any(one.id in ids and (self.problem or one.asked == asked) for one in outcomes)
+        ids, digest = (self.id, self.id_again), self.asked
+        return any(outcome.id in ids and (self.problem or outcome.asked == digest) for outcome in outcomes)
 
 
 @dataclass(frozen=True)
 class SignalTable:
-    """A table of signals: its id, type and data columns as they are named; `capture` where it is itself captured.
+    """A table of signals: its id, type and data columns by name, and its `capture` where it is itself captured.
 
-    The source pads the values of its `padded` columns with blanks. Where it is not `is_channel` it is there for the
-    marks of snapshots only.
+    The source pads the values of its `padded` columns with blanks. Where `is_channel` is False the table only holds the
+    watermarks of snapshots.
     """
 
     table: TableId
@@ -84,18 +84,18 @@ class SignalTable:
 
     @property
     def shown(self) -> CaptureRegistration | None:
-        """The capture in whose change table its signals stand: none before it has shown the first row.
+        """The capture whose change table has its signals, None before capture has shown the first row.
 
-        Until then the table itself has more, as what was inserted before the agent has read the registration.
+        Until then the table itself has more rows: some were inserted before the agent read the registration.
         """
         return self.capture if self.capture is not None and self.capture.new_synchpoint is not None else None
 
 
 @dataclass(frozen=True)
 class SignalOutcome:
-    """What became of a signal; `reason` says why it was refused, stopped or failed, or what was left out of it.
+    """The outcome of a signal. `reason` says why it was refused, stopped or failed, or which part of it was left out.
 
-    `asked` is the digest of what the signal asked for.
+    `asked` is the digest of the signal's request.
     """
 
     id: str
@@ -106,20 +106,21 @@ class SignalOutcome:
 
     @property
     def as_json(self) -> str:
-        """What a channel is told of it, a JSON object."""
+        """The report of the outcome to a channel, a JSON object."""
         return json.dumps({"id": self.id, "status": self.status, "reason": self.reason})
 
 
 def signal_of(item: Any, channel: str, default_id: str, at_ms: int | None = None) -> Signal:
-    """Return the signal that a JSON object, or the text of one, is: `{"id": ..., "type": ..., "data": {...}}`.
+    """Return the signal that a JSON object or its text describes: `{"id": ..., "type": ..., "data": {...}}`.
 
-    One without an id gets the default one. What is none gets it too, and a problem, by which `parse` refuses it.
-    A name beside these three is a problem: a stop whose tables stand in the wrong place would stop everything.
+    A signal without an id gets the default one. An item that is not a signal gets it too, and a problem, by which
+    `parse` refuses it. Any further name is a problem: a stop whose tables stand in the wrong place would stop
+    everything.
     """
     try:
         given = read_json(item) if isinstance(item, str | bytes) else item
         if not isinstance(given, dict):
-            return Signal(default_id, "", "", channel, at_ms, "it is no JSON object")
+            return Signal(default_id, "", "", channel, at_ms, "it is not a JSON object")
         id_, data = given.get("id"), given.get("data")
         name = default_id if id_ in (None, "") else str(id_)
         signal = Signal(name, str(given.get("type") or ""), {} if data is None else data, channel, at_ms)
@@ -130,14 +131,14 @@ def signal_of(item: Any, channel: str, default_id: str, at_ms: int | None = None
     if len(signal.id) > MAX_ID:
         return Signal(default_id, "", "", channel, at_ms, f"its id has {len(signal.id)} characters, {MAX_ID} at most")
     if unknown := sorted(map(str, given.keys() - {"id", "type", "data"})):
-        return replace(signal, problem=f"it has {unknown[0]!r} beside id, type and data")
+        return replace(signal, problem=f"it has {unknown[0]!r}, but takes only id, type and data")
     return signal
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return what a JSON text says.
+    """Return the value of a JSON text.
 
-    :raises ValueError: it is none, or an object names something twice: which of the two is meant is not ours to say.
+    :raises ValueError: when it is not JSON, or an object has a name twice and so is ambiguous.
     """
     return json.loads(text, object_pairs_hook=_named_once)
 
@@ -151,10 +152,10 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _sound(value: Any) -> tuple[str, str]:
-    """Return a value as a text, or what is wrong with it."""
+    """Return a value as a text, and an empty problem. If JSON cannot hold it, return an empty text and the problem."""
     try:
         text = value if isinstance(value, str) else "" if value is None else json.dumps(value)
-        # Halves of surrogate pairs, which JSON's escapes may name, can be written nowhere.
+        # JSON's escapes may name half of a surrogate pair, which no encoding can write.
         text.encode()
     except (ValueError, TypeError, RecursionError) as error:
         return "", f"it is not JSON: {error}"

@@ -1,4 +1,4 @@
-"""The tables of a snapshot as a signal asks for them: which, under which conditions, and whether that can be meant."""
+"""The tables of a requested snapshot, with their conditions, and checks of the request."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ from airflow_provider_db2cdc.errors import SignalError
 def requested_tables(
     request: ExecuteSnapshot, tables: Mapping[TableId, str], check: Callable[[TableSnapshot], None]
 ) -> tuple[TableSnapshot, ...]:
-    """Return a part for each table that a request names; one that cannot be read now has failed.
+    """Return a table snapshot for each table that a request names. A table that cannot be read now is a failed one.
 
-    `tables` are the pipeline's, each with why it cannot be read now, empty where it can. `check` looks at a part at the
-    source.
+    `tables` are the pipeline's, each with the reason why it cannot be read now, empty where it can. `check` examines a
+    table snapshot at the source.
 
-    :raises SignalError: something of the request names nothing, is never used or is refused by `check`, or none of its
-        tables can be read.
+    :raises SignalError: when something in the request names nothing, is never used or is refused by `check`.
+    :raises SignalError: when none of its tables can be read.
     """
-    found = [*dict.fromkeys(table for pattern in request.collections for table in match_tables(pattern, tables))]
-    _check_conditions(request, found)
-    parts = [_part(table, request) for table in found]
-    if request.surrogate_key and all(part.select for part in parts):
+    requested = [*dict.fromkeys(table for pattern in request.collections for table in match_tables(pattern, tables))]
+    _check_conditions(request, requested)
+    table_snapshots = [_table_snapshot(table, request) for table in requested]
+    if request.surrogate_key and all(table_snapshot.select for table_snapshot in table_snapshots):
         raise SignalError("the surrogate key is never used: a select is read as one chunk", "Leave it out.")
-    for at, part in enumerate(parts):
-        if tables[part.table]:
-            parts[at] = replace(part, status="failed", reason=tables[part.table])
+    for index, table_snapshot in enumerate(table_snapshots):
+        if tables[table_snapshot.table]:
+            table_snapshots[index] = replace(table_snapshot, status="failed", reason=tables[table_snapshot.table])
         else:
-            check(part)
-    if not any(part.is_open for part in parts):
-        reasons = "; ".join(part.reason.rstrip(".") for part in parts[:LISTED])
-        raise SignalError(f"nothing of it can be read: {reasons}", "Give it again once that is mended.")
-    return tuple(parts)
+            check(table_snapshot)
+    if not any(table_snapshot.is_open for table_snapshot in table_snapshots):
+        reasons = "; ".join(table_snapshot.reason.rstrip(".") for table_snapshot in table_snapshots[:LISTED])
+        raise SignalError(f"none of its tables can be read: {reasons}", "Send it again when that is repaired.")
+    return tuple(table_snapshots)
 
 
-def _check_conditions(request: ExecuteSnapshot, found: Sequence[TableId]) -> None:
-    """Refuse a condition that counts for no table, and a select that counts for several."""
-    left = [*found]
+def _check_conditions(request: ExecuteSnapshot, requested: Sequence[TableId]) -> None:
+    """Refuse a condition that applies to no table, and a select that applies to several."""
+    without_condition = [*requested]
     for condition in request.conditions:
-        named = [table for table in left if condition.names(table)]
+        named = [table for table in without_condition if condition.names(table)]
         called = "additional-condition" if condition.pattern == "*" else f"condition for {condition.pattern!r}"
-        if not any(map(condition.names, found)):
-            listed = ", ".join(map(str, found[:LISTED]))
+        if not any(map(condition.names, requested)):
+            listed = ", ".join(map(str, requested[:LISTED]))
             raise SignalError(
-                f"the {called} is for no table of data-collections",
+                f"the {called} applies to no table of data-collections",
                 f"They name {listed}. Add the table to them, or leave its condition out.",
             )
         if not named:
             raise SignalError(
-                f"the {called} is never used: an earlier one counts for its tables", "Leave one of the two out."
+                f"the {called} is never used: an earlier one applies to its tables", "Leave one of the two out."
             )
-        left = [table for table in left if table not in named]
-    for select in {one.filter for one in request.conditions if is_select(one.filter)}:
-        of = [str(table) for table in found if condition_of(table, request.conditions) == select]
-        if len(of) > 1:
-            raise SignalError(f"one select is given for {', '.join(of[:LISTED])}", "Give each table its own.")
+        without_condition = [table for table in without_condition if table not in named]
+    for select in {condition.filter for condition in request.conditions if is_select(condition.filter)}:
+        names = [str(table) for table in requested if condition_of(table, request.conditions) == select]
+        if len(names) > 1:
+            raise SignalError(f"one select is given for {', '.join(names[:LISTED])}", "Give each table its own.")
 
 
-def _part(table: TableId, request: ExecuteSnapshot) -> TableSnapshot:
+def _table_snapshot(table: TableId, request: ExecuteSnapshot) -> TableSnapshot:
     filter_ = condition_of(table, request.conditions)
     if is_select(filter_):
         return TableSnapshot(table, surrogate=request.surrogate_key, select=filter_)
