@@ -340,7 +340,7 @@ def test_signal_under_an_id_that_was_given_before_is_refused_once_and_the_first_
         ([sent("pause-snapshot")], "no snapshot is running"),
         ([execute("S.A"), sent("resume-snapshot", id="2")], "no snapshot is paused"),
         ([sent("nonsense")], "is unknown"),
-        ([execute("S.A"), replace(execute("S.B"), channel="file")], "was asked for before"),
+        ([execute("S.A"), replace(execute("S.B"), channel="file")], "was requested before"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_the_work_goes_on(signals, words):
@@ -556,7 +556,7 @@ def test_what_is_over_and_told_of_keeps_its_name_and_its_tables():
     assert [agenda.has_begun(table) for table in (A, B, C)] == [True, True, False]
     assert not agenda.has_begun(A, 9), "it was told of, so it was no try of this plan"
     _, [(status, reason)] = acting(past, execute("S.A", id="once"))
-    assert (status, reason[:32]) == ("refused", "a snapshot 'once' was asked for ")
+    assert (status, reason[:31]) == ("refused", "a snapshot 'once' was requested")
 
 
 def test_an_initial_snapshot_takes_no_name_that_a_signal_has():
@@ -591,7 +591,7 @@ def test_signal_whose_snapshot_left_tables_out_is_done_and_says_which():
 def test_stop_ends_what_it_names_and_says_what_named_nothing():
     stop = sent("stop-snapshot", {"data-collections": ["S.A", "S.B", "S.X.*"]}, "2")
     agenda, outcomes = acting(SnapshotQueue(), execute("S.A", "S.C"), stop)
-    assert outcomes[1] == ("done", "'S.B', 'S.X.*': no table of any open snapshot that was asked for")
+    assert outcomes[1] == ("done", "'S.B', 'S.X.*': no table of an open requested snapshot")
     assert [part.status for part in agenda.snapshots[0].tables] == ["stopped", "waiting"]
 
 
@@ -640,7 +640,7 @@ def test_table_that_is_snapshotted_anew_leaves_those_that_wait_for_it_too():
     agenda, _ = acting(SnapshotQueue(), execute("S.A"), execute("S.A", "S.B", id="2"))
     agenda = add_initial(agenda, [TableSnapshot(A, delete_missing=True)], 9)
     assert [one.table_snapshot(A).status for one in agenda.snapshots] == ["stopped", "stopped", "waiting"]
-    assert close_finished(agenda)[1][0].reason == "stopped: S.A (its table is snapshotted anew)"
+    assert close_finished(agenda)[1][0].reason == "stopped: S.A (its table is snapshotted again)"
 
 
 def test_snapshots_of_one_moment_keep_the_order_in_which_they_were_asked_for():

@@ -1,4 +1,4 @@
-"""How much of a table is read at a time, and by how many readers: as much as fits into a group's time."""
+"""The number of chunks that are read together, and the number of readers, by the time that a group may take."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from airflow_provider_db2cdc.cdc.job import ApplySettings
 Name = TypeVar("Name")
 
 GROUP_S = 60.0
-"""What a group is to take to read, if no less than it begins with: what a batch costs is little beside that."""
+"""Seconds that the read of a group should take, unless its first chunks take longer.
+
+Next to that the cost of a batch is small.
+"""
 
 FIRST_ROWS, LEAST_CHUNKS, MOST_CHUNKS = 800_000, 4, 160
-"""What is read of a table first, while nobody knows how long that takes; in no less and no more chunks than these."""
+"""The rows of a table's first read, while its time is unknown, and the least and most chunks for them."""
 
 MOST_TIMES = 8.0
-"""How many times as many chunks may come next: of few rows most of the time is none of theirs."""
+"""The greatest factor between the chunks of two reads. Most of the time of a short read is overhead."""
 
 PIECE_S = 15.0
-"""What is read of a group, while another is published, before it is asked whether that is over."""
+"""Seconds of reading, during a publication, before the reader checks whether the publication is over."""
 
 
 def first_chunks(settings: ApplySettings) -> int:
-    """Return how many chunks the first group begins with: those named, or as make not too many rows."""
+    """Return how many chunks the first group begins with: the configured number, or enough for the first rows."""
     if settings.snapshot_group_chunks is not None:
         return settings.snapshot_group_chunks
     if settings.snapshot_chunk_bytes is not None:
@@ -34,10 +37,11 @@ def first_chunks(settings: ApplySettings) -> int:
 def more_chunks(
     settings: ApplySettings, chunks: int, read_s: float, spent_s: float, done: int = 0, left: int = 0
 ) -> int:
-    """Return how many more a group of `done` gets that took `spent_s` so far, and `read_s` for its last `chunks`.
+    """Return how many more chunks a group of `done` chunks gets.
 
-    Of those `left` of what it begins with, if any: as many as fit, but no less than make a first group. Else as many as
-    fit, none where half of its time is over. Where a number is named, those that are left.
+    The group took `spent_s` seconds so far, and its last `chunks` took `read_s`. `left` chunks of its planned start are
+    not read yet. Of those it gets as many as fit, and in total at least the size of a first group. With none left it
+    gets as many as fit, or none once half of its time is over. A configured number of chunks always gives `left`.
     """
     if settings.snapshot_group_chunks is not None:
         return left
@@ -48,43 +52,45 @@ def more_chunks(
 
 
 def next_group_chunks(settings: ApplySettings, chunks: int, read_s: float) -> int:
-    """Return how many chunks the next group begins with, if `chunks` took `read_s`: those named, or as many as fit.
+    """Return how many chunks the next group begins with, if `chunks` took `read_s` seconds.
 
-    But no less than the first one: with few readers at work a group is read no faster.
+    It is the configured number, or as many as fit, but at least the size of the first group. With few readers at work a
+    smaller group is read no faster.
     """
     return settings.snapshot_group_chunks or max(first_chunks(settings), _fitting(chunks, read_s, GROUP_S))
 
 
 def free_slots(slots: int) -> int:
-    """Return how many of Spark's slots are read with while a group is published: of two or more, never all.
+    """Return how many of Spark's slots read while a group is published: of two or more, never all.
 
-    A reader keeps its slot for as long as the source takes, and what was asked of Spark first goes first.
+    A reader keeps its slot for as long as the source takes, and Spark serves earlier requests first.
     """
     return max(1, slots - max(1, slots // 4))
 
 
 def sub_group_size(chunks: int, read: int, read_s: float, free: int) -> int:
-    """Return how many of `chunks` are read at once while a group is published, if the `read` last ones took `read_s`.
+    """Return how many of `chunks` are read at once during a publication, if the last `read` ones took `read_s` seconds.
 
-    As many as fit into a piece's time, or one a slot if that takes longer: behind it there may be more slots.
+    These are as many as fit into `PIECE_S`, or one per slot if that takes longer. Afterwards more slots may be free.
     """
     return min(chunks, max(free, _fitting(read, read_s, PIECE_S)))
 
 
 def readers(settings: ApplySettings, chunks: Mapping[Name, int], free: int) -> tuple[int, dict[Name, int]]:
-    """Return how many tables are read side by side with so many slots, and by how many readers each has.
+    """Return how many tables are read in parallel with `free` slots, and the number of readers for each table.
 
-    `chunks` are each table's: what is left of the slots when each has one goes to those of the most chunks a reader.
+    `chunks` has each table's number of chunks. Each table has one reader. The remaining slots add readers to the tables
+    with the most chunks per reader.
     """
     at_once = max(1, min(len(chunks), settings.parallel_tables, free))
-    of_each = dict.fromkeys(chunks, 1)
+    reader_counts = dict.fromkeys(chunks, 1)
     for _ in range(free - at_once):
-        name = max(chunks, key=lambda name: chunks[name] / of_each[name])
-        if of_each[name] < min(chunks[name], settings.parallel_reads):
-            of_each[name] += 1
-    return at_once, of_each
+        name = max(chunks, key=lambda name: chunks[name] / reader_counts[name])
+        if reader_counts[name] < min(chunks[name], settings.parallel_reads):
+            reader_counts[name] += 1
+    return at_once, reader_counts
 
 
 def _fitting(chunks: int, read_s: float, left_s: float) -> int:
-    """Return how many chunks are read in `left_s`, if `chunks` of them took `read_s`."""
+    """Return how many chunks are read in `left_s` seconds, if `chunks` of them took `read_s`."""
     return int(chunks * min(MOST_TIMES, left_s / max(read_s, 0.001)))

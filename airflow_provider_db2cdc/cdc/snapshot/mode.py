@@ -1,6 +1,6 @@
 """Snapshot modes: for which tables, and when, a pipeline begins with a snapshot.
 
-Debezium's modes, said for a pipeline of ticks: where Debezium speaks of a connector's start, a tick is meant.
+They are Debezium's modes, applied to a pipeline of ticks. A connector's start in Debezium corresponds to a tick.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CUSTOM = "snapshot.mode.custom.name"
 
 
 class Snapshotter(Protocol):
-    """What a mode decides. A custom one is a class of one's own with these methods, made without arguments.
+    """The decisions of a mode. A custom mode is a user's class with these methods, constructed without arguments.
 
         class Mornings:
             def snapshot_data(self, known, in_progress):
@@ -27,26 +27,26 @@ class Snapshotter(Protocol):
             def recover_offset(self):
                 return False
 
-    `snapshot.mode=custom` with `snapshot.mode.custom.name=my_module:Mornings` chooses it. It is asked while a tick is
-    planned, of each table at least once: its answers may depend on the clock, but are not to be counted.
+    `snapshot.mode=custom` with `snapshot.mode.custom.name=my_module:Mornings` chooses it. The planning of a tick calls
+    it at least once for each table. Its answers may depend on the clock. Do not count the calls.
     """
 
     def snapshot_data(self, known: bool, in_progress: bool) -> bool:
-        """Whether a table is snapshotted: `known` has an offset, `in_progress` is being snapshotted already."""
+        """Return whether a table is snapshotted: `known` has an offset, `in_progress` is being snapshotted already."""
 
     def stream(self) -> bool:
-        """Whether changes are pulled, once the snapshot is there."""
+        """Return whether changes are pulled, once the snapshot is there."""
 
     def snapshot_on_gap(self) -> bool:
-        """Whether a table whose changes were lost is snapshotted anew; else it stops with an error."""
+        """Return whether a table whose changes were lost is snapshotted again. Otherwise it stops with an error."""
 
     def recover_offset(self) -> bool:
-        """Whether a lost offset is taken from what the target proves; else it is an error."""
+        """Return whether a lost offset is replaced by the committed one of the target. Otherwise it is an error."""
 
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode as four answers; `anew` snapshots known tables too, at each tick."""
+    """A mode as fixed answers. `anew` snapshots known tables too, at each tick."""
 
     data: bool = True
     anew: bool = False
@@ -55,48 +55,48 @@ class Mode:
     recovers: bool = False
 
     def snapshot_data(self, known: bool, in_progress: bool) -> bool:
-        """Whether a table is snapshotted."""
+        """Return whether a table is snapshotted."""
         return self.data and not in_progress and (not known or self.anew)
 
     def stream(self) -> bool:
-        """Whether changes are pulled."""
+        """Return whether changes are pulled."""
         return self.streaming
 
     def snapshot_on_gap(self) -> bool:
-        """Whether a gap is mended by a snapshot."""
+        """Return whether a gap is repaired by a snapshot."""
         return self.on_gap
 
     def recover_offset(self) -> bool:
-        """Whether a lost offset is taken from the target."""
+        """Return whether a lost offset is taken from the target."""
         return self.recovers
 
 
 class CustomMode:
-    """A snapshotter of the user's own; what it raises is told by its name."""
+    """A user's snapshotter. Its errors are reported under its name."""
 
-    def __init__(self, name: str, own: Snapshotter) -> None:
+    def __init__(self, name: str, snapshotter: Snapshotter) -> None:
         self.name = name
-        self._own = own
+        self._snapshotter = snapshotter
 
     def snapshot_data(self, known: bool, in_progress: bool) -> bool:
-        """Whether a table is snapshotted."""
-        return self._asked("snapshot_data", known, in_progress)
+        """Return whether a table is snapshotted."""
+        return self._call("snapshot_data", known, in_progress)
 
     def stream(self) -> bool:
-        """Whether changes are pulled."""
-        return self._asked("stream")
+        """Return whether changes are pulled."""
+        return self._call("stream")
 
     def snapshot_on_gap(self) -> bool:
-        """Whether a gap is mended by a snapshot."""
-        return self._asked("snapshot_on_gap")
+        """Return whether a gap is repaired by a snapshot."""
+        return self._call("snapshot_on_gap")
 
     def recover_offset(self) -> bool:
-        """Whether a lost offset is taken from the target."""
-        return self._asked("recover_offset")
+        """Return whether a lost offset is taken from the target."""
+        return self._call("recover_offset")
 
-    def _asked(self, question: str, *about: bool) -> bool:
+    def _call(self, question: str, *arguments: bool) -> bool:
         try:
-            return bool(getattr(self._own, question)(*about))
+            return bool(getattr(self._snapshotter, question)(*arguments))
         except Exception as error:
             raise ConfigurationError(
                 f"{CUSTOM}: {self.name} failed in {question} ({type(error).__name__}: {error})", "Correct the class."
@@ -117,7 +117,7 @@ OLD_NAMES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
 def configured(data: bool = False, stream: bool = False, on_data_error: bool = False) -> Mode:
     """Return the mode `configuration_based`: Debezium's switches, each false unless it is set.
 
-    `snapshot.schema` and `snapshot.on.schema.error` have nothing to do here: columns are read from the catalog by every
-    tick, and there is no schema history that could be lost.
+    `snapshot.schema` and `snapshot.on.schema.error` have no effect here. Every tick reads the columns from the catalog,
+    so there is no schema history that could be lost.
     """
     return Mode(data=data, streaming=stream, on_gap=on_data_error)

@@ -1,4 +1,4 @@
-"""Notifications: what Debezium tells of a snapshot's course, from the difference of two states of it."""
+"""Notifications: Debezium's reports of a snapshot's progress, from the difference of two of its states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDS: Mapping[str, Type] = {"completed": "COMPLETED", "stopped": "ABORTED", "fai
 
 @dataclass(frozen=True)
 class Notification:
-    """One notification; `id` is the snapshot's (a signal's id), `additional_data` texts by Debezium's names."""
+    """One notification. `id` is the snapshot's (a signal's id), and `additional_data` has texts by Debezium's names."""
 
     id: str
     aggregate_type: Aggregate
@@ -32,10 +32,11 @@ class Notification:
 
 
 def notifications(old: Snapshot | None, new: Snapshot, at_ms: int) -> list[Notification]:
-    """Return what is to be told of the way from `old` (None: it was just asked for) to `new`, in order.
+    """Return the notifications for the transition from `old` (None: it was just requested) to `new`, in order.
 
-    A blocking snapshot is told of as an initial one, as Debezium does. Keys are named by their chunk, never by value.
-    Of more than `LISTED_ALWAYS` tables what is told of one names that one alone, or all would be as many squared.
+    A blocking snapshot is reported as an initial one, as in Debezium. Keys are named by their chunk, never by value.
+    Above `LISTED_ALWAYS` tables, a report on one table names only that table. Otherwise the size would grow with the
+    square of their number.
     """
     return [
         Notification(new.id, _aggregate(new), kind, {"connector_name": CONNECTOR, **data}, at_ms)
@@ -44,7 +45,7 @@ def notifications(old: Snapshot | None, new: Snapshot, at_ms: int) -> list[Notif
 
 
 def skipped(tables: Iterable[TableId], run_id: str, at_ms: int) -> Notification:
-    """Return what is told of new tables that the mode takes no snapshot of; `run_id` names the run that met them."""
+    """Return the notification for new tables that the mode does not snapshot, found by the run `run_id`."""
     collections = ",".join(str(table) for table in tables)
     data = {"connector_name": CONNECTOR, "data_collections": collections}
     return Notification(run_id, "Initial Snapshot", "SKIPPED", data, at_ms)
@@ -55,16 +56,16 @@ def _aggregate(snapshot: Snapshot) -> Aggregate:
 
 
 def _steps(old: Snapshot | None, new: Snapshot) -> Iterator[tuple[Type, dict[str, str]]]:
-    collections = {"data_collections": ",".join(str(part.table) for part in new.tables)}
+    collections = {"data_collections": ",".join(str(table_snapshot.table) for table_snapshot in new.tables)}
     if old is None:
         yield "STARTED", collections
     before = old.status if old else "running"
     if (before, new.status) == ("paused", "running"):
         yield "RESUMED", collections
-    for part in new.tables:
-        was = old.table_snapshot(part.table) if old else None
-        listed = collections if len(new.tables) <= LISTED_ALWAYS else {"data_collections": str(part.table)}
-        yield from _part_steps(was, part, listed)
+    for table_snapshot in new.tables:
+        earlier = old.table_snapshot(table_snapshot.table) if old else None
+        listed = collections if len(new.tables) <= LISTED_ALWAYS else {"data_collections": str(table_snapshot.table)}
+        yield from _table_steps(earlier, table_snapshot, listed)
     if (before, new.status) == ("running", "paused"):
         yield "PAUSED", collections
     if new.status in ENDS and before not in ENDS:
@@ -72,7 +73,7 @@ def _steps(old: Snapshot | None, new: Snapshot) -> Iterator[tuple[Type, dict[str
         yield ENDS[new.status], {**(collections if new.status != "completed" else {}), **reason}
 
 
-def _part_steps(
+def _table_steps(
     old: TableSnapshot | None, new: TableSnapshot, collections: Mapping[str, str]
 ) -> Iterator[tuple[Type, dict[str, str]]]:
     if new.published_chunks > (old.published_chunks if old else 0):
@@ -99,10 +100,10 @@ def _part_steps(
         )
 
 
-def _scan_status(part: TableSnapshot) -> str:
-    match part.status:
+def _scan_status(table_snapshot: TableSnapshot) -> str:
+    match table_snapshot.status:
         case "completed":
-            return "SUCCEEDED" if part.rows_read else "EMPTY"
+            return "SUCCEEDED" if table_snapshot.rows_read else "EMPTY"
         case "stopped":
             return "SKIPPED"
         case _:

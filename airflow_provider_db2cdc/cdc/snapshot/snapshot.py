@@ -1,7 +1,7 @@
-"""Snapshots under way: which tables, how far, and what comes next.
+"""Snapshots under way: their tables, their progress, and the next step.
 
-A snapshot is a list of parts, one a table, each cut into chunks. Chunks are read and published in groups; a group may
-span the end of one table and the beginning of others. All here is pure: a snapshot is replaced by its successor.
+A snapshot is a list of table snapshots, each cut into chunks. Chunks are read and published in groups. A group may span
+the end of one table and the beginning of others. All code here is pure: a snapshot is replaced by its successor.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Status = Literal["running", "paused", "completed", "failed", "stopped"]
 
 OPEN: frozenset[Status] = frozenset({"running", "paused"})
 LISTED, REASON_CHARACTERS = 20, 200
-"""Of a snapshot's reason: the parts that it lists, and the characters of each one's."""
+"""In a snapshot's reason: the tables that it lists, and the characters of each one's reason."""
 
 
 class QueuedSnapshot(Protocol):
-    """A snapshot, or what is known of how far one is, as far as turns go."""
+    """A snapshot or the progress of one, with what determines turns."""
 
     @property
     def id(self) -> str:
@@ -35,12 +35,12 @@ class QueuedSnapshot(Protocol):
 
     @property
     def open_table_ids(self) -> Collection[TableId]:
-        """The tables of which something is left to do."""
+        """The tables with work left."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot with its tables in the order in which they are read; `reason` says which did not complete, and why."""
+    """A snapshot with its tables in reading order. `reason` says which did not complete, and why."""
 
     id: str
     kind: SnapshotKind
@@ -57,95 +57,114 @@ class Snapshot:
 
     @property
     def open_tables(self) -> tuple[TableSnapshot, ...]:
-        """The parts of which something is left to do."""
-        return tuple(part for part in self.tables if self.is_open and part.is_open)
+        """The table snapshots with work left."""
+        return tuple(table_snapshot for table_snapshot in self.tables if self.is_open and table_snapshot.is_open)
 
     @property
     def open_table_ids(self) -> tuple[TableId, ...]:
-        """The tables of these parts."""
-        return tuple(part.table for part in self.open_tables)
+        """The names of its open tables."""
+        return tuple(table_snapshot.table for table_snapshot in self.open_tables)
 
     def makes_no_progress(self, tables: Container[TableId]) -> bool:
-        """Whether all that is left of it has failed, and come no further, as often as ends one that was asked for.
+        """Return whether all open tables among `tables` have failed `MAX_FAILURES` times without progress.
 
-        Of `tables` alone, the pipeline's: nothing comes of one that it does not carry.
+        A requested snapshot ends after so many failures. `tables` are the pipeline's, because a table that the pipeline
+        does not carry makes no progress.
         """
-        return all(part.failures >= MAX_FAILURES for part in self.open_tables if part.table in tables)
+        return all(
+            table_snapshot.failures >= MAX_FAILURES
+            for table_snapshot in self.open_tables
+            if table_snapshot.table in tables
+        )
 
     def table_snapshot(self, table: TableId) -> TableSnapshot | None:
-        """Return the table's part, None when it has none."""
-        return next((part for part in self.tables if part.table == table), None)
+        """Return the snapshot of the table, None when it has none."""
+        return next((table_snapshot for table_snapshot in self.tables if table_snapshot.table == table), None)
 
-    def with_table(self, part: TableSnapshot) -> Snapshot:
-        """Return the snapshot with the part in the place of the table's old one, and closed if it was the last."""
-        parts = tuple(part if old.table == part.table else old for old in self.tables)
-        return replace(self, tables=parts)._settled()
+    def with_table(self, table_snapshot: TableSnapshot) -> Snapshot:
+        """Return the snapshot with the new state of one of its tables, and closed if that was the last open one."""
+        tables = tuple(table_snapshot if old.table == table_snapshot.table else old for old in self.tables)
+        return replace(self, tables=tables)._settled()
 
     def _settled(self) -> Snapshot:
-        """Return it closed once no part is open: it only ever completes with every part."""
-        if not self.is_open or any(part.is_open for part in self.tables):
+        """Return it closed once no table snapshot is open: it only ever completes with every one."""
+        if not self.is_open or any(table_snapshot.is_open for table_snapshot in self.tables):
             return self
-        ends = {part.status for part in self.tables}
+        ends = {table_snapshot.status for table_snapshot in self.tables}
         status: Status = "failed" if "failed" in ends else "stopped" if ends == {"stopped"} else "completed"
         return replace(self, status=status, reason=_left_out(self.tables))
 
 
-def _left_out(parts: Iterable[TableSnapshot]) -> str:
-    """Return which parts did not complete and why, the failed ones first; of many the first ones and a count."""
-    lacking = sorted((part for part in parts if part.status != "completed"), key=lambda part: part.status != "failed")
-    listed = [f"{part.status}: {part.table}{_because(part)}" for part in lacking[:LISTED]]
+def _left_out(table_snapshots: Iterable[TableSnapshot]) -> str:
+    """Return which tables did not complete and why, the failed ones first: of many the first ones and a count."""
+    lacking = sorted(
+        (table_snapshot for table_snapshot in table_snapshots if table_snapshot.status != "completed"),
+        key=lambda table_snapshot: table_snapshot.status != "failed",
+    )
+    listed = [
+        f"{table_snapshot.status}: {table_snapshot.table}{_because(table_snapshot)}"
+        for table_snapshot in lacking[:LISTED]
+    ]
     more = [f"and {len(lacking) - LISTED} more"] if len(lacking) > LISTED else []
     return "; ".join(listed + more)
 
 
-def _because(part: TableSnapshot) -> str:
-    reason = " ".join(part.reason.removeprefix(f"{part.table}: ").split())
+def _because(table_snapshot: TableSnapshot) -> str:
+    reason = " ".join(table_snapshot.reason.removeprefix(f"{table_snapshot.table}: ").split())
     shown = reason if len(reason) <= REASON_CHARACTERS else f"{reason[:REASON_CHARACTERS]}..."
     return f" ({shown})" if shown else ""
 
 
 def without_progress(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot as it was before anything of it was published, but for what has ended since."""
-    parts = (
-        replace(part, published_chunks=0, rows_read=0, rows_published=0, low_batch=None, failures=0)
-        for part in snapshot.tables
+    """Return the snapshot as it was before any publication, except for tables that have ended since."""
+    tables = (
+        replace(table_snapshot, published_chunks=0, rows_read=0, rows_published=0, low_batch=None, failures=0)
+        for table_snapshot in snapshot.tables
     )
-    return replace(snapshot, tables=tuple(parts))
+    return replace(snapshot, tables=tuple(tables))
 
 
 def next_table_to_chunk(snapshot: Snapshot, begun: Mapping[TableId, int], chunks: int) -> TableId | None:
     """Return the table whose chunks must be known before the next group of up to `chunks` chunks can be formed."""
     room = _room(snapshot, chunks)
-    for part in snapshot.open_tables:
+    for table_snapshot in snapshot.open_tables:
         if room <= 0:
             return None
-        if part.status == "waiting":
-            return part.table
-        room -= part.chunks - begun.get(part.table, part.published_chunks)
+        if table_snapshot.status == "waiting":
+            return table_snapshot.table
+        room -= table_snapshot.chunks - begun.get(table_snapshot.table, table_snapshot.published_chunks)
     return None
 
 
 def next_group(snapshot: Snapshot, begun: Mapping[TableId, int], chunks: int) -> list[ChunkSpan]:
-    """Return the next chunks to read, behind those `begun` (a table's next chunk): up to `chunks`, of several tables.
+    """Return the next chunks to read, up to `chunks`, of several tables.
 
-    A blocking snapshot is one group, so that all its tables come to stand at one mark.
+    `begun` has the next chunk of tables whose reading has begun. A blocking snapshot is one group, so that all its
+    tables reach one watermark.
     """
     room = _room(snapshot, chunks)
     group: list[ChunkSpan] = []
-    for part in snapshot.open_tables:
-        if part.status == "waiting":
+    for table_snapshot in snapshot.open_tables:
+        if table_snapshot.status == "waiting":
             break
-        first = begun.get(part.table, part.published_chunks)
-        last = int(min(part.chunks, first + room)) - 1
+        first = begun.get(table_snapshot.table, table_snapshot.published_chunks)
+        last = int(min(table_snapshot.chunks, first + room)) - 1
         if first <= last:
-            group.append(ChunkSpan(part.table, first, last))
+            group.append(ChunkSpan(table_snapshot.table, first, last))
             room -= last - first + 1
     return group
 
 
 def may_publish(snapshot: Snapshot, tables: Collection[TableId]) -> bool:
-    """Whether a group of these tables may be published: those of a blocking snapshot come to one mark, or stay."""
-    unread = (part.table for part in snapshot.open_tables if part.published_chunks < part.chunks)
+    """Return whether a group of these tables may be published.
+
+    The tables of a blocking snapshot reach one watermark together, or stay unpublished.
+    """
+    unread = (
+        table_snapshot.table
+        for table_snapshot in snapshot.open_tables
+        if table_snapshot.published_chunks < table_snapshot.chunks
+    )
     return snapshot.kind != "blocking" or all(table in tables for table in unread)
 
 
@@ -154,12 +173,12 @@ def _room(snapshot: Snapshot, chunks: int) -> float:
 
 
 def snapshots_in_turn(snapshots: Iterable[QueuedSnapshot]) -> dict[TableId, str]:
-    """Return of each table that snapshots have something left to do for the id of the one whose turn it is.
+    """Return for each table with open work the id of the snapshot whose turn it is.
 
-    That is an initial snapshot, else the one that was asked for first: the others wait for it.
+    That is an initial snapshot, or else the one that was requested first. The others wait for it.
     """
-    found: dict[TableId, str] = {}
-    for snapshot in sorted(snapshots, key=lambda one: one.kind != "initial"):
+    holders: dict[TableId, str] = {}
+    for snapshot in sorted(snapshots, key=lambda snapshot: snapshot.kind != "initial"):
         for table in snapshot.open_table_ids:
-            found.setdefault(table, snapshot.id)
-    return found
+            holders.setdefault(table, snapshot.id)
+    return holders

@@ -1,6 +1,6 @@
-"""One table of a snapshot: how far it is, the chunks of it that a batch publishes, and what that makes of it.
+"""One table of a snapshot: its progress, the chunk range of a batch, and the successor after each step.
 
-All here is pure: a part is replaced by its successor.
+All code here is pure: a table snapshot is replaced by its successor.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from airflow_provider_db2cdc.cdc.signal.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.table import TableId
 
 Bound = tuple[str, ...]
-"""A key as SQL literals, one a key column."""
+"""A key as SQL literals, one per key column."""
 
 BatchWindow = tuple[int, int]
-"""Batches, behind the first one and up to the second."""
+"""Batches after the first one and up to the second."""
 
 TableSnapshotStatus = Literal["waiting", "reading", "completed", "failed", "stopped"]
 OPEN_STATUSES: frozenset[TableSnapshotStatus] = frozenset({"waiting", "reading"})
@@ -26,16 +26,18 @@ MAX_FAILURES = 3
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """One table of a snapshot; `select` is read instead of the whole table, as one chunk.
+    """One table of a snapshot. `select` is read instead of the whole table, as one chunk.
 
-    `bounds` are the keys that end its chunks but for the last one's; `published_chunks` chunks are published,
-    `rows_published` rows of the `rows_read` ones as `r`. `low_batch` is the first published group's; `fingerprint` that
-    of the columns which it is read with. `delete_missing` says that rows of the target which the snapshot does not find
-    are to be deleted; so are rows of which the `abandoned_batches` batches, given up when it began, have told in the
-    change log. `failures` counts the ticks that it failed in since a read of it last brought it on.
+    `bounds` are the keys that end its chunks, except the last chunk. `published_chunks` chunks are published. Of the
+    `rows_read` rows, `rows_published` were published as `r`. `low_batch` is the first published group's. `fingerprint`
+    is that of the columns that are read.
 
-    A table without a key is one chunk, and one more for each further read that it needs (cdc.copies); `windows` are the
-    batches, behind one and up to the other, that the newest of these reads lay in.
+    `delete_missing`: rows of the target that the snapshot does not find are to be deleted. The same holds for rows that
+    its `abandoned_batches` reported in the change log: batches that were given up when the snapshot began. `failures`
+    counts the ticks in which it failed since the last read with progress.
+
+    A table without a key is one chunk, and one more for each further read that it needs (cdc.event.row_multiset).
+    `windows` are the batch windows of the newest of these reads.
     """
 
     table: TableId
@@ -57,7 +59,7 @@ class TableSnapshot:
 
     @property
     def chunks(self) -> int:
-        """How many chunks it has; known once it is being read."""
+        """The number of chunks, known once the table is being read."""
         return len(self.bounds) + 1
 
     @property
@@ -77,7 +79,7 @@ class ChunkSpan:
 
 @dataclass(frozen=True)
 class ChunkCounts:
-    """One chunk that was read: the bounds that it lies between, its rows, and what the source counted right after."""
+    """One chunk that was read: its bounds, its rows, and the source's count right after the read."""
 
     low: Bound
     high: Bound
@@ -87,17 +89,21 @@ class ChunkCounts:
 
 @dataclass(frozen=True)
 class ChunkRange:
-    """Chunks that were read, as the batch that publishes them names them.
+    """Chunks that were read, as named by the batch that publishes them.
 
-    `low_watermark` is their low mark and `low_batch` the table's last batch when their read began; `staging_version` is
-    the version of the table's staging table that holds just these rows. `first_low_batch` is the low batch of its
-    part's first slice, `read_before` and `rows_before` what the part read and published before it, so that the last
-    slice alone tells how far the part is. `covers_key_range` says that rows of the target which its chunks should have
-    found are deleted with it. Where Spark does not sort keys as the source does, or batches were `abandoned_batches`, a
-    sweep does so at the end: it publishes none, and deletes the rows that no batch behind its low batch wrote.
+    `low_watermark` is their low watermark. `low_batch` is the table's last batch when their read began.
+    `staging_version` is the version of the table's staging table that holds exactly these rows.
 
-    Of a table without a key, `windows` are those of its part's newest reads and of this one; `needs_another_read` says
-    that another read is needed, or that nobody knows yet.
+    `first_low_batch` is the low batch of the table snapshot's first chunk range. `read_before` and `rows_before` are
+    the rows read and published before this range. So the last chunk range is enough to show the progress of the table
+    snapshot.
+
+    `covers_key_range`: the range deletes rows of the target that its chunks should have found. It does not where Spark
+    sorts keys differently from the source, or where there are `abandoned_batches`. Then a final deletion of missing
+    rows follows. It publishes no rows, and deletes the rows that no batch after its low batch wrote.
+
+    For a table without a key, `windows` are those of the newest reads and of this one. `needs_another_read`: another
+    read is needed, or the need is not known yet.
     """
 
     snapshot: str
@@ -121,78 +127,88 @@ class ChunkRange:
 
     @property
     def deletes_by_range(self) -> bool:
-        """Whether what the target has between the ends of its chunks, and they did not find, is gone."""
+        """Whether rows of the target between the ends of its chunks are deleted if the chunks did not find them."""
         return self.covers_key_range and not self.windows
 
 
-def chunk_bounds(part: TableSnapshot, chunk: int) -> tuple[Bound, Bound]:
-    """Return the bounds that a chunk lies between: beyond the first, up to the second; empty where there is none."""
-    low = part.bounds[chunk - 1] if chunk > 0 else ()
-    return low, part.bounds[chunk] if chunk < len(part.bounds) else ()
+def chunk_bounds(table_snapshot: TableSnapshot, chunk: int) -> tuple[Bound, Bound]:
+    """Return the bounds of a chunk: after the first, up to the second. A bound is empty where there is none."""
+    low = table_snapshot.bounds[chunk - 1] if chunk > 0 else ()
+    return low, table_snapshot.bounds[chunk] if chunk < len(table_snapshot.bounds) else ()
 
 
-def deletion_range(part: TableSnapshot, snapshot: str, kind: SnapshotKind, upto: Lsn) -> ChunkRange:
-    """Return the range that deletes what a table snapshot that was read to its end did not find.
+def deletion_range(table_snapshot: TableSnapshot, snapshot: str, kind: SnapshotKind, upto: Lsn) -> ChunkRange:
+    """Return the range that deletes missing rows: those that a completely read table snapshot did not find.
 
     It publishes no rows. A row is missing if no batch after `low_batch` wrote it.
     """
-    assert part.low_batch is not None
+    assert table_snapshot.low_batch is not None
     return ChunkRange(
         snapshot=snapshot,
         snapshot_kind=kind,
         first=0,
-        last=part.published_chunks - 1,
+        last=table_snapshot.published_chunks - 1,
         low_watermark=upto,
-        low_batch=part.low_batch,
-        first_low_batch=part.low_batch,
-        fingerprint=part.fingerprint,
-        read_before=part.rows_read,
-        rows_before=part.rows_published,
+        low_batch=table_snapshot.low_batch,
+        first_low_batch=table_snapshot.low_batch,
+        fingerprint=table_snapshot.fingerprint,
+        read_before=table_snapshot.rows_read,
+        rows_before=table_snapshot.rows_published,
         delete_missing=True,
-        abandoned_batches=part.abandoned_batches,
+        abandoned_batches=table_snapshot.abandoned_batches,
     )
 
 
-def with_chunks(part: TableSnapshot, bounds: Sequence[Sequence[str]], fingerprint: str) -> TableSnapshot:
-    """Return the part with its chunks known, and the columns that they are read with."""
+def with_chunks(table_snapshot: TableSnapshot, bounds: Sequence[Sequence[str]], fingerprint: str) -> TableSnapshot:
+    """Return the table snapshot with its chunks known, and the columns that they are read with."""
     named = tuple(tuple(bound) for bound in bounds)
-    return replace(part, status="reading", bounds=named, fingerprint=fingerprint)
+    return replace(table_snapshot, status="reading", bounds=named, fingerprint=fingerprint)
 
 
-def restarted(part: TableSnapshot, is_held: bool) -> TableSnapshot:
-    """Return the part to be read from its beginning, if need be once more: under columns that have changed.
+def restarted(table_snapshot: TableSnapshot, is_held: bool) -> TableSnapshot:
+    """Return the table snapshot to be read from its beginning, as after a change of its columns.
 
-    What it has published stays. Where the target holds rows of the table, a read of all of it tells which are gone.
+    Published rows stay. Where the target holds rows of the table, a read of all of it shows which rows are missing.
     """
-    sweep = part.delete_missing or (is_held and not (part.condition or part.select))
-    asked = TableSnapshot(
-        part.table, part.condition, part.surrogate, part.select, sweep, abandoned_batches=part.abandoned_batches
+    delete_missing = table_snapshot.delete_missing or (
+        is_held and not (table_snapshot.condition or table_snapshot.select)
     )
-    return replace(asked, reason=part.reason)
+    fresh = TableSnapshot(
+        table_snapshot.table,
+        table_snapshot.condition,
+        table_snapshot.surrogate,
+        table_snapshot.select,
+        delete_missing,
+        abandoned_batches=table_snapshot.abandoned_batches,
+    )
+    return replace(fresh, reason=table_snapshot.reason)
 
 
-def with_published(part: TableSnapshot, chunk_range: ChunkRange, rows: int) -> TableSnapshot:
-    """Return the part after a slice's batch was applied, with as many rows; the same one again changes nothing.
+def with_published(table_snapshot: TableSnapshot, chunk_range: ChunkRange, rows: int) -> TableSnapshot:
+    """Return the table snapshot after the batch of a chunk range was applied with `rows` rows.
 
-    A slice that was read under other columns than the part is now tells nothing of it.
+    The same chunk range again changes nothing. A chunk range that was read under other columns than the current ones is
+    ignored.
     """
     if (
-        not part.is_open
-        or chunk_range.fingerprint != part.fingerprint
-        or (chunk_range.last < part.published_chunks and not chunk_range.delete_missing)
+        not table_snapshot.is_open
+        or chunk_range.fingerprint != table_snapshot.fingerprint
+        or (chunk_range.last < table_snapshot.published_chunks and not chunk_range.delete_missing)
     ):
-        return part
+        return table_snapshot
     after = replace(
-        part,
+        table_snapshot,
         status="reading",
         published_chunks=chunk_range.last + 1,
-        bounds=((),) * (chunk_range.last + chunk_range.needs_another_read) if chunk_range.windows else part.bounds,
+        bounds=((),) * (chunk_range.last + chunk_range.needs_another_read)
+        if chunk_range.windows
+        else table_snapshot.bounds,
         rows_read=chunk_range.read_before + sum(chunk.rows_read for chunk in chunk_range.counts),
         rows_published=chunk_range.rows_before + rows,
         low_batch=chunk_range.first_low_batch,
         windows=chunk_range.windows,
-        # A read that asks for another one has not helped a table that is never at rest.
-        failures=part.failures if chunk_range.needs_another_read else 0,
+        # A read that needs another one made no progress: the table changes all the time.
+        failures=table_snapshot.failures if chunk_range.needs_another_read else 0,
         reason="",
     )
     is_over = chunk_range.delete_missing or (
@@ -202,23 +218,29 @@ def with_published(part: TableSnapshot, chunk_range: ChunkRange, rows: int) -> T
     return replace(after, status="completed") if is_over else after
 
 
-def has_same_bounds(part: TableSnapshot, chunk_range: ChunkRange) -> bool:
-    """Whether a slice's chunks end where the part's do now: under its columns it may have been cut anew since."""
+def has_same_bounds(table_snapshot: TableSnapshot, chunk_range: ChunkRange) -> bool:
+    """Return whether a chunk range's chunks end where the table snapshot's do now.
+
+    The same columns may have been cut again in between.
+    """
     if chunk_range.windows or chunk_range.delete_missing:
         return True
-    is_known = chunk_range.last < part.chunks
+    is_known = chunk_range.last < table_snapshot.chunks
     return is_known and all(
-        (one.low, one.high) == chunk_bounds(part, at) for at, one in enumerate(chunk_range.counts, chunk_range.first)
+        (chunk.low, chunk.high) == chunk_bounds(table_snapshot, index)
+        for index, chunk in enumerate(chunk_range.counts, chunk_range.first)
     )
 
 
-def with_failure(part: TableSnapshot, reason: str, tries: int | None = MAX_FAILURES) -> TableSnapshot:
-    """Return the part after a failure: the next ticks try it again, as often as `tries` says (None: for ever)."""
-    failures = part.failures + 1
+def with_failure(table_snapshot: TableSnapshot, reason: str, tries: int | None = MAX_FAILURES) -> TableSnapshot:
+    """Return the table snapshot after a failure. The next ticks try it again, up to `tries` times (None: for ever)."""
+    failures = table_snapshot.failures + 1
     is_over = tries is not None and failures >= tries
-    return replace(part, status="failed" if is_over else part.status, failures=failures, reason=reason)
+    return replace(
+        table_snapshot, status="failed" if is_over else table_snapshot.status, failures=failures, reason=reason
+    )
 
 
-def with_stop(part: TableSnapshot, reason: str) -> TableSnapshot:
-    """Return the part ended on request; what it has published stays."""
-    return replace(part, status="stopped", reason=reason) if part.is_open else part
+def with_stop(table_snapshot: TableSnapshot, reason: str) -> TableSnapshot:
+    """Return the table snapshot ended on request. Published rows stay."""
+    return replace(table_snapshot, status="stopped", reason=reason) if table_snapshot.is_open else table_snapshot
