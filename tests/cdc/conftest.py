@@ -1,4 +1,4 @@
-"""Hypothesis without a deadline: the machine that runs the tests is shared."""
+"""Hypothesis without a deadline: other programs may slow the tests down."""
 
 from hypothesis import settings
 

@@ -58,15 +58,15 @@ def execute(*patterns, id="1", **data):
 ALL = {"data-collection": r"S\..*", "filter": "X = 1"}
 
 
-def acting(agenda, *signals, check=lambda part: None, **refused):
+def acting(queue, *signals, check=lambda part: None, **refused):
     tables, outcomes = {table: refused.get(table.name, "") for table in (A, B, C)}, []
     for signal in signals:
-        agenda, outcome = handle_signal(agenda, signal, tables, check, 5)
+        queue, outcome = handle_signal(queue, signal, tables, check, 5)
         outcomes.append((outcome.status, outcome.reason))
-    return agenda, outcomes
+    return queue, outcomes
 
 
-def slice_of(first, last, delete_missing=False):
+def range_of(first, last, delete_missing=False):
     return ChunkRange(
         "s", "incremental", first, last, LOW, 6, 6, "f", 10 * first // 2, 3, delete_missing=delete_missing
     )
@@ -79,9 +79,9 @@ def test_group_spans_the_end_of_one_table_and_the_beginning_of_others():
     assert next_group(asked, {A: 3, B: 1, C: 4}, 5) == []
 
 
-def test_group_begins_behind_what_is_published():
+def test_group_begins_after_the_published_chunks():
     asked = snapshot(A=3)
-    part = with_published(asked.table_snapshot(A), slice_of(0, 1), 10)
+    part = with_published(asked.table_snapshot(A), range_of(0, 1), 10)
     assert next_group(asked.with_table(part), {}, 5) == [ChunkSpan(A, 2, 2)]
 
 
@@ -89,7 +89,7 @@ def test_blocking_snapshot_is_one_group():
     assert next_group(snapshot("blocking", A=30, B=40), {}, 5) == [ChunkSpan(A, 0, 29), ChunkSpan(B, 0, 39)]
 
 
-def test_blocking_snapshots_tables_come_to_one_mark_or_stay():
+def test_tables_of_a_blocking_snapshot_are_only_published_together():
     asked = snapshot("blocking", A=3, B=1, C=0)
     assert may_publish(asked, [A, B, C])
     assert not may_publish(asked, [A, B])
@@ -98,8 +98,8 @@ def test_blocking_snapshots_tables_come_to_one_mark_or_stay():
         with_failure(asked.table_snapshot(C), "", tries=1)
     )
     assert may_publish(over, [A])
-    swept = asked.with_table(replace(asked.table_snapshot(A), delete_missing=True, published_chunks=3))
-    assert may_publish(swept, [B, C]), "of A nothing is left to read"
+    deleted = asked.with_table(replace(asked.table_snapshot(A), delete_missing=True, published_chunks=3))
+    assert may_publish(deleted, [B, C]), "nothing of A is left to read"
 
 
 def test_tables_are_chunked_only_as_far_as_a_group_needs():
@@ -111,40 +111,45 @@ def test_tables_are_chunked_only_as_far_as_a_group_needs():
     assert next_table_to_chunk(snapshot(A=3), {}, 5) is None
 
 
-def test_part_advances_with_its_slices_and_completes_with_the_last():
+def test_table_snapshot_advances_with_its_chunk_ranges_and_completes_with_the_last():
     part = with_chunks(TableSnapshot(A), bounds(2), "f")
-    one = with_published(part, slice_of(0, 1), 10)
+    one = with_published(part, range_of(0, 1), 10)
     assert (one.status, one.published_chunks, one.rows_published, one.low_batch) == ("reading", 2, 10, 6)
-    assert with_published(one, slice_of(0, 1), 10) == one
-    two = with_published(one, replace(slice_of(2, 2), low_batch=8), 1)
+    assert with_published(one, range_of(0, 1), 10) == one
+    two = with_published(one, replace(range_of(2, 2), low_batch=8), 1)
     assert (two.status, two.published_chunks, two.rows_published, two.low_batch) == ("completed", 3, 11, 6)
 
 
-def test_sweep_alone_tells_how_far_its_part_is():
+def test_deletion_range_alone_shows_the_progress_of_its_table_snapshot():
     part = replace(with_chunks(TableSnapshot(A), bounds(2), "f"), delete_missing=True)
-    swept = with_published(part, replace(slice_of(0, 2, delete_missing=True), rows_before=30), 0)
-    assert (swept.status, swept.published_chunks, swept.rows_published, swept.low_batch) == ("completed", 3, 30, 6)
+    deleted = with_published(part, replace(range_of(0, 2, delete_missing=True), rows_before=30), 0)
+    assert (deleted.status, deleted.published_chunks, deleted.rows_published, deleted.low_batch) == (
+        "completed",
+        3,
+        30,
+        6,
+    )
 
 
-def test_part_whose_columns_changed_begins_anew_and_forgets_slices_of_before():
-    part = with_published(with_chunks(TableSnapshot(A), bounds(2), "f"), slice_of(0, 1), 10)
-    anew = restarted(part, is_held=False)
-    assert (anew.status, anew.published_chunks, anew.rows_published, anew.low_batch, anew.bounds) == (
+def test_table_snapshot_with_changed_columns_restarts_and_ignores_earlier_chunk_ranges():
+    part = with_published(with_chunks(TableSnapshot(A), bounds(2), "f"), range_of(0, 1), 10)
+    fresh = restarted(part, is_held=False)
+    assert (fresh.status, fresh.published_chunks, fresh.rows_published, fresh.low_batch, fresh.bounds) == (
         "waiting",
         0,
         0,
         None,
         (),
     )
-    other = with_chunks(anew, bounds(1), "g")
-    assert with_published(other, slice_of(0, 1), 10) == other
-    swept = replace(other, delete_missing=True)
-    assert with_published(swept, slice_of(0, 1, delete_missing=True), 0) == swept
-    assert with_published(other, replace(slice_of(0, 1), fingerprint="g"), 10).status == "completed"
+    other = with_chunks(fresh, bounds(1), "g")
+    assert with_published(other, range_of(0, 1), 10) == other
+    deleted = replace(other, delete_missing=True)
+    assert with_published(deleted, range_of(0, 1, delete_missing=True), 0) == deleted
+    assert with_published(other, replace(range_of(0, 1), fingerprint="g"), 10).status == "completed"
 
 
 @pytest.mark.parametrize(
-    ("part", "is_held", "sweep"),
+    ("part", "is_held", "deletes"),
     [
         (TableSnapshot(A), False, False),
         (TableSnapshot(A), True, True),
@@ -153,69 +158,69 @@ def test_part_whose_columns_changed_begins_anew_and_forgets_slices_of_before():
         (TableSnapshot(A, select="SELECT 1 FROM A"), True, False),
     ],
 )
-def test_part_that_begins_anew_deletes_what_is_gone_where_it_reads_all_of_a_table_that_is_held(
-    part: TableSnapshot, is_held: bool, sweep: bool
+def test_restarted_table_snapshot_deletes_missing_rows_if_it_reads_all_of_a_held_table(
+    part: TableSnapshot, is_held: bool, deletes: bool
 ) -> None:
-    """Also of what it published before, be it an initial snapshot's, which found nothing there when it began."""
-    assert restarted(with_chunks(part, bounds(2), "f"), is_held) == replace(part, delete_missing=sweep)
+    """This covers rows that it published before, also those of an initial snapshot into an empty target."""
+    assert restarted(with_chunks(part, bounds(2), "f"), is_held) == replace(part, delete_missing=deletes)
 
 
-def test_part_without_a_key_has_a_chunk_more_for_each_read_that_it_needs():
+def test_table_without_a_key_has_one_more_chunk_per_further_read():
     part = with_chunks(replace(TableSnapshot(A), delete_missing=True), [], "f")
-    first = replace(slice_of(0, 0), windows=((3, 6),), needs_another_read=True)
+    first = replace(range_of(0, 0), windows=((3, 6),), needs_another_read=True)
     one = with_published(part, first, 10)
     assert (one.status, one.published_chunks, one.chunks, one.windows) == ("reading", 1, 2, ((3, 6),))
     assert with_published(one, first, 10) == one
-    last = replace(slice_of(1, 1), windows=((3, 6), (6, 7)), rows_before=10)
+    last = replace(range_of(1, 1), windows=((3, 6), (6, 7)), rows_before=10)
     assert with_published(one, replace(last, needs_another_read=True), 2).chunks == 3
     two = with_published(one, last, 2)
     assert (two.status, two.published_chunks, two.chunks, two.rows_published) == ("completed", 2, 2, 12)
-    assert with_published(part, last, 2) == two, "the last slice alone tells how far the part is"
+    assert with_published(part, last, 2) == two, "the last chunk range alone shows the progress"
     assert restarted(one, is_held=True) == replace(part, status="waiting", fingerprint="")
 
 
-def test_part_whose_reads_always_need_another_one_fails_as_any_other():
+def test_table_whose_reads_always_need_another_one_fails():
     part, windows = with_chunks(TableSnapshot(A), [], "f"), ()
     for at in range(3):
         assert part.is_open
         windows = (*windows, (at, at + 1))
         part = with_failure(
-            with_published(part, replace(slice_of(at, at), windows=windows, needs_another_read=True), 1),
+            with_published(part, replace(range_of(at, at), windows=windows, needs_another_read=True), 1),
             "it never rests",
         )
     assert (part.status, part.failures) == ("failed", 3)
 
 
-def test_part_that_a_read_brings_to_rest_forgets_its_failures():
+def test_last_read_of_a_table_without_a_key_resets_its_failures():
     part = with_failure(
         with_published(
             with_chunks(TableSnapshot(A), [], "f"),
-            replace(slice_of(0, 0), windows=((0, 1),), needs_another_read=True),
+            replace(range_of(0, 0), windows=((0, 1),), needs_another_read=True),
             1,
         ),
         "why",
     )
-    assert with_published(part, replace(slice_of(1, 1), windows=((0, 1), (1, 2))), 1).failures == 0
+    assert with_published(part, replace(range_of(1, 1), windows=((0, 1), (1, 2))), 1).failures == 0
 
 
-def test_part_with_a_sweep_completes_with_it():
-    part = with_published(replace(with_chunks(TableSnapshot(A), [], "f"), delete_missing=True), slice_of(0, 0), 10)
+def test_table_snapshot_with_a_deletion_of_missing_rows_completes_with_it():
+    part = with_published(replace(with_chunks(TableSnapshot(A), [], "f"), delete_missing=True), range_of(0, 0), 10)
     assert (part.status, part.published_chunks) == ("reading", 1)
-    assert with_published(part, slice_of(0, 0, delete_missing=True), 0).status == "completed"
+    assert with_published(part, range_of(0, 0, delete_missing=True), 0).status == "completed"
 
 
-def test_part_whose_groups_tell_what_is_gone_needs_no_sweep():
+def test_table_snapshot_whose_ranges_delete_missing_rows_needs_no_final_deletion():
     part = replace(with_chunks(TableSnapshot(A), bounds(2), "f"), delete_missing=True)
-    one = with_published(part, replace(slice_of(0, 1), covers_key_range=True), 10)
+    one = with_published(part, replace(range_of(0, 1), covers_key_range=True), 10)
     assert (one.status, one.published_chunks) == ("reading", 2)
-    assert with_published(one, replace(slice_of(2, 2), covers_key_range=True), 1).status == "completed"
+    assert with_published(one, replace(range_of(2, 2), covers_key_range=True), 1).status == "completed"
 
 
-def test_snapshot_completes_only_with_every_part():
+def test_snapshot_completes_only_with_every_table():
     asked = snapshot(A=1, B=1)
-    half = asked.with_table(with_published(asked.table_snapshot(A), slice_of(0, 0), 1))
+    half = asked.with_table(with_published(asked.table_snapshot(A), range_of(0, 0), 1))
     assert half.status == "running"
-    assert half.with_table(with_published(half.table_snapshot(B), slice_of(0, 0), 1)).status == "completed"
+    assert half.with_table(with_published(half.table_snapshot(B), range_of(0, 0), 1)).status == "completed"
     broken = half.with_table(with_failure(half.table_snapshot(B), "why", tries=1))
     assert (broken.status, broken.reason) == ("failed", "failed: S.B (why)")
     partly = half.with_table(with_stop(half.table_snapshot(B), "why"))
@@ -230,7 +235,7 @@ def test_snapshot_completes_only_with_every_part():
     assert (mixed.status, mixed.reason) == ("failed", "failed: S.B (why); stopped: S.A (by hand)")
 
 
-def test_reason_of_a_snapshot_is_not_longer_than_a_log_line_may_be():
+def test_reason_of_a_snapshot_is_bounded():
     asked = Snapshot("s", "incremental", tuple(TableSnapshot(TableId("S", f"T{number}")) for number in range(500)))
     for part in asked.tables:
         asked = asked.with_table(with_failure(part, "a\n b " * 1000, tries=1))
@@ -239,36 +244,36 @@ def test_reason_of_a_snapshot_is_not_longer_than_a_log_line_may_be():
     assert len(asked.reason) < 5000
 
 
-def test_failure_is_forgiven_but_not_for_ever():
+def test_table_snapshot_fails_after_the_allowed_number_of_failures():
     part = TableSnapshot(A)
     for _ in range(MAX_FAILURES - 1):
         part = with_failure(part, "why")
         assert part.is_open
     assert with_failure(part, "why").status == "failed"
     assert with_failure(part, "why", tries=None).is_open
-    assert with_published(replace(part, failures=2, fingerprint="f"), slice_of(0, 0), 1).failures == 0
+    assert with_published(replace(part, failures=2, fingerprint="f"), range_of(0, 0), 1).failures == 0
 
 
-def test_reason_of_a_failure_is_forgotten_with_the_next_published_chunk():
+def test_next_published_chunk_clears_the_reason_of_a_failure():
     part = with_failure(with_chunks(TableSnapshot(A), bounds(2), "f"), "no grant")
-    assert (with_published(part, slice_of(0, 1), 10).reason, with_published(part, slice_of(0, 1), 10).failures) == (
+    assert (with_published(part, range_of(0, 1), 10).reason, with_published(part, range_of(0, 1), 10).failures) == (
         "",
         0,
     )
 
 
-def test_what_was_read_is_told_by_the_last_slice_alone():
+def test_last_chunk_range_alone_has_the_rows_read():
     part = with_chunks(TableSnapshot(A), bounds(2), "f")
     counts = tuple(ChunkCounts((), (), read, read) for read in (7, 4))
-    after = with_published(part, replace(slice_of(0, 1), counts=counts, read_before=100), 10)
+    after = with_published(part, replace(range_of(0, 1), counts=counts, read_before=100), 10)
     assert (after.rows_read, after.rows_published) == (111, 10)
 
 
-def test_execute_makes_a_snapshot_with_conditions_and_without_a_sweep_for_them():
+def test_execute_makes_a_snapshot_that_deletes_no_rows_of_conditioned_tables():
     conditions = [{"data-collection": "S.B", "filter": "X = 1"}]
-    agenda, outcomes = acting(SnapshotQueue(), execute("S.B", "S.*", **{"additional-conditions": conditions}))
+    queue, outcomes = acting(SnapshotQueue(), execute("S.B", "S.*", **{"additional-conditions": conditions}))
     assert outcomes == [("accepted", "")]
-    assert agenda.next_snapshot({A, B, C}) == Snapshot(
+    assert queue.next_snapshot({A, B, C}) == Snapshot(
         "1",
         "incremental",
         (TableSnapshot(B, "X = 1"), TableSnapshot(A, delete_missing=True), TableSnapshot(C, delete_missing=True)),
@@ -278,29 +283,29 @@ def test_execute_makes_a_snapshot_with_conditions_and_without_a_sweep_for_them()
     )
 
 
-def test_a_filter_that_is_a_select_stands_in_the_tables_place_of_a_blocking_snapshot():
+def test_blocking_snapshot_reads_a_filter_that_is_a_select_in_place_of_the_table():
     conditions = [{"data-collection": "S.B", "filter": "SELECT * FROM S.B WHERE X = 1"}]
     asked = execute("S.A", "S.B", type="blocking", **{"additional-conditions": conditions})
-    agenda, _ = acting(SnapshotQueue(), asked)
+    queue, _ = acting(SnapshotQueue(), asked)
     parts = (TableSnapshot(A, delete_missing=True), TableSnapshot(B, select="SELECT * FROM S.B WHERE X = 1"))
-    assert agenda.next_snapshot({A, B, C}) == Snapshot("1", "blocking", parts, "source", "running", 5)
+    assert queue.next_snapshot({A, B, C}) == Snapshot("1", "blocking", parts, "source", "running", 5)
 
 
 def test_signal_is_acted_on_once():
-    agenda, _ = acting(SnapshotQueue(), execute("S.A"))
-    again, outcomes = acting(agenda, execute("S.A"))
-    assert (again, outcomes) == (agenda, [("accepted", "")])
-    assert agenda.known_outcome(replace(execute("S.A"), channel="file")) is None
+    queue, _ = acting(SnapshotQueue(), execute("S.A"))
+    again, outcomes = acting(queue, execute("S.A"))
+    assert (again, outcomes) == (queue, [("accepted", "")])
+    assert queue.known_outcome(replace(execute("S.A"), channel="file")) is None
 
 
-def test_signal_under_an_id_that_was_given_before_is_refused_once_and_the_first_one_keeps_its_outcome():
-    agenda, _ = acting(SnapshotQueue(), execute("S.A"))
+def test_signal_with_a_used_id_is_refused_once_and_the_first_one_keeps_its_outcome():
+    queue, _ = acting(SnapshotQueue(), execute("S.A"))
     other = execute("S.B")
-    assert agenda.known_outcome(other) is None
-    after, outcome = handle_signal(agenda, other, dict.fromkeys((A, B), ""), lambda part: None, 6)
+    assert queue.known_outcome(other) is None
+    after, outcome = handle_signal(queue, other, dict.fromkeys((A, B), ""), lambda part: None, 6)
     assert (outcome.status, outcome.id) == ("refused", f"1 #{other.asked}")
     assert outcome.reason == "its id was given before, to another signal. Give each signal an id of its own."
-    assert after.snapshots == agenda.snapshots
+    assert after.snapshots == queue.snapshots
     assert after.known_outcome(other) == outcome
     assert after.known_outcome(execute("S.A")).status == "accepted"
     assert acting(after, other)[0] == after
@@ -343,7 +348,7 @@ def test_signal_under_an_id_that_was_given_before_is_refused_once_and_the_first_
         ([execute("S.A"), replace(execute("S.B"), channel="file")], "was requested before"),
     ],
 )
-def test_what_cannot_be_done_is_refused_and_the_work_goes_on(signals, words):
+def test_impossible_signal_is_refused_and_the_others_are_handled(signals, words):
     before, _ = acting(SnapshotQueue(), *signals[:-1])
     after, [(status, reason)] = acting(before, signals[-1])
     assert status == "refused"
@@ -352,16 +357,16 @@ def test_what_cannot_be_done_is_refused_and_the_work_goes_on(signals, words):
     assert after.snapshots == before.snapshots
 
 
-def over(agenda, id_, *tables, end="completed"):
+def over(queue, id_, *tables, end="completed"):
     """Bring tables of a snapshot to an end."""
     for table in tables:
-        [one] = [one for one in agenda.snapshots if one.id == id_]
-        agenda = agenda.with_snapshot(one.with_table(replace(one.table_snapshot(table), status=end, reason="x")))
-    return agenda
+        [one] = [one for one in queue.snapshots if one.id == id_]
+        queue = queue.with_snapshot(one.with_table(replace(one.table_snapshot(table), status=end, reason="x")))
+    return queue
 
 
 def test_a_table_that_is_in_an_open_snapshot_waits_for_its_turn():
-    agenda, outcomes = acting(
+    queue, outcomes = acting(
         SnapshotQueue(), execute("S.A", "S.B"), execute("S.B", "S.C", id="2"), execute("S.B", id="3")
     )
     assert outcomes == [
@@ -369,86 +374,86 @@ def test_a_table_that_is_in_an_open_snapshot_waits_for_its_turn():
         ("accepted", "S.B waits for snapshot '1'"),
         ("accepted", "S.B waits for snapshot '1'"),
     ]
-    assert [agenda.tables_in_turn(id_) for id_ in "123"] == [{A, B}, {C}, set()]
-    assert [agenda.next_snapshot({A, B, C}, besides).id for besides in ((), "1")] == ["1", "2"]
-    assert agenda.next_snapshot({A, B, C}, ("1", "2")) is None, "nothing of the third has its turn"
-    agenda = over(agenda, "1", B)
-    assert [agenda.tables_in_turn(id_) for id_ in "123"] == [{A}, {B, C}, set()], "though the first one is not over"
-    agenda, _ = close_finished(over(agenda, "2", B, C))
-    assert [agenda.tables_in_turn(id_) for id_ in "123"] == [{A}, set(), {B}]
-    assert agenda.outcomes["source", "3"].status == "accepted"
-    assert [(one.id, one.status) for one in close_finished(over(agenda, "3", B))[1]] == [("3", "done")]
+    assert [queue.tables_in_turn(id_) for id_ in "123"] == [{A, B}, {C}, set()]
+    assert [queue.next_snapshot({A, B, C}, besides).id for besides in ((), "1")] == ["1", "2"]
+    assert queue.next_snapshot({A, B, C}, ("1", "2")) is None, "nothing of the third has its turn"
+    queue = over(queue, "1", B)
+    assert [queue.tables_in_turn(id_) for id_ in "123"] == [{A}, {B, C}, set()], "though the first one is not over"
+    queue, _ = close_finished(over(queue, "2", B, C))
+    assert [queue.tables_in_turn(id_) for id_ in "123"] == [{A}, set(), {B}]
+    assert queue.outcomes["source", "3"].status == "accepted"
+    assert [(one.id, one.status) for one in close_finished(over(queue, "3", B))[1]] == [("3", "done")]
 
 
 def test_a_blocking_snapshot_waits_until_all_its_tables_have_their_turn():
-    agenda, _ = acting(
+    queue, _ = acting(
         SnapshotQueue(), execute("S.A"), execute("S.A", "S.B", id="2", type="blocking"), execute("S.B", id="3")
     )
-    assert agenda.next_snapshot({A, B, C}, "1") is None, "it keeps its place before the third"
-    agenda = over(agenda, "1", A)
-    assert agenda.next_snapshot({A, B, C}).id == "2"
+    assert queue.next_snapshot({A, B, C}, "1") is None, "it keeps its place before the third"
+    queue = over(queue, "1", A)
+    assert queue.next_snapshot({A, B, C}).id == "2"
 
 
-def test_tables_of_an_initial_snapshot_are_asked_for_after_it():
-    agenda = add_initial(SnapshotQueue(), [TableSnapshot(A), TableSnapshot(B)], 9)
-    agenda, outcomes = acting(agenda, execute("S.*"))
+def test_requested_tables_wait_for_their_initial_snapshot():
+    queue = add_initial(SnapshotQueue(), [TableSnapshot(A), TableSnapshot(B)], 9)
+    queue, outcomes = acting(queue, execute("S.*"))
     assert outcomes == [("accepted", "S.A waits for snapshot 'initial-1'; S.B waits for snapshot 'initial-1'")]
-    assert [agenda.tables_in_turn(id_) for id_ in ("initial-1", "1")] == [{A, B}, {C}]
-    by_time = replace(agenda, snapshots=agenda.snapshots[::-1])
-    assert by_time.tables_in_turn("initial-1") == {A, B}, "whatever the clocks of those say who asked"
+    assert [queue.tables_in_turn(id_) for id_ in ("initial-1", "1")] == [{A, B}, {C}]
+    by_time = replace(queue, snapshots=queue.snapshots[::-1])
+    assert by_time.tables_in_turn("initial-1") == {A, B}, "whatever the clocks of the senders say"
 
 
-def test_what_is_asked_of_a_table_waits_no_longer_for_an_initial_snapshot_that_never_gets_on():
-    """A busy table without a key fails in each tick; whoever asked for it, and for others, is told."""
-    agenda = add_initial(
+def test_request_fails_if_the_initial_snapshot_of_its_table_makes_no_progress():
+    """A busy table without a key fails in each tick. The sender of the request gets that answer."""
+    queue = add_initial(
         SnapshotQueue(), [TableSnapshot(A, failures=MAX_FAILURES - 1, reason="S.A: busy."), TableSnapshot(B)], 9
     )
-    agenda, _ = acting(agenda, execute("S.A", "S.C"))
-    agenda, ended = close_finished(over(agenda, "1", C))
+    queue, _ = acting(queue, execute("S.A", "S.C"))
+    queue, ended = close_finished(over(queue, "1", C))
     assert ended == []
-    [initial] = [one for one in agenda.snapshots if one.kind == "initial"]
-    agenda = agenda.with_snapshot(initial.with_table(with_failure(initial.table_snapshot(A), "S.A: busy.", tries=None)))
-    agenda, [outcome] = close_finished(agenda)
+    [initial] = [one for one in queue.snapshots if one.kind == "initial"]
+    queue = queue.with_snapshot(initial.with_table(with_failure(initial.table_snapshot(A), "S.A: busy.", tries=None)))
+    queue, [outcome] = close_finished(queue)
     assert (outcome.id, outcome.status) == ("1", "failed")
     assert outcome.reason == "failed: S.A (its initial snapshot has failed 3 times: S.A: busy.)"
-    assert agenda.tables_in_turn("initial-1") == {A, B}, "which is tried for ever"
+    assert queue.tables_in_turn("initial-1") == {A, B}, "the initial snapshot is retried for ever"
 
 
 def test_stop_ends_what_runs_and_what_waits():
-    queue = execute("S.A", "S.B"), execute("S.A", id="2"), execute("S.A", "S.B", id="3")
-    agenda, _ = acting(SnapshotQueue(), *queue, sent("stop-snapshot", {"data-collections": ["S.A"]}, "4"))
-    assert [one.status for one in agenda.snapshots] == ["running", "stopped", "running"]
-    assert [agenda.tables_in_turn(id_) for id_ in "13"] == [{B}, set()]
-    agenda, outcomes = acting(agenda, sent("stop-snapshot", id="5"))
+    requests = execute("S.A", "S.B"), execute("S.A", id="2"), execute("S.A", "S.B", id="3")
+    queue, _ = acting(SnapshotQueue(), *requests, sent("stop-snapshot", {"data-collections": ["S.A"]}, "4"))
+    assert [one.status for one in queue.snapshots] == ["running", "stopped", "running"]
+    assert [queue.tables_in_turn(id_) for id_ in "13"] == [{B}, set()]
+    queue, outcomes = acting(queue, sent("stop-snapshot", id="5"))
     assert outcomes == [("done", "")]
-    assert [one.status for one in close_finished(agenda)[1]] == ["stopped"] * 3
+    assert [one.status for one in close_finished(queue)[1]] == ["stopped"] * 3
 
 
-def test_what_waits_for_a_paused_snapshot_goes_on_after_it():
+def test_snapshot_that_waits_for_a_paused_one_continues_after_it():
     pause = sent("pause-snapshot", {"type": "incremental"}, "3")
-    agenda, _ = acting(SnapshotQueue(), execute("S.A"), execute("S.A", "S.B", id="2", type="blocking"), pause)
-    assert agenda.next_snapshot({A, B, C}) is None
-    agenda, _ = acting(agenda, sent("stop-snapshot", {"type": "incremental"}, "4"))
-    assert agenda.next_snapshot({A, B, C}).id == "2"
+    queue, _ = acting(SnapshotQueue(), execute("S.A"), execute("S.A", "S.B", id="2", type="blocking"), pause)
+    assert queue.next_snapshot({A, B, C}) is None
+    queue, _ = acting(queue, sent("stop-snapshot", {"type": "incremental"}, "4"))
+    assert queue.next_snapshot({A, B, C}).id == "2"
 
 
 def test_table_that_cannot_be_read_fails_in_the_snapshot_that_names_it():
     def check(part):
-        assert part.table != B, "nothing is known of its columns"
+        assert part.table != B, "its columns are unknown"
 
-    agenda, outcomes = acting(SnapshotQueue(), execute("S.*"), check=check, B="S.B: not captured.")
+    queue, outcomes = acting(SnapshotQueue(), execute("S.*"), check=check, B="S.B: not captured.")
     assert outcomes == [("accepted", "")]
     for table in (A, C):
-        agenda = agenda.with_snapshot(
-            agenda.open[0].with_table(replace(agenda.open[0].table_snapshot(table), status="completed"))
+        queue = queue.with_snapshot(
+            queue.open[0].with_table(replace(queue.open[0].table_snapshot(table), status="completed"))
         )
-    [ended] = close_finished(agenda)[1]
+    [ended] = close_finished(queue)[1]
     assert (ended.status, ended.reason) == ("failed", "failed: S.B (not captured.)")
 
 
-def test_snapshot_of_tables_none_of_which_can_be_read_is_refused():
-    agenda, [(status, reason)] = acting(SnapshotQueue(), execute("S.B"), B="S.B: not captured.")
-    assert (status, agenda.snapshots) == ("refused", ())
+def test_snapshot_of_unreadable_tables_only_is_refused():
+    queue, [(status, reason)] = acting(SnapshotQueue(), execute("S.B"), B="S.B: not captured.")
+    assert (status, queue.snapshots) == ("refused", ())
     assert reason == "none of its tables can be read: S.B: not captured. Send it again when that is repaired."
 
 
@@ -456,59 +461,59 @@ def test_check_at_the_source_refuses():
     def check(part):
         raise SignalError("no column X")
 
-    agenda, [(status, reason)] = acting(SnapshotQueue(), execute("S.A"), check=check)
-    assert (status, reason, agenda.snapshots) == ("refused", "no column X", ())
+    queue, [(status, reason)] = acting(SnapshotQueue(), execute("S.A"), check=check)
+    assert (status, reason, queue.snapshots) == ("refused", "no column X", ())
 
 
-def test_signal_that_fails_in_any_way_is_refused_and_ends_no_tick():
+def test_any_failure_of_a_signal_is_a_refusal_and_ends_no_tick():
     def check(part):
         raise RecursionError("too deep")
 
-    agenda, [(status, reason)] = acting(SnapshotQueue(), execute("S.A"), check=check)
-    assert (status, reason, agenda.snapshots) == ("refused", "it cannot be acted on (RecursionError: too deep)", ())
+    queue, [(status, reason)] = acting(SnapshotQueue(), execute("S.A"), check=check)
+    assert (status, reason, queue.snapshots) == ("refused", "it cannot be acted on (RecursionError: too deep)", ())
 
 
-def test_reason_is_not_kept_at_any_length():
-    """It is kept in a Variable beside the offsets, which some databases limit."""
+def test_kept_reason_is_bounded():
+    """It is kept in a Variable next to the offsets. Some databases limit its size."""
     _, [(status, reason)] = acting(SnapshotQueue(), sent("x" * 100_000))
     assert (status, len(reason)) == ("refused", 10_000)
     assert reason.startswith("its type 'xxx")
 
 
 def test_snapshots_wait_for_each_other_and_new_tables_go_first():
-    agenda, _ = acting(SnapshotQueue(), execute("S.A"), execute("S.B", id="2"))
-    assert agenda.next_snapshot({A, B, C}).id == "1"
-    agenda = add_initial(agenda, [TableSnapshot(C)], 9)
-    assert (agenda.next_snapshot({A, B, C}).kind, agenda.next_snapshot({A, B, C}).tables) == (
+    queue, _ = acting(SnapshotQueue(), execute("S.A"), execute("S.B", id="2"))
+    assert queue.next_snapshot({A, B, C}).id == "1"
+    queue = add_initial(queue, [TableSnapshot(C)], 9)
+    assert (queue.next_snapshot({A, B, C}).kind, queue.next_snapshot({A, B, C}).tables) == (
         "initial",
         (TableSnapshot(C),),
     )
 
 
 @pytest.mark.parametrize(("failures", "first"), [((3, 4), "asked"), ((3, 2), "initial-1"), ((2, 3), "initial-1")])
-def test_initial_snapshot_of_which_no_table_ever_gets_on_lets_the_others_go_first(failures, first):
-    """A read of a table without a key that is never at rest may outlast the time that each tick has for snapshots."""
+def test_initial_snapshot_without_progress_lets_the_others_go_first(failures, first):
+    """The read of a busy table without a key may take longer than a tick has for snapshots."""
     parts = [TableSnapshot(table, failures=times) for table, times in zip((A, B), failures, strict=True)]
-    agenda, _ = acting(add_initial(SnapshotQueue(), parts, 5), execute("S.C", id="asked"))
-    assert agenda.next_snapshot({A, B, C}).id == first
-    assert agenda.next_snapshot({A, B, C}, {"asked"}).id == "initial-1", "it has its turn all the same"
+    queue, _ = acting(add_initial(SnapshotQueue(), parts, 5), execute("S.C", id="asked"))
+    assert queue.next_snapshot({A, B, C}).id == first
+    assert queue.next_snapshot({A, B, C}, {"asked"}).id == "initial-1", "it still has its turn"
 
 
-def test_a_table_that_was_taken_out_of_the_pipeline_does_not_get_on_either():
-    agenda, _ = acting(
+def test_a_table_that_was_taken_out_of_the_pipeline_counts_as_without_progress():
+    queue, _ = acting(
         add_initial(SnapshotQueue(), [TableSnapshot(A, failures=3), TableSnapshot(B)], 5), execute("S.C", id="asked")
     )
-    assert agenda.next_snapshot({A, B, C}).id == "initial-1"
-    assert agenda.next_snapshot({A, C}).id == "asked"
+    assert queue.next_snapshot({A, B, C}).id == "initial-1"
+    assert queue.next_snapshot({A, C}).id == "asked"
 
 
-def test_initial_snapshots_of_a_table_are_those_of_any_plan_or_of_one():
-    agenda = add_initial(SnapshotQueue((snapshot(C=1),)), [TableSnapshot(A)], 5)
-    assert [agenda.has_begun(table) for table in (A, B, C)] == [True, False, False]
-    assert [agenda.has_begun(A, at_ms) for at_ms in (5, 6)] == [True, False]
-    assert agenda.is_waiting(TableSnapshot(A))
+def test_initial_snapshot_of_a_table_is_found_for_any_plan_and_for_one_plan():
+    queue = add_initial(SnapshotQueue((snapshot(C=1),)), [TableSnapshot(A)], 5)
+    assert [queue.has_begun(table) for table in (A, B, C)] == [True, False, False]
+    assert [queue.has_begun(A, at_ms) for at_ms in (5, 6)] == [True, False]
+    assert queue.is_waiting(TableSnapshot(A))
     assert not any(
-        agenda.is_waiting(other)
+        queue.is_waiting(other)
         for other in (
             TableSnapshot(A, delete_missing=True),
             TableSnapshot(A, select="S"),
@@ -516,141 +521,137 @@ def test_initial_snapshots_of_a_table_are_those_of_any_plan_or_of_one():
             TableSnapshot(C),
         )
     )
-    [initial] = [one for one in agenda.snapshots if one.kind == "initial"]
-    begun = agenda.with_snapshot(initial.with_table(replace(initial.tables[0], published_chunks=1)))
+    [initial] = [one for one in queue.snapshots if one.kind == "initial"]
+    begun = queue.with_snapshot(initial.with_table(replace(initial.tables[0], published_chunks=1)))
     assert not begun.is_waiting(TableSnapshot(A)), "it has published something"
 
 
-def test_what_batches_have_told_that_were_left_is_looked_for_by_whichever_snapshot_comes_to_its_end():
-    agenda = add_initial(
+def test_abandoned_batches_pass_to_the_snapshot_that_replaces_their_own():
+    queue = add_initial(
         SnapshotQueue(), [TableSnapshot(A, delete_missing=True, abandoned_batches=(7,)), TableSnapshot(B)], 5
     )
-    assert agenda.is_waiting(TableSnapshot(A, delete_missing=True))
-    assert agenda.is_waiting(TableSnapshot(A, delete_missing=True, abandoned_batches=(7,)))
-    assert not agenda.is_waiting(TableSnapshot(A, delete_missing=True, abandoned_batches=(7, 9))), (
+    assert queue.is_waiting(TableSnapshot(A, delete_missing=True))
+    assert queue.is_waiting(TableSnapshot(A, delete_missing=True, abandoned_batches=(7,)))
+    assert not queue.is_waiting(TableSnapshot(A, delete_missing=True, abandoned_batches=(7, 9))), (
         "it does not know of one of them"
     )
-    agenda = add_initial(agenda, [TableSnapshot(A, delete_missing=True, abandoned_batches=(9,)), TableSnapshot(B)], 6)
-    assert agenda.snapshots[1].tables == (
+    queue = add_initial(queue, [TableSnapshot(A, delete_missing=True, abandoned_batches=(9,)), TableSnapshot(B)], 6)
+    assert queue.snapshots[1].tables == (
         TableSnapshot(A, delete_missing=True, abandoned_batches=(7, 9)),
         TableSnapshot(B),
     )
-    assert restarted(agenda.snapshots[1].tables[0], is_held=True) == TableSnapshot(
+    assert restarted(queue.snapshots[1].tables[0], is_held=True) == TableSnapshot(
         A, delete_missing=True, abandoned_batches=(7, 9)
     )
 
 
-def test_a_table_that_is_begun_anew_elsewhere_is_not_being_filled_here():
-    agenda = add_initial(SnapshotQueue(), [TableSnapshot(A), TableSnapshot(B)], 1)
-    agenda = add_initial(agenda, [TableSnapshot(A)], 2)
-    assert agenda.initially_loading == {A, B}
-    again = agenda.snapshots[1]
-    agenda = agenda.with_snapshot(again.with_table(replace(again.tables[0], status="completed")))
-    assert agenda.initially_loading == {B}, "the first one's part of it was stopped, and is no one's any more"
+def test_a_table_whose_initial_snapshot_was_stopped_is_not_initially_loading():
+    queue = add_initial(SnapshotQueue(), [TableSnapshot(A), TableSnapshot(B)], 1)
+    queue = add_initial(queue, [TableSnapshot(A)], 2)
+    assert queue.initially_loading == {A, B}
+    again = queue.snapshots[1]
+    queue = queue.with_snapshot(again.with_table(replace(again.tables[0], status="completed")))
+    assert queue.initially_loading == {B}, "it was stopped in the first snapshot"
 
 
-def test_what_is_over_and_told_of_keeps_its_name_and_its_tables():
+def test_closed_snapshots_keep_their_ids_and_initial_tables():
     past = SnapshotQueue(closed_ids=frozenset({"initial-1", "initial-2", "once"}), initially_begun=frozenset({A}))
-    agenda = add_initial(past, [TableSnapshot(B)], 9)
-    assert [snapshot.id for snapshot in agenda.snapshots] == ["initial-4"], "a name never comes again"
-    assert [agenda.has_begun(table) for table in (A, B, C)] == [True, True, False]
-    assert not agenda.has_begun(A, 9), "it was told of, so it was no try of this plan"
+    queue = add_initial(past, [TableSnapshot(B)], 9)
+    assert [snapshot.id for snapshot in queue.snapshots] == ["initial-4"], "an id is never used again"
+    assert [queue.has_begun(table) for table in (A, B, C)] == [True, True, False]
+    assert not queue.has_begun(A, 9), "it was reported, so it was not begun by this plan"
     _, [(status, reason)] = acting(past, execute("S.A", id="once"))
     assert (status, reason[:31]) == ("refused", "a snapshot 'once' was requested")
 
 
-def test_an_initial_snapshot_takes_no_name_that_a_signal_has():
-    agenda, _ = acting(SnapshotQueue(), execute("S.A", id="initial-2"))
-    agenda = add_initial(agenda, [TableSnapshot(B)], 9)
-    assert {snapshot.id for snapshot in agenda.snapshots} == {"initial-2", "initial-3"}
+def test_an_initial_snapshot_takes_no_id_of_a_signal():
+    queue, _ = acting(SnapshotQueue(), execute("S.A", id="initial-2"))
+    queue = add_initial(queue, [TableSnapshot(B)], 9)
+    assert {snapshot.id for snapshot in queue.snapshots} == {"initial-2", "initial-3"}
 
 
 def test_stop_ends_all_or_some_tables_and_the_signals_outcome_follows():
-    agenda, _ = acting(
-        SnapshotQueue(), execute("S.A", "S.B"), sent("stop-snapshot", {"data-collections": ["S.A"]}, "2")
-    )
-    assert [part.status for part in agenda.next_snapshot({A, B, C}).tables] == ["stopped", "waiting"]
-    assert close_finished(agenda)[1] == []
-    agenda, _ = acting(agenda, sent("stop-snapshot", id="3"))
-    agenda, [outcome] = close_finished(agenda)
+    queue, _ = acting(SnapshotQueue(), execute("S.A", "S.B"), sent("stop-snapshot", {"data-collections": ["S.A"]}, "2"))
+    assert [part.status for part in queue.next_snapshot({A, B, C}).tables] == ["stopped", "waiting"]
+    assert close_finished(queue)[1] == []
+    queue, _ = acting(queue, sent("stop-snapshot", id="3"))
+    queue, [outcome] = close_finished(queue)
     assert (outcome.id, outcome.channel, outcome.status) == ("1", "source", "stopped")
     assert outcome.reason == "stopped: S.A (stopped by a signal); stopped: S.B (stopped by a signal)"
-    assert close_finished(agenda)[1] == []
+    assert close_finished(queue)[1] == []
 
 
-def test_signal_whose_snapshot_left_tables_out_is_done_and_says_which():
-    agenda, _ = acting(
-        SnapshotQueue(), execute("S.A", "S.B"), sent("stop-snapshot", {"data-collections": ["S.A"]}, "2")
-    )
-    part = replace(with_chunks(agenda.snapshots[0].table_snapshot(B), [], "f"), delete_missing=False)
-    agenda = agenda.with_snapshot(agenda.snapshots[0].with_table(with_published(part, slice_of(0, 0), 1)))
-    [outcome] = close_finished(agenda)[1]
+def test_signal_of_a_snapshot_with_left_out_tables_is_done_and_names_them():
+    queue, _ = acting(SnapshotQueue(), execute("S.A", "S.B"), sent("stop-snapshot", {"data-collections": ["S.A"]}, "2"))
+    part = replace(with_chunks(queue.snapshots[0].table_snapshot(B), [], "f"), delete_missing=False)
+    queue = queue.with_snapshot(queue.snapshots[0].with_table(with_published(part, range_of(0, 0), 1)))
+    [outcome] = close_finished(queue)[1]
     assert (outcome.status, outcome.reason) == ("done", "stopped: S.A (stopped by a signal)")
 
 
-def test_stop_ends_what_it_names_and_says_what_named_nothing():
+def test_stop_ends_the_named_tables_and_reports_names_without_a_match():
     stop = sent("stop-snapshot", {"data-collections": ["S.A", "S.B", "S.X.*"]}, "2")
-    agenda, outcomes = acting(SnapshotQueue(), execute("S.A", "S.C"), stop)
+    queue, outcomes = acting(SnapshotQueue(), execute("S.A", "S.C"), stop)
     assert outcomes[1] == ("done", "'S.B', 'S.X.*': no table of an open requested snapshot")
-    assert [part.status for part in agenda.snapshots[0].tables] == ["stopped", "waiting"]
+    assert [part.status for part in queue.snapshots[0].tables] == ["stopped", "waiting"]
 
 
 def test_pause_and_resume():
-    agenda, _ = acting(SnapshotQueue(), execute("S.A"), sent("pause-snapshot", id="2"))
-    assert agenda.next_snapshot({A, B, C}) is None
-    assert len(agenda.open) == 1
-    agenda, outcomes = acting(agenda, sent("resume-snapshot", id="3"))
+    queue, _ = acting(SnapshotQueue(), execute("S.A"), sent("pause-snapshot", id="2"))
+    assert queue.next_snapshot({A, B, C}) is None
+    assert len(queue.open) == 1
+    queue, outcomes = acting(queue, sent("resume-snapshot", id="3"))
     assert outcomes == [("done", "")]
-    assert agenda.next_snapshot({A, B, C}).id == "1"
+    assert queue.next_snapshot({A, B, C}).id == "1"
 
 
 @pytest.mark.parametrize("kind", ["stop-snapshot", "pause-snapshot"])
-def test_signal_of_a_kind_is_about_snapshots_of_that_kind_alone(kind):
+def test_signal_with_a_kind_affects_only_snapshots_of_that_kind(kind):
     asked = execute("S.A"), execute("S.B", id="2", type="blocking")
-    agenda, _ = acting(SnapshotQueue(), *asked, sent(kind, {"type": "blocking"}, "3"))
-    one, two = agenda.snapshots
+    queue, _ = acting(SnapshotQueue(), *asked, sent(kind, {"type": "blocking"}, "3"))
+    one, two = queue.snapshots
     assert (one.status, two.status) == ("running", "stopped" if kind == "stop-snapshot" else "paused")
-    _, [(status, reason)] = acting(agenda, sent(kind, {"type": "blocking"}, "4"))
+    _, [(status, reason)] = acting(queue, sent(kind, {"type": "blocking"}, "4"))
     assert (status, "no blocking snapshot" in reason) == ("refused", True)
 
 
 def test_resume_of_a_kind():
-    agenda, _ = acting(
+    queue, _ = acting(
         SnapshotQueue(), execute("S.A"), execute("S.B", id="2", type="blocking"), sent("pause-snapshot", id="3")
     )
-    agenda, _ = acting(agenda, sent("resume-snapshot", {"type": "incremental"}, "4"))
-    assert [snapshot.status for snapshot in agenda.snapshots] == ["running", "paused"]
+    queue, _ = acting(queue, sent("resume-snapshot", {"type": "incremental"}, "4"))
+    assert [snapshot.status for snapshot in queue.snapshots] == ["running", "paused"]
 
 
-def test_pause_leaves_the_initial_snapshot_alone():
-    agenda = add_initial(SnapshotQueue(), [TableSnapshot(A)], 9)
-    assert acting(agenda, sent("pause-snapshot"))[1][0][0] == "refused"
-    assert acting(agenda, sent("stop-snapshot"))[1][0][0] == "refused"
+def test_pause_does_not_affect_the_initial_snapshot():
+    queue = add_initial(SnapshotQueue(), [TableSnapshot(A)], 9)
+    assert acting(queue, sent("pause-snapshot"))[1][0][0] == "refused"
+    assert acting(queue, sent("stop-snapshot"))[1][0][0] == "refused"
 
 
-def test_table_that_is_snapshotted_anew_leaves_the_snapshot_that_it_was_in():
-    agenda, _ = acting(SnapshotQueue(), execute("S.A", "S.B"))
-    agenda = add_initial(agenda, [TableSnapshot(A, delete_missing=True)], 9)
-    assert agenda.snapshots[0].table_snapshot(A).status == "stopped"
-    assert agenda.holder(A).tables == (TableSnapshot(A, delete_missing=True),)
-    assert agenda.holder(B).id == "1"
+def test_table_that_is_snapshotted_again_leaves_its_earlier_snapshot():
+    queue, _ = acting(SnapshotQueue(), execute("S.A", "S.B"))
+    queue = add_initial(queue, [TableSnapshot(A, delete_missing=True)], 9)
+    assert queue.snapshots[0].table_snapshot(A).status == "stopped"
+    assert queue.holder(A).tables == (TableSnapshot(A, delete_missing=True),)
+    assert queue.holder(B).id == "1"
 
 
-def test_table_that_is_snapshotted_anew_leaves_those_that_wait_for_it_too():
-    agenda, _ = acting(SnapshotQueue(), execute("S.A"), execute("S.A", "S.B", id="2"))
-    agenda = add_initial(agenda, [TableSnapshot(A, delete_missing=True)], 9)
-    assert [one.table_snapshot(A).status for one in agenda.snapshots] == ["stopped", "stopped", "waiting"]
-    assert close_finished(agenda)[1][0].reason == "stopped: S.A (its table is snapshotted again)"
+def test_table_that_is_snapshotted_again_leaves_waiting_snapshots_too():
+    queue, _ = acting(SnapshotQueue(), execute("S.A"), execute("S.A", "S.B", id="2"))
+    queue = add_initial(queue, [TableSnapshot(A, delete_missing=True)], 9)
+    assert [one.table_snapshot(A).status for one in queue.snapshots] == ["stopped", "stopped", "waiting"]
+    assert close_finished(queue)[1][0].reason == "stopped: S.A (its table is snapshotted again)"
 
 
-def test_snapshots_of_one_moment_keep_the_order_in_which_they_were_asked_for():
-    """The journal knows them by their time alone."""
-    agenda, _ = acting(SnapshotQueue(), execute("S.A", id="b"), execute("S.B", id="a"))
-    assert sorted(agenda.snapshots, key=lambda one: (one.started_at_ms, one.id)) == [*agenda.snapshots]
+def test_snapshots_of_one_moment_keep_the_order_of_their_requests():
+    """The journal orders them only by their time."""
+    queue, _ = acting(SnapshotQueue(), execute("S.A", id="b"), execute("S.B", id="a"))
+    assert sorted(queue.snapshots, key=lambda one: (one.started_at_ms, one.id)) == [*queue.snapshots]
 
 
-def test_a_slice_of_bounds_that_were_given_up_tells_nothing_of_those_named_anew():
-    """Columns that changed and changed back have one fingerprint, and the rows may be others by then."""
+def test_a_chunk_range_with_given_up_bounds_does_not_match_the_new_bounds():
+    """Columns that changed and changed back have the same fingerprint. The rows may differ by then."""
     part = with_chunks(TableSnapshot(A), [("9",), ("19",)], "f")
     old = ChunkRange("s", "initial", 0, 0, LOW, 0, 0, "f", counts=(ChunkCounts((), ("9",), 10, 10),))
     assert has_same_bounds(with_published(part, old, 10), old)
@@ -661,4 +662,4 @@ def test_a_slice_of_bounds_that_were_given_up_tells_nothing_of_those_named_anew(
     assert has_same_bounds(part, last)
     assert not has_same_bounds(again, last), "there are fewer chunks now"
     for free in (replace(old, windows=((0, 1),)), replace(old, delete_missing=True)):
-        assert has_same_bounds(again, free), "it is of the whole table"
+        assert has_same_bounds(again, free), "it covers the whole table"

@@ -27,13 +27,13 @@ def result(snapshots=(), signals=()):
     return JobResult("p", "run", (), tuple(signals), tuple(snapshots))
 
 
-def test_nothing_kept_is_nothing_to_do():
+def test_empty_summary_has_no_work():
     assert not PipelineSummary().has_snapshot_work({T})
     assert PipelineSummary().initially_loading == frozenset()
     assert PipelineSummary().updated(result()) == PipelineSummary()
 
 
-def test_tables_are_the_last_ticks_failed_ones_included():
+def test_tables_are_those_of_the_last_tick_with_the_failed_ones():
     lines = [TableResult(U, "failed", error="why"), TableResult(T, "applied")]
     done = PipelineSummary(tables=(TableId("S", "GONE"),)).updated(replace(result(), tables=tuple(lines)))
     assert done.tables == (T, U)
@@ -58,14 +58,14 @@ def test_only_a_running_snapshot_is_work_for_an_idle_tick(status, expected):
         ("completed", "blocking", (T, U), True),
     ],
 )
-def test_what_waits_for_a_paused_snapshot_is_no_work(first, kind, tables, expected):
+def test_snapshot_that_waits_for_a_paused_one_is_no_work(first, kind, tables, expected):
     part = TableSnapshotProgress(T, "completed" if first == "completed" else "reading", 1, 4, 10)
     waiting = [TableSnapshotProgress(table, "waiting", 0, None, 0) for table in tables]
     kept = PipelineSummary((snapshot("a", first, "incremental", part), snapshot("b", "running", kind, *waiting)))
     assert kept.has_snapshot_work({T, U}) is expected
 
 
-def test_initial_snapshot_is_work_only_while_a_table_of_it_can_go_on():
+def test_initial_snapshot_is_work_only_while_one_of_its_tables_can_continue():
     parts = (TableSnapshotProgress(T, "reading", 1, 4, 10), TableSnapshotProgress(U, "completed", 1, 1, 2))
     initial = PipelineSummary((snapshot("a", "running", "initial", *parts),))
     assert initial.has_snapshot_work({T, U})
@@ -74,7 +74,7 @@ def test_initial_snapshot_is_work_only_while_a_table_of_it_can_go_on():
     assert asked.has_snapshot_work({U}), "a tick lets go of the table, and the snapshot ends"
 
 
-def test_tables_whose_first_snapshot_is_under_way_are_filling():
+def test_tables_whose_initial_snapshot_is_under_way_are_initially_loading():
     parts = (TableSnapshotProgress(T, "waiting", 0, None, 0), TableSnapshotProgress(U, "completed", 1, 1, 2))
     assert PipelineSummary((snapshot("a", "running", "initial", *parts),)).initially_loading == {T}
     assert PipelineSummary((snapshot("a", "paused", "initial", *parts),)).initially_loading == {T}
@@ -83,64 +83,64 @@ def test_tables_whose_first_snapshot_is_under_way_are_filling():
 
 
 class TestSnapshotsAfterATick:
-    def test_open_one_that_it_does_not_name_is_none_of_the_targets(self):
-        """The target was removed, or another one is named: else each idle plan would start Spark for it for ever."""
+    def test_open_snapshot_that_the_result_does_not_name_is_dropped(self):
+        """The target was removed or replaced. Otherwise each idle plan would start Spark for the snapshot."""
         old = PipelineSummary((snapshot("a"), snapshot("b", "paused"), snapshot("c", "completed")), reported_seq=40)
         assert old.updated(result([snapshot("d")])).snapshots == (snapshot("d"),)
         assert old.updated(replace(result(), reported_seq=1)).snapshots == (snapshot("c", "completed"),)
 
-    def test_signal_whose_snapshot_is_none_of_the_targets_has_failed(self):
-        """Else who waits for its end would wait for ever."""
+    def test_signal_whose_snapshot_is_not_in_the_target_has_failed(self):
+        """Otherwise its sender would wait for ever."""
         old = PipelineSummary((snapshot("a"), snapshot("b")), (outcome("a", "accepted"), outcome("b", "accepted")))
         lost, still = old.updated(result([snapshot("b")])).outcomes
         assert (lost.id, lost.status, still) == ("a", "failed", outcome("b", "accepted"))
         assert "send the signal again" in lost.reason
 
-    def test_what_it_says_replaces_what_was_known(self):
+    def test_result_replaces_the_known_snapshots(self):
         old = PipelineSummary((snapshot("a"), snapshot("b")))
         new = result([snapshot("a", "failed"), snapshot("b")])
         assert old.updated(new).snapshots == (snapshot("a", "failed"), snapshot("b"))
 
-    def test_older_plans_result_brings_nothing_back(self):
-        """Who clears an old run's commit task has it done again."""
+    def test_result_of_an_older_plan_changes_nothing(self):
+        """Clearing an old run's commit task commits its result again."""
         first = JobResult("p", "1", (), (outcome("a", "accepted"),), (snapshot("a"),), reported_seq=3, planned_at_ms=1)
         second = JobResult(
             "p", "2", (), (outcome("a"),), (snapshot("a", "completed"),), reported_seq=8, planned_at_ms=2
         )
         ended = PipelineSummary().updated(first).updated(second)
-        for told in (2, 3, 8):
-            assert replace(ended, reported_seq=told).updated(first) == replace(ended, reported_seq=told), (
-                "whether or not it was told of"
+        for reported in (2, 3, 8):
+            assert replace(ended, reported_seq=reported).updated(first) == replace(ended, reported_seq=reported), (
+                "whether or not it was reported"
             )
         assert ended.updated(replace(first, planned_at_ms=3)).has_snapshot_work({T}), (
-            "a new target's journal begins anew"
+            "a new target's journal begins at 0"
         )
 
-    def test_tick_that_changes_nothing_is_not_written_for_its_time_alone(self):
+    def test_tick_that_only_changes_the_time_is_not_written(self):
         ended = PipelineSummary().updated(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=1))
         assert ended.planned_at_ms == 1
         assert ended.updated(replace(result(), tables=(TableResult(T, "applied"),), planned_at_ms=2)) is ended
 
-    def test_last_end_is_seen_until_there_is_something_newer(self):
+    def test_last_ended_snapshot_is_shown_until_there_is_a_newer_one(self):
         ended = PipelineSummary((snapshot("a", "completed"),))
         assert ended.updated(result()) == ended
         assert ended.updated(result([snapshot("b")])).snapshots == (snapshot("b"),)
 
 
-def test_channels_know_what_was_told_unless_they_could_not_be_reached():
+def test_channels_are_notified_up_to_the_reports_unless_a_lower_position_is_kept():
     assert (
         PipelineSummary(reported_seq=7).notified_upto,
         PipelineSummary(reported_seq=7, notified_seq=3).notified_upto,
     ) == (7, 3)
 
 
-def test_what_was_asked_for_is_waited_for_until_its_own_tick_has_told():
+def test_signals_are_in_flight_until_the_result_of_their_own_tick():
     asked = PipelineSummary(signals_in_flight_at_ms=5)
     assert asked.updated(replace(result(), planned_at_ms=4)).signals_in_flight_at_ms == 5, "an older plan's job"
     assert asked.updated(replace(result(), planned_at_ms=5)).signals_in_flight_at_ms == 0
 
 
-def test_a_tick_alone_has_told_nobody():
+def test_update_by_a_tick_leaves_the_reported_position():
     assert PipelineSummary(reported_seq=7).updated(replace(result(), reported_seq=9)).reported_seq == 7
 
 
@@ -155,8 +155,8 @@ class TestOutcomesAfterATick:
         new = old.updated(result(signals=[outcome("new")]))
         assert [one.id for one in new.outcomes] == [f"old {at}" for at in range(1, KEPT_OUTCOMES)] + ["new"]
 
-    def test_signal_whose_snapshot_is_under_way_is_known_however_many_come_after_it(self):
-        """Who waits for it would take it for one that its run did not act on."""
+    def test_signal_whose_snapshot_is_under_way_is_kept_whatever_number_follows(self):
+        """Otherwise its sender would think that the run did not act on it."""
         summary = PipelineSummary((snapshot("long"),), (outcome("long", "accepted"),))
         for at in range(KEPT_OUTCOMES + 1):
             summary = summary.updated(result([snapshot("long")], [outcome(f"log {at}")]))
@@ -167,13 +167,13 @@ class TestOutcomesAfterATick:
         old = PipelineSummary(outcomes=(outcome("1"),), handled_signal_ids=("2",))
         assert old.updated(result()) == old
 
-    def test_outcome_of_one_that_comes_again_is_the_newest(self):
+    def test_outcome_of_a_repeated_signal_is_the_newest(self):
         of_a, of_b = SignalOutcome("nightly", "airflow", "done", "", "a"), outcome("nightly #b", "refused")
         summary = PipelineSummary()
         # The job names the outcome of the id, then the signal's own.
-        for told in ((of_a,), (of_a, of_b), (of_b, of_a)):
-            summary = summary.updated(result(signals=told))
-            assert summary.outcomes[-1] == told[-1]
+        for outcomes in ((of_a,), (of_a, of_b), (of_b, of_a)):
+            summary = summary.updated(result(signals=outcomes))
+            assert summary.outcomes[-1] == outcomes[-1]
 
     def test_end_of_an_old_signal_is_as_new_as_any(self):
         old = PipelineSummary(
@@ -183,19 +183,19 @@ class TestOutcomesAfterATick:
         assert outcome("mine") in new.outcomes
 
     def test_full_signal_table_hides_no_signal_of_another_channel(self):
-        """Each tick that hears anything tells of every row of the signal table."""
+        """Each tick that handles a signal reports every row of the signal table."""
         rows = [outcome(f"{at}", "done", "source") for at in range(KEPT_OUTCOMES + 5)]
         new = PipelineSummary().updated(result(signals=[outcome("mine"), *rows]))
         assert outcome("mine") in new.outcomes
 
 
 class TestSignalTable:
-    def test_rows_that_no_tick_acted_on_are_unheard(self):
+    def test_rows_that_no_tick_acted_on_are_unhandled(self):
         rows = [Signal(id_, "log", "", "source") for id_ in "123"]
         known = (rows[0].id_again, rows[2].id_again, "gone")
         assert PipelineSummary(handled_signal_ids=known).unhandled(rows) == [rows[1]]
 
-    def test_row_that_asks_for_something_else_under_its_id_is_unheard(self):
+    def test_row_with_another_request_under_its_id_is_unhandled(self):
         row, other = (Signal("1", "log", data, "source") for data in ("{}", '{"message": "m"}'))
         for id_ in ("1", row.id_again):
             kept = PipelineSummary().updated(
@@ -210,20 +210,20 @@ class TestSignalTable:
             summary = summary.updated(result(signals=rows))
             assert list(summary.outcomes) == rows[50:]
 
-    def test_tick_that_looked_replaces_what_is_known_of_it(self):
+    def test_tick_that_read_the_signal_table_replaces_its_known_ids(self):
         old = PipelineSummary(handled_signal_ids=("1", "2"))
-        told = [SignalOutcome(id_, "source", "done", asked="0a") for id_ in "23"]
-        assert old.updated(result(signals=told)).handled_signal_ids == ("2 #0a", "3 #0a")
+        outcomes = [SignalOutcome(id_, "source", "done", asked="0a") for id_ in "23"]
+        assert old.updated(result(signals=outcomes)).handled_signal_ids == ("2 #0a", "3 #0a")
 
-    def test_tick_that_only_repeats_what_nobody_was_told_of_forgets_no_row(self):
-        """It looks into no signal table, and its result holds the journal's news."""
+    def test_tick_that_only_repeats_unreported_outcomes_keeps_the_known_ids(self):
+        """It does not read the signal table. Its result has the new entries of the journal."""
         rows = [Signal(f"{at}", "log", "", "source") for at in range(KEPT_OUTCOMES + 50)]
-        told = [SignalOutcome(row.id, "source", "done", asked=row.asked) for row in rows]
-        summary = PipelineSummary().updated(result(signals=told)).updated(result(signals=told[-1:]))
+        outcomes = [SignalOutcome(row.id, "source", "done", asked=row.asked) for row in rows]
+        summary = PipelineSummary().updated(result(signals=outcomes)).updated(result(signals=outcomes[-1:]))
         assert summary.unhandled(rows) == []
-        assert summary.updated(result(signals=told)).outcomes == tuple(told[50:])
+        assert summary.updated(result(signals=outcomes)).outcomes == tuple(outcomes[50:])
 
-    def test_tick_that_did_not_look_leaves_it(self):
+    def test_tick_that_did_not_read_the_signal_table_keeps_the_known_ids(self):
         old = PipelineSummary(handled_signal_ids=("1", "2"))
         assert old.updated(result(signals=[outcome("7"), outcome("8", "done", "kafka")])).handled_signal_ids == (
             "1",
@@ -247,7 +247,7 @@ def test_document_comes_back_as_it_was():
         "{oops",
         "[]",
         '{"snapshots": 3}',
-        '{"heard": [1]}',
+        '{"handled_signal_ids": [1]}',
         '{"more": []}',
         '{"outcomes": [{"id": "1"}]}',
         PipelineSummary(outcomes=(outcome("1"),)).to_json().replace("done", "lost"),

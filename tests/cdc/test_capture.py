@@ -52,7 +52,7 @@ ACTIVATE = (
         ("X", "", "state 'X'", f"Activate it: {ACTIVATE}"),
     ],
 )
-def test_any_other_state_is_refused_with_statements_for_just_this_table(state, info, problem, remedy):
+def test_any_other_state_is_refused_with_statements_for_only_this_table(state, info, problem, remedy):
     with pytest.raises(RegistrationError, match=problem) as raised:
         check_state(instance(state, info), "MYASN")
     assert raised.value.remedy == remedy

@@ -124,7 +124,7 @@ st.register_type_strategy(
 
 
 def every(kind, **given):
-    """Return instances of a dataclass with every field drawn: left alone, Hypothesis keeps defaults."""
+    """Return instances of a dataclass with every field drawn. By itself Hypothesis keeps defaults."""
     return st.builds(kind, **{field.name: given.get(field.name, ...) for field in dataclasses.fields(kind)})
 
 
@@ -222,7 +222,11 @@ def test_a_value_of_another_type_is_named_by_its_path(name, path):
     assert raised.value.problem.startswith(path + " ")
 
 
-OBJECTS = [(name, path) for name, path in PATHS if path.rsplit(".")[-1] in ("source", "fence", "settings", "identity")]
+OBJECTS = [
+    (name, path)
+    for name, path in PATHS
+    if path.rsplit(".")[-1] in ("source", "capture_position", "settings", "identity")
+]
 OBJECTS += [("JobSpec", "JobSpec.tables[0]"), ("JobSpec", "JobSpec.tables[0].schema.columns[1]")]
 OBJECTS += [("JobResult", "JobResult.tables[1]")]
 

@@ -1,4 +1,4 @@
-"""A table without a key: counts of equal rows, and snapshots of it beside a writer, right in every history."""
+"""A table without a key: its counts of equal rows, and its snapshots during writes, are right in every history."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ def events(*changes):
     return events_of(RowChange(1, at, op, None, image) for at, (op, image) in enumerate(changes))
 
 
-def test_a_deletion_beside_an_insertion_is_an_update_as_without_a_key_nothing_tells_them_apart():
+def test_a_deletion_next_to_an_insertion_is_an_update_if_there_is_no_key():
     [event] = events("Da", "Ib")
     assert (event.op, event.key, event.before, event.after) == ("u", None, "a", "b")
     assert (event.newkey, event.oldkey) == (None, None)
@@ -36,7 +36,7 @@ def test_copies_are_numbered_through(held, delta, added, removed):
     assert [[*copies] for copies in renumbered(held, delta)] == [added, removed]
 
 
-def test_a_read_settles_what_was_left_alone():
+def test_a_read_settles_untouched_images():
     assert settled("aabc", {"b"}, None) == {"a": 2, "c": 1}
     assert settled("aabc", {"b"}, {"a", "b"}) == {"a": 2}
     held = {"a": 3, "b": 9, "d": 1, "e": 1}

@@ -38,7 +38,7 @@ def applied(state: Mapping, effects: Mapping) -> dict:
 
 
 def spans(drawn: History, seed: int, count: int = 4) -> list[LsnRange]:
-    """Return the whole range and some parts of it."""
+    """Return the whole range and some ranges within it."""
     rng, positions = random.Random(seed), drawn.positions
     cuts = [sorted(rng.choices(positions, k=2)) for _ in range(count)]
     return [LsnRange(positions[0], positions[-1]), *(LsnRange(*cut) for cut in cuts)]
@@ -64,20 +64,20 @@ def test_effects_of_any_range_lead_from_the_state_before_it_to_the_state_after_i
     assert wrong_seeds(range(block * SEEDS, (block + 1) * SEEDS)) == []
 
 
-def test_so_they_do_where_an_update_is_one_u_row():
+def test_effects_of_any_range_are_right_if_an_update_is_one_u_row():
     assert wrong_seeds(range(SEEDS), update_as="U") == []
 
 
-def test_so_they_do_with_ten_byte_lsns():
+def test_effects_of_any_range_are_right_with_ten_byte_lsns():
     assert wrong_seeds(range(40), lsn_bytes=10) == []
 
 
 @pytest.mark.parametrize("keys", ["case", "blanks"])
-def test_so_they_do_where_keys_differ_only_in_case_or_in_blanks_at_their_ends(keys):
+def test_effects_of_any_range_are_right_if_keys_differ_only_in_case_or_trailing_blanks(keys):
     assert wrong_seeds(range(SEEDS), keys=keys) == []
 
 
-def test_so_they_do_over_every_range_of_a_history():
+def test_effects_of_every_range_of_a_history_are_right():
     for seed in range(12):
         drawn = history(seed)
         for at, after in enumerate(drawn.positions):
@@ -103,7 +103,7 @@ def last_operation_wins(events: Iterable[Event]) -> dict:
 
 
 def keys_without_images(events: Iterable[Event]) -> dict:
-    """Return the mistake of cancelling inserts against deletes of a key without a look at their images."""
+    """Return the mistake of cancelling inserts against deletes of a key without comparing their images."""
     counts, last = Counter(), {}
     for event in events:
         counts[event.commit, event.key] += (event.after is not None) - (event.before is not None)
@@ -162,13 +162,13 @@ def published(drawn: History, rng: random.Random, overrides: Callable[[History, 
 
 
 @pytest.mark.parametrize("block", blocks(3, fast=1))
-def test_a_row_read_anywhere_in_a_snapshots_window_gives_way_exactly_to_a_net_effect(block):
+def test_a_row_read_in_a_snapshots_window_is_dropped_exactly_for_a_net_effect(block):
     of_block = range(block * SEEDS, (block + 1) * SEEDS)
     wrong = [seed for seed in of_block if not published(history(seed), random.Random(seed), net_effect_overrides)]
     assert wrong == []
 
 
-def test_a_row_that_gave_way_to_any_event_would_be_lost():
+def test_dropping_a_row_for_any_event_would_lose_rows():
     wrong = [seed for seed in range(SEEDS) if not published(history(seed), random.Random(seed), any_event_overrides)]
     assert len(wrong) > 5
 
@@ -208,9 +208,9 @@ CASES = {
     "keys shift down over equal rows": (["D1a I0a D2a I1a"], {"0": "a", "1": "a", "2": ""}),
     "swap of equal rows": (["D1a I2a D2a I1a"], {"1": "a"}),
     "the last U row wins": (["U1a U1b", "U1c"], {"1": "c"}),
-    "a delete behind a U row": (["U1a D1a"], {"1": ""}),
+    "a delete after a U row": (["U1a D1a"], {"1": ""}),
     "an insert before a U row": (["I1a U1b"], {"1": "b"}),
-    "a U row behind delete and insert": (["D1a I1b U1c"], {"1": "c"}),
+    "a U row after delete and insert": (["D1a I1b U1c"], {"1": "c"}),
 }
 
 
@@ -219,7 +219,7 @@ def test_effect(commits, expected):
     assert effects_of(*commits) == expected
 
 
-def test_an_effect_names_the_commit_that_decided_it_not_a_later_one_that_tells_nothing():
+def test_an_effect_names_the_commit_that_decided_it_not_a_later_one_without_effect():
     rows = [RowChange(lsn(1), lsn(1), "I", 1, "a")]
     rows += [RowChange(lsn(2), lsn(2), "I", 1, "a"), RowChange(lsn(2), lsn(3), "D", 1, "a")]
     assert net_effects(events_of(rows)) == {1: Effect(lsn(1), "a")}

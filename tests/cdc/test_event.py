@@ -15,7 +15,7 @@ def rows(text: str, commit: int = 1) -> list[RowChange]:
     return [RowChange(commit, at, word[0], word[1], word[2:]) for at, word in enumerate(text.split())]
 
 
-def told(events: list[Event]) -> str:
+def described(events: list[Event]) -> str:
     """Write events as `u1:a>b`: operation, key, before, after, with [key] for the header of a key change."""
     words = []
     for event in events:
@@ -40,7 +40,7 @@ CASES = {
     "I D I are an insert and an update": ("I1x D1x I1y", "c1:>x u1:x>y"),
     "D D are two deletes": ("D1a D2a", "d1:a> d2:a>"),
     "a key change": ("D1a I2a", "d1:a>[2] c2:>a[1]"),
-    "a delete beside an insert cannot be told from it": ("D1a I2b", "d1:a>[2] c2:>b[1]"),
+    "a delete next to an insert looks the same": ("D1a I2b", "d1:a>[2] c2:>b[1]"),
     "D D I of three keys pair the neighbours": ("D1a D2b I3c", "d1:a> d2:b>[3] c3:>c[2]"),
     "a key change, then an insert": ("D1a I2a I3c", "d1:a>[2] c2:>a[1] c3:>c"),
     "keys shift up, foremost first": ("D2b I3b D1a I2a", "d2:b>[3] c3:>b[2] d1:a>[2] c2:>a[1]"),
@@ -48,23 +48,23 @@ CASES = {
     "two keys are swapped": ("D1a I2a D2b I1b", "d1:a>[2] c2:>a[1] d2:b>[1] c1:>b[2]"),
     "a U row has no before image": ("U1b", "u1:>b"),
     "a U row stands between and parts a pair": ("D1a U2b I1c", "d1:a> u2:>b c1:>c"),
-    "an I behind a U row is an insert": ("U1a I2b", "u1:>a c2:>b"),
+    "an I after a U row is an insert": ("U1a I2b", "u1:>a c2:>b"),
 }
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES.keys())
 def test_pairing(changes, expected):
-    assert told(events_of(rows(changes))) == expected
+    assert described(events_of(rows(changes))) == expected
 
 
 def test_without_detection_a_key_change_bears_no_headers_and_updates_pair_all_the_same():
     changes = rows("D1a I2a D3a I3b")
-    assert told(events_of(changes, "none")) == "d1:a> c2:>a u3:a>b"
+    assert described(events_of(changes, "none")) == "d1:a> c2:>a u3:a>b"
 
 
 def test_rows_of_two_commits_never_pair():
     changes = [*rows("D1a", commit=1), *rows("I1b", commit=2)]
-    assert told(events_of(changes)) == "d1:a> c1:>b"
+    assert described(events_of(changes)) == "d1:a> c1:>b"
 
 
 def test_an_update_stands_where_its_new_row_does():
@@ -123,5 +123,5 @@ def test_an_update_in_a_history_is_one_event_and_a_key_change_two(seed):
 
 def test_where_an_update_is_one_row_only_its_own_halves_are_a_pair():
     halves = [RowChange(1, 5, "D", "1", "a"), RowChange(1, 5, "I", "1", "b")]
-    assert told(events_of(halves, one_row=True)) == "u1:a>b"
-    assert told(events_of(rows("D1a I1b"), one_row=True)) == "d1:a> c1:>b"
+    assert described(events_of(halves, one_row=True)) == "u1:a>b"
+    assert described(events_of(rows("D1a I1b"), one_row=True)) == "d1:a> c1:>b"

@@ -62,12 +62,12 @@ def test_the_last_event_of_each_key_is_the_state_at_every_commit(block):
     assert wrong_seeds(range(block * SEEDS, (block + 1) * SEEDS), new_first_rate=(0, 0.5)[block % 2]) == []
 
 
-def test_so_it_is_where_an_update_is_one_u_row():
+def test_the_last_event_is_the_state_if_an_update_is_one_u_row():
     assert wrong_seeds(range(SEEDS), update_as="U") == []
 
 
 @pytest.mark.parametrize("keys", ["case", "blanks"])
-def test_so_it_is_where_keys_are_texts(keys):
+def test_the_last_event_is_the_state_if_keys_are_texts(keys):
     assert wrong_seeds(range(SEEDS), keys=keys, new_first_rate=0.3) == []
 
 
@@ -91,7 +91,7 @@ def test_each_event_is_there_once_and_few_have_moved():
     assert 0 < moved < total / 4
 
 
-def told(text: str, held: str = "") -> str:
+def described(text: str, held: str = "") -> str:
     """Read a commit like `D1a I1b`, and write its log; an event that moved has a star."""
     rows = [RowChange(1, at, word[0], word[1], word[2:]) for at, word in enumerate(text.split())]
     words = []
@@ -119,10 +119,10 @@ CASES = {
 
 @pytest.mark.parametrize(("commit", "held", "log"), CASES.values(), ids=CASES.keys())
 def test_order(commit, held, log):
-    assert told(commit, held) == log
+    assert described(commit, held) == log
 
 
-def test_an_earlier_commit_of_the_batch_tells_what_a_key_held():
+def test_an_earlier_commit_of_the_batch_shows_what_a_key_held():
     came = [RowChange(1, 1, "I", "1", "a")]
     shift = [RowChange(2, 2, "I", "1", "a"), RowChange(2, 3, "D", "1", "a")]
     went = [RowChange(1, 1, "D", "1", "a")]

@@ -34,7 +34,7 @@ def test_tables_in_step_stop_where_the_first_of_them_must():
     assert ends(reach("A", 5, 9), reach("B", 5, 7), reach("C", 3, 20)) == {"A": 7, "B": 7, "C": 7}
 
 
-def test_a_table_too_far_behind_goes_as_far_as_it_can_and_holds_nobody_up():
+def test_a_table_too_far_behind_goes_as_far_as_it_can_and_delays_no_other():
     assert ends(reach("A", 5, 9), reach("B", 1, 3)) == {"A": 9, "B": 3}
 
 
@@ -79,9 +79,9 @@ class Backlog:
     limit: int
     at: int = 0
 
-    def upto(self, fence: int) -> int:
-        ahead = [commit for commit in self.commits if self.at < commit <= fence]
-        return fence if len(ahead) <= self.limit else ahead[self.limit - 1]
+    def upto(self, position: int) -> int:
+        ahead = [commit for commit in self.commits if self.at < commit <= position]
+        return position if len(ahead) <= self.limit else ahead[self.limit - 1]
 
 
 backlogs = st.lists(
@@ -93,14 +93,14 @@ backlogs = st.lists(
 
 @given(backlogs, st.lists(st.integers(0, 3), max_size=10))
 def test_each_tick_makes_progress_and_all_tables_meet_in_finitely_many(tables, growth):
-    fence = 30
+    position = 30
     for tick in range(200):
-        fence += growth[tick] if tick < len(growth) else 0
-        if all(table.at == fence for table in tables):
+        position += growth[tick] if tick < len(growth) else 0
+        if all(table.at == position for table in tables):
             break
-        found = ends(*(reach(str(at), table.at, table.upto(fence)) for at, table in enumerate(tables)))
+        found = ends(*(reach(str(at), table.at, table.upto(position)) for at, table in enumerate(tables)))
         assert any(found[str(at)] > table.at for at, table in enumerate(tables)), "a tick without progress"
         for at, table in enumerate(tables):
             table.at = found[str(at)]
-    assert {table.at for table in tables} == {fence}
+    assert {table.at for table in tables} == {position}
     assert tick <= len(growth) + sum(len(table.commits) for table in tables) + len(tables) + 1

@@ -20,13 +20,13 @@ def lsn(number: int) -> Lsn:
 
 
 @pytest.mark.parametrize("floor", [None, 0, 4, 5])
-@pytest.mark.parametrize("then", [None, NOW])
-def test_nothing_is_missing_at_or_behind_the_floor_of_the_same_capture(then, floor):
-    assert find_gap(T, lsn(5), then, NOW, None if floor is None else lsn(floor), lsn(5)) is None
+@pytest.mark.parametrize("old", [None, NOW])
+def test_nothing_is_missing_at_or_after_the_floor_of_the_same_capture(old, floor):
+    assert find_gap(T, lsn(5), old, NOW, None if floor is None else lsn(floor), lsn(5)) is None
 
 
 @pytest.mark.parametrize(
-    ("then", "floor", "fence", "reason"),
+    ("old", "floor", "position", "reason"),
     [
         (replace(NOW, change_table="ASNCDC.OLD"), None, 9, "registered anew.*ASNCDC.OLD, now in ASNCDC.CD"),
         (replace(NOW, created="2023"), None, 9, "created anew at 2024.*it was of 2023"),
@@ -53,19 +53,21 @@ def test_nothing_is_missing_at_or_behind_the_floor_of_the_same_capture(then, flo
         "restored, unknown",
     ],
 )
-def test_each_gap_is_found_with_its_reason(then, floor, fence, reason):
-    found = find_gap(T, lsn(5), then, NOW, None if floor is None else lsn(floor), lsn(fence))
+def test_each_gap_is_found_with_its_reason(old, floor, position, reason):
+    found = find_gap(T, lsn(5), old, NOW, None if floor is None else lsn(floor), lsn(position))
     assert found is not None
     assert re.search(reason, found)
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-def test_a_gap_is_found_exactly_when_the_floor_passed_the_offset_or_the_fence_fell_behind_it(after, floor, fence):
-    found = find_gap(T, lsn(after), NOW, NOW, lsn(floor), lsn(fence))
-    assert (found is not None) == (after < floor or fence < after)
+def test_a_gap_is_found_exactly_if_the_floor_is_after_the_offset_or_the_capture_position_before_it(
+    after, floor, position
+):
+    found = find_gap(T, lsn(after), NOW, NOW, lsn(floor), lsn(position))
+    assert (found is not None) == (after < floor or position < after)
 
 
-def test_what_a_registration_missed_while_it_was_inactive_is_a_gap_though_it_looks_as_before():
+def test_an_inactive_time_of_a_registration_is_a_gap_though_it_looks_as_before():
     assert find_gap(T, lsn(5), NOW, NOW, None, lsn(9)) is None
     found = find_gap(T, lsn(5), NOW, NOW, None, lsn(9), suspended=True)
     assert "its registration was not active for a while" in found

@@ -1,4 +1,4 @@
-"""The instrument itself: what it draws obeys capture's invariants, and its statements do what its oracle says."""
+"""The generator of histories: they obey the invariants of capture, and their statements match the oracle."""
 
 import sqlite3
 from collections import Counter

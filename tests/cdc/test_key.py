@@ -43,7 +43,7 @@ def test_entries_are_a_table_a_colon_and_columns(text, rules):
         (r"\QS.A\E:X", r"'\\QS\.A\\E' has \\Q\.\.\.\\E.*Write S\\\.A instead"),
     ],
 )
-def test_what_is_no_entry_is_refused_by_the_propertys_name(text, reason):
+def test_an_invalid_entry_is_refused_with_the_propertys_name(text, reason):
     with pytest.raises(ConfigurationError, match=rf"message\.key\.columns.*{reason}"):
         Selection(message_key=text)
 
@@ -94,5 +94,5 @@ def test_columns_are_found_by_name(columns, found, lacking):
     assert (key.found(NAMES), key.lacking(NAMES)) == (found, lacking)
 
 
-def test_a_column_that_case_alone_would_decide_is_not_guessed():
+def test_a_column_that_only_case_would_decide_is_not_guessed():
     assert NamedKey(("id",)).lacking(["Id", "ID"]) == ("id",)

@@ -43,7 +43,7 @@ def test_a_catalog_name_reads_back_as_the_very_table(table):
 
 
 @given(tables)
-def test_the_names_beside_a_table_read_back_with_their_suffix(table):
+def test_the_names_of_a_tables_other_tables_read_back_with_their_suffix(table):
     name = CATALOG.changes(table).name.split(".")[-1].strip("`")
     assert name.endswith("__changes")
     assert decode(name)[:2] == [table.schema, table.name]
@@ -66,7 +66,7 @@ def test_two_tables_never_share_a_place(layout, pair):
 
 
 @given(tables)
-def test_a_folder_is_not_hidden_and_means_the_same_to_whoever_decodes_urls_or_does_not(table):
+def test_a_folder_is_not_hidden_and_is_the_same_with_and_without_url_decoding(table):
     for folder in PATH.state(table).name.split("/")[4:]:
         assert re.fullmatch(r"[A-Za-z0-9-][A-Za-z0-9._-]*", folder)
         assert quote(folder) == unquote(folder) == folder

@@ -78,7 +78,7 @@ def test_what_is_not_an_lsn_is_refused(text):
 
 
 @given(wide, wide, wide)
-def test_a_range_holds_the_commits_behind_its_start_up_to_its_end(one, other, commit):
+def test_a_range_holds_the_commits_after_its_start_up_to_its_end(one, other, commit):
     span = LsnRange(min(one, other), max(one, other))
     assert (commit in span) == (span.after.raw < commit.raw <= span.upto.raw)
 

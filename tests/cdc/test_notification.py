@@ -27,20 +27,28 @@ def snapshot(*parts, kind="incremental", **more):
     return Snapshot("id-1", kind, parts or (TableSnapshot(A), TableSnapshot(B)), **more)
 
 
-def read(part, chunks=3, upto=0, rows=10, found=None):
-    """Return the part after its chunks up to this one were published: as many rows of those found."""
-    if part.status == "waiting":
-        part = with_chunks(part, [(str(at),) for at in range(chunks - 1)], "f")
+def read(table_snapshot, chunks=3, upto=0, rows=10, found=None):
+    """Return the table snapshot after chunks up to `upto` were published with `rows` of the `found` rows."""
+    if table_snapshot.status == "waiting":
+        table_snapshot = with_chunks(table_snapshot, [(str(at),) for at in range(chunks - 1)], "f")
     counts = (ChunkCounts((), (), rows if found is None else found, 0),)
-    at = (Lsn(bytes(16)), 6, 6, part.fingerprint, part.rows_published)
+    at = (Lsn(bytes(16)), 6, 6, table_snapshot.fingerprint, table_snapshot.rows_published)
     return with_published(
-        part,
-        ChunkRange("id-1", "incremental", part.published_chunks, upto, *at, counts=counts, read_before=part.rows_read),
+        table_snapshot,
+        ChunkRange(
+            "id-1",
+            "incremental",
+            table_snapshot.published_chunks,
+            upto,
+            *at,
+            counts=counts,
+            read_before=table_snapshot.rows_read,
+        ),
         rows,
     )
 
 
-def told(old, new):
+def notified(old, new):
     return [(one.type, dict(one.additional_data)) for one in notifications(old, new, AT)]
 
 
@@ -48,33 +56,35 @@ def types(old, new):
     return [one.type for one in notifications(old, new, AT)]
 
 
-def test_begin_is_told_with_its_tables():
-    assert told(None, snapshot()) == [("STARTED", BOTH)]
+def test_start_is_notified_with_its_tables():
+    assert notified(None, snapshot()) == [("STARTED", BOTH)]
 
 
-def test_published_chunks_are_told_as_progress():
+def test_published_chunks_are_notified_as_progress():
     old = snapshot()
     new = old.with_table(read(TableSnapshot(A), upto=1, rows=20))
-    told_of = {
+    data = {
         **BOTH,
         "current_collection_in_progress": "S.A",
         "chunks_published": "2",
         "total_chunks": "3",
         "total_rows_scanned": "20",
     }
-    assert told(old, new) == [("IN_PROGRESS", told_of)]
+    assert notified(old, new) == [("IN_PROGRESS", data)]
 
 
-def test_of_many_tables_what_is_told_of_one_names_that_one_alone():
-    """Each of a thousand tables told with the names of all was 60 MB."""
+def test_notification_on_one_of_many_tables_names_only_that_one():
+    """A notification for each of a thousand tables with the names of all took 60 MB."""
     tables = [TableId("S", f"T{at:02}") for at in range(LISTED_ALWAYS + 1)]
     old = snapshot(*map(TableSnapshot, tables))
-    listed = [one["data_collections"] for _, one in told(old, old.with_table(read(TableSnapshot(tables[3]), chunks=1)))]
+    listed = [
+        one["data_collections"] for _, one in notified(old, old.with_table(read(TableSnapshot(tables[3]), chunks=1)))
+    ]
     assert listed == ["S.T03", "S.T03"]
-    [(_, begun)] = told(None, old)
+    [(_, begun)] = notified(None, old)
     assert begun["data_collections"].count(",") == LISTED_ALWAYS
     few = snapshot(*map(TableSnapshot, tables[:-1]))
-    [(_, one), _] = told(few, few.with_table(read(TableSnapshot(tables[3]), chunks=1)))
+    [(_, one), _] = notified(few, few.with_table(read(TableSnapshot(tables[3]), chunks=1)))
     assert one["data_collections"].count(",") == LISTED_ALWAYS - 1
 
 
@@ -91,14 +101,16 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("part", "said"), ENDS, ids=["read", "empty", "emptied", "all gave way", "stopped", "failed"])
-def test_end_of_a_table_is_told_with_how_it_ended(part, said):
+@pytest.mark.parametrize(
+    ("table_snapshot", "said"), ENDS, ids=["read", "empty", "emptied", "all gave way", "stopped", "failed"]
+)
+def test_end_of_a_table_is_notified_with_its_status(table_snapshot, said):
     old = snapshot()
-    last = told(old, old.with_table(part))[-1]
+    last = notified(old, old.with_table(table_snapshot))[-1]
     assert last == ("TABLE_SCAN_COMPLETED", {**BOTH, "scanned_collection": "S.A", **said})
 
 
-def test_progress_and_end_of_a_table_are_told_once():
+def test_progress_and_end_of_a_table_are_notified_once():
     old = snapshot()
     new = old.with_table(read(TableSnapshot(A), chunks=1))
     assert types(old, new) == ["IN_PROGRESS", "TABLE_SCAN_COMPLETED"]
@@ -106,15 +118,15 @@ def test_progress_and_end_of_a_table_are_told_once():
     assert types(new, new.with_table(read(TableSnapshot(B)))) == ["IN_PROGRESS"]
 
 
-def test_failure_that_is_forgiven_is_no_end():
+def test_failure_that_is_retried_is_not_an_end():
     old = snapshot()
     assert types(old, old.with_table(with_failure(TableSnapshot(A), "lost the connection"))) == []
 
 
 def ended(*parts):
     new = snapshot()
-    for part in parts:
-        new = new.with_table(part)
+    for table_snapshot in parts:
+        new = new.with_table(table_snapshot)
     return new
 
 
@@ -136,28 +148,28 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize(("new", "last"), ENDINGS, ids=["read", "partly stopped", "stopped", "failed"])
-def test_end_is_told_last(new, last):
-    assert told(snapshot(), new)[-1] == last
+def test_end_is_notified_last(new, last):
+    assert notified(snapshot(), new)[-1] == last
     assert types(snapshot(), new).count(last[0]) == 1
     assert types(new, new) == []
 
 
-def test_pause_and_resumption_are_told():
+def test_pause_and_resumption_are_notified():
     running, paused = snapshot(), snapshot(status="paused")
-    assert told(running, paused) == [("PAUSED", BOTH)]
-    assert told(paused, running) == [("RESUMED", BOTH)]
+    assert notified(running, paused) == [("PAUSED", BOTH)]
+    assert notified(paused, running) == [("RESUMED", BOTH)]
     assert types(paused, paused) == []
 
 
-def test_stop_of_a_paused_one_is_told_as_abortion_alone():
+def test_stop_of_a_paused_snapshot_is_notified_only_as_aborted():
     parts = [with_stop(TableSnapshot(table), "asked for") for table in (A, B)]
     new = snapshot(status="paused")
-    for part in parts:
-        new = new.with_table(part)
+    for table_snapshot in parts:
+        new = new.with_table(table_snapshot)
     assert types(snapshot(status="paused"), new) == ["TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "ABORTED"]
 
 
-def test_whole_course_within_one_tick_is_told_in_order():
+def test_all_steps_within_one_tick_are_notified_in_order():
     new = snapshot().with_table(read(TableSnapshot(A), chunks=1)).with_table(read(TableSnapshot(B), chunks=1))
     assert types(None, new) == [
         "STARTED",
@@ -179,7 +191,7 @@ def test_progress_before_a_pause_and_after_a_resumption_stands_on_its_side_of_it
     ]
 
 
-def test_begun_and_paused_in_one_tick():
+def test_start_and_pause_in_one_tick_are_notified():
     assert types(None, snapshot(status="paused")) == ["STARTED", "PAUSED"]
 
 
@@ -193,9 +205,9 @@ def test_every_one_has_the_snapshots_id_kind_and_the_time(kind, aggregate):
     assert {(one.id, one.aggregate_type, one.timestamp) for one in found} == {("id-1", aggregate, AT)}
 
 
-def test_no_key_is_told():
-    part = read(with_chunks(TableSnapshot(A), [("'secret'",), ("'hidden'",)], "f"), upto=1)
-    text = repr(notifications(None, snapshot().with_table(part), AT))
+def test_no_key_is_notified():
+    table_snapshot = read(with_chunks(TableSnapshot(A), [("'secret'",), ("'hidden'",)], "f"), upto=1)
+    text = repr(notifications(None, snapshot().with_table(table_snapshot), AT))
     assert "secret" not in text
     assert "hidden" not in text
 

@@ -124,27 +124,27 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("believed", "proven", "stored", "outcome"), CASES.values(), ids=CASES.keys())
-def test_where_a_table_stands_is_what_delta_proves_or_an_error_with_a_remedy(believed, proven, stored, outcome):
+@pytest.mark.parametrize(("stored", "committed", "has_offset", "outcome"), CASES.values(), ids=CASES.keys())
+def test_a_reconciled_position_is_the_committed_one_or_an_error_with_a_remedy(stored, committed, has_offset, outcome):
     if not isinstance(outcome, str):
-        assert reconcile(TABLE, believed, proven, stored) == outcome
+        assert reconcile(TABLE, stored, committed, has_offset) == outcome
         return
     with pytest.raises(OffsetError, match=outcome) as raised:
-        reconcile(TABLE, believed, proven, stored)
+        reconcile(TABLE, stored, committed, has_offset)
     assert raised.value.remedy
 
 
 @pytest.mark.parametrize(
-    ("believed", "proven", "remedy"),
+    ("stored", "committed", "remedy"),
     [
         (None, L2, f"db2cdc offset set S.T {L2}"),
         (L3, L2, f"db2cdc offset set S.T {L2}"),
         (L3, None, "db2cdc offset restart S.T"),
     ],
 )
-def test_the_remedy_names_the_position_to_put_back(believed, proven, remedy):
+def test_the_remedy_names_the_position_to_put_back(stored, committed, remedy):
     with pytest.raises(OffsetError) as raised:
-        reconcile(TABLE, believed, proven, has_offset=True)
+        reconcile(TABLE, stored, committed, has_offset=True)
     assert remedy in raised.value.remedy
 
 
@@ -156,11 +156,11 @@ def test_the_document_that_the_remedy_of_a_lost_offset_shows_can_be_put_back_as_
 
 
 @given(st.none() | lsns, st.none() | lsns, st.booleans())
-def test_reconciling_never_answers_anything_but_the_proven_position(believed, proven, stored):
+def test_reconciling_only_returns_the_committed_position(stored, committed, has_offset):
     try:
-        assert reconcile(TABLE, believed, proven, stored) == proven
+        assert reconcile(TABLE, stored, committed, has_offset) == committed
     except OffsetError:
-        assert believed is None or proven is None or proven < believed
+        assert stored is None or committed is None or committed < stored
 
 
 @pytest.mark.parametrize(

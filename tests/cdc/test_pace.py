@@ -1,4 +1,4 @@
-"""How many chunks make a group, and who reads them."""
+"""The number of chunks of a group, and the number of its readers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from airflow_provider_db2cdc.cdc.snapshot.chunk_sizing import (
         (ApplySettings(snapshot_chunk_rows=1024, snapshot_group_chunks=3), 3),
     ],
 )
-def test_the_first_group_begins_with_some_rows_whatever_chunks_hold(settings: ApplySettings, chunks: int) -> None:
+def test_the_first_group_begins_with_about_the_same_rows_for_any_chunk_size(
+    settings: ApplySettings, chunks: int
+) -> None:
     assert first_chunks(settings) == chunks
 
 
@@ -50,7 +52,7 @@ def test_a_group_gets_as_many_chunks_as_fit_into_its_time(
     assert more_chunks(settings, 0, read_s, spent_s) == 0, "nothing of it could be read"
 
 
-def test_a_number_of_chunks_that_was_named_is_a_groups_whatever_its_time() -> None:
+def test_a_configured_number_of_chunks_is_used_whatever_the_time() -> None:
     settings = ApplySettings(snapshot_group_chunks=3)
     for read_s in (0.1, 1000):
         assert (more_chunks(settings, 3, read_s, read_s), next_group_chunks(settings, 3, read_s)) == (0, 3)
@@ -74,7 +76,7 @@ def test_a_group_gets_what_is_left_of_its_beginning_if_it_fits_or_is_the_least(
 def test_groups_take_their_time_and_no_more_at_a_steady_pace(
     chunk_s: float, start_s: float, readers: int, chunk_rows: int
 ) -> None:
-    """But for what each begins with; whether the source reads one chunk after the other, or some side by side."""
+    """The first chunks of each are excepted. The source reads chunks in sequence or in parallel."""
     settings = ApplySettings(snapshot_chunk_rows=chunk_rows)
     begin = first_chunks(settings)
     for _ in range(4):
@@ -89,7 +91,7 @@ def test_groups_take_their_time_and_no_more_at_a_steady_pace(
 
 
 @pytest.mark.parametrize(("slots", "free"), [(1, 1), (2, 1), (3, 2), (4, 3), (8, 6), (16, 12), (200, 150)])
-def test_what_is_read_beside_a_publish_leaves_it_some_of_spark(slots: int, free: int) -> None:
+def test_reads_during_a_publication_leave_it_some_slots(slots: int, free: int) -> None:
     assert free_slots(slots) == free
 
 
@@ -123,7 +125,7 @@ def test_readers_never_take_more_slots_than_are_free(chunks: list[int], free: in
     ("read", "read_s", "free", "piece"),
     [(4, 53, 1, 1), (4, 53, 3, 3), (4, 5, 1, 12), (4, 0.1, 1, 20), (4, 30, 1, 2), (0, 9, 2, 2)],
 )
-def test_a_piece_beside_a_publish_is_short_but_has_a_chunk_a_slot(
+def test_a_piece_read_during_a_publication_is_short_but_has_a_chunk_per_slot(
     read: int, read_s: float, free: int, piece: int
 ) -> None:
     assert sub_group_size(20, read, read_s, free) == piece

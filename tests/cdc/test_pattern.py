@@ -112,7 +112,7 @@ def test_quoted_names_are_exact_and_all_else_is_an_expression(pattern, names, ex
     assert is_match(pattern, names) is expected
 
 
-def test_what_is_no_expression_says_how_signs_are_written():
+def test_an_invalid_expression_gets_the_hint_how_signs_are_written():
     with pytest.raises(ConfigurationError, match=r"'\*\.T' is not a regular expression: nothing to repeat") as raised:
         check_pattern("*.T")
     assert raised.value.remedy == (

@@ -1,4 +1,4 @@
-"""How far a snapshot is, as people see it."""
+"""Progress of a snapshot, as people see it."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ A, B, C = (TableId("S", name) for name in "ABC")
 
 
 def cut(table: TableId, done: int) -> TableSnapshot:
-    """Return a part of three chunks."""
+    """Return a table snapshot of three chunks."""
     return replace(
         with_chunks(TableSnapshot(table), [["1"], ["2"]], "f"), published_chunks=done, rows_published=done * 10
     )
@@ -27,17 +27,17 @@ def test_chunks_are_known_once_all_tables_are_cut() -> None:
     assert shown(cut(A, 1), cut(B, 0)) == (1, 6, 10)
 
 
-def test_what_was_stopped_has_come_to_its_end() -> None:
+def test_stopped_tables_count_as_complete() -> None:
     assert shown(with_stop(cut(A, 1), "asked for"), cut(B, 3), with_stop(TableSnapshot(C), "asked for")) == (4, 4, 40)
 
 
-def test_rest_takes_as_long_as_what_was_done_of_it() -> None:
+def test_remaining_time_follows_from_the_time_so_far() -> None:
     one = progress(Snapshot("1", "incremental", (cut(A, 2), cut(B, 0))))
     assert (one.remaining_s, one.at_pace(1, 10.0).remaining_s, one.at_pace(0, 10.0).remaining_s) == (None, 40, 20)
     assert str(one.at_pace(1, 10.0)).endswith("2 of 6 chunks, 20 rows, about 40 s more")
 
 
-def test_line_tells_what_is_known_so_far() -> None:
+def test_line_shows_the_known_progress() -> None:
     one = Snapshot("1", "incremental", (replace(cut(A, 3), status="completed"), cut(B, 1), TableSnapshot(C)))
     assert str(progress(one)) == ("snapshot 1 (incremental) running: 1 of 3 tables, 4 of more than 6 chunks, 40 rows")
     assert str(progress(replace(one, tables=(TableSnapshot(A), TableSnapshot(B))))).endswith(
@@ -64,6 +64,6 @@ def test_table_that_was_stopped_before_it_began_has_no_chunks() -> None:
     assert describe_tables(one)[0][2] == "0 of 0"
 
 
-def test_a_batch_tells_how_many_of_its_tables_are_applied_and_how_long_the_rest_takes() -> None:
+def test_a_batch_describes_its_applied_tables_and_the_remaining_time() -> None:
     assert describe_applied(3, 30, 12.4) == "3 of 30 tables, about 112 s more"
     assert describe_applied(30, 30, 124.0) == "30 of 30 tables"

@@ -143,7 +143,7 @@ def test_other_types(kind, data, request_):
         ("log", {}, "no message"),
     ],
 )
-def test_what_is_no_signal_is_refused_with_the_reason(kind, data, words):
+def test_invalid_signal_is_refused_with_the_reason(kind, data, words):
     with pytest.raises(SignalError, match=words):
         parse(signal(kind, data))
 
@@ -174,7 +174,7 @@ NO_OBJECT = ["[1]", "7", "null", '"text"', [1], None]
     [*((item, "is not JSON: .+") for item in NO_JSON), *((item, "is not a JSON object") for item in NO_OBJECT)],
     ids=lambda item: repr(item)[:20],
 )
-def test_what_is_no_object_is_refused_under_the_default_id_and_by_what_is_wrong_with_it(item, problem):
+def test_invalid_object_is_refused_under_the_default_id_with_its_problem(item, problem):
     found = signal_of(item, "kafka", "default")
     assert (found.id, found.channel) == ("default", "kafka")
     with pytest.raises(SignalError, match=problem):
@@ -190,16 +190,16 @@ def test_what_is_no_object_is_refused_under_the_default_id_and_by_what_is_wrong_
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_stands_in_the_wrong_place_is_refused_under_the_signals_own_id(item, name):
-    """A stop of one table would be one of all."""
+def test_a_field_in_the_wrong_place_is_refused_under_the_signals_own_id(item, name):
+    """Otherwise a stop of one table would stop all."""
     found = signal_of(item, "kafka", "default")
     assert found.id == "7"
     with pytest.raises(SignalError, match=f"it has '{name}', but takes only id, type and data"):
         parse(found)
 
 
-def test_ids_of_any_length_are_not_kept():
-    """The outcome is kept in a Variable beside the offsets, which some databases limit."""
+def test_too_long_ids_are_not_kept():
+    """The outcome is kept in a Variable next to the offsets. Some databases limit its size."""
     long = "x" * 100_000
     assert signal_of({"id": long[:300], "type": "log"}, "file", "default").id == long[:300]
     found = signal_of({"id": long, "type": "log"}, "file", "default")
@@ -220,13 +220,13 @@ TWICE = '{"data-collections": ["S.A"], "data-collections": ["S.B"]}'
     ],
     ids=["data", "within data", "of a row"],
 )
-def test_what_is_given_twice_is_refused(found):
-    """Which of the two is meant nobody knows; the last one would be taken without a word."""
+def test_a_name_that_is_given_twice_is_refused(found):
+    """The name is ambiguous. JSON readers silently take the last value."""
     with pytest.raises(SignalError, match=r"'data(-collections)?' is given twice"):
         parse(found)
 
 
-def test_signals_ask_for_the_same_whatever_their_id_and_channel():
+def test_digest_of_a_request_does_not_depend_on_id_and_channel():
     one = Signal("1", "log", '{"message": "x"}', "file", 5)
     assert one.asked == replace(one, id="2", channel="kafka", at_ms=6).asked
     others = [replace(one, type="stop-snapshot"), replace(one, data="{}"), replace(one, problem="it is not JSON")]
@@ -260,7 +260,7 @@ def test_pattern_that_matches_nothing_is_refused_and_names_what_there_is(pattern
 
 
 @pytest.mark.parametrize("pattern", ["a{4294967296}", "(" * 3000 + ")" * 3000], ids=["too often", "too deep"])
-def test_pattern_that_no_expression_can_be_made_of_is_refused(pattern):
+def test_pattern_that_does_not_compile_is_refused(pattern):
     with pytest.raises(SignalError, match="not a regular expression"):
         match_tables(pattern, TABLES)
 
@@ -355,7 +355,7 @@ def test_expression_that_may_never_end_is_refused(pattern):
         *(r"S\.(?P<one>A|B)_(?P=one).*", r"S\.A(?#what is|may be*)*", r"S\.(A|B){3}"),
     ],
 )
-def test_expression_that_ends_is_none_of_these(pattern):
+def test_expression_that_ends_is_accepted(pattern):
     check_pattern(pattern)
 
 

@@ -1,4 +1,4 @@
-"""Signals in any order, under reused ids and again: each is acted on and answered once, each snapshot told once."""
+"""Signals in any order, repeated and under reused ids: each is answered once, each snapshot is notified once."""
 
 import json
 from dataclasses import replace
@@ -36,68 +36,77 @@ READ_AND_ASKED_AGAIN = [
     Signal(id_, kind, json.dumps(data), "source") if id_ else (0, "completed")
     for id_, (kind, data) in (("1", ASKED[3]), ("", ASKED[3]), ("2", ASKED[1]), ("3", ASKED[4]))
 ]
-"""Of two tables one is read and then asked for again, before everything is stopped."""
+"""One of two tables is read and then requested again, before everything is stopped."""
 PROGRESS = st.tuples(st.integers(0, 9), st.sampled_from(["completed", "completed", "failed"]))
 
 
-def gone_on(agenda: SnapshotQueue, part: int, end: str) -> SnapshotQueue:
-    """Bring a table that has its turn in the snapshot that is worked on to an end."""
-    snapshot = agenda.next_snapshot(TABLES)
+def with_ended_table(queue: SnapshotQueue, choice: int, end: str) -> SnapshotQueue:
+    """End one table of the current snapshot whose turn it is."""
+    snapshot = queue.next_snapshot(TABLES)
     if snapshot is None:
-        return agenda
-    held = sorted(agenda.tables_in_turn(snapshot.id))
-    table = held[part % len(held)]
-    check_turn(agenda, snapshot.id, table)
-    return agenda.with_snapshot(snapshot.with_table(replace(snapshot.table_snapshot(table), status=end, reason="x")))
+        return queue
+    held = sorted(queue.tables_in_turn(snapshot.id))
+    table = held[choice % len(held)]
+    check_turn(queue, snapshot.id, table)
+    return queue.with_snapshot(snapshot.with_table(replace(snapshot.table_snapshot(table), status=end, reason="x")))
 
 
-def check_turn(agenda: SnapshotQueue, id_: str, table: TableId) -> None:
-    """No snapshot is worked on while one that was asked for before it has the table still to do."""
-    waiting = [one.id for one in agenda.snapshots if any(part.table == table for part in one.open_tables)]
+def check_turn(queue: SnapshotQueue, id_: str, table: TableId) -> None:
+    """Check that no earlier snapshot still has work on the table."""
+    waiting = [
+        one.id for one in queue.snapshots if any(table_snapshot.table == table for table_snapshot in one.open_tables)
+    ]
     assert waiting[0] == id_
 
 
 @settings(deadline=None, database=None, max_examples=300)
 @given(st.lists(SIGNALS | PROGRESS, max_size=25))
 @example(READ_AND_ASKED_AGAIN)
-def test_each_signal_is_acted_on_once_and_each_snapshot_told_once(steps):
-    agenda, answers, told = SnapshotQueue(), {}, {}
+def test_each_signal_is_acted_on_once_and_each_snapshot_notified_once(steps):
+    queue, answers, notified = SnapshotQueue(), {}, {}
     for at, step in enumerate(steps):
-        before = agenda
+        before = queue
         if not isinstance(step, Signal):
-            agenda = gone_on(agenda, *step)
+            queue = with_ended_table(queue, *step)
         else:
-            agenda, answer = handle_signal(agenda, step, TABLES, lambda _: None, at)
+            queue, answer = handle_signal(queue, step, TABLES, lambda _: None, at)
             assert (answer.channel, answer.asked, step.is_answered([answer])) == (step.channel, step.asked, True)
             known = answers.setdefault((step.channel, step.id, step.asked), answer)
             if known is not answer:
-                assert (agenda, answer.id) == (before, known.id), "acted on again"
+                assert (queue, answer.id) == (before, known.id), "acted on again"
                 assert known.status in (answer.status, "accepted")
         old = {one.id: one for one in before.snapshots}
-        over = [(id_, part) for id_, one in old.items() for part in one.tables if not part.is_open]
-        now = {one.id: one for one in agenda.snapshots}
-        assert all(part in now[id_].tables for id_, part in over), "what is over stays as it came to its end"
-        for one in agenda.snapshots:
+        over = [
+            (id_, table_snapshot)
+            for id_, one in old.items()
+            for table_snapshot in one.tables
+            if not table_snapshot.is_open
+        ]
+        now = {one.id: one for one in queue.snapshots}
+        assert all(table_snapshot in now[id_].tables for id_, table_snapshot in over), "an ended table stays as it is"
+        for one in queue.snapshots:
             if old.get(one.id) != one:
-                told.setdefault(one.id, []).extend(note.type for note in notifications(old.get(one.id), one, at))
-        agenda, _ = close_finished(agenda)
-        assert close_finished(agenda) == (agenda, [])
-    for snapshot in agenda.snapshots:
-        kinds = told[snapshot.id]
+                notified.setdefault(one.id, []).extend(note.type for note in notifications(old.get(one.id), one, at))
+        queue, _ = close_finished(queue)
+        assert close_finished(queue) == (queue, [])
+    for snapshot in queue.snapshots:
+        kinds = notified[snapshot.id]
         assert (kinds[0], kinds.count("STARTED")) == ("STARTED", 1)
         assert kinds.count("COMPLETED") + kinds.count("ABORTED") == (0 if snapshot.is_open else 1)
         assert kinds.count("PAUSED") - kinds.count("RESUMED") in (0, 1)
-        assert kinds.count("TABLE_SCAN_COMPLETED") == sum(not part.is_open for part in snapshot.tables)
-        assert (agenda.outcomes[snapshot.channel, snapshot.id].status == "accepted") == snapshot.is_open
-    check_that_all_come_to_an_end(agenda)
+        assert kinds.count("TABLE_SCAN_COMPLETED") == sum(
+            not table_snapshot.is_open for table_snapshot in snapshot.tables
+        )
+        assert (queue.outcomes[snapshot.channel, snapshot.id].status == "accepted") == snapshot.is_open
+    check_that_all_come_to_an_end(queue)
 
 
-def check_that_all_come_to_an_end(agenda: SnapshotQueue) -> None:
-    """Once what is paused goes on: nothing waits for ever, and each accepted signal is answered."""
-    if any(one.status == "paused" for one in agenda.open):
-        agenda, _ = handle_signal(agenda, Signal("on", "resume-snapshot", "{}", "source"), TABLES, lambda _: None, 99)
-    for _ in range(sum(len(one.tables) for one in agenda.snapshots)):
-        agenda = gone_on(agenda, 0, "completed")
-    agenda, _ = close_finished(agenda)
-    assert not agenda.open
-    assert all(outcome.status != "accepted" for outcome in agenda.outcomes.values())
+def check_that_all_come_to_an_end(queue: SnapshotQueue) -> None:
+    """Check that all snapshots end once paused ones continue, and that each accepted signal is answered."""
+    if any(one.status == "paused" for one in queue.open):
+        queue, _ = handle_signal(queue, Signal("on", "resume-snapshot", "{}", "source"), TABLES, lambda _: None, 99)
+    for _ in range(sum(len(one.tables) for one in queue.snapshots)):
+        queue = with_ended_table(queue, 0, "completed")
+    queue, _ = close_finished(queue)
+    assert not queue.open
+    assert all(outcome.status != "accepted" for outcome in queue.outcomes.values())

@@ -1,4 +1,4 @@
-"""A snapshot beside writers, a lagging capture, pulls and crashes: right in all histories, and no mistake hides."""
+"""A snapshot with concurrent writers, capture lag, pulls and crashes: right in all histories, each mistake is found."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from support.snapshot_model import SnapshotModel
 SEEDS = 500
 OPTIONS = HistoryOptions(transactions=10, lanes=2, width=5)
 STILL = replace(OPTIONS, weights={kind: WEIGHTS[kind] for kind in WEIGHTS if kind not in ("shift", "swap")})
-"""No statement moves rows onto each other's keys, so that a scan may go by the rows' places."""
+"""No statement moves rows onto each other's keys, so a scan may follow the rows' places."""
 
 
 def play(seed, mistake=""):

@@ -62,7 +62,7 @@ def test_the_fingerprint_does_not_depend_on_what_is_not_replicated_or_on_the_tab
 
 
 @pytest.mark.parametrize("names", [("ID", "NAME"), ("a b", "select", 'q"'), ("_X", "X_")])
-def test_names_that_delta_can_hold_beside_each_other_pass(names):
+def test_names_that_delta_can_hold_together_pass(names):
     check_names(named(*names))
 
 
@@ -72,12 +72,12 @@ def test_names_that_differ_only_in_case_are_refused(names):
         check_names(named(*names))
 
 
-def test_names_that_start_as_ours_do_are_refused():
+def test_names_with_the_providers_prefix_are_refused():
     with pytest.raises(ConfigurationError, match="'__commit_lsn' starts with '__'"):
         check_names(named("ID", "__commit_lsn"))
 
 
 @pytest.mark.parametrize("name", ["_metadata", "_METADATA", "_row_dropped_"])
-def test_names_of_columns_that_spark_and_delta_put_beside_a_tables_own_are_refused(name):
+def test_names_of_columns_that_spark_and_delta_add_are_refused(name):
     with pytest.raises(ConfigurationError, match=rf"S\.T: column '{name}' .* Leave it out with column\.exclude\.list"):
         check_names(named("ID", name))

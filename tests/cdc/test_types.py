@@ -155,5 +155,5 @@ def test_change_tables_column_of_other_digits_cuts_values(source, carried, expec
     ],
     ids=str,
 )
-def test_type_is_told_as_it_is_defined(column, text):
+def test_type_is_described_as_it_is_defined(column, text):
     assert described(Column("C", *column)) == text

@@ -25,7 +25,7 @@ def columns(selection, tables=(A, B), others=None):
     return unmatched_columns(selection, {table: schema(table, selection) for table in tables}, others)
 
 
-def told(unmatched):
+def described(unmatched):
     return [(one.list_name, one.entry, one.refused) for one in unmatched]
 
 
@@ -39,7 +39,7 @@ def told(unmatched):
 )
 def test_each_entry_without_a_registered_table_is_found(lists, expected):
     [found] = unmatched_tables(Selection(**lists), (), REGISTERED)
-    assert told([found]) == [expected]
+    assert described([found]) == [expected]
     assert found.problem == f"{expected[0]}: '{expected[1]}' matches no registered table"
     assert found.remedy.startswith("Registered are: S.A, S.B, S.ORDER$. Correct the entry")
     assert ("register the table" in found.remedy) == (expected[0] != "table.exclude.list")
@@ -52,7 +52,7 @@ def test_an_entry_may_be_about_a_registered_table_that_is_not_chosen():
 def test_the_list_of_snapshots_is_about_chosen_tables():
     chosen = Selection(table_include=(r"S\.A",))
     [found] = unmatched_tables(chosen, (r"S\.A", r"S\.B"), REGISTERED)
-    assert told([found]) == [("snapshot.include.collection.list", r"S\.B", True)]
+    assert described([found]) == [("snapshot.include.collection.list", r"S\.B", True)]
     assert "Its tables are S.A." in found.remedy
 
 
@@ -67,9 +67,9 @@ def test_a_dollar_that_is_not_escaped_gets_the_hint():
     assert unmatched_tables(Selection(table_include=('"S"."ORDER$"', r"S\.ORDER\$")), (), REGISTERED) == []
 
 
-def test_a_misspelt_column_that_is_to_be_kept_back_is_refused():
+def test_a_misspelt_column_in_an_exclude_list_is_refused():
     unmatched = columns(Selection(column_exclude=("S.A.SSM", r"S\.B\.SSN")))
-    assert told(unmatched) == [("column.exclude.list", "S.A.SSM", True)]
+    assert described(unmatched) == [("column.exclude.list", "S.A.SSM", True)]
     assert "Near it: S.A.SSN" in unmatched[0].remedy
     with pytest.raises(ConfigurationError, match=r"column\.exclude\.list: 'S\.A\.SSM' matches no column, so"):
         refuse(unmatched)
@@ -80,15 +80,15 @@ def test_a_column_that_is_not_captured_is_a_match():
     assert columns(Selection(column_include=(r"S\.A\.DOC",))) == []
 
 
-def test_a_misspelt_column_that_is_to_be_carried_is_a_warning():
+def test_a_misspelt_column_in_an_include_list_is_a_warning():
     unmatched = columns(Selection(column_include=("S.A.SSM", r".*\.SSN")))
-    assert told(unmatched) == [("column.include.list", "S.A.SSM", False)]
+    assert described(unmatched) == [("column.include.list", "S.A.SSM", False)]
     refuse(unmatched)
 
 
 def test_an_entry_that_matches_only_keys_is_a_warning():
     [found] = columns(Selection(column_exclude=(r"S\.A\.ID", r".*\.SSN")))
-    assert told([found]) == [("column.exclude.list", r"S\.A\.ID", False)]
+    assert described([found]) == [("column.exclude.list", r"S\.A\.ID", False)]
     assert "only columns of keys, which are always carried" in found.problem
 
 
@@ -97,10 +97,14 @@ def test_a_column_of_a_table_that_is_not_carried_is_looked_up_before_it_is_refus
     selection, other = Selection(column_exclude=(entry,)), TableId("S", "C")
     tables = {B: schema(B, selection)}
     first = unmatched_columns(selection, tables)
-    assert told(first) == [("column.exclude.list", entry, True)]
+    assert described(first) == [("column.exclude.list", entry, True)]
     assert other in tables_in_doubt(first, [A, B, other], tables.keys())
-    assert told(unmatched_columns(selection, tables, {other: ["ID", "SSN"]})) == [("column.exclude.list", entry, False)]
-    assert told(unmatched_columns(selection, tables, {other: ["ID", "SSM"]})) == [("column.exclude.list", entry, True)]
+    assert described(unmatched_columns(selection, tables, {other: ["ID", "SSN"]})) == [
+        ("column.exclude.list", entry, False)
+    ]
+    assert described(unmatched_columns(selection, tables, {other: ["ID", "SSM"]})) == [
+        ("column.exclude.list", entry, True)
+    ]
 
 
 def test_only_tables_that_a_refused_entry_may_mean_are_looked_up():
@@ -116,10 +120,10 @@ def test_only_tables_that_a_refused_entry_may_mean_are_looked_up():
 def test_a_chosen_table_that_was_dropped_does_not_stop_the_others(entry):
     gone, selection = TableId("S", "GONE"), Selection(column_exclude=(entry,))
     tables = {A: schema(A, selection), gone: TableSchema(gone, (), ())}
-    assert told(unmatched_columns(selection, tables)) == [("column.exclude.list", entry, False)]
+    assert described(unmatched_columns(selection, tables)) == [("column.exclude.list", entry, False)]
 
 
-def test_all_refused_entries_are_told_together():
+def test_all_refused_entries_are_reported_together():
     unmatched = unmatched_tables(Selection(table_include=("S.X", "S.Y")), (), REGISTERED)
     with pytest.raises(ConfigurationError, match=r"'S\.X' matches no registered table; .*'S\.Y' matches no"):
         refuse(unmatched)

@@ -35,15 +35,24 @@ ZERO = Offset(T, Lsn(bytes(16)), 0)
         (replace(OFFSET, lsn=lsn(45)), "pulled"),
         (replace(OFFSET, lsn=lsn(100), committed_lsn=lsn(100)), "pulled"),
     ],
-    ids=["none", "no position", "never begun", "restart", "left so", "set by hand", "set back", "at the fence"],
+    ids=[
+        "none",
+        "no position",
+        "never begun",
+        "restart",
+        "unchanged",
+        "set by hand",
+        "set back",
+        "at the capture position",
+    ],
 )
-def test_a_table_begins_or_goes_on(offset, kind):
+def test_a_table_begins_or_continues(offset, kind):
     assert judge(CAPTURE, offset, lsn(100)).kind == kind
     assert judge(CAPTURE, offset, lsn(100)).error is None
 
 
 @pytest.mark.parametrize(
-    ("offset", "told"),
+    ("offset", "words"),
     [
         (replace(OFFSET, capture_interrupted=True), "not active for a while"),
         (replace(OFFSET, source_restored=True), "the source was restored"),
@@ -56,17 +65,17 @@ def test_a_table_begins_or_goes_on(offset, kind):
     ],
     ids=["inactive", "restored", "restored, edited", "edited", "replaced", "pruned", "capture behind", "width"],
 )
-def test_a_table_that_cannot_go_on_is_stopped_with_reason_and_remedy(offset, told):
+def test_a_table_that_cannot_continue_is_stopped_with_reason_and_remedy(offset, words):
     verdict = judge(CAPTURE, offset, lsn(100))
     assert verdict.kind == "stopped"
     assert verdict.error is not None
-    assert told in str(verdict.error)
+    assert words in str(verdict.error)
     assert verdict.error.remedy
     assert judge(CAPTURE, offset, lsn(100), mends=True).kind == "mended"
     assert judge(CAPTURE, offset, lsn(100), is_pulled=False).kind == "idle"
 
 
-def test_the_backlog_keeps_which_tables_failed_last_and_had_tells_of_the_others():
+def test_the_summary_keeps_which_tables_failed_last_and_which_had_an_offset():
     lines = (
         TableResult(T, "applied", lsn(5), 7),
         TableResult(TableId("S", "BAD"), "failed", error="why"),
