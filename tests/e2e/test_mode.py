@@ -148,7 +148,7 @@ def test_a_snapshot_of_one_table_pulls_nothing_of_another_without_streaming(
     spec = pipeline.plan(signals=[ask(other)])
     assert spec is not None
     # As where nothing at all was committed since the tick before.
-    spec = replace(spec, fence=replace(spec.capture_position, lsn=kept.lsn))
+    spec = replace(spec, capture_position=replace(spec.capture_position, lsn=kept.lsn))
     both = [f"UPDATE {table} SET A = 'b' WHERE ID = 1" for table in (one, other)]
     with in_window(pipeline, *both):
         pipeline.commit(job.run(spec))
