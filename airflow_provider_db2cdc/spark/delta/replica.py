@@ -42,7 +42,7 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
     table_exists,
     table_properties,
 )
-from airflow_provider_db2cdc.spark.events.envelope import LOG_STEPS, SLICE_STEPS, WRITTEN_BY, key_struct, log_ddl
+from airflow_provider_db2cdc.spark.events.envelope import CHUNK_STEPS, LOG_STEPS, WRITTEN_BY, key_struct, log_ddl
 from airflow_provider_db2cdc.spark.events.row_multiset import COPY
 from airflow_provider_db2cdc.spark.quoting import quoted
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS
@@ -131,7 +131,7 @@ class Replica:
         """Let nobody tell any more of a batch's slice in the change log; what was told of it stays."""
         if not self.has_excluded_chunks(batch):
             set_properties(self.spark, self.layout.state(self.table), {EXCLUDED: str(batch)})
-        self._close(self.layout.changes(self.table), SLICE_STEPS, batch)
+        self._close(self.layout.changes(self.table), CHUNK_STEPS, batch)
 
     def has_excluded_chunks(self, batch: int) -> bool:
         """Whether somebody has redone a batch, or one behind it, without its slice."""
@@ -148,7 +148,7 @@ class Replica:
         is_new = not is_there and self._append(rows, self.layout.changes(self.table), step, batch) is not None
         if not is_new:
             self._check_not_left(batch)
-            if step in SLICE_STEPS and self.has_excluded_chunks(batch):
+            if step in CHUNK_STEPS and self.has_excluded_chunks(batch):
                 problem = f"another run has redone batch {batch} of {self.table} without what a snapshot has read"
                 raise ConcurrentRunError(problem, "Columns came since then. Leave this run: the next one reads again.")
         return is_new

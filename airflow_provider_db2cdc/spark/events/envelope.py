@@ -1,4 +1,4 @@
-"""Change rows to Debezium's envelopes: cdc/event.py's rule, set by set and without a shuffle."""
+"""Change rows as Debezium's envelopes: the rule of `cdc.event.change_event`, applied to frames without a shuffle."""
 
 from __future__ import annotations
 
@@ -20,43 +20,48 @@ from airflow_provider_db2cdc.version import __version__
 
 CONNECTOR = "db2"
 TOMBSTONE, READ = 1, 2
-"""`__ordinal` of the tombstone after an EVENT; `r` rows have READ and the number of their chunk.
+"""`__ordinal` of a tombstone after an EVENT, and of the `r` rows of chunk 0. Chunk n has READ + n.
 
-An event that spark/fold.py moves has a greater one, and so has its tombstone.
+A moved event (see `spark.apply.fold`) and its tombstone have greater ordinals.
 """
 
 NO_KEY = "string"
-"""The type of the key that a table without one does not have: no struct, so that a table which gains one is refused."""
+"""The type of the column `key` of a table without a key.
+
+It is not a struct. So the target refuses the table once the table gains a key.
+"""
 
 SOURCE_TYPE = (
     "struct<version string, connector string, name string, ts_ms bigint, snapshot string, db string, sequence string, "
     "ts_us bigint, ts_ns bigint, schema string, table string, change_lsn string, commit_lsn string>"
 )
-"""As Debezium's Db2 connector has it, which leaves `sequence` null."""
+"""The source struct of Debezium's Db2 connector, which leaves `sequence` null."""
 
 BARE_UPDATE = "db2cdc: an update row without its before image"
-"""What reading such a row fails with where it is no event."""
+"""The error text of a read that meets such a row and must not accept it."""
 
 TRANSACTION_TYPE = "struct<id string, total_order bigint, data_collection_order bigint>"
 
-SLICE_STEPS = ("deletes", "reads")
-LOG_STEPS = ("changes", *SLICE_STEPS)
-"""What writes into the change log; what of a snapshot's slice does."""
+CHUNK_STEPS = ("deletes", "reads")
+"""The steps that write a chunk range into the change log."""
+
+LOG_STEPS = ("changes", *CHUNK_STEPS)
+"""All steps that write into the change log."""
 
 WRITTEN_BY = {
     "changes": "source.snapshot = 'false'",
     "deletes": "op = 'd' AND source.snapshot <> 'false'",
     "reads": "op = 'r'",
 }
-"""By what a step's rows are known in the change log."""
+"""The condition that a step's rows meet in the change log."""
 
 
 def row_struct(schema: TableSchema, alias: str) -> Column:
-    """Return C0..Cn (or B0..Bn) as one struct of the table's columns in their Delta types."""
+    """Return the columns C0..Cn (or B0..Bn) as one struct of the table's columns in their Delta types."""
     mappings = [map_type(schema.table, column) for column in schema.columns]
     fields = [
-        _value(f"{alias}{at}", mapping).alias(column.name)
-        for at, (column, mapping) in enumerate(zip(schema.columns, mappings, strict=True))
+        _value(f"{alias}{index}", mapping).alias(column.name)
+        for index, (column, mapping) in enumerate(zip(schema.columns, mappings, strict=True))
     ]
     return F.struct(*fields)
 
@@ -69,7 +74,7 @@ def key_struct(schema: TableSchema, row: str) -> Column:
 
 
 def lsn_text(column: str) -> Column:
-    """Return LSN bytes as cdc.lsn.Lsn writes them."""
+    """Return LSN bytes as the text that `cdc.lsn.Lsn` writes."""
     digits = F.lower(F.hex(F.col(column)))
     return F.concat_ws(":", F.substring(digits, 1, 8), F.substring(digits, 9, 8), F.substring(digits, 17, 32))
 
@@ -84,9 +89,9 @@ def paired(
 ) -> DataFrame:
     """Return the events of change rows: commit, intent, op, key, before, after, newkey, oldkey.
 
-    `rows` must be one partition that holds whole commits: then the windows below need no shuffle. A U row without its
-    before image is an event with `bare_updates`; else it fails the job with BARE_UPDATE. Where an update is `one_row`
-    with both images, its halves alone are a pair.
+    `rows` must be one partition of whole commits. Then the windows below need no shuffle.
+    A U row without its before image is an event with `bare_updates`, else it fails the job with BARE_UPDATE.
+    With `one_row` an update is one row with both images: only its own halves are paired.
     """
     spread = rows.select(
         lsn_text("CC").alias("commit"),
@@ -96,32 +101,32 @@ def paired(
         (row_struct(schema, "B") if before_images else F.lit(None)).alias("prior"),
     )
     if before_images:
-        spread = _as_pairs(spread, schema)
+        spread = _as_delete_and_insert(spread, schema)
     order = Window.partitionBy("commit").orderBy("intent", "half")
     halves = spread if before_images else spread.withColumn("half", F.lit(0))
 
-    def is_beside(side: Callable[[str], Column], op: str) -> Column:
+    def has_neighbour(side: Callable[[str], Column], op: str) -> Column:
         is_op = side("o").over(order) == op
         return is_op & (side("intent").over(order) == F.col("intent")) if one_row else is_op
 
-    is_behind, is_followed = is_beside(F.lag, "D"), is_beside(F.lead, "I")
-    seen = halves.select(
+    is_after_delete, is_followed = has_neighbour(F.lag, "D"), has_neighbour(F.lead, "I")
+    paired_rows = halves.select(
         *("commit", "intent", "o", "row"),
         key_struct(schema, "row").alias("key"),
-        F.when(is_behind, F.lag("row").over(order)).alias("old"),
+        F.when(is_after_delete, F.lag("row").over(order)).alias("old"),
         is_followed.alias("is_followed"),
         F.when(is_followed, F.lead(key_struct(schema, "row")).over(order)).alias("newkey"),
     ).withColumn("oldkey", F.when(F.col("old").isNotNull(), key_struct(schema, "old")))
-    return _events(seen, detection, bare_updates)
+    return _events(paired_rows, detection, bare_updates)
 
 
 def envelopes(
     events: DataFrame, schema: TableSchema, spec: JobSpec, batch: int, times: DataFrame, at_ms: int
 ) -> DataFrame:
-    """Return events as change log rows, each delete followed by its tombstone where there is a key.
+    """Return events as change log rows, each delete followed by its tombstone if the table has a key.
 
-    `times` are commit, ts_us: a commit without a row there keeps a null time, never "now". `at_ms` is when the batch
-    was planned, so that doing it again writes the same rows.
+    `times` has the columns commit and ts_us. A commit without a row there has a null time, never the current one.
+    `at_ms` is when the batch was planned: so a retry writes the same rows.
     """
     timed = events.join(times, "commit", "left")
     source = _source(schema, spec, F.col("commit"), F.col("intent"), F.col("ts_us"), "false")
@@ -132,11 +137,10 @@ def envelopes(
 def read_envelopes(
     rows: DataFrame, schema: TableSchema, spec: JobSpec, batch: int, mark: Lsn, snapshot: str, at_ms: int
 ) -> DataFrame:
-    """Return a snapshot's rows (`row`, `chunk`) as `r` events that stand behind every event up to `mark`."""
+    """Return a snapshot's rows (`row`, `chunk`) as `r` events that come after every event up to `mark`."""
     commit = F.lit(str(mark))
     last = F.lit(str(Lsn(b"\xff" * len(mark.raw))))
-    at = F.lit(at_ms * 1000)
-    source = _source(schema, spec, commit, F.lit(None).cast("string"), at, snapshot)
+    source = _source(schema, spec, commit, F.lit(None).cast("string"), F.lit(at_ms * 1000), snapshot)
     events = rows.select(
         commit.alias("commit"),
         last.alias("intent"),
@@ -154,7 +158,7 @@ def read_envelopes(
 def swept_envelopes(
     rows: DataFrame, schema: TableSchema, spec: JobSpec, batch: int, mark: Lsn, snapshot: str, at_ms: int
 ) -> DataFrame:
-    """Return rows of the state that a snapshot did not find (`row`) as `d` events at `mark`, with their tombstones."""
+    """Return rows (`row`) of the state that a snapshot did not find as `d` events at `mark`, with tombstones."""
     commit, last = F.lit(str(mark)), F.lit(str(Lsn(b"\xff" * len(mark.raw))))
     source = _source(schema, spec, commit, F.lit(None).cast("string"), F.lit(at_ms * 1000), snapshot)
     events = rows.select(
@@ -171,26 +175,26 @@ def swept_envelopes(
 
 
 def row_type(schema: TableSchema, names: Sequence[str] = ()) -> str:
-    """Return the DDL type of a row struct, or of the columns named, in their order."""
+    """Return the DDL type of a row struct, or of the columns in `names`, in their order."""
     columns = [schema.column(name) for name in names] if names else schema.columns
     fields = [f"{quoted(column.name)}: {map_type(schema.table, column).delta}" for column in columns]
     return f"struct<{', '.join(fields)}>"
 
 
 def float_names(schema: TableSchema) -> list[str]:
-    """Return the columns whose equality is not the bytes': to Spark -0.0 is 0.0, and their texts tell them apart."""
+    """Return the floating-point columns. Spark takes -0.0 for 0.0, and only the values as text differ."""
     return [column.name for column in schema.columns if map_type(schema.table, column).delta in ("float", "double")]
 
 
 def signed_images() -> Column:
-    """Return an event's images as rows of `sign` and `image`: what went by -1, what came by 1."""
-    went = F.struct(F.lit(-1).alias("sign"), F.col("before").alias("image"))
-    came = F.struct(F.lit(1).alias("sign"), F.col("after").alias("image"))
-    return F.explode(F.filter(F.array(went, came), lambda one: one["image"].isNotNull()))
+    """Return an event's images as rows of `sign` and `image`: the before image with -1, the after image with 1."""
+    removed = F.struct(F.lit(-1).alias("sign"), F.col("before").alias("image"))
+    added = F.struct(F.lit(1).alias("sign"), F.col("after").alias("image"))
+    return F.explode(F.filter(F.array(removed, added), lambda signed: signed["image"].isNotNull()))
 
 
 def log_ddl(schema: TableSchema) -> str:
-    """Return the columns of the table's change log."""
+    """Return the DDL of the columns of the table's change log."""
     key, row = _key_type(schema), row_type(schema)
     return (
         f"__batch bigint, __commit_lsn string, __intent_lsn string, __ordinal int, key {key}, before {row}, "
@@ -220,10 +224,10 @@ def _value(name: str, mapping: TypeMapping) -> Column:
     return value.cast(mapping.delta)
 
 
-def _as_pairs(rows: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return U rows that carry their before image as the D and I that they stand for.
+def _as_delete_and_insert(rows: DataFrame, schema: TableSchema) -> DataFrame:
+    """Return each U row that has a before image as the D and the I that it stands for.
 
-    An image of nulls alone is none: such a row is older than the columns for it.
+    A before image of only nulls does not count: such a row is older than the columns for before images.
     """
     has_prior = reduce(or_, (F.col("prior").getField(name).isNotNull() for name in schema.names))
     is_update = (F.col("o") == "U") & has_prior
@@ -234,13 +238,13 @@ def _as_pairs(rows: DataFrame, schema: TableSchema) -> DataFrame:
     return rows.select("commit", "intent", halves.alias("h")).select("commit", "intent", "h.*")
 
 
-def _events(seen: DataFrame, detection: KeyChangeDetection, bare_updates: bool) -> DataFrame:
+def _events(paired_rows: DataFrame, detection: KeyChangeDetection, bare_updates: bool) -> DataFrame:
     is_old_half = (F.col("o") == "D") & F.col("is_followed") & F.col("newkey").eqNullSafe(F.col("key"))
     is_update = (F.col("o") == "I") & F.col("old").isNotNull() & F.col("oldkey").eqNullSafe(F.col("key"))
     bare = F.lit("u") if bare_updates else F.raise_error(F.lit(BARE_UPDATE)).cast("string")
     op = F.when(F.col("o") == "D", "d").when(F.col("o") == "U", bare).when(is_update, "u").otherwise("c")
     headers = F.lit(detection == "adjacent")
-    return seen.where(~F.coalesce(is_old_half, F.lit(False))).select(
+    return paired_rows.where(~F.coalesce(is_old_half, F.lit(False))).select(
         "commit",
         "intent",
         op.alias("op"),
@@ -272,7 +276,7 @@ def _source(schema: TableSchema, spec: JobSpec, commit: Column, change: Column, 
 
 
 def _log_rows(events: DataFrame, schema: TableSchema, batch: int, at_ms: int) -> DataFrame:
-    live = F.col("ordinal") != TOMBSTONE
+    is_event = F.col("ordinal") != TOMBSTONE
     key = _key_type(schema)
     headers = F.struct(F.col("newkey").cast(key).alias("newkey"), F.col("oldkey").cast(key).alias("oldkey"))
     has_header = F.col("newkey").isNotNull() | F.col("oldkey").isNotNull()
@@ -286,9 +290,9 @@ def _log_rows(events: DataFrame, schema: TableSchema, batch: int, at_ms: int) ->
         F.col("after").cast(row_type(schema)).alias("after"),
         "source",
         "op",
-        F.when(live, F.lit(at_ms).cast("bigint")).alias("ts_ms"),
-        F.when(live, F.lit(at_ms * 1_000).cast("bigint")).alias("ts_us"),
-        F.when(live, F.lit(at_ms * 1_000_000).cast("bigint")).alias("ts_ns"),
+        F.when(is_event, F.lit(at_ms).cast("bigint")).alias("ts_ms"),
+        F.when(is_event, F.lit(at_ms * 1_000).cast("bigint")).alias("ts_us"),
+        F.when(is_event, F.lit(at_ms * 1_000_000).cast("bigint")).alias("ts_ns"),
         F.lit(None).cast(TRANSACTION_TYPE).alias("transaction"),
         F.when(has_header, headers).alias("headers"),
     )

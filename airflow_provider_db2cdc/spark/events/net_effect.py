@@ -1,4 +1,4 @@
-"""Net effects of a batch of the change log: cdc/effect.py's rule, set by set."""
+"""Net effects of a batch of the change log: the rule of `cdc.event.net_effect`, applied to frames."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ BROADCAST_KEYS = 200_000
 
 @dataclass(frozen=True)
 class BatchCounts:
-    """What a part of the change log holds: events by op, and how many keys have more than one event.
+    """Counts of a part of the change log: its events by op, and its keys with several events (hot keys).
 
-    Recreated keys are those of them that were both created and deleted.
-    `last_commit` is the newest commit whose time is known, as an LSN's text, and `last_commit_us` that time.
+    Recreated keys are keys that were both created and deleted.
+    `last_commit` is the newest commit with a known time, as an LSN's text. `last_commit_us` is that time.
     """
 
     creates: int = 0
@@ -32,13 +32,13 @@ class BatchCounts:
 
     @property
     def events(self) -> int:
-        """All of them."""
+        """The number of all events."""
         return self.creates + self.updates + self.deletes
 
 
 @failpoint("count_batch")
 def count_batch(batch: DataFrame) -> BatchCounts:
-    """Count the events that came from the source's log (so no reads) in one pass (an action)."""
+    """Count a batch's events in one pass. Reads do not count: they are not from the source's log. It is an action."""
     is_op = {name: F.sum((F.col("op") == op).cast("int")) for name, op in OPS.items()}
     by_key = (
         _events(batch)
@@ -57,7 +57,7 @@ def count_batch(batch: DataFrame) -> BatchCounts:
 
 
 def count_reads(batch: DataFrame) -> dict[int, int]:
-    """Return the `r` rows of each chunk (an action)."""
+    """Return the number of `r` rows of each chunk. It is an action."""
     rows = batch.where("op = 'r'").groupBy((F.col("__ordinal") - READ).alias("chunk")).count().collect()
     return {int(row["chunk"]): int(row["count"]) for row in rows}
 
@@ -67,35 +67,35 @@ OPS = {"creates": "c", "updates": "u", "deletes": "d"}
 
 @failpoint("net_effects")
 def net_effects(batch: DataFrame, schema: TableSchema, counts: BatchCounts) -> DataFrame:
-    """Return one row for each key with a net effect: key columns k0.., commit, row (None: absent).
+    """Return one row for each key with a net effect: key, commit, row (None: the key has no row).
 
-    A key with one event in the batch needs no counting: its event is its effect. Only the others are shuffled.
+    A key with one event needs no counting: that event is its effect. So only hot keys are shuffled.
     """
     events = events_in(batch)
     if counts.hot_keys == 0:
-        return _alone(events)
+        return _single_event_effects(events)
     hot = if_few_to_all(hot_keys(batch), counts.hot_keys)
-    cold = _alone(events.join(hot, "key", "left_anti"))
-    return cold.unionByName(_counted(events.join(hot, "key", "left_semi"), schema))
+    cold = _single_event_effects(events.join(hot, "key", "left_anti"))
+    return cold.unionByName(_hot_key_effects(events.join(hot, "key", "left_semi"), schema))
 
 
 def events_in(batch: DataFrame) -> DataFrame:
-    """Return a batch's events (commit, intent, op, key, before, after), each at the place that it has in the source."""
+    """Return a batch's events (commit, intent, op, key, before, after), each at its place in the source."""
     return _events(batch).select("commit", "intent", "op", "key", "before", "after")
 
 
 def if_few_to_all(rows: DataFrame, count: int) -> DataFrame:
-    """Return rows for a join, to be sent to every executor if they are few; Spark takes them for more than they are."""
+    """Return rows for a join, broadcast to every executor if `count` is small. Spark would overestimate them."""
     return F.broadcast(rows) if count <= BROADCAST_KEYS else rows
 
 
 def hot_keys(batch: DataFrame) -> DataFrame:
-    """Return the keys (`key`) with several events: of the others the one event is the effect."""
+    """Return the keys (`key`) with several events. Of any other key the only event is the effect."""
     return _events(batch).groupBy("key").count().where("count > 1").select("key")
 
 
 def recreated_keys(batch: DataFrame) -> DataFrame:
-    """Return the keys (`key`) that were both created and deleted: of no others the order may mislead."""
+    """Return the keys (`key`) that were both created and deleted. Only their order may mislead."""
     is_op = {name: F.sum((F.col("op") == op).cast("int")) for name, op in OPS.items()}
     by_key = _events(batch).groupBy("key").agg(*(total.alias(name) for name, total in is_op.items()))
     return by_key.where(_is_recreated()).select("key")
@@ -103,11 +103,11 @@ def recreated_keys(batch: DataFrame) -> DataFrame:
 
 @failpoint("commit_effects")
 def commit_effects(events: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return what each commit made of each key (key, commit): `known`, `row` (None: absent), and places of events.
+    """Return the effect of each commit on each key (key, commit): `known`, `row` (None: no row), places of events.
 
-    Images in minus images out are counted. Where none is left over, the key has the image that came last or went
-    first, and else nobody knows. `last_at` is the place (intent) of the key's last event, `row_at` of the last one that
-    brought the row, `came_at` of the last one that brought any, `deleted_at` of the last deletion.
+    Images that came are counted minus images that went. If none remains, the image that came last or went first
+    decides, else the effect is unknown. Places are intents. `last_at` is the place of the key's last event, `row_at`
+    of the last one that brought the row, `came_at` of the last that brought any, `deleted_at` of the last deletion.
     """
     came = F.struct("image", "came_at")
     by_commit = (
@@ -125,13 +125,12 @@ def commit_effects(events: DataFrame, schema: TableSchema) -> DataFrame:
         )
     )
     unchanged = F.when(~F.col("went"), F.coalesce("came_last", "went_first"))
-    one = F.when(F.col("bare"), F.col("came_last")).otherwise(F.coalesce("came", unchanged))
-    told = by_commit.withColumn("one", one)
-    return told.select(
+    outcome = F.when(F.col("bare"), F.col("came_last")).otherwise(F.coalesce("came", unchanged))
+    return by_commit.withColumn("outcome", outcome).select(
         *("key", "commit"),
-        (F.col("bare") | F.col("went") | F.col("one").isNotNull()).alias("known"),
-        F.col("one.image").alias("row"),
-        *("last_at", F.col("one.came_at").alias("row_at"), "came_at", "deleted_at"),
+        (F.col("bare") | F.col("went") | F.col("outcome").isNotNull()).alias("known"),
+        F.col("outcome.image").alias("row"),
+        *("last_at", F.col("outcome.came_at").alias("row_at"), "came_at", "deleted_at"),
     )
 
 
@@ -142,10 +141,10 @@ def _is_recreated() -> Column:
 def _events(batch: DataFrame) -> DataFrame:
     return batch.where(F.col("op").isin([*OPS.values()])).select(
         F.col("__commit_lsn").alias("commit"),
-        # Where an event has moved in the log, its source still has its place; what a snapshot tells has none.
+        # The source of a moved event keeps the event's place in the change table. A snapshot's event has none there.
         F.coalesce("source.change_lsn", "__intent_lsn").alias("intent"),
         *("op", "key", "before", "after"),
-        # What a snapshot found gone has the time of its plan, and no commit's.
+        # A `d` of a snapshot has the time of the plan, which is not a commit's time.
         F.when(
             (F.col("source.snapshot") == "false") & F.col("source.ts_us").isNotNull(),
             F.struct(F.col("__commit_lsn").alias("commit"), F.col("source.ts_us").alias("ts_us")),
@@ -153,26 +152,26 @@ def _events(batch: DataFrame) -> DataFrame:
     )
 
 
-def _alone(events: DataFrame) -> DataFrame:
-    """Return the net effects of keys with one event each."""
+def _single_event_effects(events: DataFrame) -> DataFrame:
+    """Return the net effects of keys that have one event each."""
     return events.select("key", "commit", F.col("after").alias("row"))
 
 
-def _counted(events: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the net effects of keys with several events: of the last commit that tells something."""
+def _hot_key_effects(events: DataFrame, schema: TableSchema) -> DataFrame:
+    """Return the net effects of keys with several events: those of the last commit whose effect is known."""
     effects = commit_effects(events, schema).where("known").select("key", F.struct("commit", "row").alias("effect"))
     return effects.groupBy("key").agg(F.max_by("effect", F.col("effect.commit")).alias("e")).select("key", "e.*")
 
 
 def _by_image(events: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return by how many each image of a key grew in a commit (`left`), and where it came and went."""
+    """Return how many more copies a key has of each image after a commit (`left`), and where it came and went."""
     bare, deleted = _is_bare_update().alias("bare"), (F.col("op") == "d").alias("deleted")
     signed = events.select("key", "commit", "intent", bare, deleted, signed_images().alias("i"))
     return (
         signed.select("key", "commit", "intent", "bare", "deleted", "i.*")
         .groupBy("key", "commit", _exact("image", schema).alias("exact"))
         .agg(
-            # What is grouped by loses the sign of its zeros.
+            # A column that is grouped by loses the sign of its zeros.
             F.max_by("image", "intent").alias("image"),
             F.sum("sign").alias("left"),
             F.min(F.struct("intent", "sign")).alias("first"),
@@ -185,7 +184,7 @@ def _by_image(events: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def _exact(image: str, schema: TableSchema) -> Column:
-    """Return a row struct in a form whose equality is the bytes'."""
+    """Return a row struct in a form that is equal only if all bytes are."""
     row = F.col(image)
     floats = [row.getField(name).cast("string") for name in float_names(schema)]
     return F.when(row.isNotNull(), F.struct(row, *floats)) if floats else row

@@ -1,4 +1,7 @@
-"""Tables without a key: cdc/copies.py's rule, set by set; an image is a struct of all columns."""
+"""Events and rows of tables without a key: the rule of `cdc.event.row_multiset`, applied to frames.
+
+An image is a struct of all columns.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,23 @@ COPY = "__copy"
 
 
 def count_deltas(batch: DataFrame) -> DataFrame:
-    """Return by how many copies (`delta`) each `image` of a batch of the change log grows, and the last `commit`."""
-    at = F.struct("__commit_lsn", "__intent_lsn")
-    signed = _changes(batch).select(at.alias("at"), signed_images().alias("one")).select("at", "one.*")
+    """Return how many more copies a batch of the change log makes of each image: image, delta, last commit."""
+    place = F.struct("__commit_lsn", "__intent_lsn")
+    signed = _changes(batch).select(place.alias("place"), signed_images().alias("signed")).select("place", "signed.*")
     counted = signed.groupBy(F.col("image").alias("__group")).agg(
-        # An image that a group is made by comes out with its zeros unsigned; this one is as it was written.
-        F.max_by("image", "at").alias("image"),
+        # An image that is grouped by loses the sign of its zeros. This one is as it was written.
+        F.max_by("image", "place").alias("image"),
         F.sum("sign").alias("delta"),
-        F.max("at.__commit_lsn").alias("commit"),
+        F.max("place.__commit_lsn").alias("commit"),
     )
     return counted.where("delta <> 0").select("image", "delta", "commit")
 
 
 def copy_effects(deltas: DataFrame, count: int, state: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the state's rows to add and to remove (`__present`); `state` (`row`) holds the deltas' images at least.
+    """Return state rows to add (`__present` true) and to remove (false).
 
-    `count` is how many deltas there are: each brings a whole row along, so only a few may go to every executor.
+    `state` (`row`) must hold at least the images of the deltas. `count` is the number of deltas: each has a whole row,
+    so only few may be broadcast.
     """
     images, changed = state.select(F.col("row").alias("image")), deltas.select("image")
     held = images.join(if_few_to_all(changed, count), "image", "left_semi").groupBy("image").count()
@@ -45,39 +49,42 @@ def copy_effects(deltas: DataFrame, count: int, state: DataFrame, schema: TableS
 
 
 def staged_copies(staged: DataFrame, schema: TableSchema, mark: Lsn) -> DataFrame:
-    """Return a snapshot's rows (`row`) as state rows that stand at `mark`, each with its number among its equals."""
+    """Return a snapshot's rows (`row`) as state rows at the commit LSN `mark`, with equal rows numbered from 1."""
     number = F.row_number().over(Window.partitionBy("row").orderBy(F.lit(1)))
     copies = staged.select(F.col("row").alias("image"), number.alias(COPY))
     return _state_rows(copies, F.lit(str(mark)), F.lit(True), schema)
 
 
 def touched(log: DataFrame) -> DataFrame:
-    """Return the distinct images that the source's events in a part of the change log made come or go."""
+    """Return the distinct images (`image`) that events of the source added or removed in a part of the change log."""
     changes = _changes(log).where("source.snapshot = 'false'")
-    return changes.select(signed_images().alias("one")).select("one.image").distinct()
+    return changes.select(signed_images().alias("signed")).select("signed.image").distinct()
 
 
 def settled(staged: DataFrame, moved: DataFrame, unknown: DataFrame | None) -> DataFrame:
-    """Return the staged rows (`row`, `chunk`) that a read settles: of those unknown (None: all) the untouched ones."""
+    """Return the staged rows (`row`, `chunk`) that a read settles.
+
+    They are those whose image is `unknown` (None: any) and did not move during the read.
+    """
     rows = staged.withColumn("image", F.col("row"))
     return _settled(rows, moved, unknown).select("row", "chunk")
 
 
 def surplus(state: DataFrame, staged: DataFrame, moved: DataFrame, unknown: DataFrame | None, whole: bool) -> DataFrame:
-    """Return the rows (`row`) that the state (`row`) has too many of what a read settles, which are `staged`.
+    """Return the surplus rows (`row`) of the state (`row`), as far as a read settles it. `staged` are settled rows.
 
-    `whole` says that all of the table was read; else only images that were met are compared.
+    With `whole` the read covered the table. Else only images that the read met are compared.
     """
     held = _settled(state.select(F.col("row").alias("image")), moved, unknown).groupBy("image").count()
     read = staged.groupBy(F.col("row").alias("image")).agg(F.count("*").alias("read"))
-    over = F.col("count") - F.coalesce(F.col("read"), F.lit(0))
-    both = held.join(read, "image", "left" if whole else "inner").where(over > 0)
-    return both.select(F.col("image").alias("row"), F.explode(F.sequence(F.lit(1), over))).select("row")
+    excess = F.col("count") - F.coalesce(F.col("read"), F.lit(0))
+    compared = held.join(read, "image", "left" if whole else "inner").where(excess > 0)
+    return compared.select(F.col("image").alias("row"), F.explode(F.sequence(F.lit(1), excess))).select("row")
 
 
 def _settled(rows: DataFrame, moved: DataFrame, unknown: DataFrame | None) -> DataFrame:
-    calm = rows.join(moved, "image", "left_anti")
-    return calm if unknown is None else calm.join(unknown, "image", "left_semi")
+    unmoved = rows.join(moved, "image", "left_anti")
+    return unmoved if unknown is None else unmoved.join(unknown, "image", "left_semi")
 
 
 def _changes(log: DataFrame) -> DataFrame:
@@ -86,5 +93,5 @@ def _changes(log: DataFrame) -> DataFrame:
 
 def _state_rows(copies: DataFrame, commit: Column, present: Column, schema: TableSchema) -> DataFrame:
     columns = [F.col("image").getField(name).alias(name) for name in schema.names]
-    at = (commit.alias("__commit_lsn"), present.alias("__present"))
-    return copies.select(*columns, F.col(COPY).cast("int").alias(COPY), *at)
+    commit_and_presence = (commit.alias("__commit_lsn"), present.alias("__present"))
+    return copies.select(*columns, F.col(COPY).cast("int").alias(COPY), *commit_and_presence)

@@ -1,4 +1,4 @@
-"""A batch's effects as the rows that are merged into the current state."""
+"""A batch's net effects as rows to merge into the current state."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ BOUND_TEXT_LENGTH = 200
 def effect_rows(effects: DataFrame, schema: TableSchema) -> DataFrame:
     """Return effects (key, commit, row) as state rows with `__commit_lsn` and `__present`.
 
-    A row's own key comes first: keys that were grouped by have lost the sign of their zeros.
+    Key columns come from `row` if there is one: keys that were grouped by have lost the sign of their zeros.
     """
 
     def value(name: str) -> Column:
-        own = F.col("row").getField(name)
-        return F.coalesce(own, F.col("key").getField(name)) if name in schema.key else own
+        in_row = F.col("row").getField(name)
+        return F.coalesce(in_row, F.col("key").getField(name)) if name in schema.key else in_row
 
     columns = [value(name).alias(name) for name in schema.names]
     return effects.select(*columns, F.col("commit").alias("__commit_lsn"), F.col("row").isNotNull().alias("__present"))
 
 
 def staged_rows(staged: DataFrame, schema: TableSchema, mark: Lsn) -> DataFrame:
-    """Return a snapshot's rows (column `row`) as state rows that stand at `mark`."""
+    """Return a snapshot's rows (column `row`) as state rows at the commit LSN `mark`."""
     effects = staged.select(key_struct(schema, "row").alias("key"), F.lit(str(mark)).alias("commit"), "row")
     return effect_rows(effects, schema)
 
 
 @dataclass(frozen=True)
 class KeyBounds:
-    """How many rows there are, and literal bounds of their keys for a merge condition: files beyond them stay unread.
+    """A number of rows, and literal bounds of their keys for a merge condition. Delta skips files outside of them.
 
-    Only of key columns of types whose file statistics Delta compares; empty when there are none.
+    `bounds` covers only key columns whose type has comparable file statistics in Delta. It is empty if there are none.
     """
 
     rows: int
@@ -51,35 +51,32 @@ class KeyBounds:
 
 
 def key_bounds(rows: DataFrame, schema: TableSchema) -> KeyBounds:
-    """Return the extent of the very rows (an action)."""
-    ends = [end(F.col(quoted(name))).alias(f"{end.__name__}{at}") for end in (F.min, F.max) for at, name in _at(schema)]
-    nulls = [F.max(F.col(quoted(name)).isNull()).alias(f"null{at}") for at, name in _at(schema)]
-    found = rows.agg(F.count("*").alias("rows"), *ends, *nulls).collect()[0]
+    """Return the number of rows and the bounds of their keys. It is an action."""
+    key = list(enumerate(schema.row_key))
+    ends = [end(F.col(quoted(name))).alias(f"{end.__name__}{index}") for end in (F.min, F.max) for index, name in key]
+    nulls = [F.max(F.col(quoted(name)).isNull()).alias(f"null{index}") for index, name in key]
+    totals = rows.agg(F.count("*").alias("rows"), *ends, *nulls).collect()[0]
     terms = []
-    for at, name in _at(schema):
-        low, high = _literal(found[f"min{at}"]), _literal(found[f"max{at}"])
+    for index, name in key:
+        low, high = _literal(totals[f"min{index}"]), _literal(totals[f"max{index}"])
         if low and high:
             within = f"t.{quoted(name)} >= {low} AND t.{quoted(name)} <= {high}"
-            # A null key lies between no two ends: without this its row of the target would not be found.
-            terms.append(f"({within} OR t.{quoted(name)} IS NULL)" if found[f"null{at}"] else within)
-    return KeyBounds(found["rows"], " AND ".join(terms))
+            # A null key lies between no two ends. Without this term the merge would not find its row of the target.
+            terms.append(f"({within} OR t.{quoted(name)} IS NULL)" if totals[f"null{index}"] else within)
+    return KeyBounds(totals["rows"], " AND ".join(terms))
 
 
 def key_range(schema: TableSchema, low: Bound, high: Bound) -> str:
-    """Return the condition on the state that keys lie beyond `low` and not beyond `high`, where these are given.
+    """Return the condition on the state that keys are greater than `low` and at most `high`. An empty bound is open.
 
-    For keys of numbers, whose literals are the source's, and which Spark sorts alike.
+    The key must be of numbers: their literals are the source's, and Spark sorts them as the source does.
     """
     cut = ChunkKey(schema.table, tuple(map(schema.column, schema.key)))
     ends = [bound for bound in (low, high) if bound]
     text = chunk_predicate(cut.of_rows, ends, 1 if low else 0)
-    for at, name in enumerate(schema.key):
-        text = text.replace(f'"K{at}"', f"t.{quoted(name)}")
+    for index, name in enumerate(schema.key):
+        text = text.replace(f'"K{index}"', f"t.{quoted(name)}")
     return text
-
-
-def _at(schema: TableSchema) -> list[tuple[int, str]]:
-    return list(enumerate(schema.row_key))
 
 
 def _literal(value: Any) -> str:
