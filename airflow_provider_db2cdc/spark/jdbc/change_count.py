@@ -1,4 +1,4 @@
-"""Ranges that are not just what the plan has counted, counted at the source before they are pulled."""
+"""Counts of changes at the source, before a batch pulls a range that the plan did not count."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ def with_row_counts(
     connection: DriverConnection,
     fail: Callable[[TableId, Exception], None],
 ) -> list[PlannedBatch]:
-    """Return entries, those whose ranges are not the plan's with what the source counts there.
+    """Return planned batches with the change rows that the source counts for ranges that the plan did not count.
 
-    Something may have been pruned by then, or never captured, and so not be counted: such a table is left out, and
-    fails; so does each that cannot be counted, for nobody would miss what is pruned before it is read.
+    `fail` is called for each table with an error, and its batch is excluded. A table fails if changes were pruned or
+    never captured, as the count misses them. It also fails if it cannot be counted. Without a count the pull would not
+    notice changes that are pruned before it reads them.
     """
     tasks = {task.table: task for task in spec.tables}
-    unknown = [planned for planned in batches if is_uncounted(planned, tasks[planned.table].upto)]
+    uncounted = [planned for planned in batches if is_uncounted(planned, tasks[planned.table].upto)]
     rows: Counts = {}
     errors: Errors = {}
-    for start in range(0, len(unknown), COUNTED_AT_ONCE):
-        rows_of_some, errors_of_some = _counts(spec, unknown[start : start + COUNTED_AT_ONCE], connection)
-        rows |= rows_of_some
-        errors |= errors_of_some
+    for start in range(0, len(uncounted), COUNTED_AT_ONCE):
+        group_rows, group_errors = _counts(spec, uncounted[start : start + COUNTED_AT_ONCE], connection)
+        rows |= group_rows
+        errors |= group_errors
     for table, error in errors.items():
         fail(table, error)
     return [
@@ -48,10 +49,10 @@ def with_row_counts(
 
 
 def _counts(spec: JobSpec, batches: Sequence[PlannedBatch], connection: DriverConnection) -> tuple[Counts, Errors]:
-    """Return the change rows of each entry's range, by one statement; where that fails, by one a table."""
+    """Return the change rows of each batch's range, by one statement. If it fails, use one statement per table."""
     tasks = {task.table: task for task in spec.tables}
     try:
-        # What is lost behind the count, or it would not tell of what was not counted any more.
+        # The checks come after the count. A check before it would miss changes that are lost between the two.
         counted_rows = _rows([tasks[planned.table] for planned in batches], batches, connection)
         pulled = [tasks[table] for table, rows in counted_rows.items() if rows]
         captures = [tasks[planned.table].capture for planned in batches]
@@ -63,9 +64,9 @@ def _counts(spec: JobSpec, batches: Sequence[PlannedBatch], connection: DriverCo
     rows: Counts = {}
     errors: Errors = {}
     for planned in batches:
-        of_one, error_of_one = _counts(spec, [planned], connection)
-        rows |= of_one
-        errors |= error_of_one
+        table_rows, table_errors = _counts(spec, [planned], connection)
+        rows |= table_rows
+        errors |= table_errors
     return rows, errors
 
 

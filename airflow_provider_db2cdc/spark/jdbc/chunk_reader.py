@@ -1,4 +1,4 @@
-"""A snapshot's rows: read in chunks at once, and which of them the log does not override."""
+"""A snapshot's rows: read in parallel chunks, counted, and without rows that the log overrides."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from airflow_provider_db2cdc.sql.moves import chunk_moves, count_moves
 from airflow_provider_db2cdc.tick.log import describe, log_progress
 
 COUNTED_AT_ONCE = 8
-"""Chunks whose rows, or changes, one statement counts."""
+"""The number of chunks whose rows, or changes, one statement counts."""
 
 
 def chunk_key(schema: TableSchema, part: TableSnapshot) -> ChunkKey:
-    """Return how a part's table is cut into chunks: by its surrogate key if one was named, else by its key if any."""
+    """Return the columns by which a table is cut into chunks: its surrogate key if it has one, else its key if any."""
     names = (part.surrogate,) if part.surrogate else schema.key
     return ChunkKey(schema.table, tuple(schema.column(name) for name in names), part.condition, part.select)
 
@@ -45,11 +45,11 @@ def chunk_key(schema: TableSchema, part: TableSnapshot) -> ChunkKey:
 def find_bounds(
     connection: DriverConnection, schema: TableSchema, settings: ApplySettings, part: TableSnapshot
 ) -> list[Bound]:
-    """Return the keys that end a part's chunks, but for the last one's; none for a table that is read as one chunk."""
+    """Return the keys that end the chunks of a table, except the last chunk's. A table of one chunk has none."""
     cut = chunk_key(schema, part)
     if part.select or not cut.columns:
         return []
-    return connection.chunk_bounds(cut, _rows_a_chunk(connection, schema, settings, cut))
+    return connection.chunk_bounds(cut, _rows_per_chunk(connection, schema, settings, cut))
 
 
 @failpoint("read_chunk_rows")
@@ -62,12 +62,12 @@ def chunk_rows(
     how: Fetch,
     readers: int,
 ) -> DataFrame:
-    """Return the rows of some chunks as `row` and `chunk`, a partition a reader, which takes several."""
+    """Return the rows of a chunk span as `row` and `chunk`: one partition per reader, with one or more chunks."""
     cut = chunk_key(schema, part)
     predicates = [chunk_predicate(cut.of_rows, part.bounds, chunk) for chunk in _chunks(span)]
     rows = source.parts(spark, table_rows(schema, cut), predicates, how)
     chunk = F.spark_partition_id() + F.lit(span.first)
-    # The chunk is told by the partition as JDBC has it, so before chunks are put together.
+    # JDBC reads each chunk as one partition, so its number must be taken before coalesce() joins partitions.
     return rows.select(row_struct(schema, "C").cast(row_type(schema)).alias("row"), chunk.alias("chunk")).coalesce(
         readers
     )
@@ -77,38 +77,41 @@ def chunk_rows(
 def count_chunks(
     spark: SparkSession, source: JdbcSource, schema: TableSchema, part: TableSnapshot, span: ChunkSpan, readers: int
 ) -> dict[int, int]:
-    """Return what the source counts of each chunk; several a statement, and a connection a reader.
+    """Return the rows that the source counts in each chunk. A statement counts several; each reader has a connection.
 
-    They are the driver's: for a frame Spark would also ask for its columns.
+    The driver's own connections run the counts: for a frame Spark would also query the columns.
     """
     cut = chunk_key(schema, part)
 
     def count(chunks: range) -> list[tuple[int, int]]:
-        some = (chunks[start : start + COUNTED_AT_ONCE] for start in range(0, len(chunks), COUNTED_AT_ONCE))
-        selects = (count_rows(cut, {at: chunk_predicate(cut, part.bounds, at) for at in few}) for few in some)
+        groups = (chunks[start : start + COUNTED_AT_ONCE] for start in range(0, len(chunks), COUNTED_AT_ONCE))
+        selects = (
+            count_rows(cut, {chunk: chunk_predicate(cut, part.bounds, chunk) for chunk in group}) for group in groups
+        )
         with driver_connection(spark, source) as connection:
             rows = [row for select in selects for row in connection.text_rows(select)]
         return [(int(chunk or 0), int(counted or 0)) for chunk, counted in rows]
 
-    shares = [_chunks(span)[at::readers] for at in range(readers)]
+    shares = [_chunks(span)[reader::readers] for reader in range(readers)]
     with ThreadPoolExecutor(readers) as pool:
-        return dict(pair for counts in pool.map(count, filter(None, shares)) for pair in counts)
+        return dict(chunk_and_rows for counts in pool.map(count, filter(None, shares)) for chunk_and_rows in counts)
 
 
 def surviving(
     staged: DataFrame, schema: TableSchema, window: DataFrame, counts: BatchCounts, effects: DataFrame
 ) -> DataFrame:
-    """Return the staged rows (`row`, `chunk`) whose key has none of the window's net effects, one a key.
+    """Return the staged rows (`row`, `chunk`) whose key has no net effect in the window, one row per key.
 
-    A key with events, but without an effect, keeps its staged row: it alone knows the key's state. A scan may meet
-    such a key twice, of two rows that were moved over it; both are equal. (An action, where keys have several events.)
+    A key with events but without a known effect keeps its staged row: only that row shows what the key holds.
+    A scan may meet such a key twice if rows moved during it. Both rows are equal.
+    It is an action if the window has keys with several events.
     """
     rows = staged.withColumn("key", key_struct(schema, "row"))
     rows = rows.join(if_few_to_all(effects.select("key"), counts.events), "key", "left_anti")
     unknown = hot_keys(window).join(effects, "key", "left_anti").localCheckpoint() if counts.hot_keys else None
     if unknown is not None and not unknown.isEmpty():
-        doubled = rows.join(if_few_to_all(unknown, counts.events), "key", "left_semi").dropDuplicates(["key"])
-        rows = rows.join(if_few_to_all(unknown, counts.events), "key", "left_anti").unionByName(doubled)
+        unique = rows.join(if_few_to_all(unknown, counts.events), "key", "left_semi").dropDuplicates(["key"])
+        rows = rows.join(if_few_to_all(unknown, counts.events), "key", "left_anti").unionByName(unique)
     return rows.select("row", "chunk")
 
 
@@ -116,41 +119,47 @@ def surviving(
 def check_counts(
     connection: DriverConnection, task: TableTask, part: TableSnapshot, chunk_range: ChunkRange, window: LsnRange
 ) -> None:
-    """Make sure that the source counts what was read of each chunk, but for what its changes in the window explain.
+    """Check that the source counts as many rows in each chunk as were read, except what changes in the window explain.
 
-    :raises SourceError: it does not, of whole chunks of the table.
+    With a condition or a select a difference is only logged.
+
+    :raises SourceError: when the changes do not explain the difference, and the table is read as a whole.
     """
-    unlike = {
-        at: chunk
-        for at, chunk in enumerate(chunk_range.counts, chunk_range.first)
+    unequal = {
+        number: chunk
+        for number, chunk in enumerate(chunk_range.counts, chunk_range.first)
         if chunk.rows_counted != chunk.rows_read
     }
-    moves = {} if window.empty else _moves(connection, task, part, unlike, window)
-    wrong = [at for at, chunk in unlike.items() if abs(chunk.rows_counted - chunk.rows_read) > moves.get(at, 0)]
+    moves = {} if window.empty else _moves(connection, task, part, unequal, window)
+    wrong = [
+        number for number, chunk in unequal.items() if abs(chunk.rows_counted - chunk.rows_read) > moves.get(number, 0)
+    ]
     if not wrong:
         return
-    at, more = wrong[0], len(wrong) - 1
-    found = (
-        f"chunk {at} was read with {unlike[at].rows_read} rows, the source counts {unlike[at].rows_counted}, and its "
-        f"changes meanwhile explain only {moves.get(at, 0)}"
+    first, more = wrong[0], len(wrong) - 1
+    problem = (
+        f"chunk {first} was read with {unequal[first].rows_read} rows, the source counts "
+        f"{unequal[first].rows_counted}, and its changes meanwhile explain only {moves.get(first, 0)}"
         f"{f' (so it is with {more} more of the group)' if more else ''}"
     )
     if part.condition or part.select:
-        # They may ask for the clock, or for other tables: rows come and go there without any change.
-        log_progress(f"table={part.table} snapshot={chunk_range.snapshot}: {found}; its condition or select may be why")
+        # They may use the clock or other tables. Then rows come and go without any change of the table.
+        log_progress(
+            f"table={part.table} snapshot={chunk_range.snapshot}: {problem}; its condition or select may be why"
+        )
         return
     raise SourceError(
-        f"{part.table}: {found}",
+        f"{part.table}: {problem}",
         "The next tick reads its group again. If it stays so, the columns that chunks are cut by compare unlike "
         "they sort: name a surrogate key.",
     )
 
 
 def check_part(connection: DriverConnection, schema: TableSchema, part: TableSnapshot) -> None:
-    """Ask the source whether a condition, or a select, and a surrogate key can be meant.
+    """Check at the source that the condition, the select and the surrogate key of a table snapshot can be used.
 
-    :raises SignalError: the source refuses the condition or the select, the table of a select has no key, or the
-        surrogate key is not a captured column with unique values and no nulls.
+    :raises SignalError: when the source refuses the condition or the select, or the table of a select has no key.
+        Also when the surrogate key is not a captured column with unique values and no nulls.
     """
     if part.condition:
         _check_condition(connection, schema, part)
@@ -167,15 +176,17 @@ def _moves(
     chunks: Mapping[int, ChunkCounts],
     window: LsnRange,
 ) -> dict[int, int]:
-    """Return how many rows the changes in the window may have brought into each chunk, or taken out of it."""
+    """Return how many rows the changes in the window may have added to each chunk, or removed from it."""
     cut, capture = chunk_key(task.schema, part), task.capture
-    by_chunk = {at: chunk_moves(task.schema, capture, cut, chunk.low, chunk.high) for at, chunk in chunks.items()}
+    by_chunk = {
+        number: chunk_moves(task.schema, capture, cut, chunk.low, chunk.high) for number, chunk in chunks.items()
+    }
     numbers = [*by_chunk]
     moves: dict[int, int] = {}
     for start in range(0, len(numbers), COUNTED_AT_ONCE):
-        some = numbers[start : start + COUNTED_AT_ONCE]
-        [counts] = connection.text_rows(count_moves(capture, window, [by_chunk[at] for at in some]).text)
-        moves |= {at: int(count or 0) for at, count in zip(some, counts, strict=True)}
+        group = numbers[start : start + COUNTED_AT_ONCE]
+        [counts] = connection.text_rows(count_moves(capture, window, [by_chunk[number] for number in group]).text)
+        moves |= {number: int(count or 0) for number, count in zip(group, counts, strict=True)}
     return moves
 
 
@@ -183,8 +194,8 @@ def _chunks(span: ChunkSpan) -> range:
     return range(span.first, span.last + 1)
 
 
-def _rows_a_chunk(connection: DriverConnection, schema: TableSchema, settings: ApplySettings, cut: ChunkKey) -> int:
-    """Return so many rows as are set, or as take so many bytes."""
+def _rows_per_chunk(connection: DriverConnection, schema: TableSchema, settings: ApplySettings, cut: ChunkKey) -> int:
+    """Return the rows of a chunk: as many as are set, or as take the bytes that are set."""
     chunk_bytes = settings.snapshot_chunk_bytes
     measured = connection.text_rows(row_bytes(schema, cut)) if chunk_bytes else []
     if not (chunk_bytes and measured):
@@ -226,7 +237,7 @@ def _check_surrogate(connection: DriverConnection, schema: TableSchema, part: Ta
         )
     if part.surrogate not in schema.names:
         raise SignalError(
-            f"surrogate key {part.surrogate!r} is no captured column of {part.table}",
+            f"surrogate key {part.surrogate!r} is not a captured column of {part.table}",
             f"Its columns are {', '.join(schema.names)}.",
         )
     [[rows, values, distinct]] = connection.text_rows(surrogate_check(part.table, part.surrogate, part.condition))

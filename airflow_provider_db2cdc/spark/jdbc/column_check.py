@@ -1,4 +1,4 @@
-"""Tables that have other columns by now than the plan found: what is read by the plan's would lack or cut values."""
+"""Tables whose columns changed after the plan. A read with the plan's columns would miss or truncate values."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from airflow_provider_db2cdc.sql.query import inline
 
 
 def column_errors(tasks: Sequence[TableTask], connection: DriverConnection) -> dict[TableId, Exception]:
-    """Return the error of each table whose columns, or those of its change table, are others by now; one statement.
+    """Return an error for each table whose columns, or whose change table's columns, differ from the plan's.
 
-    Asked behind a read, or behind a count of what is about to be pulled from behind the plan's fence: what the plan
-    itself has counted lies before it, and the plan asks for columns behind its fence.
+    Runs one statement. Call it after a read, or after the count of changes beyond the plan's capture position.
+    The ranges that the plan itself counted need no check: they lie before its capture position, and the plan read the
+    columns after it took that position.
     """
     if not tasks:
         return {}
     tables = [table for task in tasks for table in (task.table, task.capture.change_table)]
-    asked = frozenset(tables)
-    found: dict[TableId, dict[str, Column]] = {}
+    wanted = frozenset(tables)
+    by_table: dict[TableId, dict[str, Column]] = {}
     for row in connection.text_rows(inline(columns(tables))):
-        column, table = column_of(row[2:]), TableId.in_catalog(row[0], row[1]).among(asked)
+        column, table = column_of(row[2:]), TableId.in_catalog(row[0], row[1]).among(wanted)
         if table is not None:
-            found.setdefault(table, {})[column.name] = column
-    names = {task.table: _altered(task, found) for task in tasks}
-    return {table: _error(table, others) for table, others in names.items() if others}
+            by_table.setdefault(table, {})[column.name] = column
+    changed = {task.table: _changed_columns(task, by_table) for task in tasks}
+    return {table: _error(table, names) for table, names in changed.items() if names}
 
 
-def _altered(task: TableTask, found: Mapping[TableId, Mapping[str, Column]]) -> list[str]:
-    """Return the columns that are read and have changed, and those that would be read by now."""
+def _changed_columns(task: TableTask, by_table: Mapping[TableId, Mapping[str, Column]]) -> list[str]:
+    """Return the columns of the plan that have changed, and the columns that a new plan would add."""
     schema = task.schema
-    source, carried = (found.get(table, {}) for table in (task.table, task.capture.change_table))
+    source, carried = (by_table.get(table, {}) for table in (task.table, task.capture.change_table))
     known = {*schema.names, *schema.excluded_columns, *({*schema.uncaptured_columns} & {*task.capture.cd_names})}
     changed = [column.name for column in schema.columns if source.get(column.name) != column]
     return [*changed, *(name for name in source if name in carried and name not in known)]

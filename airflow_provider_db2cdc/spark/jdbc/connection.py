@@ -1,4 +1,4 @@
-"""The source as Spark sees it: frames read in parallel, and the driver's few statements."""
+"""Access to the source: frames that Spark reads in parallel, and single statements on a driver connection."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ JDBC_ISOLATION: Mapping[Isolation, int] = {"read_committed": 2, "repeatable_read
 """java.sql.Connection's levels; Db2 calls them CS, RS and RR."""
 
 CURRENTLY_COMMITTED, WAIT_FOR_OUTCOME = 1, 2
-"""IBM's driver's constants of what a read does about a row that an open transaction has changed.
+"""Constants of IBM's driver: what a read does with a row that an open transaction has changed.
 
-Where a statement asks for neither, a server may be set to leave such rows out (DB2_SKIPDELETED, DB2_EVALUNCOMMITTED).
+Without either, a server may be set to skip such rows (DB2_SKIPDELETED, DB2_EVALUNCOMMITTED).
 """
 
 
 @dataclass(frozen=True)
 class Fetch:
-    """How rows are fetched: how many at once, under which isolation."""
+    """How a read fetches rows: how many per round trip, and its isolation."""
 
     rows: int = 10_000
     isolation: Isolation = "read_committed"
@@ -38,7 +38,10 @@ FETCH = Fetch()
 
 
 class JdbcSource:
-    """One source database over JDBC, read committed; credentials come from the environment of the job."""
+    """One source database over JDBC. Credentials come from the environment of the job.
+
+    :raises ConfigurationError: when the environment lacks the user or the password.
+    """
 
     def __init__(self, spec: SourceSpec) -> None:
         self.spec = spec
@@ -50,35 +53,36 @@ class JdbcSource:
 
     @failpoint("read_frame")
     def frame(self, spark: SparkSession, select: str, how: Fetch = FETCH) -> DataFrame:
-        """Return the select's rows as one partition, read when an action runs."""
+        """Return the rows of a select as one partition. An action reads them."""
         return spark.read.format("jdbc").options(**self.login(how), url=self.url(how), query=select).load()
 
     @failpoint("read_parts")
     def parts(self, spark: SparkSession, select: str, predicates: list[str], how: Fetch) -> DataFrame:
-        """Return the select's rows, a partition for those that meet each predicate on its columns, in their order."""
+        """Return the rows of a select: one partition per predicate on its columns, in the order of `predicates`."""
         return spark.read.jdbc(self.url(how), f"({select}) AS S", predicates=predicates, properties=self.login(how))
 
-    def url(self, how: Fetch = FETCH) -> str:
-        """Return the URL of a connection that reads committed rows alone, and leaves out none of them.
+    def url(self, fetch: Fetch = FETCH) -> str:
+        """Return the URL of a connection that reads only committed rows, and skips none of them.
 
-        As properties Spark would hand the driver these names in lower case, and it would leave them aside.
+        The options are in the URL, not in the properties. Spark passes property names in lower case, which the driver
+        ignores.
         """
-        resolution = CURRENTLY_COMMITTED if how.isolation == "read_committed" else WAIT_FOR_OUTCOME
-        options = f"defaultIsolationLevel={JDBC_ISOLATION[how.isolation]};concurrentAccessResolution={resolution};"
+        resolution = CURRENTLY_COMMITTED if fetch.isolation == "read_committed" else WAIT_FOR_OUTCOME
+        options = f"defaultIsolationLevel={JDBC_ISOLATION[fetch.isolation]};concurrentAccessResolution={resolution};"
         return f"{self.spec.jdbc_url}{'' if self.spec.jdbc_url.endswith(';') else ':'}{options}"
 
-    def login(self, how: Fetch) -> dict[str, str]:
-        """Return the driver's properties of a read."""
+    def login(self, fetch: Fetch) -> dict[str, str]:
+        """Return the driver's properties for a read."""
         return {
             "driver": self.spec.driver,
             "user": os.environ[USER_ENV],
             "password": os.environ[PASSWORD_ENV],
-            "fetchsize": str(how.rows),
+            "fetchsize": str(fetch.rows),
         }
 
 
 class DriverConnection:
-    """A JDBC connection in the driver's JVM for single small statements, one at a time."""
+    """A JDBC connection in the JVM of Spark's driver, for small statements. A lock runs them one at a time."""
 
     def __init__(self, jvm: Any, connection: Any) -> None:
         self._jvm = jvm
@@ -87,7 +91,7 @@ class DriverConnection:
 
     @failpoint("query_source")
     def text_rows(self, select: str) -> list[list[str | None]]:
-        """Return all rows as the driver's texts; bit data as hex."""
+        """Return all rows of a select as texts of the JDBC driver. Bit data is in upper-case hex digits."""
         with self._one_at_a_time:
             return self._text_rows(select)
 
@@ -96,10 +100,11 @@ class DriverConnection:
         try:
             results = statement.executeQuery(select)
             count = results.getMetaData().getColumnCount()
-            binary = [results.getMetaData().getColumnType(at) in (-2, -3, -4) for at in range(1, count + 1)]
+            columns = range(1, count + 1)
+            binary = [results.getMetaData().getColumnType(column) in (-2, -3, -4) for column in columns]
             rows = []
             while results.next():
-                rows.append([_text(results, at, binary[at - 1]) for at in range(1, count + 1)])
+                rows.append([_text(results, column, binary[column - 1]) for column in columns])
             return rows
         finally:
             statement.close()
@@ -115,14 +120,14 @@ class DriverConnection:
 
     @failpoint("find_chunk_bounds")
     def chunk_bounds(self, cut: ChunkKey, rows: int) -> list[Bound]:
-        """Return the keys that end the table's chunks of `rows` rows, but for the last chunk's.
+        """Return the keys that end the table's chunks of `rows` rows, except the last chunk's.
 
-        :raises SourceError: the walk comes to one of them again.
+        :raises SourceError: when a key ends two chunks. Without this check the walk would never end.
         """
         bounds: list[Bound] = []
         seen: set[Bound] = set()
-        while found := self._next_bound(cut, bounds, rows):
-            bound = tuple(key_literal(column, text) for column, text in zip(cut.columns, found[0], strict=True))
+        while next_rows := self._next_bound(cut, bounds, rows):
+            bound = tuple(key_literal(column, text) for column, text in zip(cut.columns, next_rows[0], strict=True))
             if bound in seen:
                 raise SourceError(
                     f"{cut.table}: a chunk ends at a key that ended one before it",
@@ -134,23 +139,26 @@ class DriverConnection:
         return bounds
 
     def _next_bound(self, cut: ChunkKey, bounds: Sequence[Bound], rows: int) -> list[list[str | None]]:
-        """Return the next bound; first of rows that have the leading columns which the last two bounds share."""
-        same = alike(*bounds[-2:]) if len(bounds) > 1 else 0
-        found = self.text_rows(bound_after(cut, bounds[-1], rows, same)) if same else []
-        return found or self.text_rows(bound_after(cut, bounds[-1] if bounds else None, rows))
+        """Return a row with the next bound, no row at the end of the table.
+
+        If the last two bounds share leading columns, it first looks only at rows that have these values, too.
+        """
+        shared = alike(*bounds[-2:]) if len(bounds) > 1 else 0
+        nearest = self.text_rows(bound_after(cut, bounds[-1], rows, shared)) if shared else []
+        return nearest or self.text_rows(bound_after(cut, bounds[-1] if bounds else None, rows))
 
 
 @failpoint("connect_source")
 @contextmanager
 def driver_connection(spark: SparkSession, source: JdbcSource) -> Iterator[DriverConnection]:
-    """Open a connection through the JDBC driver that the job has anyway."""
+    """Open a connection with the JDBC driver that Spark reads with, and close it at the end of the block."""
     with connect(spark._jvm, source) as connection:
         yield connection
 
 
 @contextmanager
 def connect(jvm: Any, source: JdbcSource) -> Iterator[DriverConnection]:
-    """Open a connection in a JVM that has the driver's jar."""
+    """Open a connection in a JVM that has the driver's jar, and close it at the end of the block."""
     registry = jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry
     registry.register(source.spec.driver)
     driver = registry.get(source.spec.driver)
@@ -164,9 +172,9 @@ def connect(jvm: Any, source: JdbcSource) -> Iterator[DriverConnection]:
         connection.close()
 
 
-def _text(results: Any, at: int, binary: bool) -> str | None:
+def _text(results: Any, column: int, binary: bool) -> str | None:
     if binary:
-        raw = results.getBytes(at)
+        raw = results.getBytes(column)
         return None if raw is None else bytes(raw).hex().upper()
-    text = results.getString(at)
+    text = results.getString(column)
     return None if text is None else str(text)

@@ -1,4 +1,4 @@
-"""Tables whose capture is no longer the plan's: stopped, started cold, registered anew, or pruned beyond an offset."""
+"""Tables whose capture changed after the plan: stopped, started cold, registered again, or pruned beyond an offset."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.catalog import created_then
 from airflow_provider_db2cdc.sql.query import inline
 
-ANEW = "a later time"
-"""Whether a table is the one that it was is asked of the database, which alone compares times exactly."""
+RECREATED = "a later time"
+"""Stands for the creation time of a table that was created again.
+
+The database decides whether a table is still the same. Only it compares times exactly.
+"""
 
 Texts = Sequence[str | None]
 
@@ -28,33 +31,34 @@ def registration_errors(
     batches: Sequence[PlannedBatch],
     connection: DriverConnection,
 ) -> dict[TableId, Exception]:
-    """Return the error of each table of whose range changes may be lost since the plan; two statements.
+    """Return an error for each table that may have lost changes of its range since the plan.
 
-    Asked behind a count of what lies beyond the plan's fence: what was not captured, or pruned, was not counted.
+    Runs two statements. Call it after the count of changes beyond the plan's capture position. That count misses
+    changes that were never captured or are pruned already: a check before it could pass and the loss come after it.
     """
-    found: dict[TableId, Texts] = {}
+    registered: dict[TableId, Texts] = {}
     for row in connection.text_rows(asn.registrations(asn_schema).text):
-        found.setdefault(TableId.in_catalog(row[0], row[1]), row)
+        registered.setdefault(TableId.in_catalog(row[0], row[1]), row)
     known = {table: created for capture in captures for table, created in _created(capture).items() if created}
     rows = connection.text_rows(inline(created_then(known))) if known else []
-    anew = known.keys() - {TableId.in_catalog(schema, name).among(known.keys()) for schema, name in rows}
+    recreated = known.keys() - {TableId.in_catalog(schema, name).among(known.keys()) for schema, name in rows}
     errors = {
-        capture.table: _lost(asn_schema, capture, planned, found.get(capture.table), anew)
+        capture.table: _registration_error(asn_schema, capture, planned, registered.get(capture.table), recreated)
         for capture, planned in zip(captures, batches, strict=True)
     }
     return {table: error for table, error in errors.items() if error is not None}
 
 
-def _lost(
-    asn_schema: str, capture: CaptureRegistration, planned: PlannedBatch, row: Texts | None, anew: set[TableId]
+def _registration_error(
+    asn_schema: str, capture: CaptureRegistration, planned: PlannedBatch, row: Texts | None, recreated: set[TableId]
 ) -> Exception | None:
     if row is None:
         return not_registered_error(capture.table, asn_schema)
     then, floor = capture.identity, _synchpoint(row[8])
     now = CaptureIdentity(
         change_table=str(TableId.in_catalog(row[2], row[3])),
-        created=ANEW if capture.change_table in anew else then.created,
-        source_created=ANEW if capture.table in anew else then.source_created,
+        created=RECREATED if capture.change_table in recreated else then.created,
+        source_created=RECREATED if capture.table in recreated else then.source_created,
         cold_start=str(_synchpoint(row[10]) or ""),
     )
     if gap := find_gap(capture.table, planned.after, then, now, floor, planned.upto):
@@ -67,7 +71,7 @@ def _lost(
 
 
 def _synchpoint(digits: str | None) -> Lsn | None:
-    """Return a position of the hex digits that the driver writes bit data as."""
+    """Return the LSN of hex digits, the form in which the driver returns bit data; None for an empty text."""
     return synchpoint_of(bytes.fromhex(digits or ""))
 
 

@@ -1,7 +1,8 @@
-"""Marks: how a snapshot learns that capture has passed the moment that it begins behind, and that of its read.
+"""Watermarks: show a snapshot that capture has passed its beginning (low), and the end of its read (high).
 
-High: `open` before the read, `close` after it, then `reached` until it says an LSN: every commit that the read can have
-seen is at or below it, and all of them are captured. Low: `low_mark`, then `reached` likewise.
+For the high watermark call `open` before the read, `close` after it, then `reached` until it returns an LSN.
+Every commit that the read can have seen is at or below that LSN, and is captured.
+For the low watermark call `low_mark`, then `reached` in the same way.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from airflow_provider_db2cdc.tick.ports import Watermark
 def watermark(
     kind: Watermarking, connection: DriverConnection, asn_schema: str, signals: SignalTable | None
 ) -> Watermark:
-    """Return the way that the configuration names.
+    """Return the watermark that the configuration names.
 
-    :raises ConfigurationError: it writes into the signal table, and there is none that is captured.
+    :raises ConfigurationError: when it writes into the signal table, and no captured signal table is set.
     """
     if kind == "read_only":
         return ReadOnlyWatermark(connection, asn_schema)
@@ -38,9 +39,9 @@ def watermark(
 
 
 class ReadOnlyWatermark:
-    """Writes nothing: the source's clock after the read, and the SYNCHPOINT once SYNCHTIME has passed it.
+    """A watermark that writes nothing: the source's clock, and the SYNCHPOINT once SYNCHTIME has passed that clock.
 
-    The greatest synchpoint right after the read is no mark: capture lags behind.
+    The greatest synchpoint right after the read cannot serve as the mark: capture lags, and is not there yet.
     """
 
     def __init__(self, connection: DriverConnection, asn_schema: str) -> None:
@@ -48,18 +49,19 @@ class ReadOnlyWatermark:
         self._asn_schema = asn_schema
 
     def low_mark(self, planned: str) -> str:
-        """Return the planned clock, else the source's by now."""
+        """Return the planned clock, or the source's current one if that is empty."""
         return planned or self.close(self.open())
 
     def open(self) -> str:
-        """Mark nothing."""
+        """Return an empty text: this watermark needs no mark before a read."""
         return ""
 
     @failpoint("close_watermark")
     def close(self, opened: str) -> str:
         """Return the source's clock.
 
-        :raises SourceError: it stands before what capture has passed, so it was set back (as summer time's end does).
+        :raises SourceError: when the clock is before the time that capture has passed. Then the clock was set back,
+            as at the end of summer time, or is not the agent's.
         """
         _, captured = self._connection.text_rows(asn.global_row(self._asn_schema).text)[0]
         clock = self._connection.text_rows(asn.source_clock().text)[0][0] or ""
@@ -73,13 +75,16 @@ class ReadOnlyWatermark:
         return clock
 
     def reached(self, mark: str) -> Lsn | None:
-        """Return the SYNCHPOINT once capture has passed that time."""
+        """Return the SYNCHPOINT once capture has passed the time of the mark, else None."""
         rows = self._connection.text_rows(asn.passed(self._asn_schema, mark).text)
         return Lsn.parse(rows[0][0]) if rows and rows[0][0] else None
 
 
 class SignalTableWatermark:
-    """Writes into the captured signal table, as Debezium does: two rows, or one that is deleted again."""
+    """A watermark that writes into the captured signal table, as Debezium does.
+
+    It inserts two rows, or inserts one and deletes it again (`delete`).
+    """
 
     def __init__(self, connection: DriverConnection, asn_schema: str, signals: SignalTable, delete: bool) -> None:
         self._connection = connection
@@ -88,13 +93,13 @@ class SignalTableWatermark:
         self._delete = delete
 
     def low_mark(self, planned: str) -> str:
-        """Write a mark of its own: whoever has chosen this way may have a source whose clock is not the agent's."""
+        """Write a mark and return it. The planned clock is not used: here the agent may run by another clock."""
         return self.close(self.open())
 
     def open(self) -> str:
-        """Insert the row that opens the window.
+        """Insert the row that opens the window and return its id.
 
-        :raises SourceError: the signal table takes no row.
+        :raises SourceError: when the signal table refuses the row.
         """
         mark = str(uuid4())
         self._write(insert_mark(self._signals, f"{mark}-open", WINDOW_OPEN))
@@ -104,7 +109,7 @@ class SignalTableWatermark:
     def close(self, opened: str) -> str:
         """Insert the row that closes the window, or delete the one that opened it.
 
-        :raises SourceError: the signal table does not let it.
+        :raises SourceError: when the signal table refuses that.
         """
         if self._delete:
             self._write(delete_mark(self._signals, f"{opened}-open"))
@@ -113,7 +118,7 @@ class SignalTableWatermark:
         return opened
 
     def reached(self, mark: str) -> Lsn | None:
-        """Return the commit of the closing row once it is captured, and everything up to it with it."""
+        """Return the commit of the closing write once it, and everything up to it, is captured; else None."""
         name, operation = (f"{mark}-open", "D") if self._delete else (f"{mark}-close", "I")
         [[commit]] = self._connection.text_rows(captured_mark(self._signals, name, operation))
         if not commit:
