@@ -1,1 +1,1 @@
-"""Delta tables: created, read and written."""
+"""Delta tables: creation, reads and writes."""

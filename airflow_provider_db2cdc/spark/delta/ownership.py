@@ -1,4 +1,4 @@
-"""Where a pipeline's tables lie, whose they are, and that a table found there is not somebody else's."""
+"""The place and the owner of a pipeline's tables, and the check that an existing table has this owner."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
 )
 
 MAPPING = "delta.columnMapping.mode"
-"""By name, it lets a table hold columns of any name."""
+"""With the value `name` a table may have columns of any name."""
 
 APPEND_ONLY = "delta.appendOnly"
 CHECKED = {"delta.setTransactionRetentionDuration": "interval 36500 days", APPEND_ONLY: "false"}
-"""Properties that promises depend on, each with its value in a table that is not appended to only.
+"""Properties that correct results depend on. The values are those of a table that is not append-only.
 
-A table that exists is checked for them. Delta would forget transaction pairs, and a batch that is done again would be
-appended twice; or it would refuse the merge.
+An existing table is checked for them. With a shorter retention Delta would forget transaction ids, and a retry would
+append a batch twice. An append-only state would refuse the merge.
 """
 
 OWN = {
@@ -35,10 +35,10 @@ OWN = {
     "delta.logRetentionDuration": "interval 30 days",
     "delta.deletedFileRetentionDuration": "interval 1 week",
 }
-"""What a new table has, whatever a session's defaults are. A person may change those that are not checked."""
+"""Properties of a new table, independent of the session's defaults. A person may change those that are not checked."""
 
 LOG = {**OWN, APPEND_ONLY: "true"}
-"""What a new table has that is appended to only."""
+"""Properties of a new append-only table."""
 
 OWNER_PROPERTY, LEDGER_PROPERTY = "db2cdc.pipeline", "db2cdc.ledger"
 REFUSED_IN_NAMES = set(" ,;{}()\n\t=.`")
@@ -46,9 +46,10 @@ REFUSED_IN_NAMES = set(" ,;{}()\n\t=.`")
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose tables they are: the pipeline, and the ledger whose batch numbers their transaction pairs count.
+    """The owner of a table: the pipeline, and the id of its batch log (`ledger`).
 
-    A table that outlived its ledger would take new batches for old ones and skip them, so it is refused.
+    The transaction ids of a table hold batch numbers of that batch log. If a table outlived its batch log, Delta would
+    take new batches for old ones and skip them. So such a table is refused.
     """
 
     pipeline: str
@@ -56,21 +57,21 @@ class Owner:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The table properties that say so.
+        """The table properties that name the owner.
 
-        The name is in hex: Spark shows no property whose value looks like a secret's or an address's name.
+        The pipeline's name is in hex: Spark redacts a property whose value looks like a secret or an address.
         """
         return {OWNER_PROPERTY: self.pipeline.encode().hex(), LEDGER_PROPERTY: self.ledger}
 
     @property
     def mark(self) -> str:
-        """What the pipeline's commits are known by in Delta's history."""
+        """The text that identifies the pipeline's commits in Delta's history."""
         return f"db2cdc/{self.pipeline}/{self.ledger}"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a pipeline's tables lie, and whose they are."""
+    """The place of a pipeline's tables, and their owner."""
 
     layout: Layout
     owner: Owner
@@ -79,45 +80,47 @@ class Place:
 def ensure_table(
     spark: SparkSession, owner: Owner, name: DeltaName, columns: Iterable[str], ddl: str, properties: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Create a table where it is missing, ready for columns of such names; return its properties, as found or given.
+    """Create a table if it is missing, and return its properties: those of the existing table, else `properties`.
 
-    :raises TargetError: there is one that is not the owner's.
+    `columns` are column names that the table must accept.
+
+    :raises TargetError: when the table exists and has another owner.
     """
     needs_mapping = any(REFUSED_IN_NAMES & set(column) for column in columns)
     mapping = {MAPPING: "name"} if needs_mapping else {}
-    own = {**OWN, **properties, **mapping}
+    wanted = {**OWN, **properties, **mapping}
     if not table_exists(spark, name):
-        create_table(spark, name, ddl, {**owner.properties, **own})
+        create_table(spark, name, ddl, {**owner.properties, **wanted})
         return properties
-    found = table_properties(spark, name)
-    by = owner_of(found)
-    if by != owner:
-        who = f"pipeline {by.pipeline!r} under another ledger" if by else "somebody else"
+    existing = table_properties(spark, name)
+    writer = owner_of(existing)
+    if writer != owner:
+        who = f"pipeline {writer.pipeline!r} under another ledger" if writer else "somebody else"
         raise TargetError(
             f"{name.name} was written by {who}",
             "Move it away, or give this pipeline a target of its own.",
         )
-    if needs_mapping and found.get(MAPPING) in (None, "none"):
+    if needs_mapping and existing.get(MAPPING) in (None, "none"):
         set_properties(spark, name, mapping)
-    if differing := differing_properties(found, own):
+    if differing := differing_properties(existing, wanted):
         set_properties(spark, name, differing)
-    return found
+    return existing
 
 
-def differing_properties(found: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return the checked properties that a table does not have as it should."""
-    return {name: own[name] for name in CHECKED if found.get(name) != own[name]}
+def differing_properties(existing: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the checked properties, with the wanted values, that a table lacks or has with another value."""
+    return {name: wanted[name] for name in CHECKED if existing.get(name) != wanted[name]}
 
 
-def set_checked_properties(spark: SparkSession, own: Mapping[DeltaName, Mapping[str, str]]) -> None:
-    """Give tables, as far as they are there, the checked ones of their properties again."""
-    for name, properties in own.items():
+def set_checked_properties(spark: SparkSession, by_table: Mapping[DeltaName, Mapping[str, str]]) -> None:
+    """Set the checked properties of each existing table to the values given for it."""
+    for name, properties in by_table.items():
         if table_exists(spark, name):
             set_properties(spark, name, {key: properties[key] for key in CHECKED})
 
 
 def owner_of(properties: Mapping[str, str]) -> Owner | None:
-    """Return whose table it is by its properties, None when it is not this provider's."""
+    """Return the owner that a table's properties name, or None if this provider did not write the table."""
     if OWNER_PROPERTY not in properties or LEDGER_PROPERTY not in properties:
         return None
     try:

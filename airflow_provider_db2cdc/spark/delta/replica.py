@@ -1,7 +1,7 @@
 """The Delta tables of one source table, and the only code that writes them.
 
-Every write carries Delta's transaction pair: an appId of pipeline, table and step, and the batch number. A replay is
-skipped; a run that another one overtook meanwhile fails with ConcurrentTransactionException and leaves nothing.
+Every write has a transaction id of Delta: an appId of pipeline, table and step, and the batch number.
+So Delta skips a retry. A run that another run overtook fails with ConcurrentTransactionException and writes nothing.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from airflow_provider_db2cdc.spark.session import SMALL_ROWS
 from airflow_provider_db2cdc.tick.log import log_progress
 
 MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
-"""Whether a merge marks in a file which of its rows are gone, or writes the file again."""
+"""Delta's setting: a merge marks deleted rows of a file (true), or writes the file again (false)."""
 
 ABANDONED, EXCLUDED = "db2cdc.abandonedBatch", "db2cdc.excludedChunks"
-"""The state's properties that name the newest batch that a later plan has given up, or redone without its slice."""
+"""Properties of the state: the newest abandoned batch, and the newest batch that was redone without its chunk range."""
 
 
 @dataclass(frozen=True)
 class Replica:
     """The tables of one source table in one pipeline's layout, on one session.
 
-    With `is_redone` a batch was begun before: the change log is asked for its rows before any are appended.
-    `written_versions` are the versions that batches have made of state and change log.
+    With `is_redone` an earlier try began the batch. Then an append first looks for its rows in the change log.
+    `written_versions` are the versions of state and change log that this replica wrote.
     """
 
     spark: SparkSession
@@ -71,7 +71,7 @@ class Replica:
 
     @property
     def layout(self) -> Layout:
-        """Where the tables lie."""
+        """The layout of the pipeline's tables."""
         return self.place.layout
 
     @property
@@ -81,22 +81,22 @@ class Replica:
 
     @property
     def staging(self) -> Staging:
-        """Where its snapshots' rows are staged."""
+        """The staging table of the snapshots of this source table."""
         return Staging(self.spark, self.place, self.schema)
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """The columns of the state by which a row is found."""
+        """The columns of the state that identify a row."""
         return self.schema.row_key if self.schema.key else (*self.schema.row_key, COPY)
 
     @failpoint("prepare_table")
     def prepare(self, anew: bool = False) -> None:
-        """Create change log and state where they are missing; add to those that are there what the source has gained.
+        """Create the change log and the state if they are missing. Add columns that the source has gained.
 
-        Not to those of a table without a key, whose rows would not be found any more, unless it begins `anew`. Nor may
-        a column have a type by now to which the source has padded its values.
+        A table without a key gets no columns unless it starts again (`anew`): the merge would not find its old rows.
 
-        :raises TargetError: a table is another pipeline's, has a column of another type, or cannot be written.
+        :raises TargetError: when a table is another pipeline's or cannot be written, or a column has another type.
+            Also when the source has padded values to a new length, see `checked_types`.
         """
         if not self.schema.key and table_exists(self.spark, self.layout.state(self.table)):
             check_same_columns(self.spark, self.schema, self.layout.state(self.table), anew)
@@ -117,46 +117,47 @@ class Replica:
 
     @failpoint("fence_writers")
     def fence_writers(self, batch: int) -> None:
-        """Let no step of a batch, or of one before it, write any more; what one of them has written stays.
+        """Stop every later write of this batch and of earlier ones. Rows that they have written stay.
 
-        Nor take a step for its own first try's that is held back by that: a cleared run would tell what is not there.
+        The property comes before the transaction ids. A step that these skip would take the skip for a write of its own
+        first try, and a cleared run would report rows that do not exist. The property makes that step fail.
         """
-        if batch > self._newest(ABANDONED):
+        if batch > self._newest_batch(ABANDONED):
             set_properties(self.spark, self.layout.state(self.table), {ABANDONED: str(batch)})
-        self._close(self.layout.changes(self.table), LOG_STEPS, batch)
-        self._close(self.layout.state(self.table), ("state",), batch)
+        self._use_up(self.layout.changes(self.table), LOG_STEPS, batch)
+        self._use_up(self.layout.state(self.table), ("state",), batch)
 
     @failpoint("exclude_chunks")
     def exclude_chunks(self, batch: int) -> None:
-        """Let nobody tell any more of a batch's slice in the change log; what was told of it stays."""
+        """Stop every later write of a batch's chunk range to the change log. Rows of it that are there stay."""
         if not self.has_excluded_chunks(batch):
             set_properties(self.spark, self.layout.state(self.table), {EXCLUDED: str(batch)})
-        self._close(self.layout.changes(self.table), CHUNK_STEPS, batch)
+        self._use_up(self.layout.changes(self.table), CHUNK_STEPS, batch)
 
     def has_excluded_chunks(self, batch: int) -> bool:
-        """Whether somebody has redone a batch, or one behind it, without its slice."""
-        return batch <= self._newest(EXCLUDED)
+        """Whether a run has redone this batch, or a later one, without its chunk range."""
+        return batch <= self._newest_batch(EXCLUDED)
 
     @failpoint("append_changes")
     def append_changes(self, rows: DataFrame, batch: int, step: str) -> bool:
-        """Append change log rows of one step of a batch and return True; False where that step is already there.
+        """Append change log rows of one step of a batch. Return False if that step is already there.
 
-        :raises TargetError: a later plan has given up the batch.
-        :raises TickLostError: another run has redone it without its slice, of which these rows are.
+        :raises TargetError: when a later plan has abandoned the batch.
+        :raises ConcurrentRunError: when another run has redone the batch without the chunk range of these rows.
         """
         is_there = self.has_written(step, batch)
         is_new = not is_there and self._append(rows, self.layout.changes(self.table), step, batch) is not None
         if not is_new:
-            self._check_not_left(batch)
+            self._check_not_abandoned(batch)
             if step in CHUNK_STEPS and self.has_excluded_chunks(batch):
                 problem = f"another run has redone batch {batch} of {self.table} without what a snapshot has read"
                 raise ConcurrentRunError(problem, "Columns came since then. Leave this run: the next one reads again.")
         return is_new
 
     def has_written(self, step: str, batch: int) -> bool:
-        """Whether the change log has rows of a step of a batch that is redone; no other batch was tried before.
+        """Whether the change log has rows of a step of a redone batch. Any other batch has no earlier try.
 
-        The transaction id says so, too, unless a person has let Delta forget it.
+        The transaction id alone is not enough: a person may have let Delta forget it.
         """
         return self.is_redone and not self.batch_events(batch).where(WRITTEN_BY[step]).isEmpty()
 
@@ -165,53 +166,56 @@ class Replica:
         return load(self.spark, self.layout.changes(self.table)).where(F.col("__batch") == number)
 
     def read_rows(self, number: int) -> DataFrame:
-        """Return the rows (`row`) that went out as `r` with one batch."""
+        """Return the rows (`row`) that one batch published as `r`."""
         return self.batch_events(number).where("op = 'r'").select(F.col("after").alias("row"))
 
     def window(self, low_batch: int, batch: int) -> DataFrame:
-        """Return the change log's rows of the batches behind the first one, up to the second."""
+        """Return the change log's rows of the batches after `low_batch`, up to and with `batch`."""
         log = load(self.spark, self.layout.changes(self.table))
         return log.where((F.col("__batch") > low_batch) & (F.col("__batch") <= batch))
 
     def rows_to_delete(self, low_batch: int) -> DataFrame:
-        """Return the rows (`row`) of the state that no batch behind `low_batch` wrote, nor found there as they are."""
+        """Return the rows (`row`) of the state that no batch after `low_batch` wrote or published as `r`.
+
+        A row that was read unchanged is published as `r`, but the state keeps its older batch number.
+        """
         log = load(self.spark, self.layout.changes(self.table))
-        found = log.where((F.col("__batch") > low_batch) & (F.col("op") == "r")).select("key")
+        read_keys = log.where((F.col("__batch") > low_batch) & (F.col("op") == "r")).select("key")
         old = self.rows(f"__batch <= {low_batch}").withColumn("key", key_struct(self.schema, "row"))
-        return old.join(found, "key", "left_anti").select("row")
+        return old.join(read_keys, "key", "left_anti").select("row")
 
     def rows(self, where: str = "") -> DataFrame:
-        """Return the rows (`row`) of the state, those that meet a condition on it as `t` if one is given."""
+        """Return the rows (`row`) of the state. A condition names the state `t`."""
         state = load(self.spark, self.layout.state(self.table)).alias("t")
         names = (F.col(f"t.{quoted(name)}") for name in self.schema.names)
         return (state.where(where) if where else state).select(F.struct(*names).alias("row"))
 
     @failpoint("fill_state")
     def append_rows(self, rows: DataFrame, batch: int) -> int | None:
-        """Append rows of keys that the state does not have; return the version, None when they were there already.
+        """Append rows of keys that the state does not have. Return the version, None if the batch was there already.
 
-        :raises TargetError: a later plan has given up the batch.
+        :raises TargetError: when a later plan has abandoned the batch.
         """
         numbered = rows.withColumn("__batch", F.lit(batch).cast("bigint"))
         version = self._append(numbered, self.layout.state(self.table), "state", batch)
         if version is None:
-            self._check_not_left(batch)
+            self._check_not_abandoned(batch)
         return version
 
     def refill(self, rows: DataFrame, batch: int) -> None:
-        """Append rows (columns of the state) that it has lost, before a batch that begins the table again."""
+        """Append rows (columns of the state) that the state has lost, before `batch` starts the table again."""
         self._append(rows, self.layout.state(self.table), "refill", batch)
 
     @failpoint("merge_state")
     def merge(self, effects: DataFrame, batch: int, bounds: str, held: int | None) -> tuple[int | None, int | None]:
-        """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys; `bounds` narrows the files read.
+        """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys. `bounds` limits the files to read.
 
-        Without a key, equal rows are told apart by their number `__copy`. `held` is how many rows the state has, if
-        that is known: files of few rows are written anew, which takes less time than to mark in them what is gone.
+        Without a key, `__copy` numbers equal rows. `held` is the number of rows of the state, or None.
+        Files of few rows are written again: that is faster than marking deleted rows.
 
-        Returns by how many rows the state grew, and its version; None where the batch was already merged.
+        Returns by how many rows the state grew, and its version. Both are None if the batch was merged before.
 
-        :raises TargetError: a later plan has given up the batch.
+        :raises TargetError: when a later plan has abandoned the batch.
         """
         keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.key_names]
         columns = {quoted(name): f"s.{quoted(name)}" for name in (*self._row_names(), "__commit_lsn")}
@@ -225,21 +229,21 @@ class Replica:
             .whenNotMatchedInsert("s.__present", values=dict(columns))
         )
         conf = {MARKS_ROWS: "false"} if held is not None and held <= SMALL_ROWS else None
-        done, version = commit_with(self.spark, self._pair("state", batch), lambda: merge.execute().first(), conf)
+        done, version = commit_with(self.spark, self._txn_id("state", batch), lambda: merge.execute().first(), conf)
         if version is None:
-            self._check_not_left(batch)
-        self._note(self.layout.state(self.table), version)
+            self._check_not_abandoned(batch)
+        self._record_version(self.layout.state(self.table), version)
         return None if done is None else int(done["num_inserted_rows"]) - int(done["num_deleted_rows"]), version
 
     def has_no_rows(self, bounds: str) -> bool:
-        """Whether the state has no row within bounds (as `extent` gives them; empty: no row at all)."""
+        """Whether the state has no row within bounds (see `key_bounds`). Without bounds: no row at all."""
         state = load(self.spark, self.layout.state(self.table)).alias("t")
         return (state.where(bounds) if bounds else state).isEmpty()
 
     def is_empty(self, last: AppliedBatch | None) -> bool:
-        """Whether the state has no row, which is asked of it unless its last commit says that it has some.
+        """Whether the state has no row. The state is queried unless its last applied batch left rows.
 
-        There may be rows of a batch that nobody finished, or because somebody has restored the table.
+        An unfinished batch, or a restore of the table, may have left rows that no applied batch counts.
         """
         return (last is None or last.rows == 0) and (self.newest_version() == 0 or self.has_no_rows(""))
 
@@ -248,25 +252,26 @@ class Replica:
         return newest_version(self.spark, self.layout.state(self.table))
 
     def _append(self, rows: DataFrame, name: DeltaName, step: str, batch: int) -> int | None:
-        version = append(rows, name, self._pair(step, batch))
-        self._note(name, version)
+        version = append(rows, name, self._txn_id(step, batch))
+        self._record_version(name, version)
         return version
 
-    def _note(self, name: DeltaName, version: int | None) -> None:
+    def _record_version(self, name: DeltaName, version: int | None) -> None:
         if version is not None:
             self.written_versions.setdefault(name, []).append(version)
 
-    def _close(self, name: DeltaName, steps: Iterable[str], batch: int) -> None:
+    def _use_up(self, name: DeltaName, steps: Iterable[str], batch: int) -> None:
+        """Commit the transaction ids of steps without rows, so that Delta skips later writes with them."""
         nothing = load(self.spark, name).limit(0)
         for step in steps:
-            append(nothing, name, self._pair(step, batch))
+            append(nothing, name, self._txn_id(step, batch))
 
-    def _newest(self, name: str) -> int:
+    def _newest_batch(self, name: str) -> int:
         """Return the newest batch that a property of the state names, 0 for none."""
         return int(table_properties(self.spark, self.layout.state(self.table)).get(name, 0))
 
-    def _check_not_left(self, batch: int) -> None:
-        if batch <= self._newest(ABANDONED):
+    def _check_not_abandoned(self, batch: int) -> None:
+        if batch <= self._newest_batch(ABANDONED):
             raise TargetError(
                 f"{self.table}: a later plan has given up batch {batch}, to begin the table anew",
                 "Leave this run, or clear all of its tasks, the plan too. If none has begun the table anew since then, "
@@ -274,17 +279,17 @@ class Replica:
             )
 
     def _row_names(self) -> tuple[str, ...]:
-        """Return all columns that make a row."""
+        """Return the columns of the key and of the row."""
         return tuple(dict.fromkeys((*self.key_names, *self.schema.names)))
 
     def _copy_column(self) -> str:
         return "" if self.schema.key else f"{COPY} int, "
 
-    def _pair(self, step: str, batch: int) -> TxnId:
+    def _txn_id(self, step: str, batch: int) -> TxnId:
         return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}", batch
 
     def _keep_types(self, properties: Mapping[str, str], anew: bool) -> None:
-        """Let the state know the source's types; if it begins anew, other ones than it knew."""
+        """Record the source's types in the state. Only a table that starts again may have changed ones."""
         known = properties.get(TYPES, "")
         now = types_text(self.schema) if anew else checked_types(self.schema, known)
         if now != known:

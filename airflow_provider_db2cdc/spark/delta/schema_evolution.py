@@ -1,4 +1,4 @@
-"""Columns of the source table in its Delta tables: those that it gained are added, the others must be as they were."""
+"""Columns of the source table in its Delta tables: new ones are added, the others must keep their types."""
 
 from __future__ import annotations
 
@@ -20,52 +20,53 @@ from airflow_provider_db2cdc.spark.quoting import quoted
 
 Path = tuple[str, ...]
 FIXED = ("key", "headers", "source", "transaction")
-"""Columns of the change log that never grow: with another key it would be another table."""
+"""Columns of the change log that never get new fields. With another key it would be another table."""
 
 TYPES = "db2cdc.types"
-"""The state's property of the source's types that become text or bytes: those of one length are padded to it."""
+"""The state's property with the source's types of columns that are text or bytes in Delta."""
 
 PADDED_TYPES = {"CHARACTER", "CHAR", "GRAPHIC", "BINARY"}
+"""Types of a fixed length, to which Db2 pads each value."""
 
 
 def fit_columns(
     spark: SparkSession, table: TableId, name: DeltaName, ddl: str, fixed: Collection[str] = ()
 ) -> list[str]:
-    """Add the columns that a Delta table lacks, each behind the one that it follows in the source; return their names.
+    """Add the columns that a Delta table lacks, each at its place in `ddl`, and return their names.
 
-    Rows that are there hold null in them, until they change or are snapshotted. Nothing is added to those `fixed`.
+    Existing rows have null in them until they change or are snapshotted. Columns in `fixed` get no new fields.
 
-    :raises TargetError: a column of the Delta table has another type than the source table's.
+    :raises TargetError: when a column of the Delta table has another type than in `ddl`.
     """
     wanted = cast(StructType, StructType.fromDDL(ddl))
-    have = load(spark, name).schema
-    added = _add(spark, name, have, wanted, fixed)
-    _check(table, name, load(spark, name).schema if added else have, wanted)
+    existing = load(spark, name).schema
+    added = _add(spark, name, existing, wanted, fixed)
+    _check(table, name, load(spark, name).schema if added else existing, wanted)
     return added
 
 
 def types_text(schema: TableSchema) -> str:
-    """Return the property of a state that begins with these columns."""
+    """Return the property TYPES of a new state with these columns."""
     return json.dumps(_source_types(schema), separators=(",", ":"))
 
 
 def checked_types(schema: TableSchema, text: str) -> str:
-    """Return the property that a state goes on with, given the one that it has (none: empty).
+    """Return the new property TYPES of a state, given its current one (`text`, empty if it has none).
 
-    To text or bytes of another length the source pads what it holds without any change of a row, so the target's rows
-    would stay as they are, and their keys would not be found any more.
+    When a column of text or bytes gets another length, Db2 pads the stored values and captures no change. The target
+    would keep the old values, and the merge would not find their keys.
 
-    :raises TargetError: that has happened to a column.
+    :raises TargetError: when a column's type has changed.
     """
     known, now = json.loads(text or "{}"), _source_types(schema)
-    others = [
+    changed = [
         f"{name} from {known[digest]} to {now[digest]}"
         for name in schema.names
         if (digest := _digest(name)) in known.keys() & now.keys() and known[digest] != now[digest]
     ]
-    if others:
+    if changed:
         raise TargetError(
-            f"{schema.table}: the source has changed the type of {', '.join(others)}, which may have changed "
+            f"{schema.table}: the source has changed the type of {', '.join(changed)}, which may have changed "
             "the values that it holds without telling of it",
             f"Have it snapshotted anew: run {restart_hint(schema.table)}.",
         )
@@ -73,12 +74,12 @@ def checked_types(schema: TableSchema, text: str) -> str:
 
 
 def check_same_columns(spark: SparkSession, schema: TableSchema, state: DeltaName, anew: bool) -> None:
-    """Refuse to go on with a table without a key whose columns are no longer the state's.
+    """Check that a table without a key still has the columns of its state. These identify its rows.
 
-    :raises TargetError: it lost one, or, unless it begins `anew`, gained one.
+    :raises TargetError: when it lost a column, or gained one and does not start again (`anew`).
     """
-    found = [name for name in load(spark, state).columns if not name.startswith("__")]
-    lost, gained = ({*one} - {*other} for one, other in ((found, schema.names), (schema.names, found)))
+    held = [name for name in load(spark, state).columns if not name.startswith("__")]
+    lost, gained = {*held} - {*schema.names}, {*schema.names} - {*held}
     if lost or (gained and not anew):
         away = "move the target's tables of it away and " if lost else ""
         raise TargetError(
@@ -94,14 +95,14 @@ def row_ddl(schema: TableSchema) -> str:
 
 
 def ends_kept(schema: TableSchema) -> list[str]:
-    """Return the state's columns of which files keep the ends; Delta refuses binary ones."""
+    """Return the state's columns with minima and maxima per file. Delta refuses binary ones."""
     columns = [schema.column(name) for name in schema.row_key]
     kept = [column.name for column in columns if map_type(schema.table, column).delta != "binary"]
     return [quoted(name) for name in (*kept, "__commit_lsn", "__batch")]
 
 
 def _source_types(schema: TableSchema) -> Mapping[str, str]:
-    # By digests: Spark shows no property whose value looks like a secret's or an address's name.
+    # Names are hashed: Spark redacts a property whose value looks like a secret or an address.
     kept = [column for column in schema.columns if map_type(schema.table, column).delta in ("string", "binary")]
     return {_digest(column.name): _type_text(column) for column in kept}
 
@@ -111,7 +112,7 @@ def _digest(name: str) -> str:
 
 
 def _type_text(column: Column) -> str:
-    """Return a type with what its values' form hangs on: the length that they are padded to, the digits of a time."""
+    """Return a type with what decides the form of its values: the length of padding, the digits of a timestamp."""
     kind = column.type.upper()
     if kind == "TIMESTAMP":
         return f"{kind}({column.scale})"
@@ -119,15 +120,15 @@ def _type_text(column: Column) -> str:
 
 
 def _add(
-    spark: SparkSession, name: DeltaName, have: StructType, wanted: StructType, fixed: Collection[str]
+    spark: SparkSession, name: DeltaName, existing: StructType, wanted: StructType, fixed: Collection[str]
 ) -> list[str]:
-    known = {path for path, _ in _leaves(have)}
+    known = {path for path, _ in _leaves(existing)}
     leaves = [*_leaves(wanted)]
     added = []
-    for at, (path, kind) in enumerate(leaves):
+    for index, (path, kind) in enumerate(leaves):
         if path in known or path[0] in fixed:
             continue
-        before = leaves[at - 1][0] if at else ()
+        before = leaves[index - 1][0] if index else ()
         place = f"AFTER {quoted(before[-1])}" if before[:-1] == path[:-1] and before else "FIRST"
         column = ".".join(map(quoted, path))
         spark.sql(f"ALTER TABLE {sql_name(name)} ADD COLUMNS ({column} {kind.simpleString()} {place})")
@@ -135,15 +136,15 @@ def _add(
     return list(dict.fromkeys(added))
 
 
-def _check(table: TableId, name: DeltaName, have: StructType, wanted: StructType) -> None:
-    types = {field.name: field.dataType for field in have}
+def _check(table: TableId, name: DeltaName, existing: StructType, wanted: StructType) -> None:
+    types = {field.name: field.dataType for field in existing}
     for field in wanted.fields:
         if types.get(field.name) != field.dataType:
-            found = types[field.name].simpleString()[:200] if field.name in types else "no such column"
-            old = ", or name the old key in message.key.columns if it is still unique" if field.name == "key" else ""
+            held = types[field.name].simpleString()[:200] if field.name in types else "no such column"
+            or_key = ", or name the old key in message.key.columns if it is still unique" if field.name == "key" else ""
             raise TargetError(
-                f"{table}: {name.name} needs column {field.name} {field.dataType.simpleString()[:200]}, it has {found}",
-                f"The source table's columns changed: change the column in the target{old}, or move the target's "
+                f"{table}: {name.name} needs column {field.name} {field.dataType.simpleString()[:200]}, it has {held}",
+                f"The source table's columns changed: change the column in the target{or_key}, or move the target's "
                 f"tables of it away and have it snapshotted anew by {restart_hint(table)}.",
             )
 

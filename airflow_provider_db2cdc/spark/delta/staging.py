@@ -1,4 +1,4 @@
-"""Rows that a snapshot has read of a table, kept until capture has passed their read; each group's are a version."""
+"""Rows that a snapshot has read of a table, kept until capture has passed the read. Each chunk group has a version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.spark.delta.table_io import append, delete_files, l
 from airflow_provider_db2cdc.spark.events.envelope import row_type
 
 FILES = {"maxRecordsPerFile": "100000"}
-"""So that what few readers stage is read by as many tasks as there are slots: a file of few bytes is not divided."""
+"""Small files, so that many tasks can read what few readers have staged. Spark does not split a small file."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,22 @@ class Staging:
 
     @property
     def name(self) -> DeltaName:
-        """Where it lies."""
+        """The name or path of the staging table."""
         return self.place.layout.staging(self.schema.table)
 
     @failpoint("stage_rows")
     def write(self, rows: DataFrame) -> int:
-        """Replace the staged rows (`row`, `chunk`) and return the table's version that holds just these.
+        """Replace the staged rows (`row`, `chunk`) and return the table's version with only these.
 
-        :raises TargetError: another run's were written meanwhile.
+        :raises TargetError: when another run has staged rows at the same time.
         """
         ddl = f"row {row_type(self.schema)}, chunk int"
-        no_ends = {"delta.dataSkippingNumIndexedCols": "0"}
-        ensure_table(self.spark, self.place.owner, self.name, self.schema.names, ddl, no_ends)
+        no_statistics = {"delta.dataSkippingNumIndexedCols": "0"}
+        ensure_table(self.spark, self.place.owner, self.name, self.schema.names, ddl, no_statistics)
         version = overwrite(rows, self.name, FILES)
         if version is not None:
             return version
-        # Without rows before and after, Delta has nothing to commit: then the newest version is as empty.
+        # Without rows before and after, Delta has nothing to commit. Then the newest version must be empty, too.
         version = newest_version(self.spark, self.name)
         if not self.rows(version).isEmpty():
             raise TargetError(
@@ -53,9 +53,9 @@ class Staging:
         return version
 
     def add(self, rows: DataFrame, onto: int) -> int | None:
-        """Stage rows beside those of that version, and return the version that holds just all of these.
+        """Stage rows in addition to those of version `onto`. Return the version that holds both.
 
-        None where another run has staged rows meanwhile.
+        Returns None if another run has staged rows since that version.
         """
         version = append(rows, self.name, files=FILES)
         if version is None:
@@ -63,16 +63,16 @@ class Staging:
         return version if version == onto + 1 else None
 
     def rows(self, version: int) -> DataFrame:
-        """Return the rows that were staged as that version."""
+        """Return the rows (`row`, `chunk`) of a version."""
         return load(self.spark, self.name, version)
 
     def doubled(self, version: int) -> DataFrame:
-        """Return the keys that several of the rows have that were staged as that version."""
+        """Return the keys (the key's columns) that several rows of a version share."""
         keys = [F.col("row").getField(name).alias(name) for name in self.schema.key]
         counted = self.rows(version).groupBy(*keys).agg(F.count("*").alias("__rows"))
         return counted.where("__rows > 1").drop("__rows")
 
     @failpoint("delete_staged_rows")
     def delete(self, version: int) -> None:
-        """Delete from storage what was staged as that version: its batch is applied, so nobody asks for it again."""
+        """Delete the files of a version from storage. Its batch must be applied, so that no run reads it again."""
         delete_files(self.rows(version))

@@ -1,4 +1,4 @@
-"""Delta tables by path or by a catalog's name: created, read, and written, each write with what became of it."""
+"""Creation, reads and writes of Delta tables by path or by catalog name. Each write returns the version it made."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from airflow_provider_db2cdc.tick.log import is_concurrent_write
 
 T = TypeVar("T")
 TxnId = tuple[str, int]
-"""Delta's transaction pair: an appId, and a number that only grows. A write whose pair is there already is skipped."""
+"""A transaction id of Delta: an appId, and a number that only grows. Delta skips a write with an id that it has."""
 
 Options = Mapping[str, str]
 NO_OPTIONS: Options = {}
 
 STATISTICS = "delta.dataSkippingStatsColumns"
-"""Delta's table property: the columns of which each file keeps the ends."""
+"""Delta's table property: the columns with a minimum and a maximum in each file's statistics."""
 
 LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
-"""Delta's own: the version that the session's last commit made."""
+"""A setting that Delta writes: the version that the session's last commit made."""
 
 APP_ID, APP_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
 
 @dataclass(frozen=True)
 class Version:
-    """A version of a Delta table, and the table's own id: one that is dropped and created again has another."""
+    """A version of a Delta table, and the id of the table. A table that is dropped and created again has another id."""
 
     id: str
     number: int
 
 
 def table_exists(spark: SparkSession, name: DeltaName) -> bool:
-    """Whether there is a Delta table of that name."""
+    """Whether a Delta table of that name exists."""
     return DeltaTable.isDeltaTable(spark, name.name) if name.is_path else spark.catalog.tableExists(name.name)
 
 
 def create_table(spark: SparkSession, name: DeltaName, ddl: str, properties: Mapping[str, str]) -> None:
-    """Create an empty Delta table; another run may do the same at the same time."""
+    """Create an empty Delta table if it is missing. Another run may do the same at the same time."""
     listed = _listed(properties)
     spark.sql(f"CREATE TABLE IF NOT EXISTS {sql_name(name)} ({ddl}) USING delta TBLPROPERTIES ({listed})")
 
 
 def set_properties(spark: SparkSession, name: DeltaName, properties: Mapping[str, str]) -> None:
-    """Set some of the table's properties, as a commit of its own."""
+    """Set properties of the table in a separate commit."""
     spark.sql(f"ALTER TABLE {sql_name(name)} SET TBLPROPERTIES ({_listed(properties)})")
 
 
@@ -64,7 +64,7 @@ def table_properties(spark: SparkSession, name: DeltaName) -> dict[str, str]:
 
 
 def load(spark: SparkSession, name: DeltaName, version: int | None = None) -> DataFrame:
-    """Return the table's rows, of one version if it is named."""
+    """Return the table's rows: those of a version, or the newest ones."""
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
@@ -73,17 +73,19 @@ def load(spark: SparkSession, name: DeltaName, version: int | None = None) -> Da
 
 @failpoint("append_rows")
 def append(rows: DataFrame, name: DeltaName, pair: TxnId | None = None, files: Options = NO_OPTIONS) -> int | None:
-    """Append rows and return the version that this made, None when the pair was there already: then nothing happened.
+    """Append rows under a transaction id (`pair`). Return the new version, or None if Delta skipped the write.
 
-    :raises Exception: another writer brought the same pair meanwhile (ConcurrentTransactionException): a
-        PySparkException, of Spark 4.0 Py4J's own error.
+    Delta skips it if the table has the transaction id already.
+
+    :raises Exception: when another writer commits the same transaction id meanwhile (ConcurrentTransactionException).
+        It is a PySparkException, in Spark 4.0 an error of Py4J.
     """
     options = {} if pair is None else {"txnAppId": pair[0], "txnVersion": str(pair[1])}
     return _write(rows, name, "append", {**options, **files})
 
 
 def append_first(rows: DataFrame, name: DeltaName, pair: TxnId) -> bool:
-    """Append rows and return True, or False where another writer has brought the pair, before or meanwhile."""
+    """Append rows and return True. Return False if another writer has committed the same transaction id (`pair`)."""
     try:
         return append(rows, name, pair) is not None
     except Exception as error:
@@ -93,23 +95,23 @@ def append_first(rows: DataFrame, name: DeltaName, pair: TxnId) -> bool:
 
 
 def overwrite(rows: DataFrame, name: DeltaName, files: Options = NO_OPTIONS) -> int | None:
-    """Replace the table's rows and columns; return the version that this made, None without rows before and after."""
+    """Replace the table's rows and columns. Return the new version, None if there are no rows before and after."""
     return _write(rows, name, "overwrite", {"overwriteSchema": "true", **files})
 
 
 def commit_with(
     spark: SparkSession, pair: TxnId, step: Callable[[], T], conf: Mapping[str, str] | None = None
 ) -> tuple[T, int | None]:
-    """Do a step that writes under a pair on its session, as MERGE must; return its result and the version it made.
+    """Run a step that writes with a transaction id (`pair`) of the session. Return its result and the version it made.
 
-    `conf` are more settings of the session for just this step.
+    A MERGE takes its transaction id only from the session. `conf` are more settings for this step.
     """
     with temporary_conf(spark, {APP_ID: pair[0], APP_VERSION: str(pair[1]), **(conf or {})}):
         return _watched(spark, step)
 
 
 def delete_files(rows: DataFrame) -> None:
-    """Delete from storage the files that hold these rows, and no other; nobody may read them again."""
+    """Delete only the files that hold these rows from storage. No later read may need them."""
     jvm: Any = rows.sparkSession._jvm
     to_path, conf = jvm.org.apache.hadoop.fs.Path, rows.sparkSession._jsparkSession.sessionState().newHadoopConf()
     for path in map(to_path, rows.inputFiles()):
@@ -118,7 +120,7 @@ def delete_files(rows: DataFrame) -> None:
 
 def current_version(spark: SparkSession, name: DeltaName) -> Version:
     """Return the table's newest version, without a query."""
-    # To resolve the table has brought its snapshot up to date.
+    # delta_table() has updated the snapshot when it resolved the table.
     snapshot = delta_table(spark, name)._jdt.deltaLog().unsafeVolatileSnapshot()
     return Version(snapshot.metadata().id(), int(snapshot.version()))
 
@@ -129,21 +131,21 @@ def newest_version(spark: SparkSession, name: DeltaName) -> int:
 
 
 def delta_table(spark: SparkSession, name: DeltaName) -> DeltaTable:
-    """Return the table for Delta's own statements."""
+    """Return the table as a DeltaTable, for merge, delete and history."""
     return DeltaTable.forPath(spark, name.name) if name.is_path else DeltaTable.forName(spark, name.name)
 
 
 def sql_name(name: DeltaName) -> str:
-    """Return the table's name in a statement."""
+    """Return the table's name in the form for an SQL statement."""
     return f"delta.`{name.name}`" if name.is_path else name.name
 
 
 def literal_frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: str) -> DataFrame:
-    """Return few rows as a frame of literals: unlike createDataFrame it starts no Python worker."""
+    """Return a few rows as a frame of literals. Unlike createDataFrame this starts no Python worker."""
     schema = StructType.fromDDL(ddl)
     assert isinstance(schema, StructType)
     kinds = [field.dataType for field in schema]
-    literals = [[_literal(*pair) for pair in zip(row, kinds, strict=True)] for row in rows]
+    literals = [[_literal(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in rows]
     structs = [F.struct(*values).cast(f"struct<{ddl}>") for values in literals]
     return spark.range(1, numPartitions=1).select(F.explode(F.array(*structs)).alias("r")).select("r.*")
 
@@ -167,11 +169,11 @@ def _watched(spark: SparkSession, step: Callable[[], T]) -> tuple[T, int | None]
 
 def _literal(value: object, kind: DataType) -> Column:
     if isinstance(value, list):
-        # As one text: a group may have thousands of chunks, and each literal is a call to the JVM.
+        # The list is one text literal. A group may have thousands of chunks, and each literal is a call to the JVM.
         assert isinstance(kind, ArrayType)
         assert isinstance(kind.elementType, StructType)
         items = [dict(zip(kind.elementType.names, item, strict=True)) for item in value]
         return F.from_json(F.lit(json.dumps(items)), kind, {"mode": "FAILFAST"})
     if isinstance(value, Mapping):
-        return F.create_map(*(F.lit(part) for item in value.items() for part in item))
+        return F.create_map(*(F.lit(key_or_value) for item in value.items() for key_or_value in item))
     return F.lit(value)
