@@ -1,7 +1,7 @@
-"""The pipeline's own three tables: what was planned (batches), applied (commits), and fits together (manifest).
+"""The pipeline's tables of planned batches (`batches`), applied batches (`commits`) and matching versions (`manifest`).
 
-As Spark's Structured Streaming does it: an offset log before any data, a commit log after the last write. Whoever
-finds a batch planned but not applied does that very batch first; a batch means one thing for ever.
+Spark's Structured Streaming has the same logs: an offset log before any data, a commit log after the last write.
+A run first redoes a batch that is planned but not applied. A batch number means one range for ever.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ MANIFEST = (
 )
 OPTIMIZE_EVERY = 100
 NUL = "\0"
-"""It stands in no identifier."""
+"""A separator that no identifier contains."""
 
 
 class BatchLog:
-    """The tables of one pipeline."""
+    """The batch log, the commit log and the manifest of one pipeline."""
 
     def __init__(self, spark: SparkSession, layout: Layout, pipeline: str) -> None:
         self.spark = spark
@@ -76,59 +76,60 @@ class BatchLog:
 
     @failpoint("prepare_batch_log")
     def prepare(self) -> Owner:
-        """Create the tables where they are missing and return whose target it is.
+        """Create the tables that are missing and return the owner of the target.
 
-        :raises TargetError: the target belongs to another pipeline or cannot be written.
+        :raises TargetError: when the target belongs to another pipeline or cannot be written.
         """
         fresh = Owner(self.pipeline, uuid4().hex)
         self._is_fresh = not table_exists(self.spark, self._batches)
         tables = {self._batches: (BATCHES, LOG), self._commits: (COMMITS, LOG), self._manifest: (MANIFEST, OWN)}
-        for name, (ddl, own) in tables.items():
+        for name, (ddl, properties) in tables.items():
             if not table_exists(self.spark, name):
-                create_table(self.spark, name, ddl, {**fresh.properties, **own, STATISTICS: "batch"})
-        found = table_properties(self.spark, self._batches)
-        owner = owner_of(found)
+                create_table(self.spark, name, ddl, {**fresh.properties, **properties, STATISTICS: "batch"})
+        existing = table_properties(self.spark, self._batches)
+        owner = owner_of(existing)
         if owner is None or owner.pipeline != self.pipeline:
             raise TargetError(
                 f"the target belongs to pipeline {owner.pipeline!r}" if owner else "the target is somebody else's",
                 f"Give pipeline {self.pipeline!r} a target of its own.",
             )
-        if differing_properties(found, LOG):
-            # The batches last, for only those are looked at.
-            again = {self._journal: LOG, self._manifest: OWN, self._commits: LOG, self._batches: LOG}
-            set_checked_properties(self.spark, again)
+        if differing_properties(existing, LOG):
+            # Only the batch log is checked, so it is repaired last: after a crash the next tick repairs all again.
+            to_repair = {self._journal: LOG, self._manifest: OWN, self._commits: LOG, self._batches: LOG}
+            set_checked_properties(self.spark, to_repair)
         return owner
 
     @failpoint("read_history")
     def history(self, since: Mapping[TableId, int]) -> BatchHistory:
-        """Read what was planned and applied, of each table from a batch on; nothing of a ledger that this run began.
+        """Read the planned and applied batches of each table from a batch number on.
 
-        Of a table whose batch is 0 (its offset is new, or lost) it reads from its last commit's batch on, and the last
-        that published a part of a snapshot, which the journal may not know; and whether any plan has found an offset.
-        Of tables that are not named it reads the batches from the greatest on, so that this is known; all, if none is
-        named.
+        A batch log that this run created has no history. For a table with batch 0 (its offset is new, or lost) it
+        reads from the table's last applied batch on. It adds the last batch with a chunk range, which the journal may
+        not know, and whether any plan found an offset. For tables that `since` does not name it reads from the greatest
+        batch in `since` on, so that the newest batch is known. With an empty `since` it reads all batches.
         """
         if self._is_fresh:
             return BatchHistory()
-        ends = self._ends([table for table, batch in since.items() if not batch])
-        since = {**since, **{table: found["last"] for table, found in ends.items()}}
-        slices = {table: found["chunk_range"] for table, found in ends.items() if found["chunk_range"] is not None}
-        batches = map(planned_batch, self._since(self._batches, since, slices).collect())
-        commits = map(applied_batch, self._since(self._commits, since, slices).select(*COMMIT_FIELDS).collect())
+        last_batches = self._last_batches([table for table, batch in since.items() if not batch])
+        since = {**since, **{table: row["last"] for table, row in last_batches.items()}}
+        also = {table: row["chunk_range"] for table, row in last_batches.items() if row["chunk_range"] is not None}
+        batches = map(planned_batch, self._since(self._batches, since, also).collect())
+        commits = map(applied_batch, self._since(self._commits, since, also).select(*COMMIT_FIELDS).collect())
         history = build_history(batches, commits)
-        return replace(history, tables_with_offset=history.tables_with_offset | self._stored(list(ends)))
+        with_offset = history.tables_with_offset | self._tables_with_offset(list(last_batches))
+        return replace(history, tables_with_offset=with_offset)
 
     def first_planned_at_ms(self) -> int:
-        """Return when the first of all batches was planned, 0 before there is one."""
+        """Return the time of the first planned batch in epoch milliseconds, 0 if there is no batch."""
         [(first,)] = load(self.spark, self._batches).agg(F.min("planned_at_ms")).collect()
         return int(first or 0)
 
-    def _ends(self, tables: Sequence[TableId]) -> dict[TableId, Row]:
-        """Return the batches of each table's last commit and last slice; nothing where none."""
+    def _last_batches(self, tables: Sequence[TableId]) -> dict[TableId, Row]:
+        """Return each table's last applied batch (`last`) and last one with a chunk range (`chunk_range`, or null)."""
         if not tables:
             return {}
         groups = (
-            self._of(self._commits, tables)
+            self._rows_of(self._commits, tables)
             .groupBy("schema", "table")
             .agg(
                 F.max("batch").alias("last"),
@@ -137,35 +138,38 @@ class BatchLog:
         )
         return {TableId(row["schema"], row["table"]): row for row in groups.collect()}
 
-    def _stored(self, tables: Sequence[TableId]) -> set[TableId]:
-        """Return the tables of which any plan has found an offset."""
+    def _tables_with_offset(self, tables: Sequence[TableId]) -> set[TableId]:
+        """Return the tables for which any plan has found an offset."""
         if not tables:
             return set()
-        found = self._of(self._batches, tables).where("has_offset").select("schema", "table").distinct()
-        return {TableId(row["schema"], row["table"]) for row in found.collect()}
+        with_offset = self._rows_of(self._batches, tables).where("has_offset").select("schema", "table").distinct()
+        return {TableId(row["schema"], row["table"]) for row in with_offset.collect()}
 
-    def _of(self, name: DeltaName, tables: Sequence[TableId]) -> DataFrame:
-        return load(self.spark, name).where(_name().isin([_text(table) for table in tables]))
+    def _rows_of(self, name: DeltaName, tables: Sequence[TableId]) -> DataFrame:
+        return load(self.spark, name).where(_joined_name().isin([_text(table) for table in tables]))
 
     @failpoint("select_batch_rows")
     def _since(self, name: DeltaName, since: Mapping[TableId, int], also: Mapping[TableId, int]) -> DataFrame:
-        """Return each table's rows from a batch on (of others from the greatest of these), and one batch before."""
+        """Return each table's rows from batch `since` on, and those of batch `also`.
+
+        Tables that `since` does not name start at its greatest batch.
+        """
         newest = max(since.values(), default=0)
-        behind = {table: batch for table, batch in since.items() if batch < newest}
-        rows = load(self.spark, name).where(F.col("batch") >= min([*behind.values(), *also.values()], default=newest))
-        if not behind and not also:
+        older = {table: batch for table, batch in since.items() if batch < newest}
+        rows = load(self.spark, name).where(F.col("batch") >= min([*older.values(), *also.values()], default=newest))
+        if not older and not also:
             return rows
-        start = F.coalesce(_batch_of(behind), F.lit(newest))
+        start = F.coalesce(_batch_of(older), F.lit(newest))
         return rows.where((F.col("batch") >= start) | (F.col("batch") == _batch_of(also)))
 
     @failpoint("plan_batch")
     def plan(self, batches: Sequence[PlannedBatch]) -> None:
-        """Write the entries of one new batch, first writer wins.
+        """Write the planned batches of one new batch number. The first writer wins.
 
-        :raises TickLostError: another run has planned this batch number.
+        :raises ConcurrentRunError: when another run has planned this batch number.
         """
         batch, rows = batches[0].batch, [planned_row(planned) for planned in batches]
-        if append_first(literal_frame(self.spark, rows, BATCHES), self._batches, self._pair("plan", batch)):
+        if append_first(literal_frame(self.spark, rows, BATCHES), self._batches, self._txn_id("plan", batch)):
             return
         written = load(self.spark, self._batches).where(F.col("batch") == batch).select("run_id").distinct().collect()
         raise ConcurrentRunError(
@@ -176,27 +180,27 @@ class BatchLog:
 
     @failpoint("commit_batch")
     def commit(self, commits: Sequence[AppliedBatch], at_ms: int) -> None:
-        """Mark tables of a batch as applied; a second mark of the same changes nothing that is read from here."""
+        """Record the tables of a batch as applied. A second record of the same batch changes no later read."""
         append(literal_frame(self.spark, [applied_row(commit, at_ms) for commit in commits], COMMITS), self._commits)
 
     @failpoint("publish_manifest")
     def write_manifest(self, batch: int, frontier: Lsn, commits: Sequence[AppliedBatch], at_ms: int) -> None:
-        """Write the manifest of one frontier: Delta versions that show the source as of one commit."""
+        """Write the manifest of one frontier: the Delta versions that show the source as of one commit."""
         times = [commit.commit_ts_ms for commit in commits if commit.commit_ts_ms is not None]
-        versions = {_shown(commit.table): commit.state_version for commit in commits}
-        counts = {_shown(commit.table): commit.rows for commit in commits}
+        versions = {_manifest_name(commit.table): commit.state_version for commit in commits}
+        counts = {_manifest_name(commit.table): commit.rows for commit in commits}
         row = (batch, str(frontier), max(times, default=None), versions, counts, at_ms)
-        append(literal_frame(self.spark, [row], MANIFEST), self._manifest, self._pair("manifest", batch))
+        append(literal_frame(self.spark, [row], MANIFEST), self._manifest, self._txn_id("manifest", batch))
 
     def clear_manifest(self) -> None:
-        """Delete all rows of the manifest: a table that is made again counts its versions from 0."""
+        """Delete all rows of the manifest. A table that is created again counts its versions from 0 again."""
         with self._clearing:
             delta_table(self.spark, self._manifest).delete()
 
     def optimize(self, before: int, batch: int) -> None:
-        """Compact the small files that ticks leave in the pipeline's own logs, once in `OPTIMIZE_EVERY` batches.
+        """Compact the small files of the pipeline's own logs once in `OPTIMIZE_EVERY` batches.
 
-        `before` is the last batch of the tick before this one: a tick may make several, or none.
+        `before` is the last batch of the previous tick. A tick may make several batches, or none.
         """
         if before // OPTIMIZE_EVERY == batch // OPTIMIZE_EVERY:
             return
@@ -204,38 +208,39 @@ class BatchLog:
             if table_exists(self.spark, name):
                 self.spark.sql(f"OPTIMIZE {sql_name(name)}")
 
-    def _pair(self, step: str, batch: int) -> TxnId:
+    def _txn_id(self, step: str, batch: int) -> TxnId:
         return f"db2cdc/{self.pipeline}/{step}", batch
 
 
 def check_not_applied(spark: SparkSession, layout: Layout, table: TableId, batch: int) -> None:
-    """Make sure that no run has marked a table's part of a batch as applied, which another one is still at.
+    """Check that no other run has finished a batch of a table that this run still works on.
 
-    :raises TickLostError: one has.
+    :raises ConcurrentRunError: when the commit log has the batch.
     """
-    own = (F.col("batch") == batch) & (_name() == _text(table))
-    if not load(spark, layout.internal("commits")).where(own).isEmpty():
+    is_same = (F.col("batch") == batch) & (_joined_name() == _text(table))
+    if not load(spark, layout.internal("commits")).where(is_same).isEmpty():
         raise ConcurrentRunError(
             f"another run has finished batch {batch} of {table} meanwhile",
             "Nothing is lost by it: leave this run, or clear all of its tasks, the plan too.",
         )
 
 
-def _shown(table: TableId) -> str:
-    """Return a name that no other table has: `SCHEMA.TABLE`, quoted where one of the two has a dot in it."""
+def _manifest_name(table: TableId) -> str:
+    """Return a name that no other table has: `SCHEMA.TABLE`, quoted if one of the two contains a dot."""
     return name_of(table) if str(table).count(".") > 1 else str(table)
 
 
-def _name() -> Column:
+def _joined_name() -> Column:
+    """Return a row's table in the form of `_text`."""
     return F.concat_ws(NUL, "schema", "table")
 
 
 def _batch_of(batches: Mapping[TableId, int]) -> Column:
-    """Return the batch of a row's table, null for a table without."""
+    """Return the batch that `batches` gives for a row's table, else null."""
     if not batches:
         return F.lit(None).cast("bigint")
-    pairs = (F.lit(value) for table, batch in batches.items() for value in (_text(table), batch))
-    return F.try_element_at(F.create_map(*pairs), _name())
+    keys_and_values = (F.lit(value) for table, batch in batches.items() for value in (_text(table), batch))
+    return F.try_element_at(F.create_map(*keys_and_values), _joined_name())
 
 
 def _text(table: TableId) -> str:

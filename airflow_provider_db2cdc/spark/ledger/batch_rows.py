@@ -1,4 +1,4 @@
-"""Entries of the batch log and commits of the commit log, as rows of their Delta tables and back."""
+"""Planned and applied batches as rows of the batch log and the commit log, and back."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ COMMITS = (
     "chunks array<struct<chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
     "rows_published: bigint, rows_dropped: bigint>>"
 )
-"""`chunks` holds a certificate for each chunk of a snapshot that the batch published: its bounds as SQL literals (low
-exclusive, high inclusive), what was read, what the source counted right after, what went out as `r`, and what gave way
-to the log between `low_lsn` and `upto_lsn`."""
+"""`chunks` has an entry for each chunk of a snapshot that the batch published.
+
+An entry has the chunk's bounds as SQL literals (low exclusive, high inclusive), and four counts of rows: those read,
+those that the source counted right after the read, those published as `r`, and those dropped.
+Changes between `low_lsn` and `upto_lsn` override the dropped rows.
+"""
 
 VERSIONS = ("state_id", "changes_id", "changes_version")
 COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows", *VERSIONS)
@@ -43,43 +46,45 @@ def _identity(text: str) -> CaptureIdentity:
 
 
 def planned_row(planned: PlannedBatch) -> tuple[object, ...]:
-    """Return an entry as a row of BATCHES."""
+    """Return a planned batch as a row of BATCHES."""
     span = (str(planned.after), str(planned.upto))
-    named = (planned.batch, planned.run_id, planned.plan_id, planned.table.schema, planned.table.name)
-    part = None if planned.chunk_range is None else json.dumps(to_data(planned.chunk_range), sort_keys=True)
+    ids = (planned.batch, planned.run_id, planned.plan_id, planned.table.schema, planned.table.name)
+    chunk_range = None if planned.chunk_range is None else json.dumps(to_data(planned.chunk_range), sort_keys=True)
     return (
-        *named,
+        *ids,
         *span,
         planned.planned_at_ms,
         _identity_text(planned.capture),
-        part,
+        chunk_range,
         planned.has_offset,
         planned.rows,
     )
 
 
 def applied_row(commit: AppliedBatch, at_ms: int) -> tuple[object, ...]:
-    """Return a commit that was applied at a time as a row of COMMITS."""
-    named = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
+    """Return an applied batch, with the time at which it was applied, as a row of COMMITS."""
+    ids = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
     counts = (getattr(commit, name) for name in COUNTED[1:])
     commit_lsn = None if commit.commit_lsn is None else str(commit.commit_lsn)
-    return (*named, *counts, commit_lsn, at_ms, *_slice_row(commit))
+    return (*ids, *counts, commit_lsn, at_ms, *_chunk_range_columns(commit))
 
 
-def _slice_row(commit: AppliedBatch) -> tuple[object, ...]:
-    of = commit.chunk_range
-    if of is None:
+def _chunk_range_columns(commit: AppliedBatch) -> tuple[object, ...]:
+    """Return the last columns of COMMITS, from `snapshot` to `chunks`."""
+    chunk_range = commit.chunk_range
+    if chunk_range is None:
         return (None, None, None, None, None)
     chunks = [
-        (at, ", ".join(c.low), ", ".join(c.high), c.rows_read, c.rows_counted, out, c.rows_read - out)
-        for at, c in enumerate(of.counts, of.first)
-        for out in [commit.published.get(at, 0)]
+        (number, ", ".join(c.low), ", ".join(c.high), c.rows_read, c.rows_counted, published, c.rows_read - published)
+        for number, c in enumerate(chunk_range.counts, chunk_range.first)
+        for published in [commit.published.get(number, 0)]
     ]
-    return (of.snapshot, of.snapshot_kind, of.condition, str(of.low_watermark), chunks)
+    low_lsn = str(chunk_range.low_watermark)
+    return (chunk_range.snapshot, chunk_range.snapshot_kind, chunk_range.condition, low_lsn, chunks)
 
 
 def planned_batch(row: Row) -> PlannedBatch:
-    """Return the entry that a row of BATCHES holds."""
+    """Return the planned batch in a row of BATCHES."""
     return PlannedBatch(
         batch=row["batch"],
         run_id=row["run_id"],
@@ -96,7 +101,7 @@ def planned_batch(row: Row) -> PlannedBatch:
 
 
 def applied_batch(row: Row) -> AppliedBatch:
-    """Return the commit that a row of COMMITS holds, without its slice."""
+    """Return the applied batch in a row of COMMITS, without its chunk range."""
     return AppliedBatch(
         table=TableId(row["schema"], row["table"]),
         upto=Lsn.parse(row["upto_lsn"]),

@@ -1,7 +1,8 @@
-"""The journal of snapshots: what was asked for, how far it is, what was told. It outlives every tick.
+"""The journal of snapshots: requests, progress and notifications. It outlives every tick.
 
-Each row is a document of a kind: a signal's outcome, a snapshot, the chunk bounds of one of its tables, a table that
-began with a snapshot or without one, a notification. Of all but the last the newest row of an id counts.
+Each row is a document of one kind: `signal` (an outcome), `snapshot`, `bounds` (chunk bounds of a table), `begun` or
+`skipped` (a table that started with a snapshot or without one), `notification`. Except for notifications the newest
+row of an id is valid.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ T = TypeVar("T")
 
 JOURNAL = "seq bigint, run_id string, kind string, id string, document string, at_ms bigint"
 KEPT = ("signal", "snapshot", "begun", "skipped")
-"""Kinds of which the newest row of each id is read at every tick; bounds, which may be many, of few snapshots alone."""
+"""Kinds whose newest rows every tick reads. Bounds may be many: they are read only for the snapshots that it keeps."""
+
 STATUS = "$.status"
-"""Where a snapshot's document says whether it is over."""
+"""The JSON path of a snapshot's status, which shows whether the snapshot is over."""
 
 
 @dataclass(frozen=True)
 class UnreportedEvents:
-    """What the journal holds that no commit has told of: outcomes of signals, notifications."""
+    """Outcomes of signals and notifications in the journal that no commit of offsets has reported."""
 
     outcomes: tuple[SignalOutcome, ...] = ()
     notifications: tuple[Notification, ...] = ()
@@ -53,9 +55,10 @@ class UnreportedEvents:
 
 @dataclass
 class Journal:
-    """The journal of one pipeline; `seq` is the number of its newest row.
+    """The journal of one pipeline.
 
-    Of the tables that began, those `begun` did with a snapshot; of the `skipped` ones SKIPPED was told.
+    `seq` is the number of its newest row. `begun` are tables that started with a snapshot. `skipped` are tables for
+    which the notification SKIPPED is written.
     """
 
     spark: SparkSession
@@ -70,41 +73,44 @@ class Journal:
 
     @failpoint("read_journal")
     def read(self, told: int, notified: int) -> SnapshotQueue:
-        """Return the agenda as it stands; outcomes behind `told` and notifications behind `notified` are the news."""
-        found = self._newest(told, notified)
-        self.seq = max((int(row["seq"]) for row in found), default=0)
+        """Return the current snapshot queue, and set `unreported`.
+
+        Unreported are outcomes after row number `told` and notifications after row number `notified`.
+        """
+        rows = self._newest_rows(told, notified)
+        self.seq = max((int(row["seq"]) for row in rows), default=0)
         self.unreported = UnreportedEvents(
-            tuple(_documents([row for row in found if row["seq"] > told], "signal", SignalOutcome)),
-            tuple(_documents(found, "notification", Notification)),
+            tuple(_documents([row for row in rows if row["seq"] > told], "signal", SignalOutcome)),
+            tuple(_documents(rows, "notification", Notification)),
         )
-        self.begun, self.skipped = ({*_documents(found, kind, TableId)} for kind in ("begun", "skipped"))
-        snapshots = _documents(found, "snapshot", Snapshot)
-        self.bounded = self._read_bounds([one.id for one in snapshots])
+        self.begun, self.skipped = ({*_documents(rows, kind, TableId)} for kind in ("begun", "skipped"))
+        snapshots = _documents(rows, "snapshot", Snapshot)
+        self.bounded = self._read_bounds([snapshot.id for snapshot in snapshots])
         bounded = [_with_bounds(snapshot, self.bounded) for snapshot in snapshots]
         return SnapshotQueue(
             tuple(sorted(bounded, key=lambda snapshot: (snapshot.started_at_ms, snapshot.id))),
-            {(outcome.channel, outcome.id): outcome for outcome in _documents(found, "signal", SignalOutcome)},
-            frozenset(row["one"] for row in found if row["kind"] == "snapshot" and row["document"] is None),
+            {(outcome.channel, outcome.id): outcome for outcome in _documents(rows, "signal", SignalOutcome)},
+            frozenset(row["item"] for row in rows if row["kind"] == "snapshot" and row["document"] is None),
             frozenset(self.begun),
         )
 
-    def _newest(self, told: int, notified: int) -> list[Row]:
-        """Return the newest row of each id, and all news, in their order; without what is over and told of, but its id.
+    def _newest_rows(self, told: int, notified: int) -> list[Row]:
+        """Return the newest row of each id and all unreported notifications, in their order.
 
-        That may be much after a year in which each tick took a snapshot.
+        A snapshot that is over and reported has no document, only its id: after a year there may be very many.
         """
         name = self.layout.internal("journal")
         if not table_exists(self.spark, name):
             return []
         kind = F.col("kind")
-        is_news = (F.col("seq") > notified) & (kind == "notification")
-        one = F.when(kind.isin(*KEPT), F.col("id")).when(is_news, F.col("seq").cast("string"))
-        grouped = load(self.spark, name).groupBy("kind", one.alias("one"))
+        is_unreported = (F.col("seq") > notified) & (kind == "notification")
+        item = F.when(kind.isin(*KEPT), F.col("id")).when(is_unreported, F.col("seq").cast("string"))
+        grouped = load(self.spark, name).groupBy("kind", item.alias("item"))
         newest = grouped.agg(F.max("seq").alias("seq"), F.max_by("document", "seq").alias("document"))
         is_open = F.get_json_object("document", STATUS).isin(*OPEN)
-        is_kept = F.col("one").isNotNull() & ((kind != "snapshot") | (F.col("seq") > told) | is_open)
-        found = newest.select("kind", "one", "seq", F.when(is_kept, F.col("document")).alias("document")).collect()
-        return sorted(found, key=lambda row: int(row["seq"]))
+        is_kept = F.col("item").isNotNull() & ((kind != "snapshot") | (F.col("seq") > told) | is_open)
+        rows = newest.select("kind", "item", "seq", F.when(is_kept, F.col("document")).alias("document")).collect()
+        return sorted(rows, key=lambda row: int(row["seq"]))
 
     @failpoint("write_journal")
     def write(
@@ -115,17 +121,17 @@ class Journal:
         skipped: Collection[TableId],
         at_ms: int,
     ) -> None:
-        """Append what has changed, and of which tables SKIPPED is told by that.
+        """Append changed snapshots, outcomes, notifications, and the tables that these notify as SKIPPED.
 
-        :raises TickLostError: another run wrote these rows first.
+        :raises ConcurrentRunError: when another run has written rows with the same numbers.
         """
         documents: list[tuple[str, str, Any]] = []
         for snapshot in snapshots:
             documents += self._new_bounds(snapshot)
             documents.append(("snapshot", snapshot.id, to_data(_without_bounds(snapshot))))
             documents += [("begun", _id(table), to_data(table)) for table in self._new_begun(snapshot)]
-        documents += [("signal", json.dumps([one.channel, one.id]), to_data(one)) for one in outcomes]
-        documents += [("notification", one.id, to_data(one)) for one in notifications]
+        documents += [("signal", json.dumps([outcome.channel, outcome.id]), to_data(outcome)) for outcome in outcomes]
+        documents += [("notification", notification.id, to_data(notification)) for notification in notifications]
         documents += [("skipped", _id(table), to_data(table)) for table in skipped]
         if documents:
             self._append(documents, at_ms)
@@ -134,41 +140,41 @@ class Journal:
             self.skipped |= {*skipped}
 
     def _read_bounds(self, snapshots: Sequence[str]) -> dict[str, tuple[Bound, ...]]:
-        """Return the bounds of some snapshots' tables."""
+        """Return the chunk bounds of the snapshots' tables, by the ids of these documents."""
         if not snapshots:
             return {}
-        # The ids of their bounds are arrays, in JSON, that begin with the snapshot's.
-        is_of_them = (F.col("kind") == "bounds") & F.get_json_object("id", "$[0]").isin(*snapshots)
-        rows = load(self.spark, self.layout.internal("journal")).where(is_of_them)
+        # The id of bounds is a JSON array. Its first element is the id of the snapshot.
+        is_wanted = (F.col("kind") == "bounds") & F.get_json_object("id", "$[0]").isin(*snapshots)
+        rows = load(self.spark, self.layout.internal("journal")).where(is_wanted)
         newest = rows.groupBy("id").agg(F.max_by("document", "seq").alias("document"))
         return {row["id"]: _bounds(json.loads(row["document"])) for row in newest.collect()}
 
     def _new_bounds(self, snapshot: Snapshot) -> list[tuple[str, str, Any]]:
-        """Return the bounds that were not written yet: they seldom change, and may be many."""
+        """Return documents of bounds that the journal lacks. Bounds seldom change, and may be many."""
         new = []
-        for part in snapshot.tables:
-            name = _bounds_id(snapshot, part)
-            # Also that there are none any more: else those of before would be read back.
-            if self.bounded.get(name, ()) != part.bounds:
-                new.append(("bounds", name, to_data(part.bounds)))
+        for table_snapshot in snapshot.tables:
+            id_ = _bounds_id(snapshot, table_snapshot)
+            # Empty bounds are written, too. Else the next tick would read the earlier ones back.
+            if self.bounded.get(id_, ()) != table_snapshot.bounds:
+                new.append(("bounds", id_, to_data(table_snapshot.bounds)))
         return new
 
     def _new_begun(self, snapshot: Snapshot) -> list[TableId]:
-        """Return the tables that begin with a snapshot, of which that was not written yet."""
-        tables = [part.table for part in snapshot.tables if snapshot.kind == "initial"]
+        """Return the tables that start with this snapshot and are not in the journal yet."""
+        tables = [table_snapshot.table for table_snapshot in snapshot.tables if snapshot.kind == "initial"]
         return [table for table in tables if table not in self.begun]
 
     def _append(self, documents: Sequence[tuple[str, str, Any]], at_ms: int) -> None:
         name = self.layout.internal("journal")
         if not table_exists(self.spark, name):
             create_table(self.spark, name, JOURNAL, {**self.owner.properties, **LOG, STATISTICS: "seq"})
-        # Numbered by its first row: a run that was overtaken would write a number that is there.
-        pair = (f"db2cdc/{self.owner.pipeline}/journal", self.seq + 1)
+        # The transaction id has the number of the first row. An overtaken run would use a number that exists already.
+        txn_id = (f"db2cdc/{self.owner.pipeline}/journal", self.seq + 1)
         rows = [
-            (self.seq + at, self.run_id, kind, id_, json.dumps(document, sort_keys=True), at_ms)
-            for at, (kind, id_, document) in enumerate(documents, 1)
+            (seq, self.run_id, kind, id_, json.dumps(document, sort_keys=True), at_ms)
+            for seq, (kind, id_, document) in enumerate(documents, self.seq + 1)
         ]
-        if not append_first(literal_frame(self.spark, rows, JOURNAL), name, pair):
+        if not append_first(literal_frame(self.spark, rows, JOURNAL), name, txn_id):
             raise ConcurrentRunError(
                 f"another run wrote to the journal of pipeline {self.owner.pipeline!r} at the same moment",
                 "Two ticks of one pipeline ran at once: let the other one finish; max_active_runs=1 keeps them apart.",
@@ -177,17 +183,18 @@ class Journal:
 
 
 def _documents(rows: Sequence[Row], kind: str, type_: type[T]) -> list[T]:
-    """Return the documents of a kind, of the rows that have theirs."""
-    there = (row["document"] for row in rows if row["kind"] == kind and row["document"] is not None)
-    return [from_data(type_, json.loads(document)) for document in there]
+    """Return the documents of one kind. Rows without a document are skipped."""
+    documents = (row["document"] for row in rows if row["kind"] == kind and row["document"] is not None)
+    return [from_data(type_, json.loads(document)) for document in documents]
 
 
 def _id(table: TableId) -> str:
     return json.dumps([table.schema, table.name])
 
 
-def _bounds_id(snapshot: Snapshot, part: TableSnapshot) -> str:
-    return json.dumps([snapshot.id, part.table.schema, part.table.name, part.fingerprint])
+def _bounds_id(snapshot: Snapshot, table_snapshot: TableSnapshot) -> str:
+    table = table_snapshot.table
+    return json.dumps([snapshot.id, table.schema, table.name, table_snapshot.fingerprint])
 
 
 def _bounds(document: list[list[str]]) -> tuple[Bound, ...]:
@@ -195,11 +202,13 @@ def _bounds(document: list[list[str]]) -> tuple[Bound, ...]:
 
 
 def _without_bounds(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, tables=tuple(replace(part, bounds=()) for part in snapshot.tables))
+    without = (replace(table_snapshot, bounds=()) for table_snapshot in snapshot.tables)
+    return replace(snapshot, tables=tuple(without))
 
 
 def _with_bounds(snapshot: Snapshot, bounds: Mapping[str, tuple[Bound, ...]]) -> Snapshot:
-    return replace(
-        snapshot,
-        tables=tuple(replace(part, bounds=bounds.get(_bounds_id(snapshot, part), ())) for part in snapshot.tables),
+    with_bounds = (
+        replace(table_snapshot, bounds=bounds.get(_bounds_id(snapshot, table_snapshot), ()))
+        for table_snapshot in snapshot.tables
     )
+    return replace(snapshot, tables=tuple(with_bounds))
