@@ -1,1 +1,1 @@
-"""One batch of one table, brought into Delta."""
+"""The steps that apply one batch of one table to Delta."""

@@ -1,7 +1,7 @@
-"""Rows that only batches which were given up have told of: they are in the change log, and neither state nor source.
+"""Rows of abandoned batches: they are in the change log, but not in the state, and may not be in the source.
 
-A tick that dies behind its append leaves events that no merge has brought into the state. Where its table is begun anew
-nobody finishes the batch; who follows the change log is told by the snapshot what became of these rows.
+A tick that dies after its append leaves events in the change log that no merge brings into the state. If the table then
+starts again, no run finishes that batch. The snapshot publishes deletes of these rows for readers of the change log.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from airflow_provider_db2cdc.spark.events.net_effect import count_batch, net_eff
 from airflow_provider_db2cdc.spark.events.row_multiset import count_deltas
 
 
-def abandoned_rows(replica: Replica, left: Sequence[int], batch: int) -> DataFrame:
-    """Return the rows (`row`) of which a left batch was the last one to tell, up to `batch`, and the state lacks."""
+def abandoned_rows(replica: Replica, abandoned: Sequence[int], batch: int) -> DataFrame:
+    """Return the rows (`row`) that the state lacks and whose last event up to `batch` is of an abandoned batch."""
 
-    def told_by(number: int) -> DataFrame:
-        own = replica.batch_events(number)
-        effects = net_effects(own, replica.schema, count_batch(own)).where("row IS NOT NULL").select("row")
+    def last_rows_of(number: int) -> DataFrame:
+        events = replica.batch_events(number)
+        effects = net_effects(events, replica.schema, count_batch(events)).where("row IS NOT NULL").select("row")
         rows = effects.unionByName(replica.read_rows(number))
         later = replica.window(number, batch).where("op IS NOT NULL").select("key")
-        return _keyed(rows, replica.schema).join(later, "key", "left_anti")
+        return _with_key(rows, replica.schema).join(later, "key", "left_anti")
 
-    told = reduce(DataFrame.unionByName, map(told_by, left))
-    return told.join(_keyed(replica.rows(), replica.schema), "key", "left_anti").select("row")
+    rows = reduce(DataFrame.unionByName, map(last_rows_of, abandoned))
+    return rows.join(_with_key(replica.rows(), replica.schema), "key", "left_anti").select("row")
 
 
-def abandoned_copies(replica: Replica, left: Sequence[int], read: DataFrame) -> DataFrame:
-    """Return the rows (`row`) of a table without a key that left batches have told of and that were not `read`.
+def abandoned_copies(replica: Replica, abandoned: Sequence[int], read: DataFrame) -> DataFrame:
+    """Return the rows (`row`) of a table without a key that abandoned batches have published and `read` lacks.
 
-    At least so many copies of each as the change log has more than the state: its counts never fall below none.
+    It has at least as many copies of each row as the change log has more than the state. More copies do no harm: a
+    count of the change log never falls below zero.
     """
 
-    def told_by(number: int) -> DataFrame:
-        own = replica.batch_events(number)
-        grown = count_deltas(own).where("delta > 0").withColumn("copy", F.explode(F.sequence(F.lit(1), "delta")))
-        return grown.select(F.col("image").alias("row")).unionByName(replica.read_rows(number))
+    def copies_of(number: int) -> DataFrame:
+        events = replica.batch_events(number)
+        added = count_deltas(events).where("delta > 0").withColumn("copy", F.explode(F.sequence(F.lit(1), "delta")))
+        return added.select(F.col("image").alias("row")).unionByName(replica.read_rows(number))
 
-    told = reduce(DataFrame.unionByName, map(told_by, left))
-    return told.join(read.select("row"), "row", "left_anti")
+    copies = reduce(DataFrame.unionByName, map(copies_of, abandoned))
+    return copies.join(read.select("row"), "row", "left_anti")
 
 
-def _keyed(rows: DataFrame, schema: TableSchema) -> DataFrame:
+def _with_key(rows: DataFrame, schema: TableSchema) -> DataFrame:
     return rows.withColumn("key", key_struct(schema, "row"))

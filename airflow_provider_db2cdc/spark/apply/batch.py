@@ -1,4 +1,7 @@
-"""One batch of one table: into the change log, then from the change log into the state."""
+"""One batch of one table: first into the change log, then from the change log into the state.
+
+The state is computed from the change log. So a retry after a crash between the two reads nothing from the source again.
+"""
 
 from __future__ import annotations
 
@@ -52,22 +55,20 @@ def apply_batch(
     is_begun: bool,
     compared: StateDiff | None,
 ) -> AppliedBatch:
-    """Bring one planned batch of one table into Delta and return what is there then; `target` is prepared.
+    """Apply one planned batch of one table and return it as applied. The replica must be prepared.
 
-    Doing it again changes nothing: each step's write is skipped when it is already there, and the state is computed
-    from the change log, so after a crash between the two nothing is read from the source again. Rows that were staged
-    under other columns than the table has now are left out, and their part of the snapshot is read anew; but what a
-    first try has told of them in the change log, the state gets. Where the table begins with the batch (`is_begun`),
-    the last commit does not tell what the state holds: it may have been moved away meanwhile. `compared` is what is
-    known of its slice beforehand, if anything.
+    A retry changes nothing: Delta skips each write that is there already. Rows that were staged under other columns are
+    excluded, and read again later. What a first try published of them still goes into the state. If the table starts
+    with the batch (`is_begun`), `last` says nothing about the state, which may have been moved away.
+    `compared` is the earlier comparison of the chunk range with the state, if any.
     """
-    chunk_range = _slice_of(replica, planned)
-    is_left_out = chunk_range is None and planned.chunk_range is not None
-    if is_left_out:
+    chunk_range = _usable_chunk_range(replica, planned)
+    is_excluded = chunk_range is None and planned.chunk_range is not None
+    if is_excluded:
         replica.exclude_chunks(planned.batch)
-    held = None if is_begun or is_left_out else last
-    # A first try, which alone was compared beforehand, may have told of rows that are gone: changes of the batch, too.
-    is_redone = is_left_out or (chunk_range is not None and chunk_range.deletes_by_range and compared is None)
+    held = None if is_begun or is_excluded else last
+    # Only a first try is compared beforehand. Without that, a first try may have published deletes: count the batch.
+    is_redone = is_excluded or (chunk_range is not None and chunk_range.deletes_by_range and compared is None)
     batch, counts = _bring_changes(replica, spec, source, task, planned, chunk_range, held, is_redone)
     reads = append_read_events(replica, spec, planned, chunk_range, batch, counts)
     effects = find_state_change(replica, planned, batch, counts, reads, held, compared)
@@ -78,14 +79,17 @@ def apply_batch(
         f"{sum(reads.counts.values())} reads"
     )
     after = apply_state_change(replica, planned, effects, counts, reads, held)
-    commit = _committed(replace(planned, chunk_range=reads.chunk_range), counts, reads.counts, after, last)
-    # What was applied before the table was begun anew may be of another history of the source.
-    known = None if is_begun or last is None else last.commit_lsn
-    return replace(commit, commit_lsn=commit.commit_lsn or known)
+    commit = _applied_batch(replace(planned, chunk_range=reads.chunk_range), counts, reads.counts, after, last)
+    # A commit from before a restart of the table may be of another history of the source.
+    last_lsn = None if is_begun or last is None else last.commit_lsn
+    return replace(commit, commit_lsn=commit.commit_lsn or last_lsn)
 
 
 def max_rows(chunk_range: ChunkRange, held: int) -> int:
-    """Return how many rows a slice may bring, or delete of those that are held, which nobody knows beforehand."""
+    """Return the greatest number of rows that a chunk range may add or delete. `held` is the state's row count.
+
+    The number of deletes is not known beforehand. A deletion of missing rows has no limit.
+    """
     return (
         sys.maxsize
         if chunk_range.delete_missing
@@ -95,11 +99,11 @@ def max_rows(chunk_range: ChunkRange, held: int) -> int:
 
 @failpoint("check_readable")
 def check_readable(replica: Replica, task: TableTask, planned: PlannedBatch, fence: Lsn) -> None:
-    """Refuse to redo a batch whose changes may be gone from the source and are not in the change log either.
+    """Check that the changes of a batch to redo are still at the source, or in the change log already.
 
-    `fence` is how far capture stands.
+    `fence` is the capture position.
 
-    :raises GapError: that is so.
+    :raises GapError: when the changes may be lost at the source, and the change log has fewer than were planned.
     """
     gap = find_gap(task.table, planned.after, planned.capture, task.capture.identity, task.capture.pruned_upto, fence)
     if gap is None or planned.span.empty:
@@ -119,38 +123,37 @@ def stage_chunks(
     span: ChunkSpan,
     readers: int,
 ) -> ChunkRange:
-    """Read some chunks of a table into its staging table, behind those of its slice, and return it with them.
+    """Read a chunk span into the staging table, after the chunks of its range. Return the range with both.
 
-    The source counts after the read and before the high mark, so that every change between the two is in the window.
+    The source counts after the read and before the high watermark: so the window has every change between the two.
+    If a key need not be unique and rows share one, the whole range is read again: a scan meets a moved row twice.
+    It is also read again if another run has staged rows meanwhile.
 
-    Where nobody sees to it that keys are unique, and rows share one, the whole slice is read once more: a scan may
-    meet a row twice that was moved meanwhile. So it is where another run has staged rows between.
-
-    :raises SourceError: several rows have the same key, both times.
+    :raises SourceError: when several rows share a key in both reads.
     """
 
     def rows(span: ChunkSpan) -> DataFrame:
-        how = Fetch(spec.settings.snapshot_fetch_rows, spec.settings.snapshot_isolation)
-        return chunk_rows(replica.spark, source, replica.schema, part, span, how, readers)
+        fetch = Fetch(spec.settings.snapshot_fetch_rows, spec.settings.snapshot_isolation)
+        return chunk_rows(replica.spark, source, replica.schema, part, span, fetch, readers)
 
     staging, whole = replica.staging, replace(span, first=chunk_range.first)
     version = staging.add(rows(span), chunk_range.staging_version) if chunk_range.counts else staging.write(rows(span))
     if version is None:
         span, chunk_range, version = whole, replace(chunk_range, counts=()), staging.write(rows(whole))
-    if _may_double(replica.schema, part) and not (doubled := staging.doubled(version)).isEmpty():
+    if _may_share_keys(replica.schema, part) and not (doubled := staging.doubled(version)).isEmpty():
         span, chunk_range, version = whole, replace(chunk_range, counts=()), staging.write(rows(whole))
         _check_unique(replica, doubled, version)
     newest = staging.rows(version).where(F.col("chunk") >= span.first)
     read = {int(row[0]): int(row[1]) for row in newest.groupBy("chunk").count().collect()}
     counted = count_chunks(replica.spark, source, replica.schema, part, span, spec.settings.parallel_reads)
     counts = (
-        ChunkCounts(*chunk_bounds(part, chunk), read.get(chunk, 0), held) for chunk, held in sorted(counted.items())
+        ChunkCounts(*chunk_bounds(part, chunk), read.get(chunk, 0), count) for chunk, count in sorted(counted.items())
     )
     return replace(chunk_range, last=span.last, staging_version=version, counts=(*chunk_range.counts, *counts))
 
 
-def _slice_of(replica: Replica, planned: PlannedBatch) -> ChunkRange | None:
-    """Return the slice that a batch brings; none where it was read under other columns, or redone without it once."""
+def _usable_chunk_range(replica: Replica, planned: PlannedBatch) -> ChunkRange | None:
+    """Return the batch's chunk range. None if it was read under other columns, or a redo has excluded it."""
     chunk_range = with_same_columns(planned.chunk_range, replica.schema)
     return (
         None
@@ -159,8 +162,8 @@ def _slice_of(replica: Replica, planned: PlannedBatch) -> ChunkRange | None:
     )
 
 
-def _may_double(schema: TableSchema, part: TableSnapshot) -> bool:
-    """Whether rows that are read may share a key, as nobody sees to it that they do not."""
+def _may_share_keys(schema: TableSchema, part: TableSnapshot) -> bool:
+    """Whether rows that are read may share a key: Db2 does not enforce a unique key, or a select yields the rows."""
     return bool(schema.key) and (not schema.unique or bool(part.select))
 
 
@@ -174,9 +177,10 @@ def _bring_changes(
     held: AppliedBatch | None,
     is_redone: bool,
 ) -> tuple[DataFrame, BatchCounts]:
-    """Bring a batch's changes into the change log, and what its slice says is gone; return the batch and its counts.
+    """Append the batch's changes, and the deletes that its chunk range shows, to the change log.
 
-    What `is_redone` may have left more there than was counted when it was planned.
+    Returns the batch's events and their counts. With `is_redone` an earlier try may have appended more than the plan
+    counted.
     """
     has_changes = planned.rows != 0 and not planned.span.empty
     batch, counts = (
@@ -189,15 +193,15 @@ def _bring_changes(
         return batch, BatchCounts()
     if counts is not None and not is_redone:
         return batch, counts
-    # The session may be set for a snapshot's many rows, beside which there are few changes.
+    # The session may be set for a snapshot's many rows, while there are few changes.
     with conf_for_row_count(replica.spark, rows):
         return batch, count_batch(batch)
 
 
 def _check_unique(replica: Replica, doubled_first: DataFrame, second: int) -> None:
-    """Refuse what was staged twice of which the state would hold several rows of one key, which no merge tells apart.
+    """Refuse rows that share a key in both reads. A merge cannot tell several rows of one key apart.
 
-    No batch is planned of it yet, so that what is corrected counts at the next tick.
+    No batch is planned for them yet. So the next tick uses the corrected configuration.
     """
     doubled = doubled_first.intersect(replica.staging.doubled(second)).count()
     if doubled:
@@ -208,7 +212,7 @@ def _check_unique(replica: Replica, doubled_first: DataFrame, second: int) -> No
         )
 
 
-def _committed(
+def _applied_batch(
     planned: PlannedBatch,
     counts: BatchCounts,
     published: Mapping[int, int],

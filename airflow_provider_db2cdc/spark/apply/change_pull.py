@@ -1,4 +1,4 @@
-"""A range of a change table, pulled into the change log."""
+"""The pull of a range of a change table into the change log."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, comm
 def pull(
     replica: Replica, spec: JobSpec, source: JdbcSource, task: TableTask, planned: PlannedBatch
 ) -> tuple[DataFrame, BatchCounts | None]:
-    """Append the changes of an entry's range to the change log; return what it holds of the batch, and counts of it.
+    """Append the changes of a planned batch to the change log. Return the batch's events, and their counts if new.
 
-    A batch that is there already is neither read nor appended again, and not counted. Rows are kept while they are
-    counted, put into an order that is safe to fold, and appended. Few are used afterwards, too: to open a Delta table's
-    new version takes longer than to write them.
+    A retry neither reads nor appends nor counts a batch that is there already. The rows are checkpointed while they are
+    counted, ordered and appended. A small batch is also returned from the checkpoint: opening the table's new version
+    takes longer than writing those rows.
 
-    :raises GapError: the source has fewer of them after the read than before it, so pruning came between.
-    :raises SourceError: an update among them does not tell which row it changed; nothing is appended.
+    :raises GapError: when change rows were pruned before they were read.
+    :raises SourceError: when an update has no before image, so that the changed row is unknown. Nothing is appended.
     """
     is_small = planned.rows is not None and planned.rows <= SMALL_ROWS
     events, counts = replica.batch_events(planned.batch), None
@@ -56,16 +56,16 @@ def pull(
 def _changes(
     spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, planned: PlannedBatch
 ) -> DataFrame:
-    """Return the batch's change rows as envelopes; one reader a sub-range, each of whole commits in order."""
+    """Return the batch's change rows as envelopes. Each reader has a sub-range of whole commits, in order."""
     before_images = has_before_images(task.schema, task.capture)
     bare_updates = spec.settings.accept_update_rows and bool(task.schema.key)
     events: DataFrame | None = None
     for span in _spans(spark, spec, source, task, planned):
         fetch = Fetch(spec.settings.query_fetch_rows)
         rows = source.frame(spark, change_rows(task.schema, task.capture, span), fetch).coalesce(1)
-        how = (spec.settings.key_change_detection, before_images, bare_updates, _is_one_row(task))
-        part = paired(rows, task.schema, *how)
-        events = part if events is None else events.unionAll(part)
+        options = (spec.settings.key_change_detection, before_images, bare_updates, _is_one_row(task))
+        span_events = paired(rows, task.schema, *options)
+        events = span_events if events is None else events.unionAll(span_events)
     assert events is not None
     times = source.frame(spark, commit_times(spec.source.asn_schema, task.capture, planned.span))
     at_us = F.unix_micros(F.col("LOGMARKER").cast("timestamp"))
@@ -78,13 +78,13 @@ def _naming_bare_updates(spec: JobSpec, task: TableTask) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # It comes as Spark's own error of a read, and as py4j's of a Delta write.
+        # A read raises it as Spark's error, a Delta write as py4j's.
         if BARE_UPDATE not in str(error):
             raise
         if task.capture.update_as == "DI":
             why, reinit = "although it is registered with CHG_UPD_TO_DEL_INS = 'Y'", _reinit(spec)
         else:
-            nulls = " (or of which each column was null)" if all(one.nullable for one in task.schema.columns) else ""
+            nulls = " (or of which each column was null)" if all(c.nullable for c in task.schema.columns) else ""
             why, reinit = f"which are older than its columns for before images{nulls}", ""
         raise SourceError(
             f"the change table of {task.table} holds updates as single rows (U) without a before image, {why}: an "
@@ -94,16 +94,20 @@ def _naming_bare_updates(spec: JobSpec, task: TableTask) -> Iterator[None]:
 
 
 def _reinit(spec: JobSpec) -> str:
-    """Return the remedy for an agent that has not heard of a registration: it reads them at its start and then only."""
+    """Return the remedy for an agent that does not know a registration: it reads registrations only at its start."""
     where = f"capture_server={spec.source.database} capture_schema={spec.source.asn_schema}"
     return f"Have the capture agent read its registrations again (asnccmd {where} reinit). "
 
 
 @failpoint("check_all_read")
 def _check_all_read(replica: Replica, source: JdbcSource, task: TableTask, planned: PlannedBatch, rows: int) -> None:
-    """Make sure that what was counted was read, by this try or by one before it, which may have found it pruned.
+    """Check that this try, or an earlier one, read all change rows that were counted.
 
-    What the source still has all of was read whole; of what is pruned by now the change log tells whether it was.
+    The count comes after the read. If the source still has all rows, the read was complete. If rows are pruned by now,
+    the events in the change log show whether they were read before.
+
+    :raises ConcurrentRunError: when another run has finished the batch.
+    :raises GapError: when rows were pruned before they were read.
     """
     with driver_connection(replica.spark, source) as connection:
         [[_, count]] = connection.text_rows(count_changes([(task.capture, planned.span)]).text)
@@ -117,19 +121,19 @@ def _check_all_read(replica: Replica, source: JdbcSource, task: TableTask, plann
 
 
 def rows_behind(batch: DataFrame, task: TableTask) -> int:
-    """Return of how many change rows, at least, the events of a batch come.
+    """Return the least number of change rows that yield the events of a batch.
 
-    Of an update's two halves there is one event; of an update that is one row and changed a key two, of one place.
-    Under a registration of halves with columns for before images an update may be either.
+    An update of two rows (D and I) yields one event. An update in one row that changes a key yields two events with the
+    same LSNs. With columns for before images an update may be in either form. So there only distinct LSNs are counted.
     """
     places = F.count_distinct("source.commit_lsn", "source.change_lsn")
-    halves = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
-    [found] = _of_source(batch).agg(places if has_before_images(task.schema, task.capture) else halves).collect()
-    return int(found[0] or 0)
+    rows = F.sum(F.when((F.col("op") == "u") & F.col("before").isNotNull(), 2).otherwise(1))
+    [total] = _source_events(batch).agg(places if has_before_images(task.schema, task.capture) else rows).collect()
+    return int(total[0] or 0)
 
 
-def _of_source(batch: DataFrame) -> DataFrame:
-    """Return the events of a batch that the source's change rows tell."""
+def _source_events(batch: DataFrame) -> DataFrame:
+    """Return the events of a batch that come from change rows of the source."""
     return batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
 
 
@@ -142,7 +146,7 @@ def _spans(
     spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, planned: PlannedBatch
 ) -> list[LsnRange]:
     settings, span = spec.settings, planned.span
-    # A snapshot's window, and a batch of an older plan, have another count than the plan's.
+    # A snapshot's window, or a batch of an older plan, has its own count instead of the plan's.
     counted = task.rows if planned.rows is None else planned.rows
     if counted <= settings.rows_per_read:
         return [span]
@@ -151,8 +155,8 @@ def _spans(
     with driver_connection(spark, source) as connection:
         while len(cuts) < settings.parallel_reads:
             rest = LsnRange(cuts[-1] if cuts else span.after, span.upto)
-            found = connection.text_rows(commit_at_row(task.capture, rest, rows - 1))
-            if not found or found[0][0] is None:
+            commit_rows = connection.text_rows(commit_at_row(task.capture, rest, rows - 1))
+            if not commit_rows or commit_rows[0][0] is None:
                 break
-            cuts.append(Lsn.parse(found[0][0]))
+            cuts.append(Lsn.parse(commit_rows[0][0]))
     return split(span, cuts)

@@ -1,6 +1,6 @@
-"""Whether somebody else has changed the rows of a table's state or change log, and what then.
+"""Detection of foreign writers that changed rows of a table's state or change log, and the repair.
 
-The pipeline's own commits carry its mark. Every other commit is known by Delta's history, by the name of its operation.
+The pipeline's own commits carry its mark. Any other commit is judged by the name of its operation in Delta's history.
 """
 
 from __future__ import annotations
@@ -32,65 +32,69 @@ KEEPS_ROWS = frozenset(
         "ROW TRACKING UNBACKFILL", "Deletion Vector Tombstones", "DOMAIN METADATA CLEANUP", "Empty Commit",
     )
 )  # fmt: skip
-"""Operations that change no row, as Spark and delta-rs name them. One of another name may have changed some."""
+"""Operations that change no row, as Spark and delta-rs name them. Any other operation may have changed rows."""
 
 CHECK_EVERY = 100
+"""An idle table is checked in one of so many batches."""
 
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions of a table's state and change log up to which all commits are known."""
+    """The versions of a table's state and change log up to which all commits are checked."""
 
     state: Version
     changes: Version
 
 
 def check_exists(replica: Replica) -> None:
-    """Refuse to go on with tables of which one is gone: a new one would hold only what comes from now on.
+    """Check that the state and the change log exist. A new table would hold only rows from now on.
 
-    :raises TargetError: one is gone.
+    :raises TargetError: when one of them is missing.
     """
     names = (replica.layout.state(replica.table), replica.layout.changes(replica.table))
-    gone = [name.name for name in names if not table_exists(replica.spark, name)]
-    if gone:
+    missing = [name.name for name in names if not table_exists(replica.spark, name)]
+    if missing:
         raise TargetError(
-            f"{replica.table}: {' and '.join(gone)} is not there any more, but the pipeline has written it",
+            f"{replica.table}: {' and '.join(missing)} is not there any more, but the pipeline has written it",
             f"Put it back, or restart the table: {restart_hint(replica.table)}.",
         )
 
 
 def apply_guarded(replica: Replica, last: AppliedBatch | None, apply: Callable[[], AppliedBatch]) -> AppliedBatch:
-    """Do a batch of a table and return its commit with the versions that it has left.
+    """Apply a batch of a table and return it with the versions after it.
 
-    Before it, all versions since the `last` commit are checked, if that is given; after it, those that are not its own.
+    All versions since the `last` applied batch, if given, are checked before it. Versions that the batch did not write
+    are checked after it: a foreign writer may come between.
 
-    :raises TargetError: somebody else has changed rows of the state or the change log.
+    :raises TargetError: when a foreign writer has changed rows of the state or the change log.
     """
     before = _versions(replica, last)
     return _with_versions(apply(), _versions_after(replica, before))
 
 
 def is_check_due(table: TableId, batch: int) -> bool:
-    """Whether a table is looked at in a batch that brings nothing of it: so it is in one of so many."""
+    """Whether an idle table is checked in this batch. The batches of different tables are spread by a hash."""
     return (crc32(str(table).encode()) - batch) % CHECK_EVERY == 0
 
 
 def check_idle(replica: Replica, last: AppliedBatch) -> AppliedBatch:
-    """Return an idle table's last commit with the versions that are there now.
+    """Return an idle table's last applied batch with the current versions.
 
-    So a change is found in the end, and Delta's history, which is not kept for ever, reaches back far enough.
+    So a foreign change is found in the end. Also the next check needs less of Delta's history, which is not kept for
+    ever.
 
-    :raises TargetError: somebody else has changed rows since its last commit, or a table is gone.
+    :raises TargetError: when a foreign writer has changed rows since the last check, or a table is missing.
     """
     check_exists(replica)
     return _with_versions(last, _versions(replica, last))
 
 
 def refill_if_changed(replica: Replica, last: AppliedBatch, ledger: BatchLog, batch: int) -> None:
-    """Before a table begins again, give its state what only the change log holds, if somebody has changed one of them.
+    """Restore rows of the state from the change log before a table starts again, if a foreign writer changed either.
 
-    Its snapshot finds by the state what is gone from the source, and tells the change log. `batch` is the snapshot's
-    first. No manifest may name versions of a state that is not there any more.
+    The snapshot compares the source with the state to publish deletes. It would miss rows that only the change log has.
+    `batch` is the snapshot's first. If the state was replaced or reset, the manifest is cleared: it would name versions
+    that no longer exist.
     """
     try:
         _versions(replica, last)
@@ -105,44 +109,44 @@ def refill_if_changed(replica: Replica, last: AppliedBatch, ledger: BatchLog, ba
 
 
 def _versions(replica: Replica, last: AppliedBatch | None) -> Versions:
-    """Return the versions of a table's state and change log, checked from its last commit on if that is given."""
+    """Return the current versions of state and change log, checked from the last applied batch on if there is one."""
     state, changes = (replica.layout.state(replica.table), replica.layout.changes(replica.table))
     if last is None:
         return Versions(current_version(replica.spark, state), current_version(replica.spark, changes))
-    left = Versions(Version(last.state_id, last.state_version), Version(last.changes_id, last.changes_version))
-    return _checked(replica, left)
+    known = Versions(Version(last.state_id, last.state_version), Version(last.changes_id, last.changes_version))
+    return _checked(replica, known)
 
 
 def _versions_after(replica: Replica, before: Versions) -> Versions:
-    """Return the versions after a batch; where others than its own lie between they are checked."""
-    made = [_made(replica, name, known) for name, known in _named(replica, before)]
-    if made[0] is not None and made[1] is not None:
-        return Versions(made[0], made[1])
+    """Return the versions after a batch. They are checked unless the batch wrote all versions since `before`."""
+    written = [_written_version(replica, name, known) for name, known in _by_table(replica, before)]
+    if written[0] is not None and written[1] is not None:
+        return Versions(written[0], written[1])
     return _checked(replica, before)
 
 
-def _with_versions(commit: AppliedBatch, found: Versions) -> AppliedBatch:
-    """Return a commit with the versions that it has left."""
-    state, changes = found.state, found.changes
+def _with_versions(commit: AppliedBatch, versions: Versions) -> AppliedBatch:
+    """Return an applied batch with the versions after it."""
+    state, changes = versions.state, versions.changes
     return replace(
         commit, state_id=state.id, state_version=state.number, changes_id=changes.id, changes_version=changes.number
     )
 
 
-def _named(replica: Replica, found: Versions) -> list[tuple[DeltaName, Version]]:
+def _by_table(replica: Replica, versions: Versions) -> list[tuple[DeltaName, Version]]:
     layout, table = replica.layout, replica.table
-    return [(layout.state(table), found.state), (layout.changes(table), found.changes)]
+    return [(layout.state(table), versions.state), (layout.changes(table), versions.changes)]
 
 
-def _made(replica: Replica, name: DeltaName, before: Version) -> Version | None:
-    """Return the version that a batch's own writes have made of a table; None where other commits lie between."""
-    made = replica.written_versions.get(name, [])
-    is_own = made == [*range(before.number + 1, before.number + 1 + len(made))]
-    return replace(before, number=before.number + len(made)) if is_own else None
+def _written_version(replica: Replica, name: DeltaName, before: Version) -> Version | None:
+    """Return the version of a table after the batch's own writes, None if there are commits of others between."""
+    written = replica.written_versions.get(name, [])
+    is_gapless = written == [*range(before.number + 1, before.number + 1 + len(written))]
+    return replace(before, number=before.number + len(written)) if is_gapless else None
 
 
 def _checked(replica: Replica, known: Versions) -> Versions:
-    state, changes = _named(replica, known)
+    state, changes = _by_table(replica, known)
     return Versions(
         _check(replica, "current state", *state),
         _check(replica, "change log", *changes),
@@ -150,7 +154,10 @@ def _checked(replica: Replica, known: Versions) -> Versions:
 
 
 def _check(replica: Replica, what: str, name: DeltaName, known: Version) -> Version:
-    """Return a table's newest version, once it is certain that only the pipeline has changed rows since a known one."""
+    """Return a table's newest version.
+
+    :raises TargetError: when rows may have changed since the known version by a commit that is not the pipeline's.
+    """
     now = current_version(replica.spark, name)
     if now == known:
         return now

@@ -1,4 +1,4 @@
-"""Rows that the change log holds, event by event, and the current state does not."""
+"""Rows that a replay of the change log yields and the current state lacks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from airflow_provider_db2cdc.spark.events.row_multiset import COPY
 from airflow_provider_db2cdc.spark.quoting import quoted
 
 AT = ("__batch", "__commit_lsn", "__intent_lsn", "__ordinal")
-"""The order of the change log. Batches come first: a source that was restored counts its LSNs again."""
+"""The order of the change log. Batches come first: a restored source uses its LSNs again."""
 
 
 def lost_rows(replica: Replica) -> DataFrame:
-    """Return what the change log holds and the state lacks, as rows of the state with the batch that told of each."""
+    """Return rows (columns of the state) that the change log holds and the state lacks, with their last batch."""
     log = load(replica.spark, replica.layout.changes(replica.table)).where("op IS NOT NULL")
     return _by_key(replica, log) if replica.schema.key else _by_copies(replica, log)
 
 
 def _by_key(replica: Replica, log: DataFrame) -> DataFrame:
-    """The last event of a key decides."""
+    """Return the lost rows of a table with a key. The last event of a key decides."""
     last = log.groupBy("key").agg(F.max_by(F.struct("op", "after", *AT[:2]), F.struct(*AT)).alias("last"))
     alive = last.where("last.op <> 'd'").select("last.*")
     names = replica.schema.names
@@ -36,8 +36,11 @@ def _by_key(replica: Replica, log: DataFrame) -> DataFrame:
 
 
 def _by_copies(replica: Replica, log: DataFrame) -> DataFrame:
-    """Copies are counted by `cdc/copies.py`'s rule: `r` rows of one batch replace a count, and none is below zero."""
-    signed = log.select(*AT[:2], F.col("op"), signed_images().alias("one")).select(*AT[:2], "op", "one.*")
+    """Return the lost rows of a table without a key, by the rule of `cdc.event.row_multiset`.
+
+    `r` rows of one batch replace an image's count, and no count falls below zero.
+    """
+    signed = log.select(*AT[:2], F.col("op"), signed_images().alias("signed")).select(*AT[:2], "op", "signed.*")
     is_read = F.col("op") == "r"
     batches = signed.groupBy("image", "__batch").agg(
         F.sum(F.when(is_read, 1)).alias("read"),
@@ -51,11 +54,11 @@ def _by_copies(replica: Replica, log: DataFrame) -> DataFrame:
     lowest = F.least(F.lit(0), F.min("sum").over(since))
     counted = counts.withColumn("held", F.col("sum") - lowest)
     newest = counted.groupBy("image").agg(F.max_by(F.struct("held", "commit", "__batch"), "__batch").alias("last"))
-    held = replica.rows().groupBy(F.col("row").alias("image")).agg(F.count("*").alias("there"))
-    there: Column = F.coalesce("there", F.lit(0))
-    short = newest.where("last.held > 0").join(held, "image", "left").where(F.col("last.held") > there)
-    numbers = F.sequence((there + 1).cast("int"), F.col("last.held").cast("int"))
+    in_state = replica.rows().groupBy(F.col("row").alias("image")).agg(F.count("*").alias("in_state"))
+    count_in_state: Column = F.coalesce("in_state", F.lit(0))
+    short = newest.where("last.held > 0").join(in_state, "image", "left").where(F.col("last.held") > count_in_state)
+    numbers = F.sequence((count_in_state + 1).cast("int"), F.col("last.held").cast("int"))
     copies = short.withColumn(COPY, F.explode(numbers))
     columns = [F.col("image").getField(name).alias(name) for name in replica.schema.names]
-    at = (F.col("last.commit").alias("__commit_lsn"), F.col("last.__batch").alias("__batch"))
-    return copies.select(*columns, COPY, *at)
+    origin = (F.col("last.commit").alias("__commit_lsn"), F.col("last.__batch").alias("__batch"))
+    return copies.select(*columns, COPY, *origin)

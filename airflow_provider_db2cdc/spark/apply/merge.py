@@ -1,4 +1,4 @@
-"""A batch's effects, and how they come into the current state."""
+"""The change that a batch makes to the current state, and its write."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from airflow_provider_db2cdc.spark.ledger.batch_log import check_not_applied
 
 @dataclass(frozen=True)
 class StateChange:
-    """What a batch means for the state, as rows of it: by its changes and by its reads; None where there are none.
+    """The change that a batch makes to the state, as rows of it: from changes and from reads. None if there are none.
 
-    `is_first`: the state has no row yet. `is_compared`: the reads are only what it has otherwise, or too much.
+    With `is_first` the state has no row yet. With `is_compared`, `read` holds only differences from the state: rows to
+    write, and rows to delete.
     """
 
     changed: DataFrame | None
@@ -35,15 +36,15 @@ class StateChange:
 
     @property
     def gone(self) -> DataFrame | None:
-        """The rows that the state has too much, as far as that is known."""
+        """The rows that must leave the state, or None without a comparison."""
         return self.read.where("NOT __present") if self.read is not None and self.is_compared else None
 
 
 @dataclass(frozen=True)
 class StateDiff:
-    """What a slice's staged rows and the state's of its range differ by; None: the state has nothing there.
+    """The differences between a chunk range's staged rows and the state. None: the state has no row there.
 
-    `state_version` is the state that they were compared with.
+    `state_version` is the version of the state that was compared.
     """
 
     chunk_range: ChunkRange
@@ -53,7 +54,7 @@ class StateDiff:
 
 @dataclass(frozen=True)
 class StateVersion:
-    """The current state after a batch."""
+    """The current state after a batch: its number of rows and its version."""
 
     rows: int
     version: int
@@ -61,10 +62,10 @@ class StateVersion:
 
 @failpoint("compare_state")
 def diff_state(replica: Replica, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
-    """Compare the staged rows of a slice that covers a range with what the state has there (an action).
+    """Compare the staged rows of a chunk range with the state's rows of its key range. It is an action.
 
-    It asks nothing of the changes meanwhile, so it is done while capture is waited for; what they tell of is left out
-    of it afterwards.
+    It does not need the window's changes, so it runs while the tick waits for capture. Keys with changes are excluded
+    later, see `find_state_change`.
     """
     version = replica.newest_version()
     within = key_range(replica.schema, chunk_range.counts[0].low, chunk_range.counts[-1].high)
@@ -86,16 +87,21 @@ def find_state_change(
     last: AppliedBatch | None,
     compared: StateDiff | None,
 ) -> StateChange:
-    """Return a batch's effects; those of a slice that covers a range as it was `compared`, if that still holds."""
-    changed, read = _changed(replica, planned, batch, counts, reads), _read(replica, planned, reads)
+    """Return the change that a batch makes to the state.
+
+    If its chunk range deletes by range, the reads are the differences from the state. `compared` is used for that if it
+    is still valid, else the comparison is done again.
+    """
+    changed, read = _changed_rows(replica, planned, batch, counts, reads), _read_rows(replica, planned, reads)
     if changed is None and read is None:
         return StateChange(None, None)
     chunk_range = reads.chunk_range
     if read is not None and chunk_range is not None and chunk_range.deletes_by_range:
-        compared = _as_now(replica, chunk_range, last, compared)
+        compared = _valid_diff(replica, chunk_range, last, compared)
         if compared.differences is not None:
             changed = None if changed is None else changed.localCheckpoint()
-            return StateChange(changed, _undecided(replica, planned, reads, compared.differences), is_compared=True)
+            read = _without_changed_keys(replica, planned, reads, compared.differences)
+            return StateChange(changed, read, is_compared=True)
     return StateChange(changed, read, replica.is_empty(last))
 
 
@@ -107,37 +113,37 @@ def apply_state_change(
     reads: PublishedRows,
     last: AppliedBatch | None,
 ) -> StateVersion:
-    """Bring a batch's effects into the state; rows that were read, and are there as they are, are left alone."""
+    """Write a batch's effects to the state. Rows that were read and are unchanged are not written."""
     changed, read = effects.changed, effects.read
-    # Of none that the ledger knows of there are some now, if the state is not taken for empty.
+    # A state that is not empty although the last applied batch left 0 rows has rows of unknown origin: count them.
     before = None if last is None or not (last.rows or effects.is_first) else last.rows
     if changed is None and read is None:
-        return _state(replica, planned, before, None if last is None else last.state_version)
+        return _state_version(replica, planned, before, None if last is None else last.state_version)
     if effects.is_first:
-        return _filled(replica, _both(changed, read), planned, counts, reads, 0)
+        return _append_effects(replica, _union(changed, read), planned, counts, reads, 0)
     if planned.chunk_range is not None and planned.chunk_range.snapshot_kind == "initial" and not effects.is_compared:
-        both = _both(changed, read).localCheckpoint()
-        bounds = key_bounds(both, replica.schema).bounds
+        rows = _union(changed, read).localCheckpoint()
+        bounds = key_bounds(rows, replica.schema).bounds
         if bounds and replica.has_no_rows(bounds):
-            return _filled(replica, both, planned, counts, reads, before)
+            return _append_effects(replica, rows, planned, counts, reads, before)
     if read is not None and not effects.is_compared:
         read = missing_from_state(replica, read, key_bounds(read, replica.schema).bounds)
-    both = _both(changed, read)
+    rows = _union(changed, read)
     if not effects.is_compared:
-        both = both.localCheckpoint()
-    of_both = key_bounds(both, replica.schema)
-    if read is not None and not of_both.rows:
-        # Also when a first try has written them already; so the target is asked.
-        return _state(replica, planned, None, None)
-    # Else Spark, which does not know how few they are, sorts the keys of the whole state by them.
-    grown, version = replica.merge(if_few_to_all(both, of_both.rows), planned.batch, of_both.bounds, before)
-    return _state(replica, planned, None if grown is None or before is None else before + grown, version)
+        rows = rows.localCheckpoint()
+    extent = key_bounds(rows, replica.schema)
+    if read is not None and not extent.rows:
+        # A first try may have written all rows already. So the target is asked for its rows and version.
+        return _state_version(replica, planned, None, None)
+    # Without the broadcast Spark, which overestimates the rows, would sort the keys of the whole state.
+    growth, version = replica.merge(if_few_to_all(rows, extent.rows), planned.batch, extent.bounds, before)
+    return _state_version(replica, planned, None if growth is None or before is None else before + growth, version)
 
 
-def _changed(
+def _changed_rows(
     replica: Replica, planned: PlannedBatch, batch: DataFrame, counts: BatchCounts, reads: PublishedRows
 ) -> DataFrame | None:
-    """Return the batch's net effects as rows of the state, without a key by how many of each image there are."""
+    """Return the batch's net effects as rows of the state. Without a key, images are counted."""
     if not counts.events:
         return None
     schema = replica.schema
@@ -146,37 +152,42 @@ def _changed(
     if schema.key:
         return effect_rows(net_effects(batch, schema, counts), schema)
     deltas = count_deltas(batch).localCheckpoint()
-    of_them = key_bounds(deltas.select("image.*"), schema)
-    return copy_effects(deltas, of_them.rows, replica.rows(of_them.bounds), schema)
+    extent = key_bounds(deltas.select("image.*"), schema)
+    return copy_effects(deltas, extent.rows, replica.rows(extent.bounds), schema)
 
 
-def _read(replica: Replica, planned: PlannedBatch, reads: PublishedRows) -> DataFrame | None:
+def _read_rows(replica: Replica, planned: PlannedBatch, reads: PublishedRows) -> DataFrame | None:
     """Return the rows that were read as rows of the state."""
     as_rows = staged_rows if replica.schema.key else staged_copies
     return None if reads.rows is None else as_rows(reads.rows, replica.schema, planned.upto)
 
 
-def _as_now(
+def _valid_diff(
     replica: Replica, chunk_range: ChunkRange, last: AppliedBatch | None, compared: StateDiff | None
 ) -> StateDiff:
-    """Return what a slice was compared to, or compare it now: a batch that is redone was not, or with another state."""
+    """Return `compared` if it has the same staged rows and the current state, else compare now.
+
+    A redone batch was not compared, or was compared with another state.
+    """
     if compared is None or compared.chunk_range.staging_version != chunk_range.staging_version:
         return diff_state(replica, chunk_range, last)
     return compared if compared.state_version == replica.newest_version() else diff_state(replica, chunk_range, last)
 
 
-def _undecided(replica: Replica, planned: PlannedBatch, reads: PublishedRows, unlike: DataFrame) -> DataFrame:
-    """Return the differences of keys of which the changes in the window decide nothing, as rows of the state."""
-    marked = unlike.withColumn("__commit_lsn", F.when(F.col("__present"), F.lit(str(planned.upto))))
+def _without_changed_keys(
+    replica: Replica, planned: PlannedBatch, reads: PublishedRows, differences: DataFrame
+) -> DataFrame:
+    """Return the differences, as rows of the state, of keys that have no net effect in the window."""
+    rows = differences.withColumn("__commit_lsn", F.when(F.col("__present"), F.lit(str(planned.upto))))
     if reads.effects is None:
-        return marked
-    key, keys = [*replica.schema.key], reads.effects.select("key.*")
-    marked = marked.join(if_few_to_all(keys, reads.window.events), key, "left_anti")
-    # A scan may have met a row twice that was moved meanwhile; both are equal.
-    return marked.dropDuplicates(key).localCheckpoint()
+        return rows
+    key, changed_keys = [*replica.schema.key], reads.effects.select("key.*")
+    rows = rows.join(if_few_to_all(changed_keys, reads.window.events), key, "left_anti")
+    # A scan may have met a moved row twice. Both rows are equal.
+    return rows.dropDuplicates(key).localCheckpoint()
 
 
-def _filled(
+def _append_effects(
     replica: Replica,
     effects: DataFrame,
     planned: PlannedBatch,
@@ -184,27 +195,30 @@ def _filled(
     reads: PublishedRows,
     before: int | None,
 ) -> StateVersion:
-    """Append effects of keys that the state does not have; how many they are is known where they are all reads."""
+    """Append effects of keys that the state does not have. Their number is known if all of them are reads."""
     version = replica.append_rows(effects.where("__present").drop("__present"), planned.batch)
     if version is None or before is None or counts.events:
-        return _state(replica, planned, None, version)
-    return _state(replica, planned, before + sum(reads.counts.values()), version)
+        return _state_version(replica, planned, None, version)
+    return _state_version(replica, planned, before + sum(reads.counts.values()), version)
 
 
-def _both(one: DataFrame | None, other: DataFrame | None) -> DataFrame:
-    some = [frame for frame in (one, other) if frame is not None]
-    return reduce(DataFrame.unionByName, some)
+def _union(changed: DataFrame | None, read: DataFrame | None) -> DataFrame:
+    frames = [frame for frame in (changed, read) if frame is not None]
+    return reduce(DataFrame.unionByName, frames)
 
 
-def _state(replica: Replica, planned: PlannedBatch, rows: int | None, version: int | None) -> StateVersion:
-    """Return what is there, asked of the target where the step did not tell, as one that was done before does not.
+def _state_version(replica: Replica, planned: PlannedBatch, rows: int | None, version: int | None) -> StateVersion:
+    """Return the rows and the version of the state after a batch. Unknown ones (None) are read from the target.
 
-    :raises TickLostError: then, another run has done more: what is there now is no longer the batch's.
+    A step that an earlier try did returns no version.
+
+    :raises ConcurrentRunError: when the version is unknown and another run has finished the batch. The newest version
+        may then have later batches, too.
     """
-    at = replica.newest_version() if version is None else version
-    # In this order: what comes behind the batch is merged once that is applied.
+    number = replica.newest_version() if version is None else version
+    # Check after the version is read. Later batches are merged only once this one is applied: so the version has none.
     if version is None:
         check_not_applied(replica.spark, replica.layout, replica.table, planned.batch)
-    # Delta knows how many rows a version has without reading any.
-    known = load(replica.spark, replica.layout.state(replica.table), at).count() if rows is None else rows
-    return StateVersion(known, at)
+    # Delta counts the rows of a version from its statistics, without reading them.
+    row_count = load(replica.spark, replica.layout.state(replica.table), number).count() if rows is None else rows
+    return StateVersion(row_count, number)

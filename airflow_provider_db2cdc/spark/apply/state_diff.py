@@ -1,4 +1,4 @@
-"""What rows that were read differ by from those of the state."""
+"""Differences between rows that were read and rows of the state."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from airflow_provider_db2cdc.spark.quoting import quoted
 
 
 def missing_from_state(replica: Replica, rows: DataFrame, bounds: str) -> DataFrame:
-    """Return the rows (columns of the state) within `bounds` that the state does not hold just as they are."""
-    return _beside(replica, rows, bounds, "left").where(_is_unlike(replica.schema)).select("s.*")
+    """Return the rows (columns of the state) that the state, within `bounds`, lacks or holds with other values."""
+    return _joined_with_state(replica, rows, bounds, "left").where(_is_different(replica.schema)).select("s.*")
 
 
 @failpoint("compare_rows")
 def diff_with_state(replica: Replica, rows: DataFrame, within: str, low_batch: int) -> DataFrame:
-    """Return what is to be done that the state holds `rows`, and besides them no row of before within that range.
+    """Return the merge rows (`__present`) after which the state holds `rows`, and no other old row, within a range.
 
-    With `__present`, as rows of a merge: those that it does not hold just as they are, and, not present, those of
-    its own whose key none of them has, and that no batch behind `low_batch` wrote.
+    They are rows that the state lacks or holds with other values, and deletes (`__present` false) of rows whose key
+    `rows` lacks. A row that a batch after `low_batch` wrote is not deleted: it may be newer than the read.
     """
-    is_own = F.col("s.__present").isNull()
+    is_only_in_state = F.col("s.__present").isNull()
     values = [
-        F.when(is_own, F.col(f"t.{quoted(name)}")).otherwise(F.col(f"s.{quoted(name)}")).alias(name)
+        F.when(is_only_in_state, F.col(f"t.{quoted(name)}")).otherwise(F.col(f"s.{quoted(name)}")).alias(name)
         for name in replica.schema.names
     ]
-    is_out = F.when(is_own, F.col("t.__batch") <= low_batch).otherwise(_is_unlike(replica.schema))
-    beside = _beside(replica, rows.withColumn("__present", F.lit(True)), within, "full")
-    return beside.where(is_out).select(*values, (~is_own).alias("__present"))
+    is_to_merge = F.when(is_only_in_state, F.col("t.__batch") <= low_batch).otherwise(_is_different(replica.schema))
+    joined = _joined_with_state(replica, rows.withColumn("__present", F.lit(True)), within, "full")
+    return joined.where(is_to_merge).select(*values, (~is_only_in_state).alias("__present"))
 
 
-def _beside(replica: Replica, rows: DataFrame, bounds: str, how: str) -> DataFrame:
-    """Return rows `s` beside those of the state `t` that have their keys."""
+def _joined_with_state(replica: Replica, rows: DataFrame, bounds: str, join_type: str) -> DataFrame:
+    """Return rows `s` joined with the rows `t` of the state that have the same key."""
     state = load(replica.spark, replica.layout.state(replica.table)).alias("t")
-    held = state.where(bounds) if bounds else state
-    # Joined by the key alone: as an anti-join on all columns, all of them would be hashed and sorted by.
-    return rows.alias("s").join(held, reduce(and_, [_same(quoted(name)) for name in replica.key_names]), how)
+    within = state.where(bounds) if bounds else state
+    # Joined only by the key. An anti-join on all columns would hash and sort by all of them.
+    return rows.alias("s").join(within, reduce(and_, [_is_same(quoted(name)) for name in replica.key_names]), join_type)
 
 
-def _is_unlike(schema: TableSchema) -> Column:
-    same = [_same(quoted(name)) for name in schema.names]
-    texts = [_same(quoted(name), "string") for name in float_names(schema)]
+def _is_different(schema: TableSchema) -> Column:
+    same = [_is_same(quoted(name)) for name in schema.names]
+    texts = [_is_same(quoted(name), "string") for name in float_names(schema)]
     return F.col("t.__batch").isNull() | ~reduce(and_, same + texts)
 
 
-def _same(name: str, as_type: str = "") -> Column:
-    """Return whether a column of `s` and `t`, or what it is as another type, is equal; null equals null."""
+def _is_same(name: str, as_type: str = "") -> Column:
+    """Return whether a column of `s` and `t`, cast to `as_type` if given, is equal. Null equals null."""
     sides = [F.col(f"{side}.{name}") for side in ("s", "t")]
-    one, other = (side.cast(as_type) for side in sides) if as_type else sides
-    return one.eqNullSafe(other)
+    left, right = (side.cast(as_type) for side in sides) if as_type else sides
+    return left.eqNullSafe(right)
