@@ -1,4 +1,4 @@
-"""Entry script of one tick for spark-submit: reads the JobSpec, runs it, prints the JobResult on one marked line."""
+"""Entry script of one tick for spark-submit: read the JobSpec, run it, print the JobResult on one marked line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.tick.log import as_own, describe
 
 
 def read_spec(name: str) -> JobSpec:
-    """Return the spec in the file of that path, or of that name among those that came with --files."""
+    """Return the spec in a file. `name` is its path, or its name among the files of spark-submit's --files."""
     path = Path(name)
     if not path.is_file():
         from pyspark import SparkContext, SparkFiles
@@ -24,7 +24,7 @@ def read_spec(name: str) -> JobSpec:
 
 
 def main() -> int:
-    """Run the spec; the exit code is 1 when a table failed, and the result is printed all the same."""
+    """Run the spec and print the result. The exit code is 1 if a table failed: the result is printed even then."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", required=True, help="path of the JobSpec, or its name among Spark's files")
     spec = parser.parse_args().spec
@@ -32,7 +32,7 @@ def main() -> int:
     try:
         result = run(read_spec(spec))
     except Exception as error:
-        # Its kind says whether a retry can help.
+        # The name of the error class shows whether a retry can help.
         sys.stderr.write(f"{type(as_own(error)).__name__}: {' '.join(describe(error).split())}\n")
         return 1
     sys.stdout.write(f"{RESULT_MARK}{result.to_json()}\n")

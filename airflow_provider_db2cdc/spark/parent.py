@@ -1,4 +1,4 @@
-"""The job ends when the process that started it does, even by SIGKILL."""
+"""End of the job with the process that started it, even if that process dies by SIGKILL."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ ORPHANED = 1
 
 
 def end_with_parent(folder: Path) -> None:
-    """Watch the pipe in `folder`, if there is one; end this process at once when nobody holds its writing end.
+    """Watch the pipe in `folder`, if there is one. End this process at once when no process holds its writing end.
 
-    spark-submit ends when its Python does. Between the two is a JVM that hands on neither signals nor open files.
+    spark-submit ends when its Python process does. The JVM between the two passes on neither signals nor open files, so
+    this process cannot see the parent's end in another way.
     """
     pipe = folder / PARENT_PIPE
     if pipe.is_fifo():
@@ -25,13 +26,13 @@ def end_with_parent(folder: Path) -> None:
 
 def _watch(handle: int) -> None:
     try:
-        # Where the parent died before this process began, poll() would wait for ever: there was no writer to lose.
-        is_alone = os.read(handle, 1) == b""
+        # If the parent died before this process began, poll() would wait for ever: no writer is left to go.
+        has_no_writer = os.read(handle, 1) == b""
     except BlockingIOError:
-        is_alone = False
-    if not is_alone:
+        has_no_writer = False
+    if not has_no_writer:
         watched = select.poll()
         watched.register(handle, select.POLLHUP)
         watched.poll()
-    # Nothing is written: who would read it is gone, and an error here would leave the job running.
+    # Write nothing: its reader is gone, and an error here would leave the job running.
     os._exit(ORPHANED)

@@ -1,4 +1,4 @@
-"""Spark sessions: the one of the application, and one a table for confs of its own."""
+"""Spark sessions: one for the application, and one per table with its own configuration."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ NEEDED_CONF = {
 SESSION_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "false",
-    # A value that does not fit its column is an error, not a null.
+    # A value that does not fit its column must be an error, not a null.
     "spark.sql.ansi.enabled": "true",
-    # `${x}` in a value that stands in a statement is itself, not a variable.
+    # `${x}` in a literal must stay text, not become a variable.
     "spark.sql.variable.substitute": "false",
-    # A text in a statement has its backslashes and quotes escaped.
+    # `text_literal` escapes backslashes and quotes.
     "spark.sql.parser.escapedStringLiterals": "false",
-    # Db2 has padded a CHAR by its own count, of bytes or code units; Spark would pad it again to as many code points.
+    # Db2 pads a CHAR by bytes or code units. Spark would pad it again, to as many code points.
     "spark.sql.readSideCharPadding": "false",
-    # Rows of a file that is missing would be taken for rows that the source has no longer.
+    # Rows of a missing file would count as rows that the source no longer has.
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
-    # LEGACY would write days before 1582 by another calendar, which not every reader of Parquet knows of.
+    # LEGACY would write days before 1582 in another calendar, which some readers of Parquet do not know.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.databricks.delta.merge.materializeSource": "none",
-    # A snapshot of before would hide what another run has planned or applied meanwhile.
+    # A stale snapshot of a table would hide batches that another run has planned or applied meanwhile.
     "spark.databricks.delta.stalenessLimit": "0",
-    # It would commit behind each write, and that commit's version would be taken for the write's.
+    # It would commit after each write, and the version of that commit would be taken for the write's.
     "spark.databricks.delta.autoCompact.enabled": "false",
-    # Delta's newer way to write, under STRICT, knows no transaction pairs.
+    # Under STRICT Delta writes in a newer way, which does not support transaction ids.
     "spark.databricks.delta.v2.enableMode": "AUTO",
-    # A step's pair has to stay until the step is over.
+    # The transaction id of a step must stay until the step is over.
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "false",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
-    # What was staged is read by its version also a week after a death, as long as its files are there.
+    # Staged rows are read by their version, even a week after a crash, as long as their files exist.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
 }
 MARK = "spark.databricks.delta.commitInfo.userMetadata"
-"""What Delta's history tells of each commit that a session makes."""
+"""Delta's setting: the user metadata that Delta's history shows for each commit of a session."""
 
 SMALL_CONF = {
     "spark.sql.adaptive.enabled": "false",
@@ -53,20 +53,21 @@ SMALL_CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""For few rows: adaptive execution would submit a job of its own for each stage, and partitions would be empty.
+"""Settings for few rows. Adaptive execution would submit a job per stage, and most partitions would be empty.
 
-Nor is code generated: each task would write its projections' text anew, to find by it what is compiled already, which
-was a third of what a tick of few rows computes.
+Code generation is off, too: each task would generate the source text of its projections again, only to find the
+compiled class by it. That was a third of the CPU time of a tick with few rows.
 """
 
 SMALL_ROWS = 20_000
+"""Up to so many rows a session uses SMALL_CONF."""
 
 
 def open_session(name: str) -> SparkSession:
-    """Return the application's session, checked for what correct values hang on.
+    """Return the application's session, after a check of settings that correct values depend on.
 
-    :raises ConfigurationError: the JVM's zone is not UTC (java.sql.Timestamp would shift wall clocks in a DST
-        hour), or Delta is not set up.
+    :raises ConfigurationError: when the JVM's time zone is not UTC, or Delta is not set up. In another zone
+        java.sql.Timestamp would shift local times in the hour of a DST change.
     """
     spark = SparkSession.builder.appName(name).getOrCreate()
     zone = spark._jvm.java.util.TimeZone.getDefault().getID()  # type: ignore[union-attr]
@@ -83,7 +84,7 @@ def open_session(name: str) -> SparkSession:
 
 
 def slots(spark: SparkSession) -> int | None:
-    """Return how many tasks Spark runs side by side; None where that is not known, or as many as there are tasks."""
+    """Return how many tasks Spark runs at once. None if that is unknown, or grows with the number of tasks."""
     context, conf = spark.sparkContext, spark.conf
     is_elastic = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
     if conf.get("spark.default.parallelism", None) or (is_elastic and not str(context.master).startswith("local")):
@@ -93,7 +94,7 @@ def slots(spark: SparkSession) -> int | None:
 
 @contextmanager
 def temporary_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Have a session set so for a while, and then as it was."""
+    """Apply settings to a session within a block, and restore the earlier ones after it."""
     before = {key: session.conf.get(key, None) for key in conf}
     _configure(session, conf)
     try:
@@ -107,32 +108,32 @@ def temporary_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[N
 
 
 def conf_for_row_count(session: SparkSession, rows: int | None) -> AbstractContextManager[None]:
-    """Have a session set for few rows for a while, if they are: what is read then, or checkpointed, is few of many."""
+    """Apply SMALL_CONF within a block if `rows` are few: a session for many rows may also read or checkpoint few."""
     return nullcontext() if rows is None or rows > SMALL_ROWS else temporary_conf(session, SMALL_CONF)
 
 
 class TableSessions:
-    """A session a table, on the same application; each belongs to one thread at a time.
+    """One session per table, on the same application. Only one thread at a time may use a session.
 
-    Delta takes a statement's transaction pair from the session, and tells there which version it has made. Each commit
-    bears the `mark`, by which the pipeline knows its own.
+    Delta takes a statement's transaction id from the session, and writes the new version into it. Each commit has the
+    `mark`, by which the pipeline recognizes its own commits.
     """
 
     def __init__(self, spark: SparkSession, mark: str) -> None:
         self._spark = spark
         self._conf = {**SESSION_CONF, MARK: mark}
-        self._of: dict[TableId, SparkSession] = {}
+        self._by_table: dict[TableId, SparkSession] = {}
 
     def session(self, table: TableId, rows: int) -> SparkSession:
-        """Return the table's session, set for about `rows` rows."""
-        session = self._of.get(table)
+        """Return the table's session, configured for about `rows` rows."""
+        session = self._by_table.get(table)
         if session is None:
-            session = self._of[table] = self._open()
+            session = self._by_table[table] = self._open()
             _configure(session, self._conf)
         if rows <= SMALL_ROWS:
             _configure(session, SMALL_CONF)
         else:
-            # To unset them would forget what the application was submitted with.
+            # RESET restores the values that the application was submitted with. Unsetting would lose them.
             for key in SMALL_CONF:
                 session.sql(f"RESET {key}")
         return session

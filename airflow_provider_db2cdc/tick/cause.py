@@ -1,4 +1,4 @@
-"""Why something failed: the root cause in one line without a row's values, and the whole stack in a file."""
+"""Causes of foreign errors: the root cause in one line without row values, and the whole stack in a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HARMLESS = (
     "org.apache.hadoop.", "software.amazon.awssdk.", "com.amazonaws.", "com.azure.", "com.microsoft.azure.",
     "com.google.cloud.",
 )  # fmt: skip
-"""Classes whose text names files, hosts and classes. A text of Spark, Delta or a parser may quote a row's value."""
+"""Error classes whose text names only files, hosts and classes. Texts of Spark, Delta or a parser may quote values."""
 
 DISK_FULL = ("No space left on device", "Disk quota exceeded", "not enough space on the disk")
 SECRET = re.compile(r"(?i)\b(password|secret|token|sig|signature|credential|accesskey|key)=[^\s&;,]+|(?<=\w)\?\S+=\S+")
@@ -34,9 +34,9 @@ MAX_TEXT = 300
 
 
 def explained(error: BaseException, text: str) -> Db2CdcError | None:
-    """Return what a foreign error means to whoever runs the pipeline, None if it is none of those known here."""
-    of_db2 = JCC_TEXT.search(text)
-    if of_db2 and (known := known_error(of_db2[1], "the source")):
+    """Return a foreign error as one of ours with a remedy for the operator, or None if its meaning is unknown."""
+    db2_text = JCC_TEXT.search(text)
+    if db2_text and (known := known_error(db2_text[1], "the source")):
         return known
     if any(words in text for words in DISK_FULL):
         return TargetError(
@@ -52,28 +52,30 @@ def explained(error: BaseException, text: str) -> Db2CdcError | None:
 
 
 def root_cause(error: BaseException, text: str) -> str:
-    """Return the innermost cause in a line: its class, and its text where that cannot hold a row's value."""
+    """Return the innermost cause in one line: its class, and its text if that cannot hold a row value."""
     if isinstance(error, OSError):
         return _redacted(f"{type(error).__name__}: {error}")
     names = list(dict.fromkeys([type(error).__name__, *JAVA_CLASS.findall(text)]))
     codes = [f"{name} {code} SQLSTATE {state}" for name, code, state in DB2_CODES.findall(text)[:1]]
-    told = _harmless(text)
-    if told:
-        within = [name for name in names[1:4] if not told.startswith(f"{name}:")]
-        named = f"{told} (in {' <- '.join(within)})" if within else told
+    innermost = _harmless_cause(text)
+    if innermost:
+        within = [name for name in names[1:4] if not innermost.startswith(f"{name}:")]
+        cause = f"{innermost} (in {' <- '.join(within)})" if within else innermost
     else:
-        named = " <- ".join(names[:4])
-    return "; ".join([named, *codes, *_condition(error, text)])
+        cause = " <- ".join(names[:4])
+    return "; ".join([cause, *codes, *_condition(error, text)])
 
 
-def _harmless(text: str) -> str:
-    """Return the class and the text of the innermost cause in the JVM, empty where that may quote a row's value."""
+def _harmless_cause(text: str) -> str:
+    """Return the class and the text of the JVM's innermost cause. It is empty if the text may quote a row value."""
     inner = (CAUSED_BY.findall(text) or RAISED.findall(text))[-1:]
-    return "".join(_redacted(f"{name.rsplit('.', 1)[-1]}: {told}") for name, told in inner if name.startswith(HARMLESS))
+    return "".join(
+        _redacted(f"{name.rsplit('.', 1)[-1]}: {message}") for name, message in inner if name.startswith(HARMLESS)
+    )
 
 
 def text_of(error: BaseException | None) -> str:
-    """Return the texts of an error and of its causes in Python and the JVM; they may quote values of rows."""
+    """Return the texts of an error and of its causes in Python and the JVM. They may quote row values."""
     texts = []
     while error is not None:
         texts.append(f"{error}\n{getattr(error, '_stackTrace', '')}")
@@ -82,7 +84,10 @@ def text_of(error: BaseException | None) -> str:
 
 
 def keep_stack(title: str, error: BaseException) -> str:
-    """Add an error's stack to the run's error log, which only its owner can read; return a sentence that says where."""
+    """Append an error's stack to the run's error log, and return a sentence with its path. Only its owner can read it.
+
+    Without an error log it returns an empty text.
+    """
     path = os.environ.get(ERROR_LOG_ENV)
     stack = f"{''.join(traceback.format_exception(error))}\n{getattr(error, '_stackTrace', '')}"
     if not path:
@@ -105,7 +110,7 @@ def _condition(error: BaseException, text: str) -> list[str]:
 
 
 def _redacted(text: str) -> str:
-    """Return a text without the password and without what a URL may carry of secrets, and not longer than a line."""
+    """Return a text without the password and without secrets in URLs, cut to MAX_TEXT characters."""
     line = SECRET.sub("...", _without_password(text))
     return line if len(line) <= MAX_TEXT else f"{line[:MAX_TEXT]}..."
 

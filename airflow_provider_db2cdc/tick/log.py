@@ -1,4 +1,4 @@
-"""What a job says while it runs and when something fails: names, counts and codes, never row values."""
+"""Progress and error texts of a job: names, counts and codes, never row values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from airflow_provider_db2cdc.tick.cause import explained, keep_stack, root_cause
 
 
 def log_progress(text: str) -> None:
-    """Print one progress line, which the Airflow side shows in the task's log.
+    """Print one progress line. The Airflow side shows it in the task's log.
 
-    Names and messages may come from outside: no text of theirs becomes a line of its own, or cannot be written.
+    Names and messages may come from outside. So line breaks become spaces, and characters that cannot be encoded are
+    escaped.
     """
     line = " ".join(text.splitlines()).encode("utf-8", "backslashreplace").decode("utf-8")
     sys.stdout.write(f"{PROGRESS_MARK}{line}\n")
@@ -28,22 +29,22 @@ def log_progress(text: str) -> None:
 
 
 def applied_reporter(tables: int) -> Callable[[TableId], None]:
-    """Return what says of a table that its part of a batch is applied, how many are, and about how long the rest takes.
+    """Return a function that logs a table as applied, with the number of applied tables and the estimated rest.
 
-    Tables that are applied side by side may call it at once. Where there is but one, nothing is said.
+    Several threads may call it at once. It logs nothing for a single table.
     """
     begun, done, turn = time.monotonic(), itertools.count(1), Lock()
 
-    def tell(table: TableId) -> None:
+    def report(table: TableId) -> None:
         if tables > 1:
             with turn:
                 log_progress(f"table={table} applied: {describe_applied(next(done), tables, time.monotonic() - begun)}")
 
-    return tell
+    return report
 
 
 def describe(error: BaseException) -> str:
-    """Return what an error is in a line: our own text, or the root cause of a foreign one, whose stack is kept."""
+    """Return an error as one line: our own text, or the root cause of a foreign error, whose stack is kept."""
     if isinstance(error, Db2CdcError):
         return str(error)
     if is_concurrent_write(error):
@@ -51,12 +52,12 @@ def describe(error: BaseException) -> str:
             "another run wrote this batch at the same moment, so this one wrote nothing. "
             "Let the other finish; the next tick goes on from there."
         )
-    told = str(as_own(error))
-    return f"{told}{keep_stack(told, error)}"
+    text = str(as_own(error))
+    return f"{text}{keep_stack(text, error)}"
 
 
 def as_own(error: BaseException) -> Db2CdcError:
-    """Return an error as one of ours: what it means where that is known, else its root cause without a remedy."""
+    """Return an error as one of ours: with a remedy if its meaning is known, else with its root cause."""
     if isinstance(error, Db2CdcError):
         return error
     text = text_of(error)
@@ -64,12 +65,12 @@ def as_own(error: BaseException) -> Db2CdcError:
 
 
 def is_concurrent_write(error: BaseException) -> bool:
-    """Whether Delta refused a pair because another writer has brought it meanwhile."""
+    """Whether Delta refused a write because another writer has committed its transaction id meanwhile."""
     return any(name in str(error) for name in ("ConcurrentTransaction", "DELTA_CONCURRENT_TRANSACTION"))
 
 
 def log_stack(error: BaseException) -> None:
-    """Print where an error came from: frames only, because its text may hold row values."""
+    """Print the frames of an error's stack. Its text is left out because it may hold row values."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != FAILPOINT_FRAME][-4:]
     log_progress(
         "  at " + " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames))
@@ -77,5 +78,5 @@ def log_stack(error: BaseException) -> None:
 
 
 def now_ms() -> int:
-    """Return this machine's clock."""
+    """Return the current time of this machine in epoch milliseconds."""
     return int(time.time() * 1000)
