@@ -119,8 +119,8 @@ class Replica:
     def fence_writers(self, batch: int) -> None:
         """Stop every later write of this batch and of earlier ones. Rows that they have written stay.
 
-        The property comes before the transaction ids. A step that these skip would take the skip for a write of its own
-        first try, and a cleared run would report rows that do not exist. The property makes that step fail.
+        The property comes before the transaction ids. Else a step that Delta skips would believe that its own first try
+        had written, and a cleared run would report missing rows. The property makes that step fail.
         """
         if batch > self._newest_batch(ABANDONED):
             set_properties(self.spark, self.layout.state(self.table), {ABANDONED: str(batch)})
@@ -157,7 +157,7 @@ class Replica:
     def has_written(self, step: str, batch: int) -> bool:
         """Whether the change log has rows of a step of a redone batch. Any other batch has no earlier try.
 
-        The transaction id alone is not enough: a person may have let Delta forget it.
+        The transaction id is not enough to know this: a person may have let Delta forget it.
         """
         return self.is_redone and not self.batch_events(batch).where(WRITTEN_BY[step]).isEmpty()
 

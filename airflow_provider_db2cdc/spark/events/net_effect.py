@@ -106,8 +106,8 @@ def commit_effects(events: DataFrame, schema: TableSchema) -> DataFrame:
     """Return the effect of each commit on each key (key, commit): `known`, `row` (None: no row), places of events.
 
     Images that came are counted minus images that went. If none remains, the image that came last or went first
-    decides, else the effect is unknown. Places are intents. `last_at` is the place of the key's last event, `row_at`
-    of the last one that brought the row, `came_at` of the last that brought any, `deleted_at` of the last deletion.
+    decides, else the effect is unknown. `last_at` is the place (intent) of the key's last event, `deleted_at` of its
+    last deletion. `row_at` is the place of the last event that brought `row`, `came_at` of the last that brought any.
     """
     came = F.struct("image", "came_at")
     by_commit = (

@@ -16,8 +16,8 @@ def column_errors(tasks: Sequence[TableTask], connection: DriverConnection) -> d
     """Return an error for each table whose columns, or whose change table's columns, differ from the plan's.
 
     Runs one statement. Call it after a read, or after the count of changes beyond the plan's capture position.
-    The ranges that the plan itself counted need no check: they lie before its capture position, and the plan read the
-    columns after it took that position.
+    Ranges that the plan itself counted need no check. They lie before its capture position, and the plan read the
+    columns after that position.
     """
     if not tasks:
         return {}

@@ -1,8 +1,8 @@
 """The journal of snapshots: requests, progress and notifications. It outlives every tick.
 
-Each row is a document of one kind: `signal` (an outcome), `snapshot`, `bounds` (chunk bounds of a table), `begun` or
-`skipped` (a table that started with a snapshot or without one), `notification`. Except for notifications the newest
-row of an id is valid.
+Each row is a document of one kind. A `signal` is an outcome of a signal. `bounds` are the chunk bounds of a table.
+`begun` and `skipped` name a table that started with a snapshot or without one. The others are `snapshot` and
+`notification`. Except for notifications the newest row of an id is valid.
 """
 
 from __future__ import annotations
