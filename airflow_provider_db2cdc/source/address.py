@@ -1,4 +1,4 @@
-"""Where a Db2 database is, and what both of IBM's drivers are told to reach it."""
+"""The address of a Db2 database, and the options with which both of IBM's drivers connect to it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DATABASE = re.compile(r"[^\s/;:?='\"]+")
 DEFAULT_PORT = 50000
 CLI_DEFAULTS = {
     "ConnectTimeout": "30",
-    # By default Db2 waits for ever: for a catalog's rows, say, behind a definition that nobody commits.
+    # Db2's default is to wait for ever. A catalog read, for one, waits for an uncommitted definition.
     "LockTimeout": "60",
-    # As Spark's reads ask: the server's DB2_SKIPDELETED and its like then leave no committed row out.
+    # Spark's reads ask for the same. With it, DB2_SKIPDELETED and similar settings of the server hide no committed row.
     "ConcurrentAccessResolution": "1",
 }
-"""What the CLI driver is told where the user says nothing; times are seconds."""
+"""The CLI driver's options where the user sets none. Times are in seconds."""
 
 CLI_OPTIONS = frozenset({
     "ArrayInputChain", "Authentication", "ClientAcctStr", "ClientApplName", "ClientEncAlg", "ClientUserID",
@@ -29,7 +29,7 @@ CLI_OPTIONS = frozenset({
 })  # fmt: skip
 """Keywords of the CLI driver that a user may set.
 
-SSLClientLabel is not among them: JCC would need the client's certificate in a key store with a password.
+SSLClientLabel is not one of them. JCC would need the client's certificate in a key store with a password.
 """
 
 JDBC_OPTIONS = frozenset({
@@ -42,24 +42,30 @@ JDBC_OPTIONS = frozenset({
     "securityMechanism", "sslCertLocation", "sslCipherSuites", "sslClientHostnameValidation", "sslTrustStoreLocation",
     "sslTrustStoreType", "sslVersion",
 })  # fmt: skip
-"""Properties of the JDBC driver that a user may set: none holds a secret, for the URL is shown in logs and specs."""
+"""Properties of the JDBC driver that a user may set.
+
+None holds a secret, because logs and job specs show the URL.
+"""
 
 SECURITY_MECHANISMS = {"SERVER": "3", "KERBEROS": "11"}
-"""JCC's numbers for the CLI driver's words; SERVER is user and clear text password, never JCC's own choice."""
+"""JCC's numbers for the CLI driver's values of Authentication.
+
+SERVER means user and clear text password. JCC never chooses it by itself.
+"""
 
 TLS_VERSIONS = {"TLSV12": "TLSv1.2", "TLSV13": "TLSv1.3"}
-"""The TLS versions as the CLI driver and JCC spell them."""
+"""The TLS versions: the CLI driver's spelling to JCC's."""
 
 HOSTNAME_VALIDATION = ("BASIC", "OFF")
-"""What JCC knows: it takes any other text, `true` and `Basic` among them, for OFF."""
+"""The values that JCC knows. It takes every other text for OFF, even `true` and `Basic`."""
 
 
 @dataclass(frozen=True)
 class Tls:
-    """An encrypted connection, trusting what the drivers trust by themselves, or this certificate.
+    """An encrypted connection that trusts a certificate, or by default what the drivers trust.
 
-    `certificate` is the path of the server's or its authority's certificate where this process runs,
-    `jdbc_certificate` its path where Spark's driver and executors run, when that is another one.
+    `certificate` is a path on this machine. The file holds the certificate of the server or of its authority.
+    `jdbc_certificate` is the file's path on the machines of Spark's driver and executors, if it differs.
     """
 
     certificate: str = ""
@@ -68,7 +74,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Db2Address:
-    """A database, the user to be there, and the drivers' options by name (CLI_OPTIONS and JDBC_OPTIONS)."""
+    """A database, the user to log in, and the drivers' options by name (CLI_OPTIONS and JDBC_OPTIONS)."""
 
     host: str
     database: str
@@ -93,12 +99,12 @@ class Db2Address:
         return f"{self.host}:{self.port}/{self.database}"
 
     def dsn(self) -> str:
-        """Return the connection string for ibm_db; it holds the password.
+        """Return the connection string for ibm_db. It holds the password.
 
-        The CLI driver takes all up to the next ';' as the value, without its outer blanks, and knows neither quotes
-        nor braces around it; passing the password to SQLConnect by itself makes no difference. IBM documents the ';'.
+        The CLI driver reads a value up to the next ';' and strips its outer blanks. It knows no quotes or braces around
+        a value. A password that is passed to SQLConnect by itself is read the same way. IBM documents the ';'.
 
-        :raises ConfigurationError: a value that the driver cannot carry, by the keyword's name.
+        :raises ConfigurationError: when the driver cannot carry a value. The text names the keyword.
         """
         keywords = {
             "DATABASE": self.database,
@@ -116,7 +122,7 @@ class Db2Address:
     def jdbc_url(self) -> str:
         """Return the URL for IBM's JDBC driver, without user and password.
 
-        :raises ConfigurationError: a value that a URL cannot carry, by the property's name.
+        :raises ConfigurationError: when the URL cannot carry a value. The text names the property.
         """
         host = f"[{self.host}]" if ":" in self.host else self.host
         given = _spelled({}, self.jdbc_options, JDBC_OPTIONS)
@@ -135,7 +141,10 @@ class Db2Address:
         return {**security, **_jdbc_tls(self.tls, options)} if self.tls else security
 
     def _check_trust(self) -> None:
-        """Refuse a GSKit key store by itself: JCC would trust other certificates than ibm_db does."""
+        """Reject a GSKit key store without a certificate for JCC.
+
+        JCC cannot read the key store, so it would trust other certificates than ibm_db does.
+        """
         is_stored = any(name.lower() == "sslclientkeystoredb" for name in self.options)
         is_named = self.tls and (self.tls.jdbc_certificate or self.tls.certificate)
         is_given = {name.lower() for name in self.jdbc_options} & {"ssltruststorelocation", "sslcertlocation"}
@@ -148,14 +157,14 @@ class Db2Address:
 
 
 def _jdbc_tls(tls: Tls, options: Mapping[str, str]) -> dict[str, str]:
-    """Return JCC's words for what the CLI driver is told of TLS."""
-    known = {"sslConnection": "true", "sslCertLocation": tls.jdbc_certificate or tls.certificate}
+    """Return the CLI driver's TLS options as JCC's properties."""
+    properties = {"sslConnection": "true", "sslCertLocation": tls.jdbc_certificate or tls.certificate}
     if validation := options.get("SSLClientHostnameValidation", ""):
-        # The CLI driver compares names unless it is told OFF, whatever else it is told.
-        known["sslClientHostnameValidation"] = "OFF" if validation.upper() == "OFF" else "BASIC"
+        # The CLI driver checks the host name for every value but OFF.
+        properties["sslClientHostnameValidation"] = "OFF" if validation.upper() == "OFF" else "BASIC"
     if version := options.get("TLSVersion", ""):
-        known["sslVersion"] = TLS_VERSIONS[_known("TLSVersion", version, TLS_VERSIONS)]
-    return known
+        properties["sslVersion"] = TLS_VERSIONS[_known("TLSVersion", version, TLS_VERSIONS)]
+    return properties
 
 
 def _known(name: str, value: str, known: Iterable[str] = HOSTNAME_VALIDATION) -> str:
@@ -165,7 +174,7 @@ def _known(name: str, value: str, known: Iterable[str] = HOSTNAME_VALIDATION) ->
 
 
 def _spelled(defaults: Mapping[str, str], given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return the options in the drivers' own spelling."""
+    """Return the options, each under the driver's own spelling of its name."""
     spelling = {name.lower(): name for name in known}
     return {**defaults, **{spelling[name.lower()]: str(value) for name, value in given.items()}}
 

@@ -1,4 +1,4 @@
-"""What the source's control tables and catalog say: registrations, the fence, columns and keys."""
+"""Reads of the source's control tables and catalog: registrations, capture position, columns and keys."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ NO_TABLE: Row = ("", "", "")
 
 @dataclass(frozen=True)
 class Index:
-    """An index of a table: its columns in order, whether it is the primary key or unique, and of nulls too.
+    """An index of a table, with its columns in order.
 
-    To a unique index of Db2 null is a value like any other, unless it was created with EXCLUDE NULL KEYS.
+    `nulls` says whether the index holds null keys. A unique index of Db2 treats null as a value like any other,
+    unless it was created with EXCLUDE NULL KEYS.
     """
 
     name: str
@@ -42,9 +43,10 @@ class Index:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the agent insists on before it captures a registered table; without it, it says nothing and skips it.
+    """The conditions under which the agent captures a registered table. It skips other tables without a message.
 
-    With `extended_rows` Db2 keeps the texts of a row that is longer than its page as it keeps LOBs.
+    `option_flags` is OPTION_FLAGS, `prune_controls` the number of rows in IBMSNAP_PRUNCNTL, `data_capture` DATACAPTURE.
+    `extended_rows` says that rows may be longer than a page. Db2 then stores some of their texts as it stores LOBs.
     """
 
     option_flags: str
@@ -55,7 +57,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class CaptureState:
-    """What is captured and how far; the fence was read before everything else."""
+    """The registrations, and the capture position. The position was read first."""
 
     position: CapturePosition
     registrations: Mapping[TableId, CaptureRegistration]
@@ -63,68 +65,76 @@ class CaptureState:
 
 @failpoint("read_capture")
 def read_capture(source: Source, asn_schema: str) -> CaptureState:
-    """Read the fence, then the registrations, in four statements (three more a further hundred tables).
+    """Read the capture position, then the registrations.
 
-    :raises CaptureStoppedError: the agent never ran.
-    :raises SourceError: the control tables cannot be read.
+    That takes four statements, and three more for each further 100 tables.
+
+    :raises CaptureStoppedError: when the agent never ran.
+    :raises SourceError: when the control tables cannot be read.
     """
-    fence = read_capture_position(source, asn_schema)
-    return CaptureState(fence, read_registrations(source, asn_schema))
+    position = read_capture_position(source, asn_schema)
+    return CaptureState(position, read_registrations(source, asn_schema))
 
 
 def read_capture_position(source: Source, asn_schema: str) -> CapturePosition:
-    """Read how far capture has proven to have written everything.
+    """Read the position up to which capture has written every change.
 
-    :raises CaptureStoppedError: the agent never ran: there is no SYNCHPOINT or SYNCHTIME yet.
+    :raises CaptureStoppedError: when the agent never ran, so that SYNCHPOINT or SYNCHTIME is null.
     """
     [(synchpoint, newest, synchtime, clock)] = source.rows(asn.capture_position(asn_schema))
-    proven = [lsn for lsn in map(synchpoint_of, (synchpoint, newest)) if lsn is not None]
-    # A quiet table may keep one of before the agent's level changed.
-    proven = [lsn for lsn in proven if len(lsn.raw) == len(proven[0].raw)]
-    if not proven or synchtime is None:
+    positions = [lsn for lsn in map(synchpoint_of, (synchpoint, newest)) if lsn is not None]
+    # The registration of a quiet table may keep an LSN of another length, from before the agent's level changed.
+    positions = [lsn for lsn in positions if len(lsn.raw) == len(positions[0].raw)]
+    if not positions or synchtime is None:
         raise CaptureStoppedError(
             f"the capture agent of schema {asn_schema} never ran: {asn_schema}.IBMSNAP_REGISTER holds no "
             "SYNCHPOINT and SYNCHTIME in its global row",
             f"Start it: asncap capture_server={source.database} capture_schema={asn_schema}.",
         )
     age_s = (_timestamp(clock) - _timestamp(synchtime)).total_seconds()
-    return CapturePosition(max(proven), _iso(synchtime), _iso(clock), age_s)
+    return CapturePosition(max(positions), _iso(synchtime), _iso(clock), age_s)
 
 
 def read_pruned_upto(source: Source, asn_schema: str) -> dict[TableId, Lsn | None]:
-    """Read how far each registered table may be pruned."""
+    """Read up to which LSN each registered table's changes may be pruned."""
     return {
         _table(owner, name): synchpoint_of(floor) for owner, name, floor in source.rows(asn.pruned_upto(asn_schema))
     }
 
 
 def read_registrations(source: Source, asn_schema: str) -> dict[TableId, CaptureRegistration]:
-    """Read all registrations with the columns that their change tables really have.
+    """Read all registrations, with the columns that their change tables have in the catalog.
 
-    Where views over a table are registered too, the table's own registration is taken.
+    If views over a table are registered too, the table's own registration counts.
     """
-    registered = source.rows(asn.registrations(asn_schema))
-    change_tables = sorted({_change_table(row) for row in registered if row[3]})
-    named = sorted({*change_tables, *(_table(row[0], row[1]) for row in registered)})
-    found = _read_tables(source, named)
+    rows = source.rows(asn.registrations(asn_schema))
+    change_tables = sorted({_change_table(row) for row in rows if row[3]})
+    named_tables = sorted({*change_tables, *(_table(row[0], row[1]) for row in rows)})
+    table_rows = _read_tables(source, named_tables)
     columns = _read_columns(source, change_tables)
-    instances: dict[TableId, CaptureRegistration] = {}
-    for row in registered:
-        instance = _instance(row, found, columns)
-        instances.setdefault(instance.table, instance)
-    return instances
+    registrations: dict[TableId, CaptureRegistration] = {}
+    for row in rows:
+        registration = _registration(row, table_rows, columns)
+        registrations.setdefault(registration.table, registration)
+    return registrations
 
 
 def read_schemas(
-    source: Source, instances: Iterable[CaptureRegistration], selection: Selection
+    source: Source, registrations: Iterable[CaptureRegistration], selection: Selection
 ) -> dict[TableId, TableSchema]:
-    """Read each table's chosen columns that its change table carries, and its key, in two statements per 100 tables.
+    """Read each table's key, and its chosen columns that the change table carries.
 
-    The key is what message.key.columns names; else, of those whose columns are all captured, the primary key, the
-    smallest unique index of NOT NULL columns, the smallest of nullable ones. A table of which columns are named that it
-    does not have comes out without a key, one that the catalog does not have without columns.
+    This takes two statements per 100 tables. The key is the columns that message.key.columns names. If that names a
+    column that the table lacks, the key is empty. If it names none of the table, the key is the first of these whose
+    columns are all captured:
+
+    1. the primary key
+    2. the smallest unique index of NOT NULL columns
+    3. the smallest unique index with nullable columns
+
+    A table that the catalog does not have comes without columns.
     """
-    captures = {instance.table: instance for instance in instances}
+    captures = {registration.table: registration for registration in registrations}
     columns = _read_columns(source, list(captures))
     indexes = read_indexes(source, list(captures))
     return {
@@ -134,53 +144,53 @@ def read_schemas(
 
 
 def read_indexes(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, list[Index]]:
-    """Read the indexes of tables; a table without one has an empty list."""
-    parts: dict[tuple[TableId, str, str, bool], list[str]] = defaultdict(list)
+    """Read the indexes of tables. A table without an index has an empty list."""
+    column_names: dict[tuple[TableId, str, str, bool], list[str]] = defaultdict(list)
     for table, (index_schema, index, rule, nulls, column) in _in_groups(source, tables, catalog.indexes):
-        parts[table, f"{index_schema.rstrip()}.{index}", rule, nulls != "N"].append(column)
-    found: dict[TableId, list[Index]] = defaultdict(list)
-    for (table, index, rule, nulls), names in parts.items():
-        found[table].append(Index(index, rule == "P", rule in ("P", "U"), nulls, tuple(names)))
-    return found
+        column_names[table, f"{index_schema.rstrip()}.{index}", rule, nulls != "N"].append(column)
+    indexes: dict[TableId, list[Index]] = defaultdict(list)
+    for (table, index, rule, nulls), names in column_names.items():
+        indexes[table].append(Index(index, rule == "P", rule in ("P", "U"), nulls, tuple(names)))
+    return indexes
 
 
 def read_columns(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, list[Column]]:
-    """Read all columns of tables in catalog order; a table that does not exist has none."""
+    """Read all columns of tables in catalog order. A table that does not exist has none."""
     return _read_columns(source, tables)
 
 
 def read_conditions(source: Source, asn_schema: str) -> dict[TableId, Conditions]:
-    """Read what the agent insists on, for every registered table (not for registered views)."""
-    registered = source.rows(asn.capture_conditions(asn_schema))
-    tables = [_table(schema, name) for schema, name, *_ in registered]
-    found = {**dict.fromkeys(tables, NO_TABLE), **_read_tables(source, tables)}
+    """Read the agent's conditions of every registered table, without registered views."""
+    rows = source.rows(asn.capture_conditions(asn_schema))
+    tables = [_table(schema, name) for schema, name, *_ in rows]
+    described = {**dict.fromkeys(tables, NO_TABLE), **_read_tables(source, tables)}
     return {
-        table: Conditions((flags or "").rstrip(), int(controls), found[table][1] or "", found[table][2] == "Y")
-        for table, flags, controls in ((_table(schema, name), *rest) for schema, name, *rest in registered)
+        table: Conditions((flags or "").rstrip(), int(controls), described[table][1] or "", described[table][2] == "Y")
+        for table, flags, controls in ((_table(schema, name), *rest) for schema, name, *rest in rows)
     }
 
 
 def _read_tables(source: Source, tables: Sequence[TableId]) -> dict[TableId, Row]:
-    """Return CREATE_TIME, DATACAPTURE and EXTENDED_ROW_SIZE of those of the tables that exist."""
+    """Return CREATE_TIME, DATACAPTURE and EXTENDED_ROW_SIZE of each of the tables that exists."""
     return dict(_in_groups(source, tables, catalog.tables))
 
 
 def _read_columns(source: Source, tables: Sequence[TableId]) -> Mapping[TableId, list[Column]]:
-    found: dict[TableId, list[Column]] = defaultdict(list)
-    for table, described in _in_groups(source, tables, catalog.columns):
-        found[table].append(catalog.column_of(described))
-    return found
+    columns: dict[TableId, list[Column]] = defaultdict(list)
+    for table, row in _in_groups(source, tables, catalog.columns):
+        columns[table].append(catalog.column_of(row))
+    return columns
 
 
 def _in_groups(
     source: Source, tables: Sequence[TableId], query: Callable[[Sequence[TableId]], Query]
 ) -> Iterable[tuple[TableId, Row]]:
-    """Yield for each row that table of `tables` which it is about, and the row's columns after the table's name."""
+    """Yield for each row the table that it describes, and the row's columns after the table's name."""
     for start in range(0, len(tables), TABLES_PER_STATEMENT):
         group = tables[start : start + TABLES_PER_STATEMENT]
-        asked = frozenset(group)
+        group_tables = frozenset(group)
         for schema, name, *rest in source.rows(query(group)):
-            if (table := _table(schema, name).among(asked)) is not None:
+            if (table := _table(schema, name).among(group_tables)) is not None:
                 yield table, tuple(rest)
 
 
@@ -189,15 +199,15 @@ def _schema(
 ) -> TableSchema:
     captured = [column for column in columns if column.name in carried and column.type not in UNCAPTURED_TYPES]
     names = [column.name for column in captured]
-    named = selection.named_key(table)
-    key = named.found(names) if named else _key(indexes, captured)
+    named_key = selection.named_key(table)
+    key = named_key.found(names) if named_key else _key(indexes, captured)
     chosen = frozenset(selection.columns(table, [column.name for column in columns], key))
     return TableSchema(
         table,
         columns=tuple(column for column in captured if column.name in chosen),
-        key=() if named and named.lacking(names) else key,
+        key=() if named_key and named_key.lacking(names) else key,
         uncaptured_columns=tuple(column.name for column in columns if column.name in chosen and column not in captured),
-        unique=named is None,
+        unique=named_key is None,
         excluded_columns=tuple(column.name for column in columns if column.name not in chosen),
     )
 
@@ -216,13 +226,15 @@ def _key(indexes: Iterable[Index], captured: Iterable[Column]) -> tuple[str, ...
     return best.columns if best else ()
 
 
-def _instance(
-    row: Row, found: Mapping[TableId, Row], columns: Mapping[TableId, Sequence[Column]]
+def _registration(
+    row: Row, table_rows: Mapping[TableId, Row], columns: Mapping[TableId, Sequence[Column]]
 ) -> CaptureRegistration:
     owner, name, _, _, state, state_info, as_pair, prefix, floor, newest, first = row
     table, change_table = _table(owner, name), _change_table(row)
-    cold_start, (_, data_capture, _) = synchpoint_of(first), found.get(table, NO_TABLE)
-    created, source_created = (_iso(found[one][0]) if one in found else "" for one in (change_table, table))
+    cold_start, (_, data_capture, _) = synchpoint_of(first), table_rows.get(table, NO_TABLE)
+    created, source_created = (
+        _iso(table_rows[name][0]) if name in table_rows else "" for name in (change_table, table)
+    )
     return CaptureRegistration(
         table=table,
         cd_owner=change_table.schema,
@@ -240,7 +252,7 @@ def _instance(
 
 
 def _change_table(row: Row) -> TableId:
-    """Return the change table that a row of the registrations names; an empty name where it names none."""
+    """Return the change table that a row of the registrations names. Without one the name is empty."""
     return _table(row[2], row[3])
 
 

@@ -1,4 +1,4 @@
-"""A connection to Db2 that only reads: opened when first needed, autocommit, read committed."""
+"""A connection to Db2 for reads: opened when first needed, with autocommit, read committed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ TLS_TIMEOUT_S = 5.0
 
 
 class Source:
-    """The source database. As a context manager it is closed at the end; a closed one opens itself again."""
+    """The source database. As a context manager it closes its connection at the end.
+
+    A read after that opens a new connection.
+    """
 
     def __init__(self, address: Db2Address) -> None:
         self.address = address
@@ -31,7 +34,7 @@ class Source:
 
     @property
     def jdbc_url(self) -> str:
-        """The URL for Spark, without user and password."""
+        """The JDBC URL for Spark, without user and password."""
         return self.address.jdbc_url()
 
     @property
@@ -42,11 +45,11 @@ class Source:
     def rows(self, query: Query) -> list[tuple[Any, ...]]:
         """Run the query in a transaction of its own and return all rows.
 
-        Bit data come as bytes, timestamps as naive datetimes. Not for LOB columns. After an error the next call opens
-        a new connection, so a retry is a plain repetition.
+        Bit data come as bytes, timestamps as naive datetimes. LOB columns are not supported. After an error the next
+        call opens a new connection, so a retry only repeats the call.
 
-        :raises ConfigurationError: the address or the login is wrong.
-        :raises SourceError: Db2 cannot be reached or refuses the statement; in operators' words, never with the DSN.
+        :raises ConfigurationError: when the address or the login is wrong.
+        :raises SourceError: when Db2 cannot be reached or rejects the statement. The text never holds the DSN.
         """
         try:
             cursor = self._open().cursor()
@@ -96,7 +99,7 @@ class Source:
 
 
 def _speaks_tls(host: str, port: int) -> bool:
-    """Ask the port for a TLS handshake, whatever certificate comes: the drivers only say that it hung up."""
+    """Whether the port answers a TLS handshake, with any certificate. The drivers only say that it hung up."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -107,6 +110,9 @@ def _speaks_tls(host: str, port: int) -> bool:
 
 
 def _free(cursor: Any) -> None:
-    """Free the statement while its connection is open: freed later, ibm_db frees whatever has its handle by then."""
+    """Free the statement while its connection is open.
+
+    Freed later, ibm_db frees whatever statement has the same handle by then.
+    """
     with contextlib.suppress(ibm_db_dbi.Error):
         cursor.close()

@@ -1,4 +1,4 @@
-"""The configuration's lists against what the source has."""
+"""Checks of the configuration's lists against the tables and columns of the source."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ log = logging.getLogger(__name__)
 def find_unmatched(
     source: Source, config: PipelineConfig, registered: Collection[TableId], schemas: Mapping[TableId, TableSchema]
 ) -> list[Unmatched]:
-    """Return the entries of all lists that match nothing; `schemas` are those of the chosen tables.
+    """Return the entries of all lists that match nothing. `schemas` holds the chosen tables.
 
-    Other tables are read only where an entry of column.exclude.list would be refused without them: in one statement
-    for each hundred.
+    Other tables are read only if an entry of column.exclude.list would be rejected without them. That takes one
+    statement for each 100 tables.
 
-    :raises SourceError: the catalog cannot be read.
+    :raises SourceError: when the catalog cannot be read.
     """
-    of_tables = unmatched_tables(config.selection, config.snapshot_include, registered)
-    of_columns = unmatched_columns(config.selection, schemas)
-    if doubtful := tables_in_doubt(of_columns, registered, schemas.keys()):
-        others = {
+    table_entries = unmatched_tables(config.selection, config.snapshot_include, registered)
+    column_entries = unmatched_columns(config.selection, schemas)
+    if doubtful := tables_in_doubt(column_entries, registered, schemas.keys()):
+        unchosen = {
             table: [column.name for column in columns] for table, columns in read_columns(source, doubtful).items()
         }
-        of_columns = unmatched_columns(config.selection, schemas, others)
-    return [*of_tables, *of_columns]
+        column_entries = unmatched_columns(config.selection, schemas, unchosen)
+    return [*table_entries, *column_entries]
 
 
 def warn_of(unmatched: Sequence[Unmatched]) -> None:
-    """Log the entries that match nothing and are not refused."""
-    for one in unmatched:
-        if not one.refused:
-            log.warning("%s. %s", one.problem, one.remedy)
+    """Log the entries that match nothing and that do not stop the tick."""
+    for entry in unmatched:
+        if not entry.refused:
+            log.warning("%s. %s", entry.problem, entry.remedy)

@@ -1,7 +1,8 @@
-"""Whether the source still has the history that was applied: the newest applied commit is looked up in it.
+"""Checks whether the source still has the history that was applied.
 
-One commit tells it for all tables: a source that was restored to before it has it no more. One that was restored to
-behind it has everything that was applied.
+The newest applied commit is looked up in the source, and one commit decides for all tables. A source that was restored
+to a time before that commit no longer has it. A source that was restored to a later time has everything that was
+applied.
 """
 
 from __future__ import annotations
@@ -23,40 +24,44 @@ from airflow_provider_db2cdc.sql import asn
 
 @dataclass(frozen=True)
 class AppliedCommit:
-    """A table's newest applied commit, and its time at the source."""
+    """A table's newest applied commit. `at_ms` is its time at the source, in milliseconds since the epoch."""
 
     capture: CaptureRegistration
     commit: Lsn
     at_ms: int
 
     def selects(self, asn_schema: str) -> tuple[str, ...]:
-        """Return selects of what is left of it, to be asked with other counts."""
-        at = datetime.fromtimestamp(self.at_ms // 1000, UTC).replace(microsecond=self.at_ms % 1000 * 1000, tzinfo=None)
-        return asn.traces(asn_schema, self.capture, self.commit, at)
+        """Return selects that find what is left of the commit. They can join other counts in one statement."""
+        seconds, milliseconds = divmod(self.at_ms, 1000)
+        commit_time = datetime.fromtimestamp(seconds, UTC).replace(microsecond=milliseconds * 1000, tzinfo=None)
+        return asn.traces(asn_schema, self.capture, self.commit, commit_time)
 
 
 def applied_of(capture: CaptureRegistration, offset: Offset | None) -> AppliedCommit | None:
-    """Return a table's newest applied commit, None where nothing is known of it, or it is known to be of another time.
+    """Return a table's newest applied commit, or None if it is unknown or its history is known to be over.
 
-    Of a capture that was replaced since nothing need be left.
+    It is also None if the registration was replaced since. The source may then have nothing left of the commit.
     """
     if offset is None or offset.applied is None or offset.restart or offset.source_restored:
         return None
     return AppliedCommit(capture, *offset.applied) if offset.capture == capture.identity.digest else None
 
 
-def newest(applied: Iterable[AppliedCommit | None], fence: Lsn) -> AppliedCommit | None:
-    """Return the newest of several tables' commits; those of another width than the fence are not comparable."""
-    found = [one for one in applied if one is not None and len(one.commit.raw) == len(fence.raw)]
-    return max(found, key=lambda one: one.commit, default=None)
+def newest(applied: Iterable[AppliedCommit | None], position: Lsn) -> AppliedCommit | None:
+    """Return the newest of several tables' commits.
+
+    Commits of another length than the capture position are left out, because they cannot be compared.
+    """
+    comparable = [commit for commit in applied if commit is not None and len(commit.commit.raw) == len(position.raw)]
+    return max(comparable, key=lambda commit: commit.commit, default=None)
 
 
 def trace_of(rows: Iterable[tuple[int, int]]) -> CommitTrace:
-    """Return what the rows of `selects` say, which may come among others."""
-    found: Counter[int] = Counter()
+    """Return the trace of a commit from the rows of `selects`. Other rows are ignored."""
+    sums: Counter[int] = Counter()
     for place, number in rows:
-        found[place] += int(number)
-    changes, units, same_time, older = (found[place] for place in asn.TRACES)
+        sums[place] += int(number)
+    changes, units, same_time, older = (sums[place] for place in asn.TRACES)
     return CommitTrace(changes, units, same_time, older > 0)
 
 
@@ -65,17 +70,17 @@ def as_found(
     asn_schema: str,
     captures: Iterable[CaptureRegistration],
     offsets: Mapping[TableId, Offset],
-    fence: Lsn,
+    position: Lsn,
 ) -> Mapping[TableId, Offset]:
-    """Return the offsets as a plan would keep them now: `restored`, where the source has another history."""
-    applied = newest((applied_of(capture, offsets.get(capture.table)) for capture in captures), fence)
+    """Return the offsets as a plan would store them now: with `source_restored` if the source has another history."""
+    applied = newest((applied_of(capture, offsets.get(capture.table)) for capture in captures), position)
     if applied is None or not is_restored(source, asn_schema, applied):
         return offsets
     return {table: replace(offset, source_restored=True) for table, offset in offsets.items()}
 
 
 def is_restored(source: Source, asn_schema: str, applied: AppliedCommit) -> bool:
-    """Look the commit up, in two statements, and return whether the source has another history."""
+    """Return whether the source has another history. The commit is looked up in two statements."""
     trace = trace_of(source.rows(asn.count_changes([], *applied.selects(asn_schema))))
     floors = read_pruned_upto(source, asn_schema)
     return trace.is_foreign(applied.commit, floors.get(applied.capture.table))

@@ -1,1 +1,1 @@
-"""The plan of a tick: which tables go how far."""
+"""The plan of a tick: up to which LSN it reads each table."""

@@ -1,4 +1,9 @@
-"""The plan of a tick: which tables go how far, decided once and then only ever done as decided."""
+"""The plan of a tick: up to which LSN it reads each table. A plan is made once, and then only carried out.
+
+If one table has work, the plan has all tables, so that all stop at one frontier. A table that cannot continue becomes a
+rejected table of the plan. The plan stores in the offsets that a registration was inactive, or that the source was
+restored.
+"""
 
 from __future__ import annotations
 
@@ -46,17 +51,17 @@ Signals = Sequence[Signal]
 def plan_tick(
     source: Source, config: PipelineConfig, offsets: OffsetStore, run_id: str, at_ms: int, signals: Signals = ()
 ) -> JobSpec | None:
-    """Return what the tick has to do, None when there is nothing; offsets keep what was found missing meanwhile.
+    """Plan a tick and return its spec, or None if there is nothing to do.
 
-    With work for one table all tables go along, so that all stand at one frontier afterwards. A table that cannot go
-    on becomes a refusal in the spec. Without any work, offsets that stood still for `offsets_max_age_s` are moved up to
-    the fence: retention pruning would overtake them and look like lost changes. An idle plan costs eight statements
-    (more a further hundred tables, two with a signal table). `signals` came by other channels than that table.
+    Without any work, offsets that stood still for `offsets_max_age_s` move up to the capture position. Otherwise
+    retention pruning would overtake them and look like lost changes. `at_ms` is the time in milliseconds since the
+    epoch. `signals` came by channels other than the signal table. A plan without work costs eight statements, two more
+    with a signal table, and some for each further 100 tables. A retry plans again.
 
-    :raises CaptureStoppedError: the agent never ran, or has not moved for `capture_stale_after_s`.
-    :raises TickFailedError: there is nothing else to do, but tables are refused: it lists them.
-    :raises ConfigurationError: a property names a table that is not there, no table is chosen, the login is wrong.
-    :raises SourceError: Db2 cannot be reached or read.
+    :raises CaptureStoppedError: when the agent never ran, or has not moved for `capture_stale_after_s`.
+    :raises TickFailedError: when tables are rejected and there is no other work. It lists the tables.
+    :raises ConfigurationError: when a property names a missing table, no table is chosen, or the login is wrong.
+    :raises SourceError: when Db2 cannot be reached or read.
     """
     captured = read_capture(source, config.asn_schema)
     _keep_inactive(captured, config, offsets)
@@ -66,32 +71,35 @@ def plan_tick(
     _check_lists(source, config, captured, schemas)
     check_moving(captured.position, config)
     selects = selects_of(config.snapshot_overrides, schemas.keys())
-    refused = _unregistered(captured, config, summary)
+    rejected = _unregistered(captured, config, summary)
     planner = _planner(config, captured, summary, at_ms)
-    begun = each(chosen, partial(_begin, config, planner, schemas, offsets), refused)
-    applied = newest((step.applied for step in begun), captured.position.lsn)
-    steps = counted(source, begun, refused, config.asn_schema, applied)
-    steps = _keep_restored(begun, steps, captured, offsets)
-    table = plan_signal_table(source, config, captured, refused)
-    asked = [*signals, *summary.unhandled(new_table_signals(source, table, refused))]
-    if not (asked or _has_work(steps, summary) or summary.has_snapshot_work(schemas.keys())):
-        report_nothing(refused)
+    uncounted = each(chosen, partial(_begin, config, planner, schemas, offsets), rejected)
+    applied = newest((plan.applied for plan in uncounted), captured.position.lsn)
+    plans = counted(source, uncounted, rejected, config.asn_schema, applied)
+    plans = _keep_restored(uncounted, plans, captured, offsets)
+    signal_table = plan_signal_table(source, config, captured, rejected)
+    pending = [*signals, *summary.unhandled(new_table_signals(source, signal_table, rejected))]
+    if not (pending or _has_work(plans, summary) or summary.has_snapshot_work(schemas.keys())):
+        report_nothing(rejected)
         return None
-    steps = bounded(source, steps, config.max_rows_per_batch, refused, config.asn_schema)
-    steps = [replace(step, select=selects.get(step.table, "")) for step in steps]
-    _tell_unread(steps, config.asn_schema)
-    spec = _behind(summary, _spec(source, config, run_id, at_ms, captured.position, steps, refused))
-    return replace(spec, signals=tuple(asked), signal_table=table)
+    plans = bounded(source, plans, config.max_rows_per_batch, rejected, config.asn_schema)
+    plans = [replace(plan, select=selects.get(plan.table, "")) for plan in plans]
+    _warn_of_unread(plans, config.asn_schema)
+    spec = _after_last_tick(summary, _spec(source, config, run_id, at_ms, captured.position, plans, rejected))
+    return replace(spec, signals=tuple(pending), signal_table=signal_table)
 
 
-def _behind(summary: PipelineSummary, spec: JobSpec) -> JobSpec:
-    """Return the spec as one later than the last tick's, also where a clock was set back: by its time it is told."""
+def _after_last_tick(summary: PipelineSummary, spec: JobSpec) -> JobSpec:
+    """Return the spec with a time after the last tick's, even if a clock was set back.
+
+    A result is ordered among the ticks by that time.
+    """
     later_ms = max(spec.planned_at_ms, summary.planned_at_ms + 1, summary.signals_in_flight_at_ms + 1)
     return replace(spec, planned_at_ms=later_ms, reported_seq=summary.reported_seq, notified_seq=summary.notified_upto)
 
 
 def _low_mark(now: CapturePosition) -> str:
-    """Return the source's clock as SQL has it; empty where it was set back, and capture seems to have passed it."""
+    """Return the source's clock as SQL text. It is empty if the clock was set back, so that capture seems ahead."""
     return "" if now.age_s < 0 else now.source_time.replace("T", " ")
 
 
@@ -128,7 +136,7 @@ def _check_lists(
 
 
 def nothing_chosen(asn_schema: str) -> ConfigurationError:
-    """Return the error of a pipeline without a table: planned again and again it would look idle and healthy."""
+    """Return the error of a pipeline without a table. Without an error each of its ticks would look idle."""
     return ConfigurationError(
         f"no table that is registered in schema {asn_schema} is chosen",
         f"Register tables for capture ({asn_schema}.ADDTABLE, then {reinit_call(asn_schema)}), or relax the include "
@@ -136,48 +144,53 @@ def nothing_chosen(asn_schema: str) -> ConfigurationError:
     )
 
 
-def check_moving(fence: CapturePosition, config: PipelineConfig) -> None:
-    """Refuse to plan behind a capture agent that stands still: an idle pipeline would look like a healthy one.
+def check_moving(position: CapturePosition, config: PipelineConfig) -> None:
+    """Check that the capture agent moves. While it stands still, the pipeline would look idle and healthy.
 
-    :raises CaptureStoppedError: SYNCHTIME is older than `capture_stale_after_s`.
+    :raises CaptureStoppedError: when SYNCHTIME is older than `capture_stale_after_s`.
     """
-    if fence.age_s > config.capture_stale_after_s:
+    if position.age_s > config.capture_stale_after_s:
         raise CaptureStoppedError(
-            f"the capture agent of schema {config.asn_schema} stands still: SYNCHTIME is {fence.synchtime}, "
-            f"{fence.age_s:.0f} s behind the source's clock {fence.source_time} "
+            f"the capture agent of schema {config.asn_schema} stands still: SYNCHTIME is {position.synchtime}, "
+            f"{position.age_s:.0f} s behind the source's clock {position.source_time} "
             f"(allowed are {config.capture_stale_after_s:.0f} s)",
             f"Start it (asncap capture_schema={config.asn_schema}); see its log and {config.asn_schema}.IBMSNAP_CAPMON "
             "and IBMSNAP_CAPTRACE for why it stopped. A longer allowance is capture.stale.after.s.",
         )
 
 
-def _has_work(steps: Sequence[TablePlan], summary: PipelineSummary) -> bool:
-    """Whether Spark has to look at tables: all, where no summary says what is open; or signals are in flight."""
-    is_unknown = bool(steps) and not summary.tables
-    return is_unknown or bool(summary.signals_in_flight_at_ms) or any(step.is_due or step.rows for step in steps)
+def _has_work(plans: Sequence[TablePlan], summary: PipelineSummary) -> bool:
+    """Whether Spark has work: a table is due or has changes, or signals are in flight.
 
-
-def _tell_unread(steps: Sequence[TablePlan], asn_schema: str) -> None:
-    """Say which tables begin though the agent may not have read their registrations: nothing else tells of it.
-
-    It reads them when it starts and when it is reinitialised. What changes between a snapshot and that is lost.
+    An empty summary does not say what is open, so Spark must look at the tables then too.
     """
-    unread = [str(step.table) for step in steps if step.stored_lsn is None and not step.capture.has_captured]
+    is_unknown = bool(plans) and not summary.tables
+    return is_unknown or bool(summary.signals_in_flight_at_ms) or any(plan.is_due or plan.rows for plan in plans)
+
+
+def _warn_of_unread(plans: Sequence[TablePlan], asn_schema: str) -> None:
+    """Warn of tables that begin although the agent may not have read their registrations.
+
+    Nothing else reports that. The agent reads registrations when it starts and when it is reinitialised. Changes
+    between a snapshot and that moment are lost.
+    """
+    unread = [str(plan.table) for plan in plans if plan.stored_lsn is None and not plan.capture.has_captured]
     if unread:
         log.warning(
             "begun: the capture agent has shown no change yet of %s. That is well if none was changed since it was "
             "registered. If the agent was not started or reinitialised since then, it captures nothing of them: reinit "
-            "it (%s), then have them snapshotted anew (`db2cdc offset restart`).",
+            "it (%s), then have them snapshotted again (`db2cdc offset restart`).",
             ", ".join(unread),
             reinit_call(asn_schema),
         )
 
 
 def _keep_inactive(captured: CaptureState, config: PipelineConfig, offsets: OffsetStore) -> None:
-    """Keep in the offsets of tables whose registration is not active that this was so; nothing tells it afterwards.
+    """Store in the offsets of a table that its registration is inactive. Nothing shows it once it is active again.
 
-    Also of those that the lists do not choose now, and have an offset: they may again. Before the lists are checked:
-    while one names a table that is not there no plan is made, and others' registrations may be set active again.
+    A table with an offset that the lists do not choose now is included, because they may choose it later. This comes
+    before the check of the lists. As long as that check fails no plan is made, and a registration may become active
+    again unseen.
     """
     for table in (capture.table for capture in captured.registrations.values() if not capture.is_active):
         try:
@@ -188,40 +201,41 @@ def _keep_inactive(captured: CaptureState, config: PipelineConfig, offsets: Offs
 
 
 def _keep_restored(
-    before: Sequence[TablePlan], steps: Sequence[TablePlan], captured: CaptureState, offsets: OffsetStore
+    before: Sequence[TablePlan], plans: Sequence[TablePlan], captured: CaptureState, offsets: OffsetStore
 ) -> list[TablePlan]:
-    """Keep in the offsets that the source was found restored, and return the steps with the marks of that.
+    """Store in the offsets that the source was restored, and return the table plans with their new revisions.
 
-    Of all registered tables, chosen or not: once the first one has begun anew, nothing tells it of the others.
+    That covers all registered tables, chosen or not. Once the first table has begun again, nothing shows it for the
+    others.
     """
-    known = {step.table for step in before if step.source_restored}
-    if not any(step.source_restored and step.table not in known for step in steps):
-        return list(steps)
+    known = {plan.table for plan in before if plan.source_restored}
+    if not any(plan.source_restored and plan.table not in known for plan in plans):
+        return list(plans)
     log.warning("the source was restored or capture reset: a commit that was applied is not in its log any more")
-    marks: dict[TableId, str] = {}
+    revisions: dict[TableId, str] = {}
     for table in captured.registrations:
         try:
-            kept = record_source_restored(offsets, table)
-            marks |= {} if kept is None else {table: kept.revision}
+            stored = record_source_restored(offsets, table)
+            revisions |= {} if stored is None else {table: stored.revision}
         except OffsetError as error:
             log.warning("not kept that the source of %s was restored: %s", table, error)
-    return [replace(step, revision=marks.get(step.table, step.revision)) for step in steps]
+    return [replace(plan, revision=revisions.get(plan.table, plan.revision)) for plan in plans]
 
 
 def gone_tables(captured: CaptureState, config: PipelineConfig, summary: PipelineSummary) -> list[TableId]:
-    """Return the tables of the last tick that the lists still choose and nobody captures any more."""
+    """Return the tables of the last tick that the lists still choose, but that are no longer registered."""
     return [
         table for table in summary.tables if table not in captured.registrations and config.selection.chooses(table)
     ]
 
 
 def _unregistered(captured: CaptureState, config: PipelineConfig, summary: PipelineSummary) -> list[RejectedTable]:
-    """Return, as refused, the tables that nobody captures any more."""
+    """Return, as rejected, the tables that are no longer registered."""
     gone = gone_tables(captured, config, summary)
-    refused = [RejectedTable(table, str(not_registered_error(table, config.asn_schema))) for table in gone]
-    for refusal in refused:
-        log.warning("refused: table=%s error=%s", refusal.table, refusal.error)
-    return refused
+    rejected = [RejectedTable(table, str(not_registered_error(table, config.asn_schema))) for table in gone]
+    for rejection in rejected:
+        log.warning("rejected: table=%s error=%s", rejection.table, rejection.error)
+    return rejected
 
 
 def _spec(
@@ -229,13 +243,13 @@ def _spec(
     config: PipelineConfig,
     run_id: str,
     at_ms: int,
-    fence: CapturePosition,
-    steps: Sequence[TablePlan],
-    refused: Sequence[RejectedTable],
+    position: CapturePosition,
+    plans: Sequence[TablePlan],
+    rejected: Sequence[RejectedTable],
 ) -> JobSpec:
-    for step in steps:
-        log.info("planned: table=%s range=(%s, %s] rows=%s", step.table, step.stored_lsn, step.upto, step.rows)
-    known_ms = max((step.planned_at_ms for step in steps), default=0)
+    for plan in plans:
+        log.info("planned: table=%s range=(%s, %s] rows=%s", plan.table, plan.stored_lsn, plan.upto, plan.rows)
+    known_ms = max((plan.planned_at_ms for plan in plans), default=0)
     return JobSpec(
         pipeline=config.pipeline,
         run_id=run_id,
@@ -243,16 +257,16 @@ def _spec(
         planned_at_ms=max(at_ms, known_ms + 1),
         target=config.target,
         source=SourceSpec(source.jdbc_url, source.database, config.server_name, config.asn_schema),
-        capture_position=fence,
-        tables=tuple(map(_task, steps)),
+        capture_position=position,
+        tables=tuple(map(_task, plans)),
         settings=config.settings,
-        rejected=tuple(refused),
+        rejected=tuple(rejected),
         planned_clock=_low_mark(read_capture_position(source, config.asn_schema)),
     )
 
 
-def _task(step: TablePlan) -> TableTask:
+def _task(plan: TablePlan) -> TableTask:
     return TableTask(
-        step.schema, step.capture, step.stored_lsn, step.upto, step.rows or 0, step.initial_snapshot, step.restart,
-        step.select, step.batch, step.resnapshot, step.capture_interrupted, step.revision, step.source_restored,
+        plan.schema, plan.capture, plan.stored_lsn, plan.upto, plan.rows or 0, plan.initial_snapshot, plan.restart,
+        plan.select, plan.batch, plan.resnapshot, plan.capture_interrupted, plan.revision, plan.source_restored,
     )  # fmt: skip

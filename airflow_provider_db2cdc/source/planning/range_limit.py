@@ -1,4 +1,4 @@
-"""How far each table goes: its change rows counted, the row limit, and one frontier for all."""
+"""Up to which LSN a tick reads each table: change rows are counted and limited, and all end at one frontier."""
 
 from __future__ import annotations
 
@@ -30,106 +30,111 @@ log = logging.getLogger(__name__)
 @failpoint("count_planned_changes")
 def counted(
     source: Source,
-    steps: Sequence[TablePlan],
-    refused: list[RejectedTable],
+    plans: Sequence[TablePlan],
+    rejected: list[RejectedTable],
     asn_schema: str,
     applied: AppliedCommit | None = None,
 ) -> list[TablePlan]:
-    """Return the steps with their rows, from one statement; where that fails, from one a table.
+    """Return the table plans with the number of their change rows.
 
-    Rows that were pruned beforehand are not counted, so how far that went is asked for behind it. The one statement
-    also looks up what was `applied` last: where the source has another history by now, all steps are `restored`.
+    One statement counts up to `asn.COUNTED_AT_ONCE` tables. If it fails, one statement per table does, and a table
+    whose count fails is added to `rejected`. Rows that were pruned before are not counted, so the pruning position is
+    read after the count. The first statement also looks up the commit that was `applied` last. If the source has
+    another history by now, all plans with a stored offset become `source_restored`.
     """
-    if not any(map(_is_open, steps)):
-        return [_with_rows(step, {}) for step in steps]
-    found, trace = _counted(source, steps, refused, () if applied is None else applied.selects(asn_schema))
+    if not any(map(_is_open, plans)):
+        return [_with_rows(plan, {}) for plan in plans]
+    counted_plans, trace = _counted(source, plans, rejected, () if applied is None else applied.selects(asn_schema))
     floors = read_pruned_upto(source, asn_schema)
-    found = [_with_floor(step, floors.get(step.table) or step.capture.pruned_upto) for step in found]
+    plans = [_with_floor(plan, floors.get(plan.table) or plan.capture.pruned_upto) for plan in counted_plans]
     if applied is None or trace is None or not trace.is_foreign(applied.commit, floors.get(applied.capture.table)):
-        return found
-    return [step if step.stored_lsn is None else replace(step, source_restored=True, is_due=True) for step in found]
+        return plans
+    return [plan if plan.stored_lsn is None else replace(plan, source_restored=True, is_due=True) for plan in plans]
 
 
 def _counted(
-    source: Source, steps: Sequence[TablePlan], refused: list[RejectedTable], more: Sequence[str]
+    source: Source, plans: Sequence[TablePlan], rejected: list[RejectedTable], more: Sequence[str]
 ) -> tuple[list[TablePlan], CommitTrace | None]:
-    """Return the steps with their rows, and what `more` selects have found; None where tables were asked one by one."""
-    unknown = [step for step in steps if _is_open(step)]
+    """Return the table plans with their rows, and the trace that the `more` selects give.
+
+    The trace is None if the tables were counted one by one.
+    """
+    unknown = [plan for plan in plans if _is_open(plan)]
     counts: dict[TableId, int] = {}
-    found: list[tuple[int, int]] = []
+    trace_rows: list[tuple[int, int]] = []
     try:
         for start in range(0, len(unknown), asn.COUNTED_AT_ONCE):
             group = unknown[start : start + asn.COUNTED_AT_ONCE]
             rows = source.rows(asn.count_changes(_spans(group), *(() if start else more)))
             counts |= {group[place].table: int(count) for place, count in rows if place >= 0}
-            found += rows if not start else ()
+            trace_rows += rows if not start else ()
     except UnreachableError:
         raise
     except SourceError:
-        return each(steps, lambda step: _with_rows(step, _count(source, step)), refused), None
-    return [_with_rows(step, counts) for step in steps], trace_of(found)
+        return each(plans, lambda plan: _with_rows(plan, _count(source, plan)), rejected), None
+    return [_with_rows(plan, counts) for plan in plans], trace_of(trace_rows)
 
 
 def bounded(
-    source: Source, steps: Sequence[TablePlan], max_rows: int, refused: list[RejectedTable], asn_schema: str
+    source: Source, plans: Sequence[TablePlan], max_rows: int, rejected: list[RejectedTable], asn_schema: str
 ) -> list[TablePlan]:
-    """Return the steps within the row limit, their ends aligned, and counted anew where that moved them."""
-    limited = each(steps, lambda step: _limited(source, step, max_rows), refused)
-    return counted(source, _aligned(limited), refused, asn_schema)
+    """Return the table plans within the row limit and with aligned ends. Plans whose end moved are counted again."""
+    limited = each(plans, lambda plan: _limited(source, plan, max_rows), rejected)
+    return counted(source, _aligned(limited), rejected, asn_schema)
 
 
-def _count(source: Source, step: TablePlan) -> dict[TableId, int]:
-    if not _is_open(step):
+def _count(source: Source, plan: TablePlan) -> dict[TableId, int]:
+    if not _is_open(plan):
         return {}
-    [(_, count)] = source.rows(asn.count_changes(_spans([step])))
-    return {step.table: int(count)}
+    [(_, count)] = source.rows(asn.count_changes(_spans([plan])))
+    return {plan.table: int(count)}
 
 
-def _spans(steps: Iterable[TablePlan]) -> list[tuple[CaptureRegistration, LsnRange]]:
-    return [(step.capture, step.span) for step in steps if step.span is not None]
+def _spans(plans: Iterable[TablePlan]) -> list[tuple[CaptureRegistration, LsnRange]]:
+    return [(plan.capture, plan.span) for plan in plans if plan.span is not None]
 
 
-def _is_open(step: TablePlan) -> bool:
-    """Whether the step has changes that are to be counted."""
-    return step.rows is None and step.span is not None and not step.span.empty
+def _is_open(plan: TablePlan) -> bool:
+    """Whether the table plan has changes that are still to be counted."""
+    return plan.rows is None and plan.span is not None and not plan.span.empty
 
 
-def _with_floor(step: TablePlan, floor: Lsn | None) -> TablePlan:
-    is_due = step.is_due or (step.stored_lsn is not None and is_pruned(step.stored_lsn, floor))
-    return replace(step, capture=replace(step.capture, pruned_upto=floor), is_due=is_due)
+def _with_floor(plan: TablePlan, floor: Lsn | None) -> TablePlan:
+    is_due = plan.is_due or (plan.stored_lsn is not None and is_pruned(plan.stored_lsn, floor))
+    return replace(plan, capture=replace(plan.capture, pruned_upto=floor), is_due=is_due)
 
 
-def _with_rows(step: TablePlan, counts: dict[TableId, int]) -> TablePlan:
-    return step if step.rows is not None else replace(step, rows=counts.get(step.table, 0))
+def _with_rows(plan: TablePlan, counts: dict[TableId, int]) -> TablePlan:
+    return plan if plan.rows is not None else replace(plan, rows=counts.get(plan.table, 0))
 
 
-def _limited(source: Source, step: TablePlan, max_rows: int) -> TablePlan:
-    """Return the step cut behind the last whole commit within the limit, or behind its first commit."""
-    if step.span is None or not step.rows or step.rows <= max_rows:
-        return step
-    behind = source.rows(Query(commit_at_row(step.capture, step.span, max_rows)))
-    if not behind:
-        return step
-    crossing = Lsn(bytes(behind[0][0]))
-    [(last,)] = source.rows(asn.last_commit_before(step.capture, LsnRange(step.span.after, crossing)))
-    limited = step.ending(Lsn(bytes(last)) if last else crossing)
-    log.info("limited: table=%s range=%s rows=%s max_rows=%s", step.table, limited.span, step.rows, max_rows)
+def _limited(source: Source, plan: TablePlan, max_rows: int) -> TablePlan:
+    """Return the table plan with its end at the last whole commit within the limit, or at its first commit."""
+    if plan.span is None or not plan.rows or plan.rows <= max_rows:
+        return plan
+    first_beyond = source.rows(Query(commit_at_row(plan.capture, plan.span, max_rows)))
+    if not first_beyond:
+        return plan
+    crossing = Lsn(bytes(first_beyond[0][0]))
+    [(last,)] = source.rows(asn.last_commit_before(plan.capture, LsnRange(plan.span.after, crossing)))
+    limited = plan.ending(Lsn(bytes(last)) if last else crossing)
+    log.info("limited: table=%s range=%s rows=%s max_rows=%s", plan.table, limited.span, plan.rows, max_rows)
     return limited
 
 
-def _aligned(steps: Sequence[TablePlan]) -> list[TablePlan]:
-    """Return the steps with the ends that cut no transaction between tables."""
-    spans = [(step.table, step.span) for step in steps]
+def _aligned(plans: Sequence[TablePlan]) -> list[TablePlan]:
+    """Return the table plans with ends that split no transaction between tables."""
+    spans = [(plan.table, plan.span) for plan in plans]
     ends = common_frontier(CandidateRange(table, span.after, span.upto) for table, span in spans if span is not None)
-    _tell_held(steps, ends)
-    return [step.ending(ends.get(step.table, step.upto)) for step in steps]
+    _warn_of_held(plans, ends)
+    return [plan.ending(ends.get(plan.table, plan.upto)) for plan in plans]
 
 
-def _tell_held(steps: Sequence[TablePlan], ends: Mapping[TableId, Lsn]) -> None:
-    """Say which limited tables keep others back: those fall behind with them, at last beyond what pruning leaves."""
-    held = [step.table for step in steps if ends.get(step.table, step.upto) < step.upto]
-    # What was limited is to be counted anew.
-    limited = [step.table for step in steps if held and step.rows is None and step.upto == ends[held[0]]]
+def _warn_of_held(plans: Sequence[TablePlan], ends: Mapping[TableId, Lsn]) -> None:
+    """Warn of limited tables that hold others back. At last, pruning overtakes the tables that are held back."""
+    held = [plan.table for plan in plans if ends.get(plan.table, plan.upto) < plan.upto]
+    # A limited table has no rows yet: it is to be counted again.
+    limited = [plan.table for plan in plans if held and plan.rows is None and plan.upto == ends[held[0]]]
     if limited:
         log.warning(
             "limited: %s reached max.rows.per.batch, so %d other tables stop at %s too. If that is so each time, let "

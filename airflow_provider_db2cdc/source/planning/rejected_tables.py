@@ -1,4 +1,4 @@
-"""Tables that cannot go on: each becomes a refusal of the plan, and the others go on."""
+"""Tables that cannot continue: the plan rejects each of them, and the others continue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class OfTable(Protocol):
-    """Whatever belongs to one table."""
+    """Something that belongs to one table."""
 
     @property
     def table(self) -> TableId:
@@ -26,8 +26,11 @@ S = TypeVar("S", bound=OfTable)
 T = TypeVar("T")
 
 
-def each(items: Iterable[S], action: Callable[[S], T], refused: list[RejectedTable]) -> list[T]:
-    """Return the action's results; a table for which it fails is refused, the others go on."""
+def each(items: Iterable[S], action: Callable[[S], T], rejected: list[RejectedTable]) -> list[T]:
+    """Return the action's results. A table for which it fails is added to `rejected`, and the others continue.
+
+    :raises UnreachableError: when the source cannot be reached, so that no table can continue.
+    """
     results: list[T] = []
     for item in items:
         try:
@@ -35,17 +38,17 @@ def each(items: Iterable[S], action: Callable[[S], T], refused: list[RejectedTab
         except UnreachableError:
             raise
         except Db2CdcError as error:
-            log.warning("refused: table=%s error=%s", item.table, error)
-            refused.append(RejectedTable(item.table, str(error)))
+            log.warning("rejected: table=%s error=%s", item.table, error)
+            rejected.append(RejectedTable(item.table, str(error)))
     return results
 
 
-def report_nothing(refused: Sequence[RejectedTable]) -> None:
-    """Say that there is nothing to do, and raise where that is only so because tables are refused.
+def report_nothing(rejected: Sequence[RejectedTable]) -> None:
+    """Log that there is nothing to do.
 
-    :raises TickFailedError: tables are refused: it lists them.
+    :raises TickFailedError: when tables are rejected. It lists them.
     """
-    if refused:
-        listed = "\n".join(f"- {refusal.table}: {refusal.error}" for refusal in refused)
-        raise TickFailedError(f"{len(refused)} table(s) cannot go on, and the others have no changes:\n{listed}")
+    if rejected:
+        listed = "\n".join(f"- {rejection.table}: {rejection.error}" for rejection in rejected)
+        raise TickFailedError(f"{len(rejected)} table(s) cannot go on, and the others have no changes:\n{listed}")
     log.info("nothing to do")

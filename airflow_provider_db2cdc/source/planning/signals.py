@@ -20,28 +20,30 @@ log = logging.getLogger(__name__)
 
 
 def plan_signal_table(
-    source: Source, config: PipelineConfig, captured: CaptureState, refused: list[RejectedTable]
+    source: Source, config: PipelineConfig, captured: CaptureState, rejected: list[RejectedTable]
 ) -> SignalTable | None:
-    """Return the table of signals, or of a snapshot's marks; one that is none is refused, and everything else goes on.
+    """Return the table of signals or of a snapshot's watermarks, or None if the pipeline uses none.
 
-    Without its channel nobody hears it; the job is told of it only where marks need it.
+    A table that does not serve is added to `rejected`, and everything else continues. If its channel is not enabled,
+    its signals are not read. The spec then has the table only if the strategy writes watermarks into it.
     """
     is_wanted = SOURCE_CHANNEL in config.signal_channels or config.watermarking != "read_only"
     if not (config.signal_table and is_wanted):
         return None
     table = parse_table(config.signal_table, "signal.data.collection")
     try:
-        found = read_signal_table(source, table, captured.registrations, config.watermarking)
-        return replace(found, is_channel=SOURCE_CHANNEL in config.signal_channels)
+        signal_table = read_signal_table(source, table, captured.registrations, config.watermarking)
+        return replace(signal_table, is_channel=SOURCE_CHANNEL in config.signal_channels)
     except Db2CdcError as error:
-        _refuse_signals(table, str(error), refused)
+        _reject_signals(table, str(error), rejected)
         return None
 
 
-def new_table_signals(source: Source, table: SignalTable | None, refused: list[RejectedTable]) -> list[Signal]:
-    """Return the signals of the table where it is a channel, none if it cannot be read: then it is refused.
+def new_table_signals(source: Source, table: SignalTable | None, rejected: list[RejectedTable]) -> list[Signal]:
+    """Return the signals of the table if it is a channel.
 
-    But not for a lock, which the next tick may not meet.
+    If it cannot be read there are none, and the table is rejected. A lock does not reject it, because the next tick may
+    not meet the lock.
     """
     if table is None or not table.is_channel:
         return []
@@ -53,10 +55,10 @@ def new_table_signals(source: Source, table: SignalTable | None, refused: list[R
         log.warning("signals: those of %s are left to the next tick: %s", table.table, error)
         return []
     except Db2CdcError as error:
-        _refuse_signals(table.table, f"signal table {table.table} cannot be read: {error}", refused)
+        _reject_signals(table.table, f"signal table {table.table} cannot be read: {error}", rejected)
         return []
 
 
-def _refuse_signals(table: TableId, error: str, refused: list[RejectedTable]) -> None:
-    log.warning("refused: signal table %s: %s", table, error)
-    refused.append(RejectedTable(table, error, is_replicated=False))
+def _reject_signals(table: TableId, error: str, rejected: list[RejectedTable]) -> None:
+    log.warning("rejected: signal table %s: %s", table, error)
+    rejected.append(RejectedTable(table, error, is_replicated=False))

@@ -1,4 +1,4 @@
-"""One table's part of a tick while it is being decided."""
+"""The plan of one table in a tick."""
 
 from __future__ import annotations
 
@@ -16,14 +16,21 @@ from airflow_provider_db2cdc.source.trace import AppliedCommit, applied_of
 
 @dataclass(frozen=True)
 class TablePlan:
-    """One table's part of the tick while it is being decided: `rows` is None until counted.
+    """The plan of one table in a tick.
 
-    `is_due` says that Spark must look at the table even without a change: it is new, changes may have been lost, or its
-    offset is so old that pruning at the source might overtake it. `batch` is the offset's, 0 where none is believed;
-    `select` is what a snapshot reads instead of the whole table; `resnapshot` asks for a snapshot of a known table,
-    behind its changes; `capture_interrupted` says that some of them are missing. `source_restored` says that the source
-    has another history than the one that was applied, of which `applied` is the newest commit. `planned_at_ms` is when
-    the offset's tick was planned, `revision` what was found or asked for besides ticks.
+    - `stored_lsn`: the offset that the tick continues from. None if it begins the table.
+    - `upto`: the LSN at which the tick ends.
+    - `is_due`: Spark must look at the table even without a change. It is new, changes may have been lost, or its offset
+      is so old that pruning at the source might overtake it.
+    - `rows`: the number of change rows. None until they are counted.
+    - `batch`: the offset's batch. 0 if no offset is stored.
+    - `select`: what a snapshot reads instead of the whole table.
+    - `resnapshot`: a known table is to have a snapshot, after its changes.
+    - `capture_interrupted`: some changes are missing, because the registration was inactive.
+    - `source_restored`: the source has another history than the one that was applied.
+    - `applied`: the newest applied commit.
+    - `planned_at_ms`: when the offset's tick was planned.
+    - `revision`: the offset's revision, which changes when a plan's finding or a request is stored in it.
     """
 
     schema: TableSchema
@@ -50,20 +57,21 @@ class TablePlan:
 
     @property
     def span(self) -> LsnRange | None:
-        """The commits to read; None for a table without an offset, and where capture stands before it."""
+        """The commits to read. None if the table has no offset, or capture stands before the offset."""
         return LsnRange(self.stored_lsn, self.upto) if self.stored_lsn and self.stored_lsn <= self.upto else None
 
     def ending(self, upto: Lsn) -> TablePlan:
-        """Return the step with this end, to be counted again if it is another one."""
+        """Return the table plan with this end. If the end differs, its rows are to be counted again."""
         return self if upto == self.upto else replace(self, upto=upto, rows=None)
 
 
 @dataclass(frozen=True)
 class TablePlanner:
-    """How each table begins the tick: with its changes, a snapshot, or nothing.
+    """Decides how each table begins the tick: with its changes, a snapshot, or nothing.
 
-    `filling` are the tables whose initial snapshot is under way; `include` limits which new tables begin with one.
-    Offsets that were planned before `old_ms` are to move on, and those behind `ahead_ms`, which a wrong clock has set.
+    `filling` holds the tables whose initial snapshot is under way. `include` limits which new tables begin with one.
+    `fence` is the capture position. An offset that was planned before `old_ms` moves even without a change. So does one
+    that was planned after `ahead_ms`, because a wrong clock has set it.
     """
 
     mode: Snapshotter
@@ -74,22 +82,22 @@ class TablePlanner:
     ahead_ms: int
 
     def plan(self, schema: TableSchema, capture: CaptureRegistration, offset: Offset | None) -> TablePlan:
-        """Return the table's step, its rows yet to be counted where it has changes to pull."""
-        step = self._step(schema, capture, offset)
+        """Return the table's plan. If it may have changes to read, its rows are still to be counted."""
+        plan = self._begin(schema, capture, offset)
         if offset is None:
-            return step
-        step = replace(
-            step,
+            return plan
+        plan = replace(
+            plan,
             planned_at_ms=offset.planned_at_ms,
             revision=offset.revision,
             capture_interrupted=offset.capture_interrupted,
         )
-        if step.stored_lsn is None:
-            return step
-        return replace(step, source_restored=offset.source_restored, applied=applied_of(capture, offset))
+        if plan.stored_lsn is None:
+            return plan
+        return replace(plan, source_restored=offset.source_restored, applied=applied_of(capture, offset))
 
-    def _step(self, schema: TableSchema, capture: CaptureRegistration, offset: Offset | None) -> TablePlan:
-        again, streams = self._anew(schema.table), self.mode.stream()
+    def _begin(self, schema: TableSchema, capture: CaptureRegistration, offset: Offset | None) -> TablePlan:
+        again, streams = self._snapshots_again(schema.table), self.mode.stream()
         verdict = judge(capture, offset, self.fence, streams or schema.table in self.filling)
         if offset is None or verdict.kind == "begins" or (again and not streams):
             is_known = offset is not None and (offset.restart or offset.has_position)
@@ -100,12 +108,12 @@ class TablePlanner:
         if self.fence < offset.lsn:
             return TablePlan(schema, capture, offset.lsn, self.fence, is_due=True, rows=0, batch=offset.batch)
         is_old = not self.old_ms <= offset.planned_at_ms <= self.ahead_ms and offset.lsn < self.fence
-        # Spark decides with what the target proves.
+        # Spark decides, because it knows what is committed in the target.
         is_doubtful = verdict.error is not None or offset.lsn != offset.committed_lsn
         due = again or is_old or is_doubtful
         return TablePlan(schema, capture, offset.lsn, self.fence, is_due=due, batch=offset.batch, resnapshot=again)
 
-    def _anew(self, table: TableId) -> bool:
+    def _snapshots_again(self, table: TableId) -> bool:
         return self._included(table) and self.mode.snapshot_data(known=True, in_progress=table in self.filling)
 
     def _snapshots(self, table: TableId) -> bool:

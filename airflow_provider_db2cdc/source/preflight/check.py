@@ -1,4 +1,4 @@
-"""One check of the preflight: what was looked at, whether it holds, and what to do where it does not."""
+"""One check of the preflight: its subject, whether it passed, and what to do if it did not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Level = Literal["error", "warning"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: of which subject, whether it holds, else what is wrong and what to do.
+    """One check of a subject. If it is not `ok`, `problem` says what is wrong and `remedy` what to do.
 
-    A failed check of level `warning` does not keep the pipeline from running.
+    The pipeline can run with a failed check of level `warning`.
     """
 
     name: str
@@ -27,12 +27,12 @@ class Check:
 
 
 def judged(name: str, subject: str, ok: bool, problem: str, remedy: str, level: Level = "error") -> Check:
-    """Return the check of what was found; problem and remedy count where it does not hold."""
+    """Return a check that passed if `ok`. Problem and remedy only count if it did not pass."""
     return Check(name, subject, True, level=level) if ok else Check(name, subject, False, problem, remedy, level)
 
 
 def tried(name: str, subject: str, action: Callable[[], object]) -> Check:
-    """Return the check of an action, which holds where it raises no error of ours."""
+    """Return the check of an action. It passes unless the action raises a Db2CdcError."""
     try:
         action()
     except Db2CdcError as error:
@@ -41,10 +41,10 @@ def tried(name: str, subject: str, action: Callable[[], object]) -> Check:
 
 
 def failed(name: str, subject: str, error: Db2CdcError) -> Check:
-    """Return the check that an error has failed."""
+    """Return the failed check of an error."""
     return Check(name, subject, False, error.problem, error.remedy)
 
 
 def result(name: str, subject: str, error: Db2CdcError | None) -> Check:
-    """Return the check of something that was asked before."""
+    """Return the check of an earlier result: failed with its error, passed without one."""
     return failed(name, subject, error) if error else Check(name, subject, True)

@@ -1,4 +1,4 @@
-"""Preflight: everything about the source that must hold before a pipeline can run, told all at once."""
+"""The preflight: everything that the source must meet before a pipeline can run, reported at once."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _CAPTURED = "Name one with signal.data.collection and register it for capture, o
 
 
 def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | None = None) -> list[Check]:
-    """Run every check that can be run and return all of them, the passed ones too; nothing is written.
+    """Run every check that can be run, and return passed and failed ones. Nothing is written.
 
-    Only what stands on a failed check is left out: without a login nothing else, without control tables no table.
-    With `offsets` they are compared with what the change tables still hold.
+    A check that needs a failed one is left out. Without a login there is no further check. Without control tables no
+    table is checked. Given `offsets` are compared with what the change tables still hold.
     """
     asn_schema = config.asn_schema
     checks = [*_check_mode(config), tried("connection", str(source.address), partial(source.rows, asn.source_clock()))]
@@ -39,42 +39,45 @@ def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | Non
         checks.append(tried("control tables", asn_schema, lambda: source.rows(asn.global_row(asn_schema))))
     if not checks[-1].ok:
         return checks
-    agent, has_fence = _check_agent(source, config)
-    checks.append(agent)
+    agent_check, has_position = _check_agent(source, config)
+    checks.append(agent_check)
     try:
-        instances = read_registrations(source, asn_schema)
-        chosen = [instances[table] for table in config.selection.tables(instances)]
+        registrations = read_registrations(source, asn_schema)
+        chosen = [registrations[table] for table in config.selection.tables(registrations)]
         schemas = read_schemas(source, chosen, config.selection)
-        checks += [*_check_lists(source, config, instances, schemas), *_check_signals(source, config, instances)]
-        return [*checks, *check_tables(source, config, chosen, schemas, offsets, has_fence)]
+        checks += [
+            *_check_lists(source, config, registrations, schemas),
+            *_check_signals(source, config, registrations),
+        ]
+        return [*checks, *check_tables(source, config, chosen, schemas, offsets, has_position)]
     except Db2CdcError as error:
         return [*checks, failed("catalog", str(source.address), error)]
 
 
 def _check_agent(source: Source, config: PipelineConfig) -> tuple[Check, bool]:
-    """Return whether the agent moves, and whether it ever ran."""
+    """Return the check that the agent moves, and whether it ever ran."""
     try:
-        fence = read_capture_position(source, config.asn_schema)
+        position = read_capture_position(source, config.asn_schema)
     except Db2CdcError as error:
         return failed("capture agent", config.asn_schema, error), False
-    return tried("capture agent", config.asn_schema, partial(check_moving, fence, config)), True
+    return tried("capture agent", config.asn_schema, partial(check_moving, position, config)), True
 
 
 def _check_lists(
     source: Source,
     config: PipelineConfig,
-    instances: Mapping[TableId, CaptureRegistration],
+    registrations: Mapping[TableId, CaptureRegistration],
     schemas: Mapping[TableId, TableSchema],
 ) -> Iterator[Check]:
-    """Check each list that is given: of one that holds entries which match nothing there is a check for each."""
-    unmatched = find_unmatched(source, config, instances, schemas)
+    """Check each given list. Each entry that matches nothing has a failed check of its own."""
+    unmatched = find_unmatched(source, config, registrations, schemas)
     for name in given_lists(config.selection, config.snapshot_include):
-        found = [one for one in unmatched if one.list_name == name]
+        entries = [entry for entry in unmatched if entry.list_name == name]
         yield from (
-            judged("selection", name, False, one.problem, one.remedy, "error" if one.refused else "warning")
-            for one in found
+            judged("selection", name, False, entry.problem, entry.remedy, "error" if entry.refused else "warning")
+            for entry in entries
         )
-        if not found:
+        if not entries:
             yield judged("selection", name, True, "", "")
     if config.snapshot_overrides:
         yield tried(
@@ -82,7 +85,7 @@ def _check_lists(
             select_override.PROPERTY,
             partial(select_override.selects_of, config.snapshot_overrides, schemas),
         )
-    if not (schemas or any(one.refused for one in unmatched)):
+    if not (schemas or any(entry.refused for entry in unmatched)):
         yield failed("selection", "tables", nothing_chosen(config.asn_schema))
 
 
@@ -92,18 +95,18 @@ def _check_mode(config: PipelineConfig) -> Iterator[Check]:
 
 
 def _check_signals(
-    source: Source, config: PipelineConfig, instances: Mapping[TableId, CaptureRegistration]
+    source: Source, config: PipelineConfig, registrations: Mapping[TableId, CaptureRegistration]
 ) -> Iterator[Check]:
-    """Look at the table of signals, if there is one: its columns, that it can be read, and its capture for marks."""
-    marks = config.watermarking != "read_only"
+    """Check the signal table, if there is one: its columns, that it can be read, and its capture for watermarks."""
+    writes_watermarks = config.watermarking != "read_only"
     if not config.signal_table:
-        if marks:
+        if writes_watermarks:
             yield judged("signal table", "signal.data.collection", False, f"{_MARKS} {config.watermarking}", _CAPTURED)
         return
     table = parse_table(config.signal_table, "signal.data.collection")
-    found = partial(read_signal_table, source, table, instances, config.watermarking)
-    yield tried("signal table", str(table), lambda: read_signals(source, found()))
-    if marks:
-        capture = instances.get(table)
+    read_table = partial(read_signal_table, source, table, registrations, config.watermarking)
+    yield tried("signal table", str(table), lambda: read_signals(source, read_table()))
+    if writes_watermarks:
+        capture = registrations.get(table)
         is_captured = capture is not None and capture.state == "A"
         yield judged("marks", str(table), is_captured, f"{_MARKS} {config.watermarking}", _CAPTURED)

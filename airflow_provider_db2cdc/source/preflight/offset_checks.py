@@ -1,4 +1,4 @@
-"""Preflight of the offsets: whether the next tick can go on from each, by the plan's own rule."""
+"""Preflight of the offsets: whether the next tick can continue from each, by the rule of the plan."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NAME = "offset"
 def check_offsets(
     source: Source, config: PipelineConfig, captures: Sequence[CaptureRegistration], offsets: OffsetStore
 ) -> dict[TableId, list[Check]]:
-    """Return the checks of each table's offset; one that cannot be read does not hide the others'.
+    """Return the checks of each table's offset. An offset that cannot be read does not hide the others.
 
-    :raises CaptureStoppedError: the agent never ran.
+    :raises CaptureStoppedError: when the agent never ran.
     """
     kept: dict[TableId, Offset] = {}
     checks: dict[TableId, list[Check]] = {}
@@ -40,7 +40,7 @@ def check_offsets(
     except OffsetError as error:
         return {**checks, captures[0].table: [failed(NAME, str(captures[0].table), error)]} if captures else checks
     verdicts = read_verdicts(source, config, captures, kept, summary)
-    judged = {table: [*_checks(table, one, kept.get(table), summary)] for table, one in verdicts.items()}
+    judged = {table: [*_checks(table, verdict, kept.get(table), summary)] for table, verdict in verdicts.items()}
     return {**judged, **checks}
 
 
@@ -51,20 +51,28 @@ def read_verdicts(
     offsets: Mapping[TableId, Offset],
     summary: PipelineSummary,
 ) -> dict[TableId, Verdict]:
-    """Return what the next tick does with each table; the offsets were read before, the fence is read now.
+    """Return what the next tick does with each table.
 
-    :raises CaptureStoppedError: the agent never ran.
+    The offsets must have been read before the call, because it reads the capture position.
+
+    :raises CaptureStoppedError: when the agent never ran.
     """
-    fence = read_capture_position(source, config.asn_schema).lsn
-    found = as_found(source, config.asn_schema, captures, offsets, fence)
+    position = read_capture_position(source, config.asn_schema).lsn
+    current = as_found(source, config.asn_schema, captures, offsets, position)
     try:
         streams, mends = config.settings.streaming, config.settings.snapshot_on_gap
     except ConfigurationError:
-        # A mode of one's own that cannot be asked is told by itself.
+        # A custom snapshot mode that cannot be loaded has a check of its own.
         streams, mends = True, False
     return {
-        one.table: judge(one, found.get(one.table), fence, streams or one.table in summary.initially_loading, mends)
-        for one in captures
+        capture.table: judge(
+            capture,
+            current.get(capture.table),
+            position,
+            streams or capture.table in summary.initially_loading,
+            mends,
+        )
+        for capture in captures
     }
 
 
@@ -85,9 +93,9 @@ def _checks(table: TableId, verdict: Verdict, offset: Offset | None, summary: Pi
 
 
 def missing(table: TableId) -> tuple[str, str]:
-    """Return what is to be told of a table without an offset that the last tick had, and what to do."""
+    """Return problem and remedy of a table that the last tick had, but that has no offset."""
     return (
         f"{table} has no offset, but the pipeline's last tick had the table",
         f"If its target was removed too, it begins with the next tick. Else the mode may stop it: have it snapshotted "
-        f"anew by {restart_hint(table)}.",
+        f"again by {restart_hint(table)}.",
     )

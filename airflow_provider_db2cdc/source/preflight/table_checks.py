@@ -1,4 +1,4 @@
-"""Preflight of the tables: what each needs to be replicated, rightly and in good time."""
+"""Preflight of the tables: what each needs to be replicated correctly and quickly."""
 
 from __future__ import annotations
 
@@ -29,17 +29,21 @@ def check_tables(
     captures: Sequence[CaptureRegistration],
     schemas: Mapping[TableId, TableSchema],
     offsets: OffsetStore | None,
-    has_fence: bool,
+    has_position: bool,
 ) -> Iterator[Check]:
-    """Check each of the tables; with `offsets` also whether a tick can go on from them, where capture ever ran."""
+    """Check each of the tables.
+
+    Given `offsets` are checked too: whether a tick can continue from them. That needs a capture position
+    (`has_position`), which is missing if capture never ran.
+    """
     conditions = read_conditions(source, config.asn_schema)
-    of_offsets = check_offsets(source, config, captures, offsets) if offsets is not None and has_fence else {}
+    offset_checks = check_offsets(source, config, captures, offsets) if offsets is not None and has_position else {}
     indexes = read_indexes(source, [capture.change_table for capture in captures])
     reads_tables = _reads_tables(config)
     for capture in captures:
         schema, subject = schemas[capture.table], str(capture.table)
-        found = failed_requirements(capture, schema, config)
-        yield from (result(name, subject, error) for name, error in found)
+        requirements = failed_requirements(capture, schema, config)
+        yield from (result(name, subject, error) for name, error in requirements)
         yield from _check_conditions(schema, conditions.get(capture.table), config.asn_schema)
         yield _check_started(capture, config.asn_schema)
         if capture.cd_columns:
@@ -51,11 +55,11 @@ def check_tables(
         if schema.columns:
             readable = tried("source table readable", subject, partial(source.rows, asn.probe(capture.table)))
             yield replace(readable, level="error" if reads_tables else "warning")
-        yield from of_offsets.get(capture.table, ())
+        yield from offset_checks.get(capture.table, ())
 
 
 def _reads_tables(config: PipelineConfig) -> bool:
-    """Whether the mode itself takes snapshots; what is asked for by a signal is another matter."""
+    """Whether the snapshot mode reads tables by itself, without a signal."""
     if config.snapshot_mode == "custom":
         return True
     mode = config.snapshotter

@@ -1,4 +1,4 @@
-"""What a registered table must be like to be replicated; the plan and the preflight ask the same questions."""
+"""The requirements that a registered table must meet to be replicated. The plan and the preflight share them."""
 
 from __future__ import annotations
 
@@ -23,65 +23,68 @@ Condition = Callable[[CaptureRegistration, TableSchema, PipelineConfig], None]
 
 
 def failed_requirements(
-    instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig
+    capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig
 ) -> list[tuple[str, Db2CdcError | None]]:
-    """Return each condition's name with the error it raised, or None where the table meets it.
+    """Return each condition's name with the error that it raised, or None if the table meets it.
 
-    A table without source or change table is asked nothing else.
+    Without its source table or change table, a table is checked for nothing else.
     """
-    found = [(name, _error(condition, instance, schema, config)) for name, condition in EXISTENCE.items()]
-    if any(error for _, error in found):
-        return found
-    return [*found, *((name, _error(condition, instance, schema, config)) for name, condition in CONDITIONS.items())]
+    errors = [(name, _error(condition, capture, schema, config)) for name, condition in EXISTENCE.items()]
+    if any(error for _, error in errors):
+        return errors
+    return [
+        *errors,
+        *((name, _error(condition, capture, schema, config)) for name, condition in CONDITIONS.items()),
+    ]
 
 
-def require(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
-    """Refuse a table that cannot be replicated, with everything that stands against it.
+def require(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+    """Reject a table that cannot be replicated. The error lists every condition that it does not meet.
 
-    :raises RegistrationError: it is not captured as it must be.
-    :raises ConfigurationError: only the pipeline's configuration stands against it.
+    :raises RegistrationError: when its registration or change table does not meet a condition.
+    :raises ConfigurationError: when only the pipeline's configuration is wrong.
     """
-    errors = [error for _, error in failed_requirements(instance, schema, config) if error is not None]
+    errors = [error for _, error in failed_requirements(capture, schema, config) if error is not None]
     if errors:
         kind = RegistrationError if any(isinstance(error, RegistrationError) for error in errors) else type(errors[0])
         raise kind(" ".join(map(str, errors)))
 
 
-def _check_source_table(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+def _check_source_table(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
     if not schema.columns and not schema.uncaptured_columns:
         raise RegistrationError(
-            f"{instance.table} is registered, but the catalog has no such table (or none of its columns is chosen)",
+            f"{capture.table} is registered, but the catalog has no such table (or none of its columns is chosen)",
             f"Remove the registration ({config.asn_schema}.REMOVETABLE), or exclude it with table.exclude.list.",
         )
 
 
-def _check_change_table(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
-    lacking = [name for name in (COMMIT, INTENT, OPERATION) if name not in instance.cd_names]
+def _check_change_table(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+    lacking = [name for name in (COMMIT, INTENT, OPERATION) if name not in capture.cd_names]
     if lacking:
-        name = f"{instance.cd_owner}.{instance.cd_table}" if instance.cd_table else "none"
+        name = f"{capture.cd_owner}.{capture.cd_table}" if capture.cd_table else "none"
         raise RegistrationError(
-            f"the change table of {instance.table} ({name}) "
-            + (f"has no column {lacking[0]}" if instance.cd_names else "does not exist"),
-            f"Register the table again ({config.asn_schema}.REMOVETABLE, ADDTABLE), then have it snapshotted anew by "
-            f"{restart_hint(instance.table)}.",
+            f"the change table of {capture.table} ({name}) "
+            + (f"has no column {lacking[0]}" if capture.cd_names else "does not exist"),
+            f"Register the table again ({config.asn_schema}.REMOVETABLE, ADDTABLE), then have it snapshotted again by "
+            f"{restart_hint(capture.table)}.",
         )
 
 
-def _check_state(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
-    check_state(instance, config.asn_schema)
+def _check_state(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+    check_state(capture, config.asn_schema)
 
 
-def _check_key(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
-    named = config.selection.named_key(schema.table)
-    if named and (lacking := named.lacking(schema.names)):
+def _check_key(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+    named_key = config.selection.named_key(schema.table)
+    if named_key and (lacking := named_key.lacking(schema.names)):
         raise ConfigurationError(
-            f"{PROPERTY} names {', '.join(lacking)} of {instance.table}, which has no such captured column",
+            f"{PROPERTY} names {', '.join(lacking)} of {capture.table}, which has no such captured column",
             f"Its captured columns are {', '.join(schema.names)}; correct the property, or register the table again "
             "with the column.",
         )
-    if not schema.key and instance.update_as == "U" and not has_before_images(schema, instance):
+    if not schema.key and capture.update_as == "U" and not has_before_images(schema, capture):
         raise RegistrationError(
-            f"{instance.table} has no key (neither a primary key nor a unique index whose columns are all captured; an "
+            f"{capture.table} has no key (neither a primary key nor a unique index whose columns are all captured; an "
             "index that excludes null keys only counts if its columns are NOT NULL), and its change table does not "
             "tell which row an update changed",
             "Register it with CHG_UPD_TO_DEL_INS = 'Y', then reinit the capture agent; or name columns whose values "
@@ -90,83 +93,88 @@ def _check_key(instance: CaptureRegistration, schema: TableSchema, config: Pipel
         )
 
 
-def _check_select(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+def _check_select(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
     if not schema.key and is_overridden(schema.table, config.snapshot_overrides):
         raise ConfigurationError(
-            f"{instance.table} has no key, so of equal rows its select may read some only, and the others would be "
+            f"{capture.table} has no key, so of equal rows its select may read some only, and the others would be "
             "taken for gone",
             f"Take the table out of {SELECTS}, or name columns whose values are unique with {PROPERTY} "
             f"('{name_of(schema.table)}:<column>,<column>').",
         )
 
 
-def _check_updates(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
-    if instance.update_as == "U" and not config.accept_update_rows and not has_before_images(schema, instance):
+def _check_updates(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+    if capture.update_as == "U" and not config.accept_update_rows and not has_before_images(schema, capture):
         raise RegistrationError(
-            f"{instance.table} is registered with CHG_UPD_TO_DEL_INS = 'N' and without a before image of each column, "
+            f"{capture.table} is registered with CHG_UPD_TO_DEL_INS = 'N' and without a before image of each column, "
             "where an update of a key leaves no trace of the old key",
             "Register it with 'Y', then reinit the capture agent; or, if its keys are never updated, set "
             "accept.update.rows.",
         )
 
 
-def _check_before_images(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
-    """Refuse a column of the change table that is one column's before image by its name, and another's by its own.
+def _check_before_images(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+    """Reject a change table in which a column may be a before image or a captured column, by its name.
 
-    One that is not replicated is harmless, unless the others seem to have a before image each because of it.
+    Such a column is harmless if it is not replicated. The exception is that with it every other column seems to have a
+    before image.
     """
-    prefix, there = instance.before_prefix, {*instance.cd_names}
+    prefix, cd_names = capture.before_prefix, {*capture.cd_names}
     if not prefix:
         return
-    own = {*schema.names, *schema.excluded_columns, *schema.uncaptured_columns} & there
-    imaged = [name for name in instance.cd_names if f"{prefix}{name}" in own]
-    unclear = {f"{prefix}{name}": name for name in imaged if f"{prefix}{prefix}{name}" not in there}
-    misread = all(f"{prefix}{name}" in there for name in schema.names if name not in unclear)
+    captured = {*schema.names, *schema.excluded_columns, *schema.uncaptured_columns} & cd_names
+    imaged = [name for name in capture.cd_names if f"{prefix}{name}" in captured]
+    unclear = {f"{prefix}{name}": name for name in imaged if f"{prefix}{prefix}{name}" not in cd_names}
+    misread = all(f"{prefix}{name}" in cd_names for name in schema.names if name not in unclear)
     if unclear and (misread or not unclear.keys().isdisjoint(schema.names)):
         named = ", ".join(f"{image} (of {name})" for image, name in unclear.items())
         leave_out = "" if misread else "leave them out with column.exclude.list, or "
         remedy = f"{leave_out}register the table again with another BEFORE_IMG_PREFIX."
         raise RegistrationError(
-            f"the change table of {instance.table} has columns that may be before images (BEFORE_IMG_PREFIX is "
+            f"the change table of {capture.table} has columns that may be before images (BEFORE_IMG_PREFIX is "
             f"{prefix!r}) or captured columns of that very name: {named}",
             remedy[0].upper() + remedy[1:],
         )
 
 
-def _check_types(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+def _check_types(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
     for column in schema.columns:
         map_type(schema.table, column)
 
 
-def _check_values(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
-    """Refuse columns whose values the change table has in part, or not at all."""
+def _check_values(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+    """Reject columns whose values the change table cuts or lacks."""
     long = [column.name for column in schema.columns if column.type.upper() in LONG_TYPES]
-    if long and instance.data_capture != "L":
+    if long and capture.data_capture != "L":
         raise RegistrationError(
-            f"{instance.table} lacks {CAPTURE_LONG}, without which values of {', '.join(long)} are not captured",
-            f"`ALTER TABLE {quote_table(instance.table)} {CAPTURE_LONG}`. If it was replicated before, have it "
-            f"snapshotted again by {restart_hint(instance.table)}. Or leave them out with column.exclude.list.",
+            f"{capture.table} lacks {CAPTURE_LONG}, without which values of {', '.join(long)} are not captured",
+            f"`ALTER TABLE {quote_table(capture.table)} {CAPTURE_LONG}`. If it was replicated before, have it "
+            f"snapshotted again by {restart_hint(capture.table)}. Or leave them out with column.exclude.list.",
         )
-    carried = {column.name: column for column in instance.cd_columns}
+    carried = {column.name: column for column in capture.cd_columns}
     pairs = [(column, carried[column.name]) for column in schema.columns if column.name in carried]
-    cut = [f"{one.name} ({described(one)}, there {described(other)})" for one, other in pairs if cuts(one, other)]
+    cut = [
+        f"{column.name} ({described(column)}, there {described(carrier)})"
+        for column, carrier in pairs
+        if cuts(column, carrier)
+    ]
     if cut:
         raise RegistrationError(
-            f"the change table of {instance.table} ({instance.change_table}) cuts values of {', '.join(cut)}",
+            f"the change table of {capture.table} ({capture.change_table}) cuts values of {', '.join(cut)}",
             "ALTER its columns to the source table's types and reinit the capture agent, then, if there were changes "
-            f"meanwhile, have the table snapshotted anew by {restart_hint(instance.table)}.",
+            f"meanwhile, have the table snapshotted again by {restart_hint(capture.table)}.",
         )
 
 
-def _check_names(instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
+def _check_names(capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig) -> None:
     check_names(schema)
 
 
 def _error(
-    condition: Condition, instance: CaptureRegistration, schema: TableSchema, config: PipelineConfig
+    condition: Condition, capture: CaptureRegistration, schema: TableSchema, config: PipelineConfig
 ) -> Db2CdcError | None:
     try:
-        condition(instance, schema, config)
+        condition(capture, schema, config)
     except (RegistrationError, ConfigurationError) as error:
         return error
     return None
