@@ -1,1 +1,1 @@
-"""Where Airflow keeps offsets."""
+"""The stores of offsets: Airflow Variables and files."""

@@ -1,4 +1,4 @@
-"""What a tick keeps, the same for Airflow and the command line: that it begins, and what Delta proved as offsets."""
+"""The commit of a tick: the offsets follow what is committed in Delta. Airflow and the command line share it."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ log = logging.getLogger(__name__)
 
 
 class OffsetCommitError(OffsetError):
-    """What is wrong with offsets that could not be kept; `tables` names whose they are."""
+    """Raised when offsets could not be stored. `tables` holds the names of their tables."""
 
     def __init__(self, problems: Mapping[str, OffsetError]) -> None:
-        told = dict.fromkeys(error.problem for error in problems.values())
+        distinct = dict.fromkeys(error.problem for error in problems.values())
         first = next(iter(problems.values()))
-        super().__init__(f"offsets of {', '.join(problems)} were not kept: {'; '.join(told)}", first.remedy)
+        super().__init__(f"offsets of {', '.join(problems)} were not kept: {'; '.join(distinct)}", first.remedy)
         self.tables = frozenset(problems)
 
 
 def record_signals_in_flight(spec: JobSpec | None, offsets: OffsetStore) -> None:
-    """Keep that a job takes signals along, but for a table's: where it dies, it may have begun what they ask for.
+    """Store that a job carries signals. Signals of the signal table do not count.
 
-    A run's signals come but once; so it is work for the next plan until a result is told.
+    A job that dies may have begun what its signals ask for, and the signals of a run come only once. The next plan
+    therefore has work until a result is committed.
     """
-    if spec is not None and any(one.channel != SOURCE_CHANNEL for one in spec.signals):
+    if spec is not None and any(signal.channel != SOURCE_CHANNEL for signal in spec.signals):
         offsets.put_summary(replace(offsets.summary(), signals_in_flight_at_ms=spec.planned_at_ms))
 
 
 @failpoint("commit_offsets")
 def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], OffsetCommitError | None]:
-    """Move the offsets of all tables to where Delta proved them; return those that moved, and what kept others from it.
+    """Move the offsets of all tables to the LSNs that are committed in Delta.
 
-    An offset that lies beyond what this tick applied, or cannot be read or kept, keeps no other from moving.
+    Return the offsets that moved, and an error for those that could not. An offset that lies beyond what this tick
+    applied, or that cannot be read or stored, does not stop the others. The offset of a failed table moves too if an
+    earlier crash had left it behind. If it is missing or ahead, an operator must act. A retry moves nothing.
 
-    A failed table's offset follows too when an earlier crash had left it behind, but one that is missing or ahead waits
-    for a person. Doing it again moves nothing. The summary comes first: what is told there as open is gone on with,
-    whatever the offsets are.
+    The summary is stored first. The next tick continues the snapshots that are open in it, whatever the offsets are.
 
-    :raises OffsetError: the summary cannot be read or kept. No offset has moved.
+    :raises OffsetError: when the summary cannot be read or stored. No offset has moved then.
     """
     old = offsets.summary()
     if (new := old.updated(result)) != old:
@@ -55,7 +56,7 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], 
     problems: dict[str, OffsetError] = {}
     for table in result.tables:
         try:
-            offset = _step(table, offsets, result.planned_at_ms)
+            offset = _move(table, offsets, result.planned_at_ms)
         except OffsetError as error:
             if table.status != "failed":
                 problems[name_of(table.table)] = error
@@ -66,10 +67,11 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], 
 
 
 def record_reported(result: JobResult, offsets: OffsetStore, is_notified: bool) -> None:
-    """Keep how far the journal has been told, once it has been: what comes after this is told by the next tick.
+    """Store up to which entry the journal was reported. The next tick reports what comes after it.
 
-    So is what an older plan's result tells, of which the summary took nothing: where the journal has gone on by it,
-    that is work for the next plan. And notifications that could not be sent, but what became of signals is told once.
+    The summary takes nothing from the result of an older plan. If such a result has extended the journal, the next plan
+    has work, and its tick reports that. Notifications that could not be sent are sent again by the next tick. Outcomes
+    of signals are reported once.
     """
     summary = offsets.summary()
     after = summary
@@ -84,9 +86,9 @@ def record_reported(result: JobResult, offsets: OffsetStore, is_notified: bool) 
 
 
 def raise_for_failures(result: JobResult) -> None:
-    """Say that a tick failed when a table of it did; called last, after everything that succeeded is kept.
+    """Raise an error for the failed tables of a tick. It is called last, after all that succeeded is stored.
 
-    :raises TickFailedError: with each failed table's name and error.
+    :raises TickFailedError: when tables failed. It lists each table with its error.
     """
     if not result.failed:
         return
@@ -98,17 +100,18 @@ def raise_for_failures(result: JobResult) -> None:
 
 
 def raise_for_signals(result: JobResult, channel: str) -> None:
-    """Say that what was asked for by a channel was refused or failed; everything else is committed.
+    """Raise an error for the signals of a channel that were refused or failed. Everything else is committed.
 
-    :raises SignalError: with each signal's id and reason.
+    :raises SignalError: when there are such signals. It lists each with its id and reason.
     """
-    bad = [one for one in result.signals if one.channel == channel and one.status in ("refused", "failed")]
+    bad = [signal for signal in result.signals if signal.channel == channel and signal.status in ("refused", "failed")]
     if bad:
-        listed = "\n".join(f"  {one.id} {one.status}: {one.reason}" for one in bad)
+        listed = "\n".join(f"  {signal.id} {signal.status}: {signal.reason}" for signal in bad)
         raise SignalError(f"{len(bad)} signal(s) did not come to their end (the tick itself is committed):\n{listed}")
 
 
-def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offset | None:
+def _move(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offset | None:
+    """Store the offset that a table's result gives, and return it if its LSN moved."""
     old = offsets.get(table.table)
     if table.lsn is None or table.batch is None or (old is not None and _is_overtaken(table, planned_at_ms, old)):
         return None
@@ -119,12 +122,12 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
     if unmoved and old == replace(known, restart=False):
         return None
     if old is not None and table.rewound and not old.restart:
-        # From now on it may move back; whoever dies here leaves a table that begins anew once more.
+        # With `restart` the offset may move back. A crash after this line makes the table begin once more.
         offsets.put(old := replace(old, restart=True))
-    # A wish that the plan did not know of yet.
-    is_new_wish = old is not None and old.restart and not table.restart and not table.rewound
-    # Done again, it would say so of what a person has set meanwhile.
-    mark = new_revision() if table.capture_interrupted else table.revision
+    # The restart was requested after the plan was made, so it is still to be done.
+    is_new_restart = old is not None and old.restart and not table.restart and not table.rewound
+    # With a new revision, a retry of this commit does not overwrite what an operator has set meanwhile.
+    revision = new_revision() if table.capture_interrupted else table.revision
     offsets.put(
         new := replace(
             known,
@@ -132,15 +135,15 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
             batch=table.batch,
             commit_lsn=_commit_lsn(table, old),
             commit_ts_ms=known.commit_ts_ms if table.commit_ts_ms is None else table.commit_ts_ms,
-            restart=is_new_wish,
+            restart=is_new_restart,
             planned_at_ms=planned_at_ms,
-            revision=mark,
+            revision=revision,
         )
     )
     if table.offset_recovered and old is None:
         log.warning(
             "the offset of %s was missing: it is taken from the target, %s. If a restart was asked for in it, or its "
-            "registration was not active meanwhile, have it snapshotted anew by %s",
+            "registration was not active meanwhile, have it snapshotted again by %s",
             table.table,
             table.lsn,
             restart_hint(table.table),
@@ -149,31 +152,34 @@ def _step(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
 
 
 def _known(table: TableResult, old: Offset | None) -> Offset:
-    """Return the table's offset, where it is, with what the result knows of that place."""
+    """Return the table's offset with its old LSN, and with the facts that the result brings."""
     assert table.lsn is not None
-    at = old or Offset(table.table, table.lsn, 0)
+    offset = old or Offset(table.table, table.lsn, 0)
     return replace(
-        at,
+        offset,
         capture=table.capture,
         committed_lsn=table.lsn,
-        capture_interrupted=table.capture_interrupted or (at.capture_interrupted and not table.reinitialized),
-        source_restored=at.source_restored and not table.reinitialized,
+        capture_interrupted=table.capture_interrupted or (offset.capture_interrupted and not table.reinitialized),
+        source_restored=offset.source_restored and not table.reinitialized,
     )
 
 
 def _commit_lsn(table: TableResult, old: Offset | None) -> Lsn | None:
-    """Return the commit to look up from now on: none where a person set the offset, until a change is applied."""
+    """Return the commit that later plans look up in the source.
+
+    It is None if an operator set the offset, until a change is applied.
+    """
     is_set = old is not None and old.commit_lsn is None
     return None if is_set and not (table.creates or table.updates or table.deletes) else table.commit_lsn
 
 
 def _is_overtaken(table: TableResult, planned_at_ms: int, old: Offset) -> bool:
-    """Whether the offset is of a later plan, or was marked since this one was made."""
+    """Whether the offset comes from a later plan, or has another revision than the plan saw."""
     return planned_at_ms < old.planned_at_ms or table.revision != old.revision
 
 
 def _is_known(old: Offset, planned_at_ms: int) -> bool:
-    """Whether a tick's own result is in the offset already: what is wished for there came after it."""
+    """Whether the offset already has this tick's result. A restart in it was then requested after that."""
     return 0 < old.planned_at_ms == planned_at_ms
 
 

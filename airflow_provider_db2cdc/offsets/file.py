@@ -1,4 +1,4 @@
-"""Offsets in a file beside the target: the command line's store, as Airflow's Variables are the DAG's."""
+"""Offsets in a file next to the target. The command line uses this store, and DAGs use Airflow Variables."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ LOCK_POLL_S = 0.05
 
 
 def offsets_path(target: str, chosen: Path | None = None) -> Path:
-    """Return the offsets' file: `chosen`, or `_db2cdc/offsets.json` in a target that is a local path.
+    """Return the path of the offsets' file: `chosen`, or `_db2cdc/offsets.json` in a target that is a local path.
 
-    :raises ConfigurationError: the target is elsewhere and no file is chosen.
+    :raises ConfigurationError: when the target is not a local path and no file is chosen.
     """
     if chosen is not None:
         return chosen
     folder = local_folder(target)
     if folder is None:
-        raise ConfigurationError(f"target {target!r} is no local folder to keep offsets in", "Set offsets.file.")
+        raise ConfigurationError(f"target {target!r} is not a local folder to keep offsets in", "Set offsets.file.")
     return folder / "_db2cdc" / "offsets.json"
 
 
 def local_folder(target: str) -> Path | None:
-    """Return the folder that a target is, None when it is elsewhere or in a catalog."""
+    """Return the local folder of a target, or None if it is remote or in a catalog."""
     local = target.removeprefix("file:")
     if not Layout(target).is_path or ":" in local:
         return None
@@ -46,9 +46,9 @@ def local_folder(target: str) -> Path | None:
 
 
 class FileOffsetStore:
-    """The offsets of one pipeline as one JSON file, replaced whole at each change.
+    """The offsets of one pipeline in one JSON file, which each change replaces as a whole.
 
-    A lock file beside it makes two processes take turns; a crash leaves the old text or the new one.
+    A lock file next to it makes two processes take turns. After a crash the file has either the old or the new text.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,17 +56,20 @@ class FileOffsetStore:
 
     @property
     def where(self) -> str:
-        """How a message names the place."""
+        """The name of the store in messages: the file's path."""
         return str(self.path)
 
     def get(self, table: TableId) -> Offset | None:
-        """Return the table's offset, None when there is none."""
+        """Return the table's offset, or None if there is none.
+
+        :raises OffsetError: when the file is damaged, or cannot be read.
+        """
         return self.all().get(table)
 
     def all(self) -> Mapping[TableId, Offset]:
-        """Return every table's offset.
+        """Return the offsets of all tables.
 
-        :raises OffsetError: the file is damaged, or cannot be read.
+        :raises OffsetError: when the file is damaged, or cannot be read.
         """
         where = self.where
         try:
@@ -83,9 +86,9 @@ class FileOffsetStore:
 
     @failpoint("put_offset")
     def put(self, offset: Offset) -> None:
-        """Keep `offset`.
+        """Store `offset`.
 
-        :raises OffsetError: an older one would replace a newer one, or the file cannot be written.
+        :raises OffsetError: when it would replace a newer one, or the file cannot be written.
         """
         with self._locked():
             kept = dict(self.all())
@@ -93,12 +96,12 @@ class FileOffsetStore:
             self._write({**kept, offset.table: offset})
 
     def reset(self, offset: Offset) -> None:
-        """Keep `offset` even where it moves back: the repair that a person asks for."""
+        """Store `offset` even if it moves back. This is a repair that an operator asks for."""
         with self._locked():
             self._write({**self.all(), offset.table: offset})
 
     def remove(self, table: TableId) -> Offset | None:
-        """Forget a table's offset and return it, None when there was none."""
+        """Remove a table's offset and return it, or None if there was none."""
         with self._locked():
             kept = dict(self.all())
             old = kept.pop(table, None)
@@ -106,9 +109,9 @@ class FileOffsetStore:
             return old
 
     def summary(self) -> PipelineSummary:
-        """Return the summary, an empty one when there is none.
+        """Return the summary, which is empty if none is stored.
 
-        :raises OffsetError: the file is damaged, or cannot be read.
+        :raises OffsetError: when the file is damaged, or cannot be read.
         """
         try:
             text = self._summary_path.read_text(encoding="utf-8")
@@ -123,7 +126,7 @@ class FileOffsetStore:
 
     @failpoint("put_summary")
     def put_summary(self, summary: PipelineSummary) -> None:
-        """Keep the summary in a file beside the offsets."""
+        """Store the summary in a file next to the offsets."""
         with self._locked():
             self._replace(self._summary_path, to_data(summary))
 
@@ -132,16 +135,16 @@ class FileOffsetStore:
         return self.path.with_name(f"{self.path.stem}.summary.json")
 
     def check_writable(self) -> None:
-        """Make sure that the offsets can be kept, without writing anything.
+        """Check that the offsets can be stored, without writing anything.
 
-        :raises OffsetError: this user may not write there.
+        :raises OffsetError: when this user may not write there.
         """
-        # Path's own ways raise where a folder above may not be entered.
-        folder = next(place for place in self.path.absolute().parents if os.path.exists(place))
+        # Path.exists raises if this user may not enter a parent folder. os.path.exists does not.
+        folder = next(parent for parent in self.path.absolute().parents if os.path.exists(parent))
         if not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
-            raise self._unwritable(f"{folder} is no folder that this user may write to")
+            raise self._unwritable(f"{folder} is not a folder that this user may write to")
         if os.path.exists(self._lock_path) and not os.access(self._lock_path, os.W_OK):
-            raise self._unwritable(f"{self._lock_path} is no file that this user may write to")
+            raise self._unwritable(f"{self._lock_path} is not a file that this user may write to")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

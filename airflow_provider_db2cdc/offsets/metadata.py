@@ -1,4 +1,4 @@
-"""The offsets that DAGs keep, for a person at the command line: through Airflow's own database."""
+"""Access to the offsets of DAGs from the command line, through Airflow's own database."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from airflow_provider_db2cdc.offsets.variable import (
 
 
 class MetadataVariables:
-    """Airflow's Variables as `airflow variables` has them: outside of tasks, where its database can be reached.
+    """Airflow's Variables outside of tasks, as `airflow variables` reads them from the database.
 
-    :raises ConfigurationError: it cannot; to look for a Variable would find none instead.
+    :raises ConfigurationError: when the database cannot be reached. A read of a Variable would then find none.
     """
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class MetadataVariables:
             session.scalar(select(Variable.key).limit(1))
 
     def get(self, key: str, default: str | None = None) -> str | None:
-        """Return a Variable's text, a secrets backend's before the database's."""
+        """Return a Variable's text. A secrets backend comes before the database."""
         text: str | None = Variable.get(key, default_var=default)
         return text
 
     def set(self, key: str, value: str, description: str) -> None:
-        """Keep a text in the database."""
+        """Store a text in the database."""
         Variable.set(key, value, description=description)
 
     def delete(self, key: str) -> None:
@@ -46,14 +46,14 @@ class MetadataVariables:
         Variable.delete(key)
 
     def beginning(self, prefix: str) -> dict[str, str]:
-        """Return the database's Variables whose keys begin so."""
+        """Return the database's Variables whose keys begin with the prefix."""
         with _reading() as session:
-            found = session.scalars(select(Variable).where(Variable.key.startswith(prefix, autoescape=True)))
-            return {one.key: one.val or "" for one in found}
+            variables = session.scalars(select(Variable).where(Variable.key.startswith(prefix, autoescape=True)))
+            return {variable.key: variable.val or "" for variable in variables}
 
 
 class MetadataOffsetStore(VariableOffsetStore):
-    """The offsets of one pipeline in Airflow's Variables, to be looked at and repaired."""
+    """The offsets of one pipeline in Airflow's Variables, for an operator to read and repair."""
 
     where = "Airflow's Variables"
 
@@ -62,9 +62,9 @@ class MetadataOffsetStore(VariableOffsetStore):
         super().__init__(pipeline, self.metadata)
 
     def all(self) -> Mapping[TableId, Offset]:
-        """Return every table's offset.
+        """Return the offsets of all tables.
 
-        :raises OffsetError: a Variable holds something else.
+        :raises OffsetError: when the Variable of one of the pipeline's tables does not hold an offset.
         """
         texts = self.metadata.beginning(f"db2cdc.{self.pipeline}.")
         offsets: dict[TableId, Offset] = {}
@@ -75,20 +75,20 @@ class MetadataOffsetStore(VariableOffsetStore):
             except OffsetError as error:
                 foreign[key] = error
                 continue
-            # Of a pipeline whose name begins as this one's, the keys do too.
+            # The keys of a pipeline whose name begins with this one's name have the same prefix.
             if variable_key(self.pipeline, offset.table) == key:
                 offsets[offset.table] = offset
-        own = {variable_key(self.pipeline, table) for table in self.summary().tables}
-        for key in sorted(own & foreign.keys()):
+        table_keys = {variable_key(self.pipeline, table) for table in self.summary().tables}
+        for key in sorted(table_keys & foreign.keys()):
             raise foreign[key]
         return offsets
 
     def reset(self, offset: Offset) -> None:
-        """Keep `offset` even where it moves back: the repair that a person asks for."""
+        """Store `offset` even if it moves back. This is a repair that an operator asks for."""
         self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
 
     def remove(self, table: TableId) -> Offset | None:
-        """Forget a table's offset and return it, None when there was none, or its text is damaged."""
+        """Remove a table's offset and return it, or None if there was none or its text is damaged."""
         try:
             old = self.get(table)
         except OffsetError:

@@ -1,4 +1,4 @@
-"""Offsets in Airflow Variables: one JSON document a table, to be seen and mended under Admin > Variables."""
+"""Offsets in Airflow Variables: one JSON document per table. Operators find them under Admin > Variables."""
 
 from __future__ import annotations
 
@@ -23,23 +23,26 @@ from airflow_provider_db2cdc.errors import OffsetError
 log = logging.getLogger(__name__)
 
 MAX_KEY = 250
-"""Characters of a Variable's key (ID_LEN of Airflow's metadata database)."""
+"""The most characters of a Variable's key (ID_LEN of Airflow's metadata database)."""
 
 FOLDED = re.compile(r"[^A-Z0-9_$]")
-"""What a database with a case-blind collation, a URL path or an environment variable does not keep apart."""
+"""Characters that a key cannot rely on.
+
+A case-insensitive collation, a URL path or an environment variable may not tell them apart.
+"""
 
 DIGEST_CHARS = 16
 
 AIRFLOWS_OWN = ("ExecutionAPISecretsBackend", "MetastoreBackend")
-"""The backends that read what Airflow itself keeps."""
+"""The backends that read Airflow's own database."""
 
 
 def variable_key(pipeline: str, table: TableId) -> str:
-    """Return the key `db2cdc.<pipeline>.<schema>.<table>`; two tables never share one.
+    """Return the key `db2cdc.<pipeline>.<schema>.<table>`. Two tables never share a key.
 
-    Names of other than upper-case letters, digits, '_' and '$', and very long ones, end with a digest of the exact
-    name: MySQL compares keys without regard to case, AIRFLOW_VAR_* knows capitals only, '#' and '%' do not survive a
-    URL.
+    A key ends with a digest of the exact name if the name is very long, or has characters other than upper-case
+    letters, digits, '_' and '$'. MySQL ignores case when it compares keys. AIRFLOW_VAR_* has capitals only. A URL does
+    not preserve '#' and '%'.
     """
     plain = f"db2cdc.{pipeline}.{_readable(table.schema)}.{_readable(table.name)}"
     if len(plain) <= MAX_KEY and not FOLDED.search(table.schema + table.name):
@@ -49,24 +52,28 @@ def variable_key(pipeline: str, table: TableId) -> str:
 
 
 def summary_key(pipeline: str) -> str:
-    """Return the key `db2cdc.<pipeline>~summary`; no table's key is like it, for a pipeline's name may have dots."""
+    """Return the key `db2cdc.<pipeline>~summary`.
+
+    A pipeline's name may have dots. With '~' the key still differs from the key of every table.
+    """
     return f"db2cdc.{pipeline}~summary"
 
 
 def where_kept(key: str) -> str:
-    """Return how an error names the place."""
+    """Return the name of a Variable in messages."""
     return f"the Airflow Variable {key}"
 
 
 def described(table: TableId) -> str:
-    """Return what a table's Variable says of itself, to whoever looks at it."""
+    """Return the description of a table's Variable, which Airflow's UI shows."""
     return f"all changes of {table} up to this LSN are in the target"
 
 
 def known_tables(pipeline: str) -> dict[str, str]:
-    """Return how a signal names each table of the pipeline's last tick, and how to show it; none if none is known.
+    """Return the tables of the pipeline's last tick: their names in signals, and how to show them.
 
-    For the suggestions of a form, while a DAG is parsed: nothing that goes wrong here may keep it from being.
+    A form suggests them. It is built while a DAG is parsed, so an error here must not fail the DAG. The result is then
+    empty.
     """
     try:
         return {name_of(table): str(table) for table in VariableOffsetStore(pipeline).summary().tables}
@@ -82,31 +89,34 @@ class Variables(Protocol):
         """Return a Variable's text."""
 
     def set(self, key: str, value: Any, description: Any) -> None:
-        """Keep a text."""
+        """Store a text."""
 
 
 class TaskVariables:
-    """Variables as a task has them. The SDK tells none from one that it could not ask for: that is an error here."""
+    """Airflow's Variables inside a task.
+
+    For the SDK a Variable is also missing if Airflow's API could not be asked. Here that is an error.
+    """
 
     def get(self, key: str, default: Any) -> Any:
         """Return a Variable's text.
 
-        :raises AirflowException: Airflow's API cannot be asked; a retry may.
+        :raises AirflowException: when Airflow's API cannot be asked. A retry may succeed.
         """
         text = Variable.get(key, default=None)
         if text is None:
-            text = _asked(key)
+            text = _ask_api(key)
         return default if text is None else text
 
     def set(self, key: str, value: Any, description: Any) -> None:
-        """Keep a text."""
+        """Store a text."""
         Variable.set(key, value, description=description)
 
 
 class VariableOffsetStore:
-    """The offsets of one pipeline; an `OffsetStore` for use inside tasks.
+    """The offsets of one pipeline in Airflow Variables: an `OffsetStore` for tasks.
 
-    A Variable has no compare-and-set: one DAG run at a time must write (max_active_tis_per_dag = 1).
+    A Variable has no compare-and-set, so only one DAG run may write at a time (max_active_tis_per_dag = 1).
     """
 
     def __init__(self, pipeline: str, variables: Variables | None = None) -> None:
@@ -114,9 +124,9 @@ class VariableOffsetStore:
         self._variables = variables or TaskVariables()
 
     def get(self, table: TableId) -> Offset | None:
-        """Return the table's offset, None when its Variable does not exist.
+        """Return the table's offset, or None if its Variable does not exist.
 
-        :raises OffsetError: the Variable holds something else.
+        :raises OffsetError: when the Variable does not hold the table's offset.
         """
         key = variable_key(self.pipeline, table)
         text = self._variables.get(key, default=None)
@@ -130,17 +140,17 @@ class VariableOffsetStore:
         return offset
 
     def put(self, offset: Offset) -> None:
-        """Keep `offset`; putting the same one again changes nothing.
+        """Store `offset`. Storing the same one again changes nothing.
 
-        :raises OffsetError: an older one would replace a newer one, or something else than was written is read back.
+        :raises OffsetError: when it would replace a newer one, or another text is read back than was written.
         """
         check_forward(self.get(offset.table), offset)
         self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
 
     def summary(self) -> PipelineSummary:
-        """Return the summary, an empty one when its Variable does not exist.
+        """Return the summary, which is empty if its Variable does not exist.
 
-        :raises OffsetError: the Variable holds something else.
+        :raises OffsetError: when the Variable does not hold a summary.
         """
         text = self._variables.get(summary_key(self.pipeline), default=None)
         return (
@@ -150,17 +160,17 @@ class VariableOffsetStore:
         )
 
     def put_summary(self, summary: PipelineSummary) -> None:
-        """Keep the summary.
+        """Store the summary.
 
-        :raises OffsetError: something else than was written is read back.
+        :raises OffsetError: when another text is read back than was written.
         """
         about = "its snapshots and signals, as its last tick left them"
         self._keep(summary_key(self.pipeline), summary.to_json(), about)
 
     def _keep(self, key: str, text: str, about: str) -> None:
         self._variables.set(key, text, description=f"Pipeline {self.pipeline}: {about}. Kept by its DAG.")
-        found = self._variables.get(key, default=None)
-        if found == text:
+        read_back = self._variables.get(key, default=None)
+        if read_back == text:
             return
         if shadow := _shadow(key):
             raise OffsetError(
@@ -168,7 +178,7 @@ class VariableOffsetStore:
                 "never move on",
                 f"Remove it there: only Airflow's own database can keep it. Written was {text}.",
             )
-        given = "none" if found is None else "another value"
+        given = "none" if read_back is None else "another value"
         raise OffsetError(
             f"{where_kept(key)} was written, but Airflow gives {given} back, and no secrets backend has one",
             "See why in the log of Airflow's API server. If another run or a person wrote it at the same moment, let "
@@ -176,8 +186,8 @@ class VariableOffsetStore:
         )
 
 
-def _asked(key: str) -> str | None:
-    """Return a Variable as Airflow's API has it, None only where that says that there is none."""
+def _ask_api(key: str) -> str | None:
+    """Return a Variable's text from Airflow's API, or None if the API says that it does not exist."""
     comms = getattr(task_runner, "SUPERVISOR_COMMS", None)
     if comms is None:
         return None
@@ -190,8 +200,8 @@ def _asked(key: str) -> str | None:
     if answer.error == ErrorType.VARIABLE_NOT_FOUND:
         return None
     raise AirflowException(
-        f"Airflow's API could not be asked for the Variable {key} ({answer.error.value}), so nobody knows where the "
-        "table stands. Run the task again."
+        f"Airflow's API could not be asked for the Variable {key} ({answer.error.value}), so the table's offset is not "
+        "known. Run the task again."
     )
 
 
@@ -200,7 +210,7 @@ def _readable(name: str) -> str:
 
 
 def _shadow(key: str) -> str:
-    """Return what gives a Variable's value before Airflow's own database is asked, empty if nothing does."""
+    """Return the name of what provides a Variable's value before Airflow's own database, or an empty text."""
     variable = f"AIRFLOW_VAR_{key.upper()}"
     if variable in os.environ:
         return f"the environment's {variable}"

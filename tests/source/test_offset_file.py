@@ -81,7 +81,7 @@ def test_a_place_that_may_not_be_entered_is_named(store: FileOffsetStore, monkey
     store.path.parent.mkdir()
     store.path.with_suffix(".lock").touch()
     monkeypatch.setattr("os.access", lambda place, mode: Path(place).suffix != ".lock")
-    with pytest.raises(OffsetError, match=r"offsets\.lock is no file that this user may write to"):
+    with pytest.raises(OffsetError, match=r"offsets\.lock is not a file that this user may write to"):
         store.check_writable()
 
 
