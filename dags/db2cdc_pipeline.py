@@ -1,12 +1,12 @@
 """A pipeline from a configuration file: name it in DB2CDC_CONFIG, and this DAG runs it.
 
-The file is the one that the command line takes (`db2cdc tick --config ...`). Db2 and Spark are reached by Airflow's own
-connections, so its `database` (which needs no password here), `driver.*` and `spark.master` are not used; its other
-`spark` settings are.
+The command line takes the same file (`db2cdc tick --config ...`). The DAG reaches Db2 and Spark by Airflow's own
+connections. It therefore ignores the file's `database` (which needs no password here), `driver.*` and `spark.master`.
+It uses the other `spark` settings.
 
-- DB2CDC_CONFIG: path of the YAML or JSON file; without it there is no DAG.
+- DB2CDC_CONFIG: path of the YAML or JSON file. Without it there is no DAG.
 - DB2CDC_DAG_ID: the DAG's id, by default `db2cdc_<pipeline>`.
-- DB2CDC_SCHEDULE: a cron expression or preset, by default every ten minutes; `none` for manual runs only.
+- DB2CDC_SCHEDULE: a cron expression or preset, by default every ten minutes. `none` allows manual runs only.
 - DB2CDC_DB2_CONN_ID, DB2CDC_SPARK_CONN_ID: the connections, by default `db2_default` and `spark_default`.
 
 The DAG processor and the workers need all of them, and the file.

@@ -25,7 +25,7 @@ with DAG("sales_cdc_report", schedule=table_asset("sales", "SALES.ORDERS"), star
 
     @task
     def report(triggering_asset_events: dict[Any, Any] | None = None) -> None:
-        """Log from where to where the orders have moved."""
+        """Log how many changes the orders had, and up to which LSN."""
         for asset, events in (triggering_asset_events or {}).items():
             for event in events:
                 print(f"{asset}: {event.extra['rows']} changes up to {event.extra['to_lsn']}")  # noqa: T201

@@ -1,13 +1,12 @@
 """Ask a pipeline for a snapshot by hand: press Trigger, pick tables, follow it.
 
-It sends a signal to the DAG of `db2cdc_pipeline.py` and waits until the signal has come to its end; how far the
-snapshot is stands in the log of `follow` and in its XCom `progress`. The same form stops, pauses and resumes.
+It sends a signal to the DAG of `db2cdc_pipeline.py`, and waits until the signal has come to its end. The log of
+`follow` and its XCom `progress` show how far the snapshot is. The same form stops, pauses and resumes snapshots.
 
-By Airflow's REST API it is a POST to `/api/v2/dags/<this DAG>/dagRuns` with the form's fields as `conf`; `logical_date`
-must be given:
-`{"logical_date": null, "conf": {"tables": ["SALES.ORDERS"], "conditions": ["SALES.ORDERS: STATUS = 1"]}}`.
+With Airflow's REST API, POST the form's fields as `conf` to `/api/v2/dags/<this DAG>/dagRuns`. `logical_date` must be
+given: `{"logical_date": null, "conf": {"tables": ["SALES.ORDERS"], "conditions": ["SALES.ORDERS: STATUS = 1"]}}`.
 
-It takes the same environment variables as `db2cdc_pipeline.py`; without DB2CDC_CONFIG there is no DAG.
+It takes the same environment variables as `db2cdc_pipeline.py`. Without DB2CDC_CONFIG there is no DAG.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if path := os.environ.get("DB2CDC_CONFIG"):
         dag_id=f"{pipeline_dag}_snapshot",
         schedule=None,
         start_date=datetime(2025, 1, 1, tzinfo=UTC),
-        # A run may follow its snapshot for days: the one that pauses or stops it must not wait behind it.
+        # A run may follow its snapshot for days. The run that pauses or stops the snapshot must not wait for it.
         max_active_runs=16,
         tags=["db2cdc"],
         doc_md=__doc__,

@@ -1,4 +1,4 @@
-"""The source as Airflow's connection names it."""
+"""The hook that reads the source's address from an Airflow connection."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TLS_EXTRAS = frozenset({"security", "sslservercertificate", "sslcertlocation"})
 
 
 class Db2CdcHook(BaseHook):
-    """Give what both drivers need to reach the Db2 of a connection of the official IBM Db2 provider.
+    """Read what both drivers need to reach Db2 from a connection of the official IBM Db2 provider.
 
-    The connection stays as it is (type ``ibmdb2``, database in ``schema``). Of its extras those are taken by name
-    that ``source.address`` lists, beside ``SECURITY`` = ``SSL`` with ``SSLServerCertificate``, which also makes the
-    JDBC connection one by TLS; ``sslCertLocation`` is the certificate's path on Spark's machines where that differs.
+    The connection stays as it is (type ``ibmdb2``, database in ``schema``). Its extras may have the options that
+    ``source.address`` lists. ``SECURITY`` = ``SSL`` with ``SSLServerCertificate`` sets up TLS, for JDBC too.
+    ``sslCertLocation`` is the certificate's path on Spark's machines, if it differs.
 
     :param db2_conn_id: The connection's id.
     """
@@ -42,7 +42,7 @@ class Db2CdcHook(BaseHook):
     def address(self) -> Db2Address:
         """Return the connection's address.
 
-        :raises ConfigurationError: the connection is missing, of another type, or cannot be meant as it stands.
+        :raises ConfigurationError: when the connection is missing, has another type, or holds wrong values.
         """
         try:
             connection = self.get_connection(self.db2_conn_id)
@@ -54,8 +54,8 @@ class Db2CdcHook(BaseHook):
         return address
 
     def source(self) -> Source:
-        """Return the source, not yet connected; close it, or use it as a context manager."""
-        # ibm_db has no wheel for every platform: what only needs the address must do without it.
+        """Return the source, not yet connected. Close it, or use it as a context manager."""
+        # ibm_db has no wheel for every platform. Callers that only need the address must work without it.
         from airflow_provider_db2cdc.source.connection import Source
 
         return Source(self.address())
@@ -65,16 +65,16 @@ class Db2CdcHook(BaseHook):
         return self.address().jdbc_url()
 
     def get_conn(self) -> Any:
-        """Return an `ibm_db_dbi` connection of the caller's own."""
+        """Return a new `ibm_db_dbi` connection, which the caller must close."""
         from airflow_provider_db2cdc.source.driver import connect
 
         return connect(self.address().dsn())
 
 
 def read_address(connection: Connection) -> Db2Address:
-    """Return what a connection says of host, database, login, TLS and the drivers' options.
+    """Return the address from a connection: host, database, login, TLS and the drivers' options.
 
-    :raises ConfigurationError: another type of connection, or values that cannot be meant.
+    :raises ConfigurationError: when the connection has another type, or holds wrong values.
     """
     conn_id = connection.conn_id
     if connection.conn_type != CONNECTION_TYPE:
@@ -104,13 +104,13 @@ def read_address(connection: Connection) -> Db2Address:
 
 
 def unknown_extras(connection: Connection) -> list[str]:
-    """Return the names of a connection's extras that have no meaning here."""
+    """Return the names of a connection's extras that are not used."""
     known = TLS_EXTRAS | {name.lower() for name in CLI_OPTIONS | JDBC_OPTIONS}
     return sorted(name for name in _extras(connection) if name.lower() not in known)
 
 
 def missing_connection(conn_id: str) -> ConfigurationError:
-    """Return the error for a connection that Airflow does not find: missing, or one that it cannot read."""
+    """Return the error for a connection that Airflow does not find, because it is missing or cannot be read."""
     variable = f"AIRFLOW_CONN_{conn_id.upper()}"
     for backend, kind in _failing_backends(conn_id).items():
         if variable in os.environ and backend == "EnvironmentVariablesBackend":
@@ -129,9 +129,9 @@ def missing_connection(conn_id: str) -> ConfigurationError:
 
 
 def _failing_backends(conn_id: str) -> dict[str, str]:
-    """Return the secrets backends that fail for a connection, each with its error's class: the text may hold secrets.
+    """Return the secrets backends that fail for a connection, each with its error's class.
 
-    Airflow passes over such a backend without a word.
+    The text of the error may hold secrets. Airflow ignores such a backend without a message.
     """
     failing: dict[str, str] = {}
     for backend in supervisor.ensure_secrets_backend_loaded():
@@ -143,9 +143,11 @@ def _failing_backends(conn_id: str) -> dict[str, str]:
 
 
 def _extras(connection: Connection) -> dict[str, str]:
-    """Return the extras that are set, as the drivers write values.
+    """Return the extras that are set, with values as the drivers write them.
 
-    :raises ConfigurationError: they are no JSON object, for which Airflow gives none: TLS would silently be off.
+    Airflow returns no extras if they are not a JSON object, and TLS would silently be off.
+
+    :raises ConfigurationError: when they are not a JSON object.
     """
     try:
         given = json.loads(connection.extra or "{}")
@@ -175,5 +177,5 @@ def _tls(extras: dict[str, str]) -> Tls | None:
             raise ConfigurationError("SSLServerCertificate is set without SECURITY", "Set SECURITY to SSL.")
         case "":
             return None
-        case other:
-            raise ConfigurationError(f"SECURITY is {other!r}", "The one known value is SSL.")
+        case security:
+            raise ConfigurationError(f"SECURITY is {security!r}", "The one known value is SSL.")

@@ -1,1 +1,1 @@
-"""The tasks of a tick, and the group that wires them."""
+"""The tasks of a tick, and the task group that connects them."""

@@ -1,4 +1,4 @@
-"""The second task of a tick: one spark-submit for all its tables."""
+"""The second task of a tick: it applies the changes of all tables in one spark-submit."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from airflow_provider_db2cdc.submit.output import cause_of
 
 
 class Db2CdcApplyOperator(SparkSubmitOperator):
-    """Run a tick's plan in Spark and return what Delta holds after it, as JSON.
+    """Run a tick's plan in Spark and return the result as JSON.
 
-    Everything that `SparkSubmitOperator` takes may be given (conf, jars, packages, driver_memory, env_vars,
-    spark_binary ...); what the job needs beneath it is filled in: entry script, the package as a zip, Delta's settings,
-    jars, and the installed pyspark's spark-submit with this very Python. The Db2 user and password reach the job in its
-    environment alone. The job runs in client mode, for its result is read from its output.
+    It takes every argument of `SparkSubmitOperator` (conf, jars, packages, driver_memory, env_vars, spark_binary ...).
+    It adds what the job needs besides: entry script, the package as a zip, Delta's settings, and jars. Without a
+    binary of your own, the job runs with the installed pyspark's spark-submit and this Python. The Db2 user and
+    password are only in the job's environment. The job runs in client mode, because its result is read from its output.
 
-    How far a snapshot is stands in its log and, while the job runs, in its XCom `progress`.
+    The task's log shows how far a snapshot is. While the job runs, its XCom `progress` does too.
 
-    It succeeds when the job told its result, even of failed tables: those are for the commit task to report, after it
-    has kept the others. A retry runs the very same plan and finds what the try before it wrote.
+    The task succeeds if the job reports a result, even with failed tables. The commit task reports those, after it has
+    stored the offsets of the others. A retry runs the same plan, and finds what the earlier try has written.
 
     :param spec: The JobSpec as JSON, from the plan task. (templated)
     :param db2_conn_id: The connection whose user and password the job gets. (templated)
-    :param spark_conn_id: The Spark connection; it must exist.
-    :param jars_folder: A folder of jars on the worker, as `db2cdc jars` fills it; without it the default folder is
-        taken, or the Maven coordinates of the installed versions. Its jars join those that jars, packages and conf
-        name, but for a Delta or a JDBC driver that is among these. Where jars or packages is an empty text, none do:
-        the cluster has them.
+    :param spark_conn_id: The Spark connection. It must exist.
+    :param jars_folder: A folder of jars on the worker, as `db2cdc jars` fills it. By default it is the default folder,
+        or the Maven coordinates of the installed versions. Its jars are added to those that jars, packages and conf
+        name. If these have Delta or a JDBC driver already, its own is left out. If jars or packages is an empty text,
+        no jar is added, because the cluster has them.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "spec", "db2_conn_id", "jars_folder")
@@ -75,8 +75,9 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> str:  # type: ignore[override]
         """Run the job and return the JobResult as JSON.
 
-        :raises AirflowFailException: a connection is missing, or the job ended with an error that lasts.
-        :raises AirflowException: the job ended without a result; a retry goes on from where it ended.
+        :raises AirflowFailException: when a connection is missing, or the job ended with an error that a retry cannot
+            mend.
+        :raises AirflowException: when the job ended without a result. A retry continues from where it ended.
         """
         with fail_at_once():
             spec = self._read_spec()
@@ -95,7 +96,7 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         return result.to_json()
 
     def _keep_progress(self, context: Context, line: str) -> None:
-        """Keep in the run's XCom how far a snapshot is; that it cannot be kept ends no job."""
+        """Store in the task's XCom how far a snapshot is. A failure to store it does not end the job."""
         try:
             context["ti"].xcom_push(key="progress", value=line)
         except Exception as error:
@@ -108,7 +109,7 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         return JobSpec.from_json(text)
 
     def _spark_connection(self) -> Connection:
-        """Return the Spark connection; the base class would run on YARN without one."""
+        """Return the Spark connection. Without one the base class would run on YARN."""
         try:
             connection = BaseHook.get_connection(self.spark_conn_id)
         except AirflowNotFoundException as error:
@@ -125,26 +126,29 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         self.application = self.application or str(application_path())
         self.py_files = ",".join(filter(None, (self.py_files, str(build_bundle()))))
         conf = {str(name): str(value) for name, value in (self.conf or {}).items()}
-        of_connection = connection.extra_dejson.get("spark-binary")
-        if not self._spark_binary and not of_connection:
+        connection_binary = connection.extra_dejson.get("spark-binary")
+        if not self._spark_binary and not connection_binary:
             home = {**os.environ, **(self.env_vars or {})}.get("SPARK_HOME")
             self._spark_binary = f"{home}/bin/spark-submit" if home else spark_binary()
-        own = jars_of_spark(str(self._spark_binary or of_connection))
-        self.conf = spark_conf(*self._classpath(conf, own), conf, LOG4J, short)
-        # They stand in conf now, instead of which spark-submit would take them; an empty text adds nothing once more.
+        spark_jars = jars_of_spark(str(self._spark_binary or connection_binary))
+        self.conf = spark_conf(*self._classpath(conf, spark_jars), conf, LOG4J, short)
+        # spark-submit would take these instead of the jars and packages in conf. A retry adds no jar to an empty text.
         self.jars = self.packages = ""
 
-    def _classpath(self, conf: dict[str, str], own: list[str]) -> tuple[list[str], list[str]]:
-        """Return the jars and packages beside those of `conf`: the user's own, and what lacks in both."""
+    def _classpath(self, conf: dict[str, str], spark_jars: list[str]) -> tuple[list[str], list[str]]:
+        """Return the jars and packages to add to those of `conf`: the user's, and what is still missing."""
         jars, packages = items_of(self.jars), items_of(self.packages)
         if "" in (self.jars, self.packages):
             return jars, packages
         folder = Path(self.jars_folder) if self.jars_folder else None
-        lacking, coordinates = spark_classpath(folder, [*jars, *packages, *classpath_of(conf), *own])
-        return [*jars, *map(str, lacking)], [*packages, *coordinates]
+        missing, coordinates = spark_classpath(folder, [*jars, *packages, *classpath_of(conf), *spark_jars])
+        return [*jars, *map(str, missing)], [*packages, *coordinates]
 
     def _get_hook(self) -> SparkJobHook:
-        """Return the hook that listens; the base class asks for it behind what it adds to `conf` (OpenLineage's)."""
+        """Return the hook that reads the job's output.
+
+        The base class calls this after it has added its own settings to `conf` (OpenLineage's).
+        """
         with fail_at_once():
             hook = SparkJobHook.adopt(self._hook_of_spark())
         given = {**os.environ, **(self.env_vars or {})}
@@ -156,7 +160,7 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         try:
             return super()._get_hook()
         except (NameError, RuntimeError) as error:
-            # Without that provider the name `kube_client` is undefined there, or None.
+            # Without the Kubernetes provider, the name `kube_client` is undefined in the base class, or None.
             if "kube" not in str(error):
                 raise
             raise ConfigurationError(
@@ -169,7 +173,7 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException:
-            # What became of the job is told by its output; only before it there is none.
+            # The job's output says how it ended. Without a hook there was no job.
             if self._hook is None:
                 raise
         hook = self._hook

@@ -1,4 +1,4 @@
-"""The assets that a pipeline's tables are to Airflow: what other DAGs schedule on."""
+"""The Airflow assets of a pipeline's tables, on which other DAGs can be scheduled."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SCHEME = "db2cdc"
 def table_asset(pipeline: str, table: TableId | str) -> Asset:
     """Return the asset of one table, `db2cdc://<pipeline>/<schema>/<table>`, to schedule a DAG on its changes.
 
-    `table` is a TableId, or `SCHEMA.TABLE` as the catalog spells it. The target's place is no part of it, so that
-    moving the lake does not cut DAGs off.
+    `table` is a TableId, or `SCHEMA.TABLE` as the catalog spells it. The target's path is not part of the asset, so
+    that DAGs keep working when the lake moves.
     """
     schema, name = (table.schema, table.name) if isinstance(table, TableId) else table.split(".", 1)
     return Asset(f"{SCHEME}://{pipeline}/{quote(schema, safe='$')}/{quote(name, safe='$')}")
@@ -27,5 +27,8 @@ def pipeline_alias(pipeline: str) -> AssetAlias:
 
 
 def notification_asset(pipeline: str) -> Asset:
-    """Return the asset whose events tell of a pipeline's snapshots; its path is no table's, which has two parts."""
+    """Return the asset whose events report a pipeline's snapshots.
+
+    The path of a table has two parts, so this path is never that of a table.
+    """
     return Asset(f"{SCHEME}://{pipeline}/notifications")

@@ -1,4 +1,4 @@
-"""The third task of a tick: what Delta proved becomes the offsets, and other DAGs hear of it."""
+"""The third task of a tick: it moves the offsets to what is committed in Delta, and emits asset events."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from airflow_provider_db2cdc.operators.summary import count_changes, describe_sn
 
 
 class Db2CdcCommitOperator(BaseOperator):
-    """Move each table's offset to where Delta proved it, and emit an asset event for each table that changed.
+    """Move each table's offset to the LSN that is committed in Delta, and emit an asset event for each changed table.
 
-    Events come through an `AssetAlias` among the outlets (`operators.asset.pipeline_alias`), for tables are known at
-    run time only; an outlet that is a table's own asset gets the event's extra too. Airflow emits the events of tasks
-    that succeed, so failed tables, and offsets that cannot be kept, are better reported by a task behind this one
-    (`Db2CdcOutcomeOperator`): the output tells it of the offsets.
+    Tables are only known at run time, so events go through an `AssetAlias` among the outlets
+    (`operators.asset.pipeline_alias`). An outlet that is the asset of a table gets the event's extra too. Airflow emits
+    only the events of tasks that succeed. Failed tables, and offsets that cannot be stored, are therefore better
+    reported by a later task (`Db2CdcOutcomeOperator`). It learns of the offsets from this task's output.
 
     A retry moves nothing twice.
 
     :param result: The JobResult as JSON, from the apply task. (templated)
-    :param config: The pipeline's properties; needed where signals come by a file, Kafka or a channel of one's own,
-        which are told here what became of them. (templated)
+    :param config: The pipeline's properties. They are needed if signals come by a file, Kafka or a custom channel,
+        because this task reports their outcomes to the channel. (templated)
     :param fail_for_tables: Whether to fail, after everything else, when the result names failed tables or an offset
-        cannot be kept.
+        cannot be stored.
     """
 
     template_fields: Sequence[str] = ("result", "config")
@@ -56,10 +56,10 @@ class Db2CdcCommitOperator(BaseOperator):
         self.fail_for_tables = fail_for_tables
 
     def execute(self, context: Context) -> str | None:
-        """Commit and announce; return which offsets could not be kept and why, None where all were.
+        """Commit and announce. Return which offsets could not be stored and why, or None if all were.
 
-        :raises AirflowFailException: with `fail_for_tables`, tables failed or there are such offsets; always where the
-            summary cannot be read or kept.
+        :raises AirflowFailException: when the summary cannot be read or stored. With `fail_for_tables` also when tables
+            failed, or an offset could not be stored.
         """
         with fail_at_once():
             result = JobResult.from_json(str(self.result))
@@ -67,25 +67,27 @@ class Db2CdcCommitOperator(BaseOperator):
             for table in result.tables:
                 self.log.info("%s", describe_table(table, now_ms + result.source_ahead_ms))
             offsets = VariableOffsetStore(result.pipeline)
-            for one in offsets.summary().new_failures(result):
-                self.log.error("signal %s of channel %s %s: %s", one.id, one.channel, one.status, one.reason)
+            for signal in offsets.summary().new_failures(result):
+                self.log.error(
+                    "signal %s of channel %s %s: %s", signal.id, signal.channel, signal.status, signal.reason
+                )
             _, unkept = commit_tick(result, offsets)
             if unkept is not None:
                 self.log.error("%s", unkept)
             for snapshot in result.snapshots:
                 self.log.info("%s", describe_snapshot(snapshot))
-            config, is_told = None if self.config is None else read_config(self.config), True
+            config, is_notified = None if self.config is None else read_config(self.config), True
             if config is not None:
                 acknowledge_channels(config, result.signals)
                 # Airflow drops the events of a task that fails.
                 fails = self.fail_for_tables and (unkept is not None or bool(result.failed))
-                is_told = notify(config, result.notifications, now_ms, drops_events=fails)
-            # A table's changes are told once its offset moves, by whichever tick moves it.
+                is_notified = notify(config, result.notifications, now_ms, drops_events=fails)
+            # The changes of a table are announced by the tick that moves its offset.
             kept = [table for table in result.tables if unkept is None or name_of(table.table) not in unkept.tables]
             self._announce_tables(result.pipeline, kept, context)
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)
-            record_reported(result, offsets, is_told)
+            record_reported(result, offsets, is_notified)
             if self.fail_for_tables:
                 if unkept is not None:
                     raise unkept
@@ -107,9 +109,9 @@ class Db2CdcCommitOperator(BaseOperator):
 
     def _announce_notifications(self, result: JobResult, context: Context) -> None:
         events: Any = context["outlet_events"]
-        told = to_data(result.notifications)
-        for alias in self._aliases if told else ():
-            events[alias].add(notification_asset(result.pipeline), extra={"notifications": told})
+        notifications = to_data(result.notifications)
+        for alias in self._aliases if notifications else ():
+            events[alias].add(notification_asset(result.pipeline), extra={"notifications": notifications})
 
     @property
     def _aliases(self) -> list[AssetAlias]:
@@ -117,7 +119,10 @@ class Db2CdcCommitOperator(BaseOperator):
 
 
 def event_extra(table: TableResult) -> dict[str, str | int | None]:
-    """Return what an asset event tells of a table's step."""
+    """Return the extra of a table's asset event: its range of LSNs, events and newest commit time.
+
+    `rows` is the number of events that this tick wrote. `commit_ts_ms` is in milliseconds since the epoch.
+    """
     return {
         "from_lsn": str(table.after) if table.after else None,
         "to_lsn": str(table.lsn) if table.lsn else None,

@@ -1,4 +1,4 @@
-"""Which errors of a task a retry can help, and which it cannot."""
+"""Errors of a task that a retry cannot mend."""
 
 from __future__ import annotations
 
@@ -28,16 +28,19 @@ LASTING = (
     TickFailedError,
     ConcurrentRunError,
 )
-"""Errors that someone has to mend, or that the next tick meets anyway; a source out of reach is none of them."""
+"""Errors that an operator must mend, or that the next tick handles anyway.
+
+A source that cannot be reached is not one of them.
+"""
 
 LASTING_NAMES = frozenset(kind.__name__ for kind in LASTING)
 
 
 @contextmanager
 def fail_at_once() -> Iterator[None]:
-    """Turn an error that lasts into one that Airflow does not retry.
+    """Turn an error that a retry cannot mend into one that Airflow does not retry.
 
-    :raises AirflowFailException: with the error's own text.
+    :raises AirflowFailException: when such an error is raised. It has the error's text.
     """
     try:
         yield

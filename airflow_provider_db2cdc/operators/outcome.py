@@ -1,4 +1,4 @@
-"""The last task of a tick: red when a table failed, though the others are committed."""
+"""The last task of a tick: it fails if a table failed, although the other tables are committed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from airflow_provider_db2cdc.operators.failure import fail_at_once
 
 
 class Db2CdcOutcomeOperator(BaseOperator):
-    """Fail the run for failed tables, offsets that were not kept, and refused signals that it was triggered with.
+    """Fail the run for failed tables, offsets that were not stored, and refused signals that it was triggered with.
 
-    A task of its own behind the commit, for Airflow emits asset events only of tasks that succeed: the DAGs behind
-    the tables that went well are not to wait for one that did not.
+    This is a separate task after the commit, because Airflow emits asset events only of tasks that succeed. DAGs that
+    are scheduled on successful tables must not wait for a table that failed.
 
     :param result: The JobResult as JSON, from the apply task. (templated)
-    :param unkept: What the commit task returned: which offsets could not be kept, None where all were. (templated)
+    :param unkept: What the commit task returned: which offsets could not be stored, or None. (templated)
     """
 
     template_fields: Sequence[str] = ("result", "unkept")
@@ -35,9 +35,9 @@ class Db2CdcOutcomeOperator(BaseOperator):
         self.unkept = unkept
 
     def execute(self, context: Context) -> None:
-        """Say which tables failed, which offsets were not kept and which signals were refused, all of them together.
+        """Report the failed tables, the offsets that were not stored, and the refused signals, all in one error.
 
-        :raises AirflowFailException: there are some; the next tick takes them up where they stand.
+        :raises AirflowFailException: when there is one of these. The next tick continues from where each stands.
         """
         with fail_at_once():
             result = JobResult.from_json(str(self.result))

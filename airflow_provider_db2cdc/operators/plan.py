@@ -1,4 +1,4 @@
-"""The first task of a tick: what is to be done, decided once."""
+"""The first task of a tick: it plans the work."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ CONF_KEY = "signals"
 
 
 class Db2CdcPlanOperator(BaseOperator):
-    """Ask Db2 what is new and return the tick's plan as JSON; skip when there is nothing, so that the rest is too.
+    """Ask Db2 what is new, and return the tick's plan as JSON.
 
-    Only small statements are sent, by ibm_db; no rows pass through here. Scheduled, manual and asset-triggered runs
-    all take what capture has written up to now, whatever their interval. A run that was triggered with signals (see
-    `signals_of`) hands them on. A retry plans anew.
+    If there is nothing to do, the task is skipped, and so are the following ones. It only sends small statements, by
+    ibm_db, and reads no rows of tables. Scheduled, manual and asset-triggered runs all take what capture has written up
+    to now, whatever their data interval. The plan has the signals that the run was triggered with (see `signals_of`).
+    A retry plans again.
 
     :param config: The pipeline's properties, under Debezium's names or in snake_case. (templated)
     :param db2_conn_id: A connection of the IBM Db2 provider.
@@ -50,26 +51,26 @@ class Db2CdcPlanOperator(BaseOperator):
         self.db2_conn_id = db2_conn_id
 
     def execute(self, context: Context) -> str:
-        """Return the JobSpec as JSON; it holds no secrets and no row values.
+        """Return the JobSpec as JSON. It holds no secrets and no row values.
 
-        :raises AirflowSkipException: there is nothing to do.
-        :raises AirflowFailException: a retry cannot help.
-        :raises SourceError: Db2 cannot be reached; a retry may.
+        :raises AirflowSkipException: when there is nothing to do.
+        :raises AirflowFailException: when a retry cannot succeed.
+        :raises SourceError: when Db2 cannot be reached. A retry may succeed.
         """
         run = context["dag_run"]
         if run.run_type == BACKFILL:
             raise AirflowFailException(
-                "a backfill run moves no offset and writes nothing yet: old intervals cannot be read anew once the "
+                "a backfill run moves no offset and writes nothing yet: old intervals cannot be read again once the "
                 "change tables are pruned. To catch up, trigger plain runs: they take everything since the offsets. "
-                'To have a table snapshotted anew, set "restart": true in its Airflow Variable (or run '
+                'To have a table snapshotted again, set "restart": true in its Airflow Variable (or run '
                 "`db2cdc offset restart --airflow <table>`), and trigger a plain run."
             )
         with fail_at_once():
             spec = self._plan(f"{run.dag_id}/{run.run_id}", signals_of(run.conf, run.run_id))
         if spec is None:
-            raise AirflowSkipException("idle: nothing new up to the fence, Spark is not started")
+            raise AirflowSkipException("idle: nothing new up to the capture position, Spark is not started")
         self.log.info(
-            "planned: pipeline=%s tables=%d rows=%d refused=%d upto=%s",
+            "planned: pipeline=%s tables=%d rows=%d rejected=%d upto=%s",
             spec.pipeline,
             len(spec.tables),
             sum(task.rows for task in spec.tables),
@@ -79,7 +80,7 @@ class Db2CdcPlanOperator(BaseOperator):
         return spec.to_json()
 
     def _plan(self, run_id: str, signals: Sequence[Signal]) -> JobSpec | None:
-        # The driver is only needed here, and is not to be had on every platform that parses DAGs.
+        # Only a worker needs ibm_db. It is not available on every platform that parses DAGs.
         from airflow_provider_db2cdc.source.planning.plan import plan_tick
 
         config = read_config(self.config)
@@ -94,10 +95,10 @@ class Db2CdcPlanOperator(BaseOperator):
                 f"Add {AIRFLOW_CHANNEL} to signal.enabled.channels.",
             )
         check_notifiers(config)
-        asked = [*signals, *read_channels(config)]
+        pending = [*signals, *read_channels(config)]
         offsets = VariableOffsetStore(config.pipeline)
         with Db2CdcHook(self.db2_conn_id).source() as source:
-            spec = plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000, asked)
+            spec = plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000, pending)
         record_signals_in_flight(spec, offsets)
         return spec
 
@@ -105,22 +106,22 @@ class Db2CdcPlanOperator(BaseOperator):
 def signals_of(conf: Mapping[str, Any] | None, run_id: str) -> list[Signal]:
     """Return the signals that a run was triggered with, as `{"signals": [{"type": ..., "data": {...}}]}`.
 
-    One without an `id` gets the run's, so that a retry does not ask twice.
+    A signal without an `id` gets the run's id, so that a retry sends the same signal.
 
-    :raises SignalError: that is not what is there.
+    :raises SignalError: when `signals` is not a list of objects.
     """
     items = (conf or {}).get(CONF_KEY) or []
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         raise SignalError(
             f"the run's conf has no list of objects in {CONF_KEY!r}", 'Write [{"type": "...", "data": {}}].'
         )
-    ids = [run_id] if len(items) == 1 else [f"{run_id}/{at}" for at in range(1, len(items) + 1)]
+    ids = [run_id] if len(items) == 1 else [f"{run_id}/{number}" for number in range(1, len(items) + 1)]
     return [signal_of(item, AIRFLOW_CHANNEL, id_) for item, id_ in zip(items, ids, strict=True)]
 
 
 def read_config(config: PipelineConfig | Mapping[str, Any]) -> PipelineConfig:
     """Return the configuration that an operator was given.
 
-    :raises ConfigurationError: properties that cannot be meant as they stand.
+    :raises ConfigurationError: when properties are unknown, wrong or contradict each other.
     """
     return config if isinstance(config, PipelineConfig) else PipelineConfig.from_properties(config)

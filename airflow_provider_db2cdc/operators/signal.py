@@ -1,4 +1,4 @@
-"""Asking a pipeline for something: a snapshot, a stop, a pause."""
+"""The operator that sends a pipeline a signal: to snapshot, stop, pause or resume."""
 
 from __future__ import annotations
 
@@ -28,29 +28,32 @@ OWN_ID = (
     "{{ dag.dag_id }}/{{ run_id }}/{{ ti.task_id }}{{ '/%d' % ti.map_index if ti.map_index >= 0 }}"
     "{{ '~%d' % (ti.max_tries - task.retries) if ti.max_tries > task.retries }}"
 )
-"""A retry has the id of the first try. Airflow adds the tries that were made to a cleared task's `max_tries`."""
+"""The default id of a signal. A retry has the id of the first try, and a cleared task has another one.
+
+When a task is cleared, Airflow adds the number of earlier tries to its `max_tries`.
+"""
 
 CONDITION = re.compile(r"""((?:"[^"]*"|[^":']|:(?!\s))+):\s+(.+)""", re.DOTALL)
-"""A table and its condition. The first colon before a blank parts them, but not within quotes or a pattern's `(?:`.
+"""A table and its condition. The first colon before a blank separates them.
 
-What follows a text of SQL is no table.
+A colon within quotes or in a pattern's `(?:` does not. A text with an SQL literal in '...' is not a table.
 """
 
 
 class Db2CdcSignalOperator(TriggerDagRunOperator):
-    """Trigger a run of a pipeline's DAG that carries a signal; its `output` is the signal's id.
+    """Trigger a run of a pipeline's DAG that carries a signal. The `output` is the signal's id.
 
-    The run waits its turn behind the one that is under way, acts on the signal, and does a plain tick besides. What is
-    no signal is refused here, before anything is triggered. A retry asks under the same id, and so only once; to clear
-    the task is to ask anew.
+    The run waits until the current one has ended. It acts on the signal, and does an ordinary tick besides. An invalid
+    signal is refused before anything is triggered. A retry sends the same id, so the pipeline acts on it only once. A
+    cleared task sends a new signal.
 
     :param trigger_dag_id: The pipeline's DAG. (templated)
     :param signal_type: execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot or log. (templated)
-    :param data: What that type takes, as Debezium writes it (templated); or, as any template field, a function of
-        `context` and `jinja_env`, such as `form_data`.
-    :param signal_id: Its id; by default made of this run and task. (templated)
-    :param kwargs: Whatever `TriggerDagRunOperator` takes: `wait_for_completion`, `deferrable`, `poke_interval` ...
-        A `conf` of one's own is sent along.
+    :param data: The data of that type, as Debezium writes it (templated). Like any template field it can also be a
+        function of `context` and `jinja_env`, such as `form_data`.
+    :param signal_id: The signal's id. By default it is made from this run and task. (templated)
+    :param kwargs: Arguments of `TriggerDagRunOperator`: `wait_for_completion`, `deferrable`, `poke_interval` ...
+        A `conf` is sent along with the signal.
     """
 
     template_fields: Sequence[str] = (*TriggerDagRunOperator.template_fields, "signal_type", "data", "signal_id")
@@ -73,40 +76,40 @@ class Db2CdcSignalOperator(TriggerDagRunOperator):
     def execute(self, context: Context) -> None:
         """Trigger the run.
 
-        :raises AirflowFailException: it is no signal, or `conf` is no JSON object.
+        :raises AirflowFailException: when the signal is invalid, or `conf` is not a JSON object.
         """
         with fail_at_once():
             signal = self.signal()
             parse(signal)
             sent = {"id": signal.id, "type": signal.type, "data": signal.data}
-            self.conf = {**_own_conf(self.conf), CONF_KEY: [sent]}
-        # It is by raising that the base class triggers a run: what execute() returned would be lost.
+            self.conf = {**_given_conf(self.conf), CONF_KEY: [sent]}
+        # The base class triggers a run by raising an exception, so a return value would be lost.
         context["ti"].xcom_push(key=XCOM_RETURN_KEY, value=signal.id)
         super().execute(context)
 
     def signal(self) -> Signal:
-        """Return the signal that is sent."""
+        """Return the signal to be sent."""
         [signal] = signals_of(
             {CONF_KEY: [{"id": self.signal_id, "type": self.signal_type, "data": self.data}]}, self.signal_id
         )
         return signal
 
 
-def _own_conf(conf: Any) -> Mapping[str, Any]:
-    """Return the conf that is sent along; the base class takes the text of one, too."""
+def _given_conf(conf: Any) -> Mapping[str, Any]:
+    """Return the conf that is sent along. Like the base class, this takes JSON text too."""
     try:
-        own = json.loads(conf) if isinstance(conf, str) and conf.strip() else conf or {}
+        given = json.loads(conf) if isinstance(conf, str) and conf.strip() else conf or {}
     except ValueError:
-        own = None
-    if not isinstance(own, Mapping):
-        raise SignalError("the conf to be sent along is no JSON object", 'Write {"name": "value"}, or leave it out.')
-    return own
+        given = None
+    if not isinstance(given, Mapping):
+        raise SignalError("the conf to be sent along is not a JSON object", 'Write {"name": "value"}, or leave it out.')
+    return given
 
 
 def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
-    """Return a signal's data from the params of the trigger form; a field that was left empty asks for nothing.
+    """Return a signal's data from the params of the trigger form. Empty fields are left out.
 
-    :raises SignalError: a field is unknown, is not used by the action, or holds no condition.
+    :raises SignalError: when a field is unknown or the action does not use it, or a line is not a condition.
     """
     given = {name: value for name, value in context["params"].items() if name != "action" and _is_given(value)}
     action = str(context["params"].get("action"))
@@ -125,22 +128,25 @@ def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
 
 
 def _is_given(value: Any) -> bool:
-    """Whether a field was filled in; a list of blank lines counts, for it would name no table to be stopped."""
+    """Whether a field was filled in.
+
+    A list of blank lines counts as filled in. If it were empty, a stop would stop all tables.
+    """
     return bool(value.strip() if isinstance(value, str) else value)
 
 
 def _named(lines: Sequence[Any]) -> list[Any]:
-    """Return the form's lines without blanks around them, and without blank lines; if all are blank, they stay.
+    """Return the form's lines without blanks around them, and without blank lines.
 
-    Who ends the last line by Enter leaves a blank line after it. Blank lines only are refused later.
+    Enter after the last line leaves a blank line. If all lines are blank, they stay, and are refused later.
     """
     stripped = [line.strip() if isinstance(line, str) else line for line in lines]
     return [line for line in stripped if line != ""] or stripped
 
 
 def _conditions(lines: Sequence[Any]) -> list[Mapping[str, str]]:
-    """Return the form's conditions as a signal has them."""
-    found = list[Mapping[str, str]]()
+    """Return the form's conditions in the form that a signal has."""
+    conditions = list[Mapping[str, str]]()
     for line in filter(None, _named(lines)):
         parts = CONDITION.fullmatch(line) if isinstance(line, str) else None
         if parts is None:
@@ -148,5 +154,5 @@ def _conditions(lines: Sequence[Any]) -> list[Mapping[str, str]]:
                 f"{line!r} is not a table and its condition",
                 "Write one a line: a table, a colon, a blank and the condition, as in `SALES.ORDERS: STATUS = 1`.",
             )
-        found.append({"data-collection": parts[1].strip(), "filter": parts[2]})
-    return found
+        conditions.append({"data-collection": parts[1].strip(), "filter": parts[2]})
+    return conditions

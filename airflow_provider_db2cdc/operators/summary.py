@@ -1,4 +1,4 @@
-"""What a tick's log says of each table and snapshot."""
+"""The lines of a tick's log on each table and snapshot."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def count_changes(table: TableResult) -> int:
 
 
 def describe_table(table: TableResult, source_ms: int) -> str:
-    """Return a table's line of the tick's summary; the lag is the age of the newest commit that was applied.
+    """Return a table's line in the log. The lag is the age of the newest applied commit, in seconds.
 
-    `source_ms` is the source's local time, taken for UTC as commit times are.
+    `source_ms` is the source's local time in milliseconds. Like commit times, it is treated as UTC.
     """
     counts = f"+{table.creates} ~{table.updates} -{table.deletes} r{table.reads}"
     rows = "" if table.rows is None else f" rows={table.rows}"
@@ -24,7 +24,7 @@ def describe_table(table: TableResult, source_ms: int) -> str:
 
 
 def describe_snapshot(snapshot: SnapshotProgress) -> str:
-    """Return how far a snapshot and each of its tables is, in a line."""
+    """Return a line on how far a snapshot and each of its tables is."""
     parts = [
         f"{table} {status} {chunks}{f' ({reason})' if reason else ''}"
         for table, status, chunks, _, reason in describe_tables(snapshot)

@@ -1,4 +1,4 @@
-"""A whole pipeline as one group of tasks: what a DAG's author writes."""
+"""A whole pipeline as one task group, for the author of a DAG."""
 
 from __future__ import annotations
 
@@ -22,32 +22,33 @@ from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
 from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
 
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
-"""Beneath the group's and the DAG's default_args."""
+"""Defaults that the default_args of the group and of the DAG override."""
 
 ONE_AT_A_TIME: dict[str, Any] = {"max_active_tis_per_dag": 1}
-"""Counts all runs of a DAG: a backfill runs beside the scheduled runs that max_active_runs holds back."""
+"""A limit over all runs of a DAG. max_active_runs does not hold back a backfill next to scheduled runs."""
 
 UNTEMPLATED = frozenset({"pipeline", "name", "spark.binary"})
-"""Properties that are needed while the DAG is parsed: the pipeline names assets, and no task renders the binary."""
+"""Properties that are needed while the DAG is parsed. The pipeline names assets, and no task renders the binary."""
 
 GROUP_ARGUMENTS = frozenset(field.alias for field in attrs.fields(TaskGroup) if field.init) - {"group_id"}
 
 
 class Db2CdcTaskGroup(TaskGroup):
-    """Plan, apply, commit and tell the outcome of one pipeline: `plan >> apply >> commit >> outcome`.
+    """Plan, apply and commit one pipeline, and report the outcome: `plan >> apply >> commit >> outcome`.
 
-    An idle tick skips all but the plan. One run at a time does each task, backfills included. Properties are checked
-    while the DAG is parsed, without a database or a Variable; values with a template are checked when they are used,
-    and the pipeline's name and `spark.binary` may have none.
+    A tick without work skips all tasks after the plan. Each task runs once at a time, backfills included. Properties
+    are checked while the DAG is parsed, without a database or a Variable. Values with a template are checked when they
+    are used. The pipeline's name and `spark.binary` cannot have a template.
 
-    :param group_id: The group's id; also the pipeline's name when no `pipeline` is given.
+    :param group_id: The group's id. Without a `pipeline` it is also the pipeline's name.
     :param db2_conn_id: A connection of the IBM Db2 provider.
     :param spark_conn_id: The Spark connection.
-    :param config: A whole configuration, as `config_file.load_config` reads it from a file; or give properties.
+    :param config: A whole configuration, as `config.files.load.load_config` reads it from a file, instead of
+        properties.
     :param spark_submit: Further arguments of the apply task: whatever `SparkSubmitOperator` takes.
     :param properties: The pipeline's properties in snake_case (`target`, `table_include_list` ...) or, with
-        ``**{"table.include.list": ...}``, under Debezium's own names. `database.*` is left to the connection; drivers'
-        options are refused, for they are its extras.
+        ``**{"table.include.list": ...}``, under Debezium's own names. `database.*` is ignored in favour of the
+        connection. Drivers' options are an error, because they are extras of the connection.
         Arguments of `TaskGroup` (tooltip, default_args ...) are passed on to it.
     """
 
@@ -99,9 +100,12 @@ def _complete(
 
 
 def _literal(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties that can be checked now: a template has no value yet, but those of Spark's own settings.
+    """Return the properties that can be checked while the DAG is parsed: those without a template.
 
-    :raises ConfigurationError: one that is needed now has a template, or two forms of one contradict each other.
+    Spark's own settings are included, because the apply task renders their templates.
+
+    :raises ConfigurationError: when a property that is needed now has a template, or two spellings of one property
+        contradict each other.
     """
     properties, mistakes = flatten(properties)
     if mistakes:
@@ -109,10 +113,10 @@ def _literal(properties: Mapping[str, Any]) -> dict[str, Any]:
     templated = {name for name, value in properties.items() if "{{" in str(value) or "{%" in str(value)}
     if needed := sorted(name for name in templated if name.replace("_", ".") in UNTEMPLATED):
         raise ConfigurationError(f"{needed[0]} has a template, and is needed while the DAG is parsed", "Write it out.")
-    # The apply task renders them itself, as `SparkSubmitOperator` does.
+    # The apply task renders these, as `SparkSubmitOperator` does.
     templated -= {name for name in templated if name.replace("_", ".").startswith("spark.")}
     if any(map(_is_override, templated)):
-        # A list of tables and their selects are checked against each other.
+        # The list of tables and their selects are checked against each other, so both must be complete.
         templated |= {name for name in properties if _is_override(name)}
     literal = {name: value for name, value in properties.items() if name not in templated}
     return {"target": "/templated", **literal} if "target" in properties else literal
@@ -123,7 +127,7 @@ def _is_override(name: str) -> bool:
 
 
 def _spark_arguments(config: PipelineConfig) -> dict[str, Any]:
-    """Return what the configuration's own `spark.*` says; the master is the connection's."""
+    """Return the arguments from the configuration's `spark.*`. The master comes from the connection."""
     spark = config.spark
     return {
         "conf": dict(spark.conf) or None,

@@ -1,1 +1,1 @@
-"""Waiting, from a task's side."""
+"""The sensors: tasks that wait."""

@@ -1,4 +1,4 @@
-"""Waiting for changes, or for capture to pass a time."""
+"""The sensor that waits for changes, or until capture has passed a time."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from airflow_provider_db2cdc.triggers.change import Db2CdcChangeTrigger, FrozenO
 
 
 class Db2CdcChangeSensor(BaseSensorOperator):
-    """Wait until a tick of the pipeline would have work; or, with `upto_time`, until capture has passed that time.
+    """Wait until a tick of the pipeline would have work or, with `upto_time`, until capture has passed that time.
 
-    Work is changes, tables to begin with, signals, and offsets that have stood still for `offsets.max.age.s`: the tick
-    that moves them must not wait for a change that does not come. Narrow the tables with `table.include.list`. While
-    deferred the offsets are taken as the sensor first saw them. It moves none; that a registration was found inactive
-    is kept in them.
+    Work is changes, new tables, signals, and offsets that have stood still for `offsets.max.age.s`. The tick that moves
+    such offsets must not wait for a change that does not come. To wait for some tables only, set `table.include.list`.
+    A deferred sensor uses the offsets that it saw first. It moves no offset, but stores in them that a registration was
+    inactive.
 
     :param config: The pipeline's properties, as for the plan task. (templated)
     :param db2_conn_id: A connection of the IBM Db2 provider. (templated)
     :param upto_time: A time that capture is to pass, as a datetime or ISO text such as
-        ``{{ data_interval_end }}``; without a zone it is the source's local time. (templated)
-    :param deferrable: Whether to wait in the triggerer, which holds no worker. Before Airflow 3.3, whose API shows a
-        trigger's arguments, it is not told how to log in to Kafka, so signals by Kafka are not waited for there.
+        ``{{ data_interval_end }}``. Without a zone it is the source's local time. (templated)
+    :param deferrable: Whether to wait in the triggerer, which occupies no worker. Before 3.3, Airflow's API shows the
+        arguments of a trigger. There the trigger gets no login for Kafka, and does not wait for signals by Kafka.
     """
 
     template_fields: Sequence[str] = ("config", "db2_conn_id", "upto_time")
@@ -62,14 +62,14 @@ class Db2CdcChangeSensor(BaseSensorOperator):
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> None:
-        """Look once, then wait in the triggerer, or here."""
-        if self._is_asked(context):
+        """Check once, then wait in the triggerer or in this task."""
+        if self._has_signals(context):
             return
         if not self.deferrable:
             super().execute(context)
             return
         with self._failing_as_sensors_do():
-            offsets, config, upto = self._seen(), read_config(self.config), self._upto()
+            offsets, config, upto = self._first_look(), read_config(self.config), self._upto()
         if offsets is None:
             return
         self.defer(
@@ -81,13 +81,13 @@ class Db2CdcChangeSensor(BaseSensorOperator):
                 poll_s=self.poke_interval,
                 deadline=time.time() + self.timeout,
             ),
-            # The trigger's own deadline comes first, and can say what was waited for.
+            # The trigger's own deadline comes earlier. Its message says what was waited for.
             timeout=timedelta(seconds=self.timeout + 2 * self.poke_interval + 60),
             method_name=self.resume.__name__,
         )
 
     def poke(self, context: Context) -> bool:
-        """Look once; a source out of reach is waited for."""
+        """Check once. If the source cannot be reached, the wait continues."""
         with fail_at_once():
             try:
                 return self._look(VariableOffsetStore(read_config(self.config).pipeline))
@@ -96,10 +96,11 @@ class Db2CdcChangeSensor(BaseSensorOperator):
                 return False
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> None:
-        """End the wait as the trigger's event says, and keep which registrations it has found inactive.
+        """End the wait as the trigger's event says, and store which registrations it has found inactive.
 
-        :raises AirflowSensorTimeout: the time is over.
-        :raises AirflowException: the source cannot be waited for.
+        :raises AirflowSensorTimeout: when the timeout has passed.
+        :raises AirflowFailException: when the wait ended with an error that a retry cannot mend.
+        :raises AirflowException: when the wait ended with another error.
         """
         message = event["message"]
         self._keep_inactive(event.get("inactive", ()))
@@ -115,17 +116,17 @@ class Db2CdcChangeSensor(BaseSensorOperator):
 
     def _keep_inactive(self, documents: Sequence[str]) -> None:
         store = VariableOffsetStore(read_config(self.config).pipeline)
-        found_inactive = (Offset.from_json(text, "the trigger's event") for text in documents)
-        # That a source was restored the plan finds by itself, which comes next.
-        for found in (one for one in found_inactive if one.capture_interrupted):
+        offsets = (Offset.from_json(text, "the trigger's event") for text in documents)
+        # A restored source is not stored here, because the next plan detects it too.
+        for offset in (offset for offset in offsets if offset.capture_interrupted):
             try:
-                record_capture_interrupted(store, found.table, found.lsn)
+                record_capture_interrupted(store, offset.table, offset.lsn)
             except OffsetError as error:
-                self.log.warning("not kept that the registration of %s was not active: %s", found.table, error)
+                self.log.warning("not kept that the registration of %s was not active: %s", offset.table, error)
 
     @contextmanager
     def _failing_as_sensors_do(self) -> Iterator[None]:
-        """Skip instead of failing where `soft_fail` or `never_fail` ask so, as the base class does."""
+        """Skip instead of failing if `soft_fail` or `never_fail` say so, as the base class does."""
         try:
             with fail_at_once():
                 yield
@@ -134,14 +135,14 @@ class Db2CdcChangeSensor(BaseSensorOperator):
                 raise AirflowSkipException(str(error)) from error
             raise
 
-    def _seen(self) -> FrozenOffsets | None:
-        """Look once and return the offsets as they were seen; None where what is waited for has come."""
+    def _first_look(self) -> FrozenOffsets | None:
+        """Check once. Return the offsets that were seen, or None if the awaited work has come."""
         offsets = FrozenOffsets(VariableOffsetStore(read_config(self.config).pipeline))
         try:
             return None if self._look(offsets) else offsets
         except UnreachableError as error:
             self.log.warning("not yet: %s", error)
-        # To the trigger, which asks for no Variable, a table that was not seen is one to begin with.
+        # The trigger reads no Variable. To it, a table that was not seen would be a new one.
         for table in offsets.summary().tables:
             offsets.get(table)
         return offsets
@@ -149,21 +150,21 @@ class Db2CdcChangeSensor(BaseSensorOperator):
     def _look(self, offsets: FrozenOffsets | VariableOffsetStore) -> bool:
         awaited = WorkProbe(read_config(self.config), self._upto())
         with Db2CdcHook(self.db2_conn_id).source() as source:
-            found = awaited.look(source, offsets)
-        if found:
-            self.log.info("%s", found)
-        return found is not None
+            message = awaited.look(source, offsets)
+        if message:
+            self.log.info("%s", message)
+        return message is not None
 
-    def _is_asked(self, context: Context) -> bool:
-        """Whether the run itself was triggered with signals, which are work whatever the source does."""
+    def _has_signals(self, context: Context) -> bool:
+        """Whether the run was triggered with signals, which are work whatever the source has."""
         run: Any = context.get("dag_run")
         if self.upto_time is not None or run is None:
             return False
         with fail_at_once():
-            asked = signals_of(run.conf, run.run_id)
-        if asked:
-            self.log.info("the run was triggered with %d signals", len(asked))
-        return bool(asked)
+            signals = signals_of(run.conf, run.run_id)
+        if signals:
+            self.log.info("the run was triggered with %d signals", len(signals))
+        return bool(signals)
 
     def _upto(self) -> datetime | None:
         if self.upto_time is None or isinstance(self.upto_time, datetime):

@@ -1,1 +1,1 @@
-"""Waiting, in the triggerer."""
+"""The triggers: waits in the triggerer."""

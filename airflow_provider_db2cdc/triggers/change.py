@@ -1,4 +1,4 @@
-"""Waiting for the source without holding a worker."""
+"""The trigger that waits for the source without occupying a worker."""
 
 from __future__ import annotations
 
@@ -38,29 +38,30 @@ log = logging.getLogger(__name__)
 RUN_ID = "sensor"
 
 SHOWS_ARGUMENTS = Version(airflow.__version__).release < (3, 3)
-"""Whether Airflow's API tells a deferred task's trigger with its arguments, decrypted (since 3.3 it does not)."""
+"""Whether Airflow's API shows the decrypted arguments of a deferred task's trigger. Since 3.3 it does not."""
 
 
 @dataclass(frozen=True)
 class WorkProbe:
-    """What is waited for: work for a tick of the pipeline, or that capture has passed a time."""
+    """A check for what is awaited: work for a tick of the pipeline, or that capture has passed a time."""
 
     config: PipelineConfig
     upto_time: datetime | None = None
 
     def look(self, source: Source, offsets: OffsetStore) -> str | None:
-        """Return what has come, None while it has not.
+        """Return a message on what has come, or None if it has not.
 
-        :raises Db2CdcError: what plan_tick raises, capture's standing still too.
+        :raises Db2CdcError: when plan_tick raises it, for one because capture stands still.
         """
         from airflow_provider_db2cdc.source.catalog import read_capture_position
         from airflow_provider_db2cdc.source.planning.plan import check_moving, plan_tick
 
         if self.upto_time is not None:
-            fence = read_capture_position(source, self.config.asn_schema)
-            if passed(fence, self.upto_time, datetime.now(UTC)):
-                return f"capture has passed {self.upto_time}: it stands at {fence.synchtime} (the source's local time)"
-            check_moving(fence, self.config)
+            position = read_capture_position(source, self.config.asn_schema)
+            if passed(position, self.upto_time, datetime.now(UTC)):
+                stand = f"it stands at {position.synchtime} (the source's local time)"
+                return f"capture has passed {self.upto_time}: {stand}"
+            check_moving(position, self.config)
             return None
         spec = plan_tick(source, self.config, offsets, RUN_ID, time.time_ns() // 1_000_000, self._signals())
         if spec is None:
@@ -68,7 +69,10 @@ class WorkProbe:
         return describe_wait(spec)
 
     def _signals(self) -> list[Signal]:
-        """Return what channels hold; a triggerer may lack the module of one that the pipeline's workers have."""
+        """Return the signals of all channels.
+
+        A channel that cannot be opened is left out. The triggerer may lack the module of a custom one.
+        """
         signals: list[Signal] = []
         for name in self.config.signal_channels:
             try:
@@ -79,7 +83,7 @@ class WorkProbe:
 
 
 def describe_wait(spec: JobSpec) -> str:
-    """Return what there is for a tick to do."""
+    """Return a message on the work that a tick has."""
     rows = sum(task.rows for task in spec.tables)
     begin = sum(task.stored_lsn is None for task in spec.tables)
     parts = [f"{rows} changes", *([f"{begin} tables to begin with"] if begin else [])]
@@ -87,38 +91,40 @@ def describe_wait(spec: JobSpec) -> str:
     return f"{', '.join(parts)} are waiting; capture stands at {spec.capture_position.lsn}"
 
 
-def passed(fence: CapturePosition, upto: datetime, now: datetime) -> bool:
+def passed(position: CapturePosition, upto: datetime, now: datetime) -> bool:
     """Return whether all commits up to a time are captured.
 
-    A time with a zone is compared with the worker's clock less the age of capture's position; one without is the
-    source's local time.
+    A time with a zone is compared with `now`, the worker's clock, minus the age of the capture position. A time without
+    a zone is the source's local time.
     """
     if upto.tzinfo is None:
-        return datetime.fromisoformat(fence.synchtime) >= upto
-    return now - timedelta(seconds=fence.age_s) >= upto
+        return datetime.fromisoformat(position.synchtime) >= upto
+    return now - timedelta(seconds=position.age_s) >= upto
 
 
 def redact(config: PipelineConfig) -> dict[str, Any]:
-    """Return what a trigger is told of a configuration: not the database's address, nor what is Spark's.
+    """Return a configuration as an argument of a trigger, without the database's address and without Spark's settings.
 
-    Nor what Kafka's consumer logs in with, where Airflow's API shows it to whoever may read task instances.
+    If Airflow's API shows the arguments to every reader of task instances, the settings of Kafka's consumer are left
+    out too, because they hold its login.
     """
     if SHOWS_ARGUMENTS:
         if KAFKA in config.signal_channels:
             log.info("signals by Kafka are not waited for: this Airflow shows a trigger's arguments, its login too")
-        others = tuple(name for name in config.signal_channels if name != KAFKA)
-        config = config.model_copy(update={"signal_channels": others, "kafka_consumer": {}})
+        channels = tuple(name for name in config.signal_channels if name != KAFKA)
+        config = config.model_copy(update={"signal_channels": channels, "kafka_consumer": {}})
     return config.model_dump(mode="json", exclude={"database", "spark"})
 
 
 SUMMARY = ""
-"""Where among the documents the summary is: no table has an empty name."""
+"""The key of the summary among the documents. No table has an empty name."""
 
 
 class FrozenOffsets:
-    """Offsets as a first look found them; an OffsetStore that asks another one once a table.
+    """An OffsetStore that keeps the offsets as they were first seen. It reads each table once from another store.
 
-    It moves none. That a registration was found inactive it hands on to that one, or remembers where there is none.
+    It moves no offset. If a registration was found inactive, it stores that in the other store. Without one it keeps
+    the offset in `inactive`.
     """
 
     def __init__(self, store: OffsetStore | None = None, seen: Mapping[str, str | None] | None = None) -> None:
@@ -128,7 +134,7 @@ class FrozenOffsets:
 
     @property
     def seen(self) -> Mapping[str, str | None]:
-        """The documents by table, as a trigger can be told them."""
+        """The documents by table, as arguments of a trigger."""
         return dict(self._seen)
 
     def get(self, table: TableId) -> Offset | None:
@@ -148,11 +154,11 @@ class FrozenOffsets:
         return PipelineSummary.from_json(text, "the sensor's memory") if text else PipelineSummary()
 
     def put_summary(self, summary: PipelineSummary) -> None:
-        """Refuse: waiting does nothing."""
+        """Raise an error, because a sensor does no work."""
         raise NotImplementedError("a sensor does no snapshots")
 
     def put(self, offset: Offset) -> None:
-        """Keep that a table's registration was found inactive."""
+        """Store that a table's registration was found inactive."""
         if self._store is None:
             self.inactive[offset.table] = offset
         else:
@@ -160,17 +166,18 @@ class FrozenOffsets:
 
 
 class Db2CdcChangeTrigger(BaseTrigger):
-    """Look at the source every `poll_s` seconds, over one connection, in a thread of its own.
+    """Check the source every `poll_s` seconds, over one connection, in a separate thread.
 
-    The event is {"status": "come" | "timeout" | "failed", "message": ..., "error": the error's class, "inactive": the
-    offsets of tables whose registration was found inactive}. A source out of reach is waited for like a change; every
-    other error ends the wait.
+    The event is {"status": "come" | "timeout" | "failed", "message": ..., "error": ..., "inactive": ...}. `error` is
+    the class of the error. `inactive` holds the offsets of tables whose registration was found inactive. While the
+    source cannot be reached, the wait continues. Every other error ends it.
 
     :param db2_conn_id: A connection of the IBM Db2 provider.
-    :param config: What `redact` says of the pipeline's configuration.
+    :param config: The pipeline's configuration, as `redact` returns it.
     :param offsets: The offsets' documents by table, as the sensor saw them.
-    :param upto_time: ISO text of a time that capture is to pass; None waits for changes.
-    :param deadline: Seconds since the epoch after which the wait is over.
+    :param upto_time: ISO text of a time that capture is to pass. None waits for changes.
+    :param poll_s: Seconds between two checks.
+    :param deadline: The end of the wait, in seconds since the epoch.
     """
 
     def __init__(
@@ -191,13 +198,13 @@ class Db2CdcChangeTrigger(BaseTrigger):
         self.deadline = deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return class and arguments, none of them secret."""
+        """Return class and arguments. None of them is secret."""
         names = ("db2_conn_id", "config", "offsets", "upto_time", "poll_s", "deadline")
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait, and yield the one event."""
+        """Wait, and yield one event."""
         offsets = FrozenOffsets(seen=self.offsets)
         try:
             source = await self._source()
@@ -225,8 +232,8 @@ class Db2CdcChangeTrigger(BaseTrigger):
         last = "it has not come"
         while True:
             try:
-                if found := await asyncio.to_thread(awaited.look, source, offsets):
-                    return {"status": "come", "message": found}
+                if message := await asyncio.to_thread(awaited.look, source, offsets):
+                    return {"status": "come", "message": message}
             except UnreachableError as error:
                 last = str(error)
                 log.warning("not yet: %s", last)

@@ -198,7 +198,7 @@ def test_conf_to_be_sent_along_that_is_no_object_is_refused(conf):
     operator = Db2CdcSignalOperator(
         task_id="t", trigger_dag_id="d", signal_type="pause-snapshot", signal_id="1", conf=conf
     )
-    with pytest.raises(AirflowFailException, match="conf to be sent along is no JSON object"):
+    with pytest.raises(AirflowFailException, match="conf to be sent along is not a JSON object"):
         operator.execute({})
 
 
@@ -442,7 +442,7 @@ def test_sensor_without_a_signal_does_not_wait(look, signal_id):
 @pytest.mark.parametrize("state", ["failed", "success"])
 def test_sensor_does_not_wait_for_a_run_that_is_over_and_told_nothing(look, state):
     with pytest.raises(
-        AirflowFailException, match=rf"run r1 of DAG sales is over \({state}\), and told nothing of signal"
+        AirflowFailException, match=rf"run r1 of DAG sales is over \({state}\), and reported nothing on signal"
     ):
         look("sensor_over", runs={("sales", "r1"): state})
     assert look("sensor_over_2", summary("accepted"), runs={("sales", "r1"): state})[0] is False, "later runs go on"
@@ -484,7 +484,7 @@ def test_who_follows_a_run_that_fails_before_it_acts_does_not_follow_for_ever(ru
     CALLS.append(fail)
     state, tasks = run_dag("signal_follower", FOLLOWER.format(timeout=60))
     assert (state, tasks) == ("failed", {"send": "success", "meanwhile": "success", "follow": "failed"})
-    assert "is over (failed), and told nothing of signal" in capfd.readouterr().out, "not by its timeout"
+    assert "is over (failed), and reported nothing on signal" in capfd.readouterr().out, "not by its timeout"
 
 
 def test_who_follows_a_run_of_a_dag_that_is_paused_is_told(run_dag, capfd):
