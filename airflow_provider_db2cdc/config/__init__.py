@@ -1,1 +1,1 @@
-"""A pipeline's configuration: properties as people write them, checked and typed."""
+"""The configuration of a pipeline: properties as users write them, checked and typed."""

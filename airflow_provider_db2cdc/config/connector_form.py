@@ -1,4 +1,4 @@
-"""Forms in which people keep a connector's configuration, and the properties inside each.
+"""The forms of a connector's configuration, and the properties inside each.
 
 - Kafka Connect: `{"name": ..., "config": {...}}`, and its REST answer, which adds `tasks` and `type`.
 - Strimzi: a KafkaConnector with `metadata.name`, `spec.class`, `spec.tasksMax` and `spec.config`.
@@ -18,7 +18,7 @@ SERVER_PARTS = ("transforms", "predicates")
 
 
 def connector_parts(properties: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Return the mappings that together hold the properties: those inside a connector, and those beside it."""
+    """Return the mappings that together hold the properties: those inside a connector, and those next to it."""
     if properties.get("kind") == STRIMZI_KIND:
         return _strimzi_parts(properties)
     inner = properties.get("config")
@@ -28,7 +28,7 @@ def connector_parts(properties: Mapping[str, Any]) -> tuple[Mapping[str, Any], .
 
 
 def plain_name(name: str) -> str:
-    """Return the connector's own name of a property of Debezium Server, any other name as it is."""
+    """Return the connector's name of a property of Debezium Server. Other names stay as they are."""
     if name.startswith(SERVER_SOURCE):
         return name.removeprefix(SERVER_SOURCE)
     rest = name.removeprefix(SERVER)

@@ -1,4 +1,4 @@
-"""The connector's properties that are not used here: ignored, each with the reason, or refused; and its transforms."""
+"""The connector's properties that are not used: ignored or refused ones, each with the reason, and transforms."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ RENAMED_LISTS = {
     "schema.whitelist": "table.include.list: 'SALES\\..*'",
     "schema.blacklist": "table.exclude.list: 'SALES\\..*'",
 }
-"""Lists of older versions. They are refused: ignored, they would let more tables or columns through."""
+"""Lists of older versions. They are refused. If they were ignored, more tables or columns would be carried."""
 
 REFUSED = (
     refused("db2.platform", "only Db2 for Linux, UNIX and Windows is supported", "luw"),

@@ -1,4 +1,4 @@
-"""What a configuration gives: properties by their names, in every spelling, and what each of them means."""
+"""The properties that a configuration gives: found in every spelling, and sorted into used, ignored and wrong ones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MAPPINGS = {
 }
 
 Mistakes = dict[str, str]
-"""What is wrong, by the property's name as it was given; each text names the property itself."""
+"""The mistakes, by the property's name as it was given. Each text names the property itself."""
 
 
 @dataclass
 class SortedProperties:
-    """Given properties by what comes of them: used (by the full dotted name), ignored (and why), wrong."""
+    """Given properties: used ones by their full dotted names, ignored ones with the reason, and the mistakes."""
 
     used: dict[str, tuple[Property, Any]] = field(default_factory=dict)
     ignored: dict[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class SortedProperties:
 def split_list(text: str) -> list[str]:
     r"""Split a comma-separated list of patterns.
 
-    Commas in a quoted name, in `{n,m}`, `[,]` or `(a,b)`, or after a backslash stay.
+    A comma in a quoted name, in `{n,m}`, `[,]` or `(a,b)`, or after a backslash does not split.
     """
     parts, depth = [""], 0
     for token in LIST_TOKEN.findall(text):
@@ -50,9 +50,9 @@ def split_list(text: str) -> list[str]:
 
 
 def flatten(properties: Mapping[str, Any]) -> tuple[dict[str, Any], Mistakes]:
-    """Return properties by their dotted names, and those that two forms give with two values.
+    """Return properties by their dotted names, and those that two spellings give with two values.
 
-    They may be nested or not, or stand in any of the forms of a connector (connector_form).
+    Names may be nested or dotted, or in any of the forms of a connector (connector_form).
     """
     flat: dict[str, Any] = {}
     mistakes: Mistakes = {}
@@ -69,9 +69,9 @@ def flatten(properties: Mapping[str, Any]) -> tuple[dict[str, Any], Mistakes]:
 
 
 def resolve_used(properties: Mapping[str, Any], environ: Mapping[str, str] | None) -> tuple[dict[str, Any], Mistakes]:
-    """Return the properties with the placeholders of the used ones resolved, and without those that cannot be.
+    """Return the properties with placeholders resolved, and the mistakes of those that cannot be.
 
-    What is ignored keeps its text: a password of Kafka's need not be known.
+    Ignored properties keep their text, because the password of a Kafka, for one, need not be known here.
     """
     resolved: dict[str, Any] = {}
     mistakes: Mistakes = {}
@@ -88,7 +88,7 @@ def resolve_used(properties: Mapping[str, Any], environ: Mapping[str, str] | Non
 
 
 def classify(properties: Mapping[str, Any]) -> SortedProperties:
-    """Return the properties by what comes of them."""
+    """Sort the properties into used, ignored and wrong ones."""
     result = SortedProperties()
     spelled = {_dotted(name): value for name, value in properties.items() if value is not None}
     result.ignored, refused = sort_transforms({name: value for name, value in spelled.items() if is_transform(name)})
@@ -103,7 +103,7 @@ def classify(properties: Mapping[str, Any]) -> SortedProperties:
 
 
 def refusal(mistakes: Iterable[str]) -> ConfigurationError:
-    """Return the error that names all mistakes, one a line."""
+    """Return the error that lists all mistakes, one per line."""
     texts = list(dict.fromkeys(line for mistake in mistakes for line in mistake.split("\n")))
     if len(texts) == 1:
         return ConfigurationError(texts[0])
@@ -136,7 +136,7 @@ def _sort(name: str, value: Any, result: SortedProperties) -> None:
 
 
 def _unknown(name: str) -> str:
-    """Return what is said of a name that is no property's: the likeliest ones, if there are any."""
+    """Return the text on an unknown name, with similar names if there are any."""
     near = nearest_names(name)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return f"{hint}It is not a property of this provider or of Debezium's Db2 connector"
@@ -147,9 +147,9 @@ def _dotted(name: str) -> str:
     return name if "." in name else name.replace("_", ".")
 
 
-def _differ(one: Any, other: Any) -> bool:
-    """Whether two values are not the same; a NaN does not even equal itself."""
-    return one is not other and bool(one != other)
+def _differ(first: Any, second: Any) -> bool:
+    """Whether two values are not the same. A NaN does not equal itself, so identity counts first."""
+    return first is not second and bool(first != second)
 
 
 def _pairs(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

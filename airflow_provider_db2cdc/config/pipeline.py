@@ -1,6 +1,6 @@
-"""A pipeline's configuration, in Debezium's own words.
+"""A pipeline's configuration, under Debezium's names.
 
-`PipelineConfig.from_properties` takes a mapping; `config_file.load_config` reads one from a file.
+`PipelineConfig.from_properties` takes a mapping. `config.files.load.load_config` reads one from a file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SnapshotMode = Annotated[
 
 
 Unshown = Annotated[Mapping[str, PlainText], Field(repr=False)]
-"""Properties among which secrets may be: Airflow keeps a configuration's text where a task's arguments are shown."""
+"""Properties that may hold secrets. Airflow shows a task's arguments, and so the text of a configuration."""
 
 
 EMPTY = {
@@ -59,7 +59,7 @@ EMPTY = {
     "message.key.columns": "each table keeps its own key",
     "snapshot.include.collection.list": "all tables begin with a snapshot",
 }
-"""What comes of a list that is given, but empty."""
+"""The effect of a list that is given, but empty."""
 
 FILL_OR_REMOVE = "Fill the list (a variable in it may be empty), or remove it."
 
@@ -69,7 +69,7 @@ class _Frozen(BaseModel):
 
 
 class DatabaseConfig(_Frozen):
-    """How the command line reaches Db2; Airflow takes a connection instead."""
+    """The address of Db2 for the command line. Airflow takes a connection instead."""
 
     hostname: str
     dbname: str
@@ -83,7 +83,7 @@ class DatabaseConfig(_Frozen):
 
 
 class SparkConfig(_Frozen):
-    """How the command line starts Spark; Airflow takes a connection instead."""
+    """The settings of Spark for the command line. Airflow takes a connection instead."""
 
     master: str = "local[*]"
     jars: Path | None = None
@@ -93,11 +93,11 @@ class SparkConfig(_Frozen):
 
 
 class PipelineConfig(_Frozen):
-    """What one pipeline carries, from where and how.
+    """The configuration of one pipeline.
 
-    `server_name` is Debezium's topic.prefix. `ignored` names properties that have no meaning here, each with the
-    reason. `warnings` are texts about properties that are taken, but may not be meant. `target` is a path or a
-    catalog's schema (cdc.layout).
+    `server_name` is Debezium's topic.prefix. `target` is a path or a schema of a catalog (cdc.layout). `ignored` holds
+    the properties that have no meaning here, each with the reason. `warnings` holds texts on properties that are valid,
+    but perhaps not intended.
     """
 
     pipeline: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
@@ -161,9 +161,9 @@ class PipelineConfig(_Frozen):
 
     @property
     def snapshotter(self) -> Snapshotter:
-        """What decides about snapshots.
+        """The object that decides about snapshots.
 
-        :raises ConfigurationError: the custom class cannot be had.
+        :raises ConfigurationError: when the custom class cannot be loaded.
         """
         match self.snapshot_mode:
             case "custom":
@@ -175,7 +175,7 @@ class PipelineConfig(_Frozen):
 
     @property
     def settings(self) -> ApplySettings:
-        """What the Spark job is told of this configuration."""
+        """The settings of this configuration for the Spark job."""
         return ApplySettings(
             tombstones=self.tombstones,
             key_change_detection=self.key_change_detection,
@@ -199,9 +199,10 @@ class PipelineConfig(_Frozen):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> Self:
-        """Return the configuration that dotted or snake_case names give; a connector's JSON may be given as it is.
+        """Return the configuration from properties under dotted or snake_case names, or from a connector's JSON.
 
-        :raises ConfigurationError: unknown, unsupported, contradicting or malformed properties, all named at once.
+        :raises ConfigurationError: when properties are unknown, unsupported, contradicting or malformed. It lists all
+            of them.
         """
         flat, mistakes = flatten(properties)
         resolved, unresolved = resolve_used(flat, None)
@@ -209,42 +210,42 @@ class PipelineConfig(_Frozen):
 
     @classmethod
     def from_flat(cls, properties: Mapping[str, Any], mistakes: Mistakes) -> Self:
-        """Return the configuration of properties by their dotted names, without placeholders.
+        """Return the configuration from properties under dotted names, without placeholders.
 
-        `mistakes` were found before; the properties that they are about are not judged again.
+        The properties of earlier `mistakes` are not checked again.
 
-        :raises ConfigurationError: there are mistakes, all named at once.
+        :raises ConfigurationError: when there are mistakes. It lists all of them.
         """
         given = classify(properties)
         data: dict[str, Any] = {"ignored": given.ignored, "warnings": _empty_lists(properties)}
         for name, (item, value) in given.used.items():
             inside = [name[len(item.name) - 1 :]] if item.name.endswith("*") else []
             _place(data, [*item.field.split("."), *inside], read_value(item, value))
-        found = [*mistakes.values(), *given.mistakes.values()]
+        texts = [*mistakes.values(), *given.mistakes.values()]
         try:
             config = cls.model_validate(data)
         except ValidationError as error:
             invalid = {**_override_mistake(data), **explain(error)}
-            raise refusal([*found, *_unjudged(invalid, mistakes)]) from None
-        if found:
-            raise refusal(found)
+            raise refusal([*texts, *_unjudged(invalid, mistakes)]) from None
+        if texts:
+            raise refusal(texts)
         return config
 
 
 def load_snapshotter(path: str) -> Snapshotter:
     """Return an object of the class that `module:Class` names.
 
-    :raises ConfigurationError: there is none, it cannot be made without arguments, or it lacks a method.
+    :raises ConfigurationError: when there is no such class, it needs arguments, or it lacks a method.
     """
-    name, hint = CUSTOM, "Name a class as module:Class; cdc.mode.Snapshotter says what it needs."
+    name, hint = CUSTOM, "Name a class as module:Class; cdc.snapshot.mode.Snapshotter says what it needs."
     kind = load_class(path, name, hint)
     try:
-        found: Snapshotter = kind()
+        snapshotter: Snapshotter = kind()
     except Exception as error:
         raise ConfigurationError(f"{name}: {path!r} cannot be made without arguments ({error})", hint) from error
-    if lacking := [method for method in SNAPSHOTTER_METHODS if not callable(getattr(found, method, None))]:
+    if lacking := [method for method in SNAPSHOTTER_METHODS if not callable(getattr(snapshotter, method, None))]:
         raise ConfigurationError(f"{name}: {path!r} has no method {lacking[0]}", hint)
-    return CustomMode(path, found)
+    return CustomMode(path, snapshotter)
 
 
 def _place(data: dict[str, Any], path: list[str], value: Any) -> None:
@@ -255,7 +256,7 @@ def _place(data: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _override_mistake(data: Mapping[str, Any]) -> Mistakes:
-    """Return what is wrong with selects of one's own; pydantic compares fields only where all of them are valid."""
+    """Return the mistakes of custom selects. Pydantic only compares fields if all of them are valid."""
     listed, selects = data.get("snapshot_overridden", ()), data.get("snapshot_overrides", {})
     if isinstance(listed, tuple) and all(isinstance(text, str) for text in (*listed, *selects.values())):
         try:
@@ -266,10 +267,10 @@ def _override_mistake(data: Mapping[str, Any]) -> Mistakes:
 
 
 def _unjudged(invalid: Mistakes, mistakes: Mistakes) -> list[str]:
-    """Return what is invalid of the properties that have no mistake yet."""
+    """Return the texts of invalid properties that have no mistake yet."""
     judged = [item.name for item in map(find_property, mistakes) if item]
-    known = {name for name in invalid if any(_is_of(name, one) for one in judged)}
-    known |= {""} if any(one.startswith(OVERRIDES) for one in judged) else set()
+    known = {name for name in invalid if any(_is_of(name, judged_name) for judged_name in judged)}
+    known |= {""} if any(judged_name.startswith(OVERRIDES) for judged_name in judged) else set()
     return [text for name, text in invalid.items() if name not in known]
 
 
@@ -278,7 +279,7 @@ def _is_of(name: str, property_name: str) -> bool:
 
 
 def _empty_lists(properties: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a warning for each list that is given, but empty: then it chooses nothing, and all may be carried."""
+    """Return a warning for each list that is given, but empty. It chooses nothing, so all may be carried."""
     return tuple(
         f"{name} is given, but empty: {EMPTY[item.name]}"
         for name, value in properties.items()

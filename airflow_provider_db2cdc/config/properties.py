@@ -1,8 +1,9 @@
-"""Every property that a pipeline's configuration may name, as data: Debezium's Db2 connector's, and our own.
+"""Every property that a configuration may name, as data: those of Debezium's Db2 connector, and our own.
 
-A property is *used*; or *ignored*, because it has no meaning without Kafka or a running connector (then the reason is
-reported); or *refused*, because it would change what is delivered and is not supported yet. A refused property is let
-pass with a value that asks for what is done anyway (`accepts`). Transforms are sorted by what they do (transform.py).
+A property is used, ignored or refused. It is ignored if it has no meaning without Kafka or a running connector. The
+reason is then reported. It is refused if it would change what is delivered and is not supported yet. A refused property
+is accepted with a value that asks for the normal behaviour (`accepts`). Transforms are sorted by what they do
+(transform.py).
 """
 
 from __future__ import annotations
@@ -250,10 +251,10 @@ ALIASES = {
     "driver.sslConnection": "database.ssl",
     "driver.sslCertLocation": "database.ssl.certificate",
 }
-"""Names that mean the same as a used property: a connector's, its older versions', the JDBC driver's."""
+"""Other names of used properties: from the connector, from its older versions, and from the JDBC driver."""
 
 REPLACED = {"name": "pipeline", "database.server.name": "topic.prefix"}
-"""Aliases that do not count where the property itself is given, whatever both say."""
+"""Aliases that do not count if the property itself is given, even with another value."""
 
 PROPERTIES = {item.name: item for item in (*USED, *IGNORED, *REFUSED, *TRANSFORMS)}
 
@@ -261,7 +262,7 @@ OF_THE_CONNECTION = "In Airflow the drivers' options are extras of the connectio
 
 
 def find_property(name: str) -> Property | None:
-    """Return the property of that dotted or snake_case name, None when there is none."""
+    """Return the property of a dotted or snake_case name, or None if there is none."""
     for spelling in (name, name.replace("_", ".")):
         spelling = ALIASES.get(spelling, spelling)
         if spelling in PROPERTIES and not spelling.endswith("*"):
@@ -279,13 +280,13 @@ def is_driver_option(name: str) -> bool:
 
 
 def is_address(name: str) -> bool:
-    """Whether a property says where Db2 is and how to log in, for which Airflow has a connection."""
+    """Whether a property belongs to the address of Db2 or the login. Airflow has a connection for those."""
     item = find_property(name)
     return item is not None and item.field.startswith("database.")
 
 
 def nearest_names(name: str) -> list[str]:
-    """Return the used names that `name` may have been meant to be, the likeliest first, else a known one."""
+    """Return the used names that are similar to `name`, the most similar first, or else a known name."""
     spelling = name.replace("_", ".")
     names = [item.name for item in USED] + list(ALIASES)
     near = get_close_matches(spelling, names, n=3, cutoff=0.6)

@@ -1,4 +1,4 @@
-"""Checks of single properties by the rules of cdc/, so that pydantic reports them with everything else."""
+"""Checks of single properties by the rules of cdc/. Pydantic reports their errors together with its own."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 
 @contextmanager
 def property_error() -> Iterator[None]:
-    """Raise a refusal as one that pydantic collects.
+    """Turn a ConfigurationError into one that pydantic collects.
 
-    :raises PropertyError: something inside raised a ConfigurationError.
+    :raises PropertyError: when the body raises a ConfigurationError.
     """
     try:
         yield
@@ -61,17 +61,20 @@ def _selection(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 def _mistakes_of(lists: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with each entry and with each pair of lists; a selection is refused at its first mistake."""
-    parts: list[dict[str, Any]] = [
+    """Yield the mistakes of each entry and of each pair of lists.
+
+    A Selection reports only its first mistake, so one is made for each entry and each pair.
+    """
+    arguments: list[dict[str, Any]] = [
         {name: (entry,) if isinstance(given, tuple) else entry}
         for name, given in lists.items()
         for entry in (given if isinstance(given, tuple) else [given])
         if isinstance(entry, str)
     ]
     pairs = [{name: lists[name] for name in lists if name.startswith(kind)} for kind in ("table", "column")]
-    for part in [*parts, *pairs]:
+    for argument in [*arguments, *pairs]:
         try:
-            Selection(**part)
+            Selection(**argument)
         except ConfigurationError as error:
             yield str(error)
 

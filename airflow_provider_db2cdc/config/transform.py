@@ -1,4 +1,4 @@
-"""Kafka Connect's transforms of a connector, answered once each by what they do."""
+"""Kafka Connect's transforms of a connector: ignored or refused, by what they do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UNWRAP_SETTINGS: Mapping[str, str] = {
     "route.by.field": ROUTES,
     "replace.null.with.default": "a null stays a null",
 }
-"""Settings of ExtractNewRecordState, and what they come to here."""
+"""Settings of ExtractNewRecordState, each with the reason why it has no effect here."""
 
 OF_EVERY_TRANSFORM = frozenset({"type", "predicate", "negate"})
 NOT_DONE = "do it in what reads the target; nothing here changes values, leaves rows out or adds headers"
@@ -55,10 +55,10 @@ def is_transform(name: str) -> bool:
 
 
 def sort_transforms(properties: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return which transforms have no meaning here and which are refused, both as `transforms.<alias>` to the reason.
+    """Return the transforms that are ignored and those that are refused, each as `transforms.<alias>` with the reason.
 
     `properties` are `transforms`, `transforms.*`, `predicates` and `predicates.*`. A transform that `transforms` does
-    not name is answered, too: it may be a mask that was meant to be named.
+    not name is included, because it may be a mask whose name was forgotten.
     """
     ignored = {name: PREDICATES for name in properties if name.split(".")[0] == "predicates"}
     refused: dict[str, str] = {}
@@ -80,7 +80,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _answer(settings: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return whether a transform with these settings may be ignored, and why or why not."""
+    """Return whether a transform with these settings is ignored, and the reason."""
     kind = str(settings.get("type") or "").strip()
     if not kind:
         return False, "give its type; Kafka Connect does not start without one, either"
@@ -96,7 +96,7 @@ def _answer(settings: Mapping[str, Any]) -> tuple[bool, str]:
 
 
 def _settings_of(settings: Iterable[str]) -> list[str]:
-    """Return what the settings of ExtractNewRecordState come to, those that come to the same together."""
+    """Return the reasons why settings of ExtractNewRecordState have no effect, each with its settings."""
     by_reason: dict[str, list[str]] = {}
     for name in sorted(set(settings) - OF_EVERY_TRANSFORM):
         by_reason.setdefault(UNWRAP_SETTINGS.get(name, "it has no such setting"), []).append(name)

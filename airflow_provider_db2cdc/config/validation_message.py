@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a configuration, in the words of its properties."""
+"""Messages for pydantic's errors in a configuration, under the names of its properties."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 NAMES = {item.field: item.name for item in USED}
 VARIABLES = {item.name: item.default.removeprefix("$") for item in USED if item.default.startswith("$")}
 OTHERS_WORDS = {"never": "no_data"}
-"""Words of Debezium's other connectors, and the word of its connector for Db2."""
+"""Values of Debezium's other connectors, and the value of its Db2 connector for each."""
 
 READ_AS = ((bool, "a boolean"), (int | float, "a number"), (date, "a date"), (type(None), "nothing"))
 MISSING = {
@@ -28,11 +28,14 @@ NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class PropertyError(ConfigurationError, ValueError):
-    """Raised when a property is refused while pydantic validates, which collects a ValueError; names the property."""
+    """Raised when a property is refused during validation. It names the property. Pydantic collects ValueErrors."""
 
 
 def explain(error: ValidationError) -> Mistakes:
-    """Return what is wrong, by the property's name ('' for several together); no value but a pipeline's is shown."""
+    """Return the mistakes by the property's name, with '' for several together.
+
+    No text shows a value, except the name of a pipeline.
+    """
     mistakes: Mistakes = {}
     for problem in error.errors(include_url=False):
         name = _property_of(problem["loc"])
@@ -67,7 +70,7 @@ def _missing(name: str) -> str:
 
 
 def _quote(value: Any) -> str:
-    """Return what helps a value that is no text; YAML reads NO as a boolean, 0123 as 83."""
+    """Return the remedy for a value that is not a text. YAML reads NO as a boolean, and 0123 as 83."""
     read = next((words for kind, words in READ_AS if isinstance(value, kind)), "")
     return f"put the value in quotes; it is read as {read}" if read else "give a text"
 
@@ -80,7 +83,10 @@ def _hint(value: Any, expected: str) -> str:
 
 
 def _property_of(place: tuple[int | str, ...]) -> str:
-    """Return the property that fills a place of the configuration; one of many names has the place's own name in it."""
+    """Return the property that fills a field of the configuration.
+
+    For a property with `*`, the name includes the key below the field.
+    """
     for size in range(len(place), 0, -1):
         field = ".".join(map(str, place[:size]))
         if field in NAMES:

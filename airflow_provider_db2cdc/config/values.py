@@ -1,4 +1,4 @@
-"""Values of properties as YAML, JSON or a text have them, and what is taken for them."""
+"""Conversions of the values that YAML, JSON or a text give for properties."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pydantic import BeforeValidator, Field, SecretStr
 
 
 def _plain_text(value: Any) -> Any:
-    """Return a YAML number or boolean as the text that a driver or Spark wants; everything else as it is."""
+    """Return a YAML number or boolean as the text that a driver or Spark expects. Other values stay as they are."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
 
 
 def _quoted(value: Any) -> Any:
-    """Refuse a password that YAML takes for a number: 0123 is 83 to it."""
+    """Reject a password that YAML reads as a number. It reads 0123 as 83."""
     if isinstance(value, bool | int | float):
         raise ValueError("put the password in quotes; it is read as a number or a boolean")
     return value
 
 
 def _number(value: Any) -> Any:
-    """Refuse a boolean where a number is wanted: to Python true is 1, a chunk of one row or a timeout of a second."""
+    """Reject a boolean for a number. Python takes true for 1: a chunk of one row, or a timeout of one second."""
     if isinstance(value, bool):
         raise ValueError("give a number; the value is read as a boolean")
     return value
 
 
 def _word(value: Any) -> Any:
-    """Return one of a property's own words as it is listed: without regard to case or blanks, as Debezium does."""
+    """Return a word of a fixed list in lower case and without outer blanks, as Debezium reads it."""
     return value.strip().lower() if isinstance(value, str) else value
 
 

@@ -1,1 +1,1 @@
-"""Configuration files: found, read and resolved."""
+"""Configuration files: reading, parsing and placeholders."""

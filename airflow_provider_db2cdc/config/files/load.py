@@ -24,13 +24,14 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 def load_config(
     path: str | Path, environ: Mapping[str, str] | None = None, with_database: bool = True
 ) -> PipelineConfig:
-    """Read a file (file_text); paths in it are relative to it, `${env:NAME}` stands for a variable's value.
+    """Read a configuration file (config.files.text).
 
-    User and password, where the file has none, come from DB2CDC_USER and DB2CDC_PASSWORD. Without `with_database` what
-    the file says of the database is left out, unread: Airflow has a connection, and its machines perhaps no password.
-    Drivers' options among it are named in what is `ignored`, so that nobody misses them silently.
+    Paths in the file are relative to it, and `${env:NAME}` stands for an environment variable. Without a user or
+    password in the file, they come from DB2CDC_USER and DB2CDC_PASSWORD. Without `with_database` the properties of the
+    database are left out and not resolved. Airflow has a connection instead, and its machines may not have the
+    password. Drivers' options among them are then listed in `ignored`, so that their loss is reported.
 
-    :raises ConfigurationError: the file cannot be read, or what it says cannot be meant; all mistakes at once.
+    :raises ConfigurationError: when the file cannot be read, or has mistakes. It lists all of them.
     """
     environ = os.environ if environ is None else environ
     file = Path(path)
@@ -49,7 +50,7 @@ def load_config(
 
 
 def _anchor(properties: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Make paths absolute: from the file's folder, not from wherever the command runs."""
+    """Make paths absolute. They are relative to the file's folder, not to the folder in which the command runs."""
 
     def anchored(name: str, value: Any) -> Any:
         item = find_property(name)

@@ -1,7 +1,7 @@
-"""Placeholders in values: `${env:NAME}` stands for an environment variable, any other form is a mistake.
+"""Placeholders in values: `${env:NAME}` stands for an environment variable, and any other form is a mistake.
 
-Kafka Connect resolves `${file:...}` and `${vault:...}` by its config providers. Nothing here does: such a text would be
-sent to Db2 as the password, and wrong logins lock an account.
+Kafka Connect resolves `${file:...}` and `${vault:...}` by its config providers. This package does not. Such a text
+would be sent to Db2 as the password, and wrong logins lock an account.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ DAG_REMEDY = "give the value or a template, or keep a login in Airflow's connect
 
 
 def resolve(value: Any, environ: Mapping[str, str] | None, for_spark: bool = False) -> tuple[Any, list[str]]:
-    """Return a property's value with each `${env:NAME}` replaced, and what is wrong with other placeholders in it.
+    """Return a property's value with each `${env:NAME}` replaced, and the mistakes of other placeholders.
 
-    Texts inside lists and mappings are resolved, too. Without `environ`, `${env:NAME}` is a mistake like the others.
-    In settings `for_spark`, `${name}` and `${system:name}` stay: Spark and Hadoop resolve these themselves. No mistake
+    Texts inside lists and mappings are resolved too. Without `environ`, `${env:NAME}` is a mistake like the others.
+    In settings `for_spark`, `${name}` and `${system:name}` stay, because Spark and Hadoop resolve them. No mistake
     shows more of a placeholder than its first word.
     """
     mistakes: list[str] = []
@@ -50,7 +50,7 @@ def _walk(value: Any, replaced: Callable[[re.Match[str]], str]) -> Any:
 
 
 def _mistake(word: str, rest: str | None, closed: bool, environ: Mapping[str, str] | None) -> str:
-    """Return what is wrong with a placeholder, an empty text where it can be replaced."""
+    """Return the mistake of a placeholder, or an empty text if it can be replaced."""
     if word != "env":
         form = "${...}" if rest is None else f"${{{word}:...}}"
         remedy = DAG_REMEDY if environ is None else FILE_REMEDY

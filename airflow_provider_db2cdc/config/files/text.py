@@ -1,4 +1,7 @@
-"""Text of a configuration file: YAML, JSON (also with `//` comments, or below lines of YAML), or Java properties."""
+"""Parsing of a configuration file: YAML, JSON or Java properties.
+
+JSON may have `//` comments, and lines of YAML above it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from airflow_provider_db2cdc.config.parsing import TWICE, Mistakes
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 NO_YAML = (yaml.YAMLError, ValueError, AttributeError, LookupError)
-"""What PyYAML raises: 2026-13-45 is a ValueError, `!!timestamp x` an AttributeError, `!!bool x` a KeyError."""
+"""Errors that PyYAML raises: 2026-13-45 is a ValueError, `!!timestamp x` an AttributeError, `!!bool x` a KeyError."""
 
 MERGE = "tag:yaml.org,2002:merge"
 STRING_OR_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -28,9 +31,9 @@ ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_text(text: str, file: Path) -> tuple[Mapping[str, Any], Mistakes]:
-    """Return what the text of a file says, and which names it gives twice with two values.
+    """Return the properties of a file's text, and the names that it gives twice with two values.
 
-    :raises ConfigurationError: the text is none of the forms, or holds no properties.
+    :raises ConfigurationError: when the text has none of the forms, or holds no properties.
     """
     twice: Mistakes = {}
     if "\0" in text:
@@ -49,7 +52,7 @@ def parse_text(text: str, file: Path) -> tuple[Mapping[str, Any], Mistakes]:
 
 
 def _parse_json(text: str, file: Path, twice: Mistakes) -> Any:
-    """Return what JSON says; a text that is not JSON, but YAML in braces, is read as YAML."""
+    """Return the data of a JSON text. A text that is not JSON, but YAML in braces, is read as YAML."""
     plain = TRAILING_COMMA.sub(_blanked, STRING_OR_COMMENT.sub(_blanked, text))
     try:
         return json.loads(plain, object_pairs_hook=lambda pairs: _unique(pairs, twice))
@@ -65,12 +68,12 @@ def _parse_json(text: str, file: Path, twice: Mistakes) -> Any:
 
 
 def _blanked(match: re.Match[str]) -> str:
-    """Return a string as it is, a comment as blanks and line ends, so that a mistake's line stays the same."""
+    """Return a string as it is, and a comment as blanks and line ends, so that line numbers stay the same."""
     return match[1] or re.sub(r"[^\n]", " ", match[0])
 
 
 def _parse_yaml(text: str, file: Path, twice: Mistakes) -> Any:
-    """Return what YAML says; a connector's JSON may stand below it."""
+    """Return the data of a YAML text. A connector's JSON may follow below it."""
     below = JSON_BELOW.search(text)
     if below is None or _is_yaml(text):
         return _read_yaml(text, file, twice)
@@ -103,7 +106,7 @@ def _read_yaml(text: str, file: Path, twice: Mistakes) -> Any:
 
 
 def _load_yaml(text: str, twice: Mistakes) -> Any:
-    """Return what YAML says; of a name that stands twice YAML's own reader would take the later value."""
+    """Return the data of a YAML text, and note names with two values. PyYAML itself would take the later value."""
     loader = yaml.SafeLoader(text)
     try:
         document = loader.get_single_node()
@@ -119,33 +122,33 @@ def _load_yaml(text: str, twice: Mistakes) -> Any:
 
 
 def _given_twice(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-    """Yield each name that a mapping has twice, with both values; what `<<` merges into it is its to override."""
+    """Yield each name that a mapping has twice, with both values. A mapping may override what `<<` merges into it."""
     if not isinstance(node, yaml.MappingNode):
         return
-    found: dict[str, yaml.Node] = {}
+    seen: dict[str, yaml.Node] = {}
     for key, value in node.value:
         if key.tag == MERGE or not isinstance(key, yaml.ScalarNode):
             continue
         name = f"{prefix}{key.value}"
-        if name in found:
-            yield name, found[name], value
-        found[name] = value
+        if name in seen:
+            yield name, seen[name], value
+        seen[name] = value
         yield from _given_twice(value, f"{name}.")
 
 
 def _unique(pairs: Iterable[tuple[str, Any]], twice: Mistakes) -> dict[str, Any]:
     """Return pairs as a mapping, and note the names that have two values."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in pairs:
-        if found.setdefault(name, value) != value:
+        if values.setdefault(name, value) != value:
             twice[name] = f"{name}: {TWICE}"
-    return found
+    return values
 
 
 def _property_lines(text: str) -> Iterator[tuple[str, str]]:
-    r"""Yield the names and values of Java properties, where a backslash continues a line or escapes a character.
+    r"""Yield the names and values of Java properties. A backslash continues a line or escapes a character.
 
-    As in Java, `\.` is a plain `.`: an expression needs two backslashes.
+    As in Java, `\.` is a plain `.`, so a regular expression needs two backslashes.
     """
     joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*", r"\1", text)
     for line in joined.splitlines():
