@@ -1,1 +1,4 @@
-"""Where signals come from beside the signal table and Airflow: files, Kafka, and what users bring."""
+"""Channels of signals and notifications: files, Kafka, and custom classes.
+
+The signal table and Airflow's runs are read elsewhere.
+"""

@@ -1,4 +1,4 @@
-"""The channels of a pipeline: read by the plan, told by the commit what became of each signal."""
+"""The signal channels of a pipeline. The plan reads signals from them, and the commit reports outcomes to them."""
 
 from __future__ import annotations
 
@@ -18,44 +18,46 @@ log = logging.getLogger(__name__)
 AIRFLOW_CHANNEL = "airflow"
 ELSEWHERE = (SOURCE_CHANNEL, AIRFLOW_CHANNEL)
 MOST_SIGNALS = 1_000
-"""So many of a channel's signals go with a plan, whose JobSpec holds them all; the others wait for the next one."""
+"""The most signals of one channel in a plan, whose JobSpec holds them all. The others wait for the next plan."""
 
 
 class SignalChannel(Protocol):
-    """One way for signals to come in; a custom one is made with the pipeline's configuration alone.
+    """A source of signals. A custom channel is a class whose only argument is the pipeline's configuration.
 
-    What it raises while it reads or acknowledges is told of in the log, and the tick goes on without it. By `name`,
-    which is none of the known ones, the outcomes find the way back.
+    If it raises an error in `read` or `acknowledge`, the log has the error, and the tick continues without it. Outcomes
+    of signals come back to the channel by its `name`, which must not be one of the known names.
     """
 
     name: str
 
     def read(self) -> Sequence[Signal]:
-        """Return the signals that are there, in their order, each under this channel's name; nothing is consumed."""
+        """Return the waiting signals in their order, each under this channel's name. Nothing is consumed."""
 
     def check(self) -> None:
-        """Make sure beforehand that it can be told of outcomes, for `db2cdc doctor`; nothing is written.
+        """Check for `db2cdc doctor` that outcomes can be reported here. Nothing is written.
 
-        :raises Db2CdcError: it cannot.
+        :raises Db2CdcError: when they cannot be reported.
         """
 
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
-        """Consume the signals that were acted on, and tell where they came from what became of them.
+        """Consume the signals that were acted on, and report their outcomes.
 
-        `Signal.is_answered` says which of them these are: meanwhile another one may have come under an id of theirs.
-        It may be called twice with the same outcomes, and never for some that were acted on, which then come again and
-        are recognised by their ids.
+        `Signal.is_answered` says which signals these are. Another signal may have come with the same id meanwhile.
+        The call may come twice with the same outcomes. It may also never come for a signal that was acted on. `read`
+        then returns that signal again, and the pipeline recognises its id.
         """
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close connections and files."""
 
 
 @contextmanager
 def open_channels(config: PipelineConfig, *names: str) -> Iterator[list[SignalChannel]]:
-    """Open the channels of these names, or all that `signal.enabled.channels` names; not the signal table, nor Airflow.
+    """Open the channels of these names, or by default all in `signal.enabled.channels`.
 
-    :raises ConfigurationError: one of them is unknown, or lacks a setting.
+    The signal table and Airflow are left out.
+
+    :raises ConfigurationError: when a channel is unknown, or lacks a setting.
     """
     channels: list[SignalChannel] = []
     with ExitStack() as stack:
@@ -67,27 +69,28 @@ def open_channels(config: PipelineConfig, *names: str) -> Iterator[list[SignalCh
 
 
 def read_channels(config: PipelineConfig, *names: str) -> list[Signal]:
-    """Return what the channels of these names hold, or all of them.
+    """Return the signals of the channels of these names, or by default of all channels.
 
-    One that cannot be read is told of in the log, and the tick goes on without it. Of more than MOST_SIGNALS the first
-    ones are returned.
+    If a channel cannot be read, the log has the error, and the tick continues without it. Each channel gives at most
+    its first MOST_SIGNALS signals.
 
-    :raises ConfigurationError: a channel is unknown, or lacks a setting.
+    :raises ConfigurationError: when a channel is unknown, or lacks a setting.
     """
     signals: list[Signal] = []
     with open_channels(config, *names) as channels:
         for channel in channels:
             try:
-                signals += [_own(signal, channel.name) for signal in _first(channel)]
+                signals += [_as_signal(signal, channel.name) for signal in _first(channel)]
             except Exception as error:
-                log.error("signals: channel %s cannot be read: %s", channel.name, _told(error), exc_info=_is_own(error))
+                text, needs_stack = _text_of(error), _is_foreign(error)
+                log.error("signals: channel %s cannot be read: %s", channel.name, text, exc_info=needs_stack)
     return signals
 
 
 def check_channel(config: PipelineConfig, name: str) -> None:
-    """Read a channel once, as a tick would, and have it check itself; nothing is consumed.
+    """Read a channel once, as a tick does, and call its own check. Nothing is consumed.
 
-    :raises Db2CdcError: it is unknown, lacks a setting, or cannot be read.
+    :raises Db2CdcError: when the channel is unknown, lacks a setting, or cannot be read.
     """
     with open_channels(config, name) as [channel]:
         try:
@@ -96,13 +99,16 @@ def check_channel(config: PipelineConfig, name: str) -> None:
         except Db2CdcError:
             raise
         except Exception as error:
-            raise ConfigurationError(f"channel {name} cannot be read: {_told(error)}", "Correct the class.") from error
+            raise ConfigurationError(
+                f"channel {name} cannot be read: {_text_of(error)}", "Correct the class."
+            ) from error
 
 
 def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutcome]) -> None:
-    """Tell each channel what became of its signals; one that cannot be told has them come again at the next tick.
+    """Report to each channel the outcomes of its signals.
 
-    None of them keeps the others, or what else a tick has to tell, from being told.
+    If that fails, the log has the error, and the next tick reads the channel's signals again. The failure of one
+    channel does not stop the others, or the rest of the commit.
     """
     if all(outcome.channel in ELSEWHERE for outcome in outcomes):
         return
@@ -110,23 +116,23 @@ def acknowledge_channels(config: PipelineConfig, outcomes: Collection[SignalOutc
         try:
             with open_channels(config, name) as channels:
                 for channel in channels:
-                    if own := [outcome for outcome in outcomes if outcome.channel == channel.name]:
-                        channel.acknowledge(own)
+                    if channel_outcomes := [outcome for outcome in outcomes if outcome.channel == channel.name]:
+                        channel.acknowledge(channel_outcomes)
         except Exception as error:
-            told = "signals: channel %s cannot be told of outcomes, what it holds comes again: %s"
-            log.error(told, name, _told(error), exc_info=_is_own(error))
+            text = "signals: outcomes cannot be reported to channel %s, so its signals come again: %s"
+            log.error(text, name, _text_of(error), exc_info=_is_foreign(error))
 
 
 def _first(channel: SignalChannel) -> Sequence[Signal]:
     signals = [*channel.read()]
     if len(signals) > MOST_SIGNALS:
-        told = "signals: channel %s holds %d signals; this tick acts on the first %d, later ones on the others"
-        log.warning(told, channel.name, len(signals), MOST_SIGNALS)
+        text = "signals: channel %s holds %d signals; this tick acts on the first %d, later ones on the others"
+        log.warning(text, channel.name, len(signals), MOST_SIGNALS)
     return signals[:MOST_SIGNALS]
 
 
-def _own(signal: Signal, channel: str) -> Signal:
-    """Return a signal under the channel's name, and as one of ours where a class brings its own kind."""
+def _as_signal(signal: Signal, channel: str) -> Signal:
+    """Return a Signal under the channel's name. A custom channel may give objects of another class."""
     return Signal(signal.id, signal.type, signal.data, channel, signal.at_ms, signal.problem)
 
 
@@ -134,7 +140,8 @@ def _close(channel: SignalChannel) -> None:
     try:
         channel.close()
     except Exception as error:
-        log.warning("signals: channel %s cannot be closed: %s", channel.name, _told(error), exc_info=_is_own(error))
+        text, needs_stack = _text_of(error), _is_foreign(error)
+        log.warning("signals: channel %s cannot be closed: %s", channel.name, text, exc_info=needs_stack)
 
 
 def _made(name: str, config: PipelineConfig) -> SignalChannel:
@@ -142,23 +149,23 @@ def _made(name: str, config: PipelineConfig) -> SignalChannel:
     try:
         channel = make(config)
         if not isinstance(channel.name, str):
-            raise TypeError("its name is no text")
+            raise TypeError("its name is not a text")
         return channel
     except Db2CdcError:
         raise
     except Exception as error:
         raise ConfigurationError(
-            f"signal.enabled.channels: {name} cannot be made ({_told(error)})", "Correct the class, or its settings."
+            f"signal.enabled.channels: {name} cannot be made ({_text_of(error)})", "Correct the class, or its settings."
         ) from error
 
 
-def _is_own(error: Exception) -> bool:
-    """Whether it is a user's class that failed, so that the log is to say where."""
+def _is_foreign(error: Exception) -> bool:
+    """Whether the error comes from a user's class. The log then shows the stack."""
     return not isinstance(error, Db2CdcError)
 
 
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if _is_own(error) else str(error)
+def _text_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if _is_foreign(error) else str(error)
 
 
 def _open(name: str) -> Callable[[PipelineConfig], SignalChannel]:

@@ -1,4 +1,4 @@
-"""Signals in a file: JSON objects, appended by whoever has something to ask."""
+"""Signals in a file of JSON objects, to which users append."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from airflow_provider_db2cdc.failpoint import failpoint
 NAME = "file"
 WRITING_S = 60.0
 AS_THEY_ARE = "surrogateescape"
-"""Python's name for reading bytes that are not UTF-8 so that they are written back as they were."""
+"""Python's error handler with which bytes that are not UTF-8 are read, and written back unchanged."""
 LATE_S = 1.0
-"""So long somebody who has opened the file has time to write a line, once the file was renamed."""
+"""Seconds that a writer has to write a line, if it opened the file before the file was renamed."""
 
 
 class FileChannel:
     """`signal.file`: lines like `{"id": "1", "type": "execute-snapshot", "data": {"data-collections": ["S.T"]}}`.
 
-    An object may go over several lines; all of them are its line here. A line goes once it was acted on, and what
-    becomes of it is told in lines of `<signal.file>.outcomes`. Unlike Debezium's, the file is not emptied before: a
-    crash leaves the line, and its id tells that it was acted on already. Who appends opens the file anew each time: it
-    is replaced when lines are taken out. What comes last and is only begun is taken for a signal that is being written,
-    until the file has been left alone for a minute.
+    An object may have several lines. They count as one line here. A line is removed after the pipeline has acted on it.
+    Its outcome is written to `<signal.file>.outcomes`. Debezium empties the file before it acts, and this channel does
+    not. After a crash the line is still there, and its id says that it was acted on already.
+
+    The file is replaced when lines are removed, so a writer must open it for each append. An incomplete object at the
+    end counts as a signal that is being written, until the file has not changed for a minute.
     """
 
     name = NAME
@@ -43,41 +44,47 @@ class FileChannel:
         self.path = config.signal_file
 
     def read(self) -> Sequence[Signal]:
-        """Return a signal a line; one that is none comes with its line's digest for an id, to be refused by it.
+        """Return one signal per line. A line that is not a signal is one with the line's digest as its id.
 
-        :raises ConfigurationError: the file is there and cannot be read.
+        It is refused under that id.
+
+        :raises ConfigurationError: when the file exists, but cannot be read.
         """
         with _naming(f"the signals in {self.path} cannot be read"):
             return self._signals()
 
     def check(self) -> None:
-        """Make sure that outcomes can be told and lines taken out; nothing is written.
+        """Check that outcomes can be written and lines removed. Nothing is written.
 
-        :raises ConfigurationError: the folder, or the file of the outcomes, cannot be written.
+        :raises ConfigurationError: when the folder or the file of outcomes cannot be written.
         """
         outcomes = self._outcomes
         places = [self._file.parent, outcomes if outcomes.exists() else outcomes.parent]
         if outcomes.is_dir() or not all(os.access(place, os.W_OK) for place in places):
             raise ConfigurationError(
-                f"what became of signals cannot be told in {self._outcomes}, nor lines be taken out of {self.path}",
+                f"outcomes of signals cannot be written to {self._outcomes}, nor lines be taken out of {self.path}",
                 "Correct signal.file, or let the tick's user write in its folder: else each tick starts Spark.",
             )
 
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
-        """Tell the outcomes, and remove the lines that were acted on.
+        """Write the outcomes, and remove the lines that were acted on.
 
-        A line that asks again what was answered before is told the same again. Lines that were appended meanwhile stay,
-        also those of an id that was acted on which ask for something else.
+        A line that repeats an earlier signal gets the same outcome again. Lines that were appended meanwhile stay. So
+        does a line with the id of an answered signal that asks for something else.
 
-        :raises ConfigurationError: the file, or the one of the outcomes beside it, cannot be written.
+        :raises ConfigurationError: when the file, or the file of outcomes next to it, cannot be written.
         """
         place = self._outcomes
         with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
             given = self._signals()
-        with _naming(f"the outcomes of signals cannot be told in {place}"):
-            told = {*_lines(place)}
-            due = [one for one in outcomes if one.as_json not in told or any(of.is_answered([one]) for of in given)]
-            _append(place, [one.as_json for one in due])
+        with _naming(f"the outcomes of signals cannot be written to {place}"):
+            written = {*_lines(place)}
+            due = [
+                outcome
+                for outcome in outcomes
+                if outcome.as_json not in written or any(signal.is_answered([outcome]) for signal in given)
+            ]
+            _append(place, [outcome.as_json for outcome in due])
         with _naming(f"signals that were acted on cannot be taken out of {self.path}"):
             if any(signal.is_answered(outcomes) for signal in given) and not _is_being_written(self._file):
                 self._remove(outcomes)
@@ -91,12 +98,12 @@ class FileChannel:
 
     @property
     def _file(self) -> Path:
-        """The file itself where the path is a link to it, so that the link stays one."""
+        """The file itself. If the path is a link, the link is kept."""
         return self.path.resolve()
 
     @property
     def _taken(self) -> Path:
-        """Where the lines are while acted ones are taken out of them; it stays after a crash only."""
+        """The file of all lines while some are removed. It only remains after a crash."""
         return self._file.with_name(f"{self._file.name}.taken")
 
     def _signals(self) -> list[Signal]:
@@ -105,15 +112,15 @@ class FileChannel:
         return [_signal(entry) for entry in [*_entries(_text(self._taken)), *whole]]
 
     def _remove(self, outcomes: Collection[SignalOutcome]) -> None:
-        # What a crash left of an earlier removal comes first.
+        # Lines that a crash left behind in an earlier removal come first.
         file, taken_path = self._file, self._taken
         _append(file, _lines(taken_path))
         taken_path.unlink(missing_ok=True)
         os.replace(file, taken_path)
         with taken_path.open(encoding="utf-8", errors=AS_THEY_ARE) as taken:
-            _append(file, [one for one in _entries(taken.read()) if not _signal(one).is_answered(outcomes)])
+            _append(file, [entry for entry in _entries(taken.read()) if not _signal(entry).is_answered(outcomes)])
             _hand_over(taken_path, file)
-            # Who had opened the file before it was renamed may write into it still.
+            # A writer that had opened the file before it was renamed may still write into it.
             time.sleep(LATE_S)
             _append(file, _split(taken.read()))
             taken_path.unlink(missing_ok=True)
@@ -145,34 +152,35 @@ def _split(text: str) -> list[str]:
 
 
 def _entries(text: str) -> list[str]:
-    """Return the objects of a text, each with all its lines; what is none goes up to the next line that begins one.
+    """Return the objects of a text, each with all its lines.
 
-    So an object over several lines that is spoilt is refused once, and not by each of its lines.
+    Text that is not an object goes up to the next line that begins one. A malformed object of several lines is so
+    refused once, and not once per line.
     """
-    lines, entries, at = "\n".join(_split(text)), list[str](), 0
-    while at < len(lines):
-        end = _end(lines, at)
-        entries.append(lines[at:end])
-        at = end + 1
+    lines, entries, start = "\n".join(_split(text)), list[str](), 0
+    while start < len(lines):
+        end = _end(lines, start)
+        entries.append(lines[start:end])
+        start = end + 1
     return entries
 
 
-def _end(lines: str, at: int) -> int:
-    """Return where the last line ends of what begins here."""
+def _end(lines: str, start: int) -> int:
+    """Return where the last line of the entry at `start` ends."""
     try:
-        behind, sign = json.JSONDecoder().raw_decode(lines, at)[1] if lines[at] == "{" else at, "\n"
+        after, sign = json.JSONDecoder().raw_decode(lines, start)[1] if lines[start] == "{" else start, "\n"
     except (ValueError, RecursionError):
-        behind, sign = at, "\n{"
-    found = lines.find(sign, behind)
-    return len(lines) if found < 0 else found
+        after, sign = start, "\n{"
+    end = lines.find(sign, after)
+    return len(lines) if end < 0 else end
 
 
 @failpoint("hand_over_signal_file")
 def _hand_over(old: Path, new: Path) -> None:
-    """Let whoever might write the old file write the new one, as far as this user may give files away."""
+    """Give the new file the mode, group and owner of the old one, as far as this user may do so."""
     copymode(old, new)
-    kept = old.stat()
-    for owner in ((-1, kept.st_gid), (kept.st_uid, -1)):
+    old_stat = old.stat()
+    for owner in ((-1, old_stat.st_gid), (old_stat.st_uid, -1)):
         with suppress(OSError):
             os.chown(new, *owner)
 
@@ -184,13 +192,13 @@ def _append(path: Path, lines: Iterable[str]) -> None:
 
 
 def _unended(path: Path) -> list[str]:
-    """Return an empty line where the last one of a file is not ended, or it and the next one would be one."""
+    """Return an empty line if the last line of a file has no line end. The next line would be joined to it."""
     text = path.read_bytes()
     return [""] if text and not text.endswith(b"\n") else []
 
 
 def _is_being_written(path: Path) -> bool:
-    """Whether somebody may have written only the first part of the last object so far."""
+    """Whether the last object may still be incomplete, because a writer is at work."""
     text = _text(path)
     entries = _entries(text)
     if not entries or _is_json(entries[-1]) or (text.endswith("\n") and not _is_begun(entries[-1])):
@@ -199,7 +207,7 @@ def _is_being_written(path: Path) -> bool:
 
 
 def _is_begun(entry: str) -> bool:
-    """Whether an object is all right as far as it goes."""
+    """Whether a text is the valid beginning of an object."""
     try:
         json.loads(entry)
     except json.JSONDecodeError as error:
@@ -218,7 +226,7 @@ def _is_json(line: str) -> bool:
 
 
 def _signal(line: str) -> Signal:
-    """Return a line's signal; without an id of its own two equal lines would be one signal, so it is refused."""
+    """Return a line's signal. A line without an id is refused, because two equal lines would be one signal."""
     digest = f"line {sha256(line.encode(errors=AS_THEY_ARE)).hexdigest()[:12]}"
     if any("\udc80" <= letter <= "\udcff" for letter in line):
         return Signal(digest, "", "", NAME, problem="it is not UTF-8")

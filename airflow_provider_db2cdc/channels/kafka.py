@@ -19,20 +19,19 @@ log = logging.getLogger(__name__)
 NAME = "kafka"
 POLL_S = 0.2
 TIMEOUT_S = 20.0
-"""How long the broker may leave one question unanswered."""
+"""Seconds that the broker has to answer one request."""
 
 MOST_KEYS, KEY_CHARS = 10, 100
-"""Of the keys that are passed over: so many are told, and so much of each."""
+"""The most keys of ignored messages that the log shows, and the most characters of each."""
 MOST_CHARS = 10_000
-"""So much of an id and of a reason is told: a message that is too long for the broker would hold up all behind it."""
+"""The most characters of an id and of a reason. A message that is too long for the broker would block later ones."""
 
 
 class KafkaChannel:
-    """`signal.kafka.topic` (by default `<topic.prefix>-signal`, one partition), read from the group's offset on.
+    """`signal.kafka.topic` (by default `<topic.prefix>-signal`, one partition), read from the group's offset.
 
-    The offset is committed behind a message only once it, and all before it, were acted on. Messages under another key
-    are passed over, and the log names these keys. What became of signals is told in `signal.kafka.outcomes.topic`, if
-    there is one.
+    The offset only moves past a message after it and all earlier ones were acted on. Messages with another key are
+    ignored, and the log names these keys. If there is a `signal.kafka.outcomes.topic`, outcomes of signals go there.
     """
 
     name = NAME
@@ -59,7 +58,7 @@ class KafkaChannel:
                 f"signal.kafka.outcomes.topic is the topic of the signals, {self._topic}", "Name another one."
             )
         self._given = config.kafka_consumer
-        self._others = Counter[str]()
+        self._ignored_keys = Counter[str]()
         try:
             self._consumer = confluent_kafka.Consumer(self._settings(config))
         except confluent_kafka.KafkaException as error:
@@ -68,60 +67,63 @@ class KafkaChannel:
             ) from None
 
     def read(self) -> Sequence[Signal]:
-        """Return the messages behind the group's offset, from the topic's beginning where it has none.
+        """Return the messages after the group's offset. Without an offset, the read begins at the topic's beginning.
 
-        :raises ConfigurationError: the topic has several partitions, which have no order among them.
-        :raises SourceError: the broker cannot be reached, or refuses.
+        :raises ConfigurationError: when the topic has several partitions, because these have no order.
+        :raises SourceError: when the broker cannot be reached, or reports an error.
         """
-        self._others.clear()
+        self._ignored_keys.clear()
         signals = [signal for _, signal in self._messages() if signal is not None]
-        self._tell_others()
+        self._warn_of_ignored()
         return signals
 
     def check(self) -> None:
-        """Make sure that there is a topic for outcomes; nothing is written.
+        """Check that the topic of outcomes exists, if one is named. Nothing is written.
 
-        :raises SourceError: their topic is not there, or the broker cannot be reached.
+        :raises SourceError: when the topic does not exist, or the broker cannot be reached.
         """
         if self._outcomes:
             self._described(self._outcomes)
 
     def acknowledge(self, outcomes: Collection[SignalOutcome]) -> None:
-        """Tell the outcomes, and move the group's offset behind the messages that were acted on.
+        """Send the outcomes, and move the group's offset past the messages that were acted on.
 
-        Done again it tells them again. What comes of a snapshot later, when its signal is consumed, is not kept for a
-        broker that is away.
+        A retry sends the outcomes again. A later outcome of a snapshot, whose signal is consumed already, is lost if
+        the broker cannot be reached then.
 
-        :raises SourceError: they cannot be told: then the offset stays. Or it cannot be moved.
+        :raises SourceError: when the outcomes cannot be sent, and the offset stays. Also when the offset cannot move.
         """
-        self._tell(outcomes)
-        behind = None
+        self._send(outcomes)
+        next_offset = None
         for offset, signal in self._messages():
             if signal is not None and not signal.is_answered(outcomes):
                 break
-            behind = offset + 1
-        if behind is not None:
-            with self._asking(self._topic):
-                self._of_group(lambda: self._consumer.commit(offsets=[self._at(behind)], asynchronous=False))
+            next_offset = offset + 1
+        if next_offset is not None:
+            with self._naming(self._topic):
+                self._ask_group(lambda: self._consumer.commit(offsets=[self._at(next_offset)], asynchronous=False))
 
     def close(self) -> None:
-        """Leave the broker."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _settings(self, config: PipelineConfig) -> dict[str, Any]:
-        """Return the consumer's settings; the last two are what acknowledging, and an end of reading, hang on."""
+        """Return the consumer's settings. The last two cannot be overridden.
+
+        The acknowledgement needs the first of these, and the end of a read the second.
+        """
         return {
             "bootstrap.servers": self._servers,
             "group.id": config.kafka_group_id or f"{config.server_name}-signal",
             "socket.timeout.ms": int(TIMEOUT_S * 1000),
-            # It bounds how long a commit waits for the group's coordinator; there is no session without subscribing.
+            # This limits how long a commit waits for the group's coordinator. There is no session without subscribing.
             "session.timeout.ms": int(TIMEOUT_S * 1000),
             **config.kafka_consumer,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
         }
 
-    def _tell(self, outcomes: Collection[SignalOutcome]) -> None:
+    def _send(self, outcomes: Collection[SignalOutcome]) -> None:
         if not self._outcomes:
             return
         errors: list[Any] = []
@@ -130,7 +132,7 @@ class KafkaChannel:
             if error is not None:
                 errors.append(error)
 
-        with self._asking(self._outcomes):
+        with self._naming(self._outcomes):
             producer = self._kafka.Producer({"bootstrap.servers": self._servers, **self._given})
             for outcome in outcomes:
                 cut = replace(outcome, id=outcome.id[:MOST_CHARS], reason=outcome.reason[:MOST_CHARS])
@@ -145,49 +147,52 @@ class KafkaChannel:
         return self._kafka.TopicPartition(self._topic, 0, offset)
 
     def _messages(self) -> Iterator[tuple[int, Signal | None]]:
-        at, end = self._range()
-        with self._asking(self._topic):
-            self._consumer.assign([self._at(at)])
+        position, end = self._range()
+        with self._naming(self._topic):
+            self._consumer.assign([self._at(position)])
             answered = time.monotonic()
-            while at < end:
+            while position < end:
                 message = self._consumer.poll(POLL_S)
                 if message is None or ((error := message.error()) is not None and error.retriable()):
                     self._check_answer(answered)
                 elif error is None:
-                    at, answered = int(message.offset() or 0) + 1, time.monotonic()
-                    yield at - 1, self._signal(message)
+                    position, answered = int(message.offset() or 0) + 1, time.monotonic()
+                    yield position - 1, self._signal(message)
                 elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
                     return
                 else:
                     raise self._kafka.KafkaException(error)
 
     def _range(self) -> tuple[int, int]:
-        """Return where to begin and where to end; the group's offset may be one of an older topic of this name."""
+        """Return the first offset to read, and the end.
+
+        The group's offset may come from an older topic of the same name. It does not count then.
+        """
         partitions = len(self._described(self._topic).partitions)
         if partitions != 1:
             raise ConfigurationError(
                 f"topic {self._topic} of signals has {partitions} partitions",
                 "Give it one: signals are acted on in their order.",
             )
-        with self._asking(self._topic):
+        with self._naming(self._topic):
             low, high = self._consumer.get_watermark_offsets(self._at(0), timeout=TIMEOUT_S)
-            [committed] = self._of_group(lambda: self._consumer.committed([self._at(0)], timeout=TIMEOUT_S))
+            [committed] = self._ask_group(lambda: self._consumer.committed([self._at(0)], timeout=TIMEOUT_S))
         return committed.offset if low <= committed.offset <= high else low, high
 
-    def _of_group(self, ask: Callable[[], Any]) -> Any:
-        """Return what the group's coordinator answers; one that begins, or has moved, is asked again for a while."""
-        error, asked = self._kafka.KafkaError, time.monotonic()
+    def _ask_group(self, ask: Callable[[], Any]) -> Any:
+        """Return the answer of the group's coordinator. While it starts or moves, the request is repeated."""
+        error, started = self._kafka.KafkaError, time.monotonic()
         passing = (error.NOT_COORDINATOR, error.COORDINATOR_NOT_AVAILABLE, error.COORDINATOR_LOAD_IN_PROGRESS)
         while True:
             try:
                 return ask()
             except self._kafka.KafkaException as failure:
-                if failure.args[0].code() not in passing or time.monotonic() - asked > TIMEOUT_S:
+                if failure.args[0].code() not in passing or time.monotonic() - started > TIMEOUT_S:
                     raise
             time.sleep(POLL_S)
 
     def _described(self, name: str) -> Any:
-        with self._asking(name):
+        with self._naming(name):
             topic = self._consumer.list_topics(name, timeout=TIMEOUT_S).topics[name]
             if topic.error is not None:
                 raise self._kafka.KafkaException(topic.error)
@@ -200,24 +205,25 @@ class KafkaChannel:
     def _signal(self, message: Any) -> Signal | None:
         key = (message.key() or b"").decode(errors="replace")
         if key != self._key:
-            self._others[repr(key[:KEY_CHARS]) if key else "none"] += 1
+            self._ignored_keys[repr(key[:KEY_CHARS]) if key else "none"] += 1
             return None
-        # Offsets alone would be known already in a topic that was created anew.
+        # A topic that was created again repeats offsets, so the id has the time too.
         offset, at_ms = message.offset(), message.timestamp()[1]
         return signal_of(message.value() or b"", NAME, f"offset {offset} of {at_ms}", at_ms)
 
-    def _tell_others(self) -> None:
-        """Say once which other keys messages have: who sends them waits for an answer."""
-        if not self._others:
+    def _warn_of_ignored(self) -> None:
+        """Warn once of the other keys that messages have, because their senders wait for an answer."""
+        if not self._ignored_keys:
             return
-        told = [f"{key} ({count})" for key, count in sorted(self._others.items())]
-        more = f" and {len(told) - MOST_KEYS} more" if len(told) > MOST_KEYS else ""
-        keys = f"{', '.join(told[:MOST_KEYS])}{more}"
-        ask = "signals: give messages of topic %s the key %r (topic.prefix); passed over are those of the keys %s"
-        log.warning(ask, self._topic, self._key, keys)
+        counts = [f"{key} ({count})" for key, count in sorted(self._ignored_keys.items())]
+        more = f" and {len(counts) - MOST_KEYS} more" if len(counts) > MOST_KEYS else ""
+        keys = f"{', '.join(counts[:MOST_KEYS])}{more}"
+        text = "signals: give messages of topic %s the key %r (topic.prefix); passed over are those of the keys %s"
+        log.warning(text, self._topic, self._key, keys)
 
     @contextmanager
-    def _asking(self, topic: str) -> Iterator[None]:
+    def _naming(self, topic: str) -> Iterator[None]:
+        """Turn an error of Kafka into one that names the topic."""
         try:
             yield
         except self._kafka.KafkaException as error:

@@ -1,4 +1,4 @@
-"""Where notifications go beside the target's journal: the log, Airflow's asset events, and what users bring."""
+"""The channels of notifications besides the target's journal: the log, Airflow's asset events, and custom classes."""
 
 from __future__ import annotations
 
@@ -15,52 +15,57 @@ log = logging.getLogger(__name__)
 LOG, AIRFLOW, DELTA = "log", "airflow", "delta"
 
 GIVEN_UP_AFTER_MS = 86_400_000
-"""So long a channel that fails is told again, all there is: each tick has more to tell."""
+"""Milliseconds after which notifications are no longer sent again. Until then each tick sends all that failed."""
 
 
 class Notifier(Protocol):
-    """A place of one's own; made with the pipeline's configuration alone, as `module:Class` in the list names it."""
+    """A custom channel: a class that the list names as `module:Class`.
+
+    Its only argument is the pipeline's configuration.
+    """
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        """Tell of a tick's notifications, in their order; a retried commit tells of them again."""
+        """Send a tick's notifications in their order. A retry of the commit sends them again."""
 
 
 def notify(
     config: PipelineConfig, notifications: Sequence[Notification], now_ms: int, drops_events: bool = False
 ) -> bool:
-    """Send a tick's notifications to the channels that `notification.enabled.channels` names; False to tell them again.
+    """Send a tick's notifications to the channels in `notification.enabled.channels`.
 
-    The target's journal has them already; Airflow's events are the commit operator's. A channel that fails, or is not
-    there on this machine, is named in the log, and keeps no other from being told: the tick is committed. Once the
-    oldest of them is a day old, all of them are given up. `drops_events` says that Airflow will drop its events.
+    Return False if they are to be sent again. The target's journal has them already, and the commit operator emits
+    Airflow's events. If a channel fails, or is missing on this machine, the log names it. The others still get the
+    notifications, because the tick is committed. When the oldest notification is a day old, all are given up.
+    `drops_events` says that Airflow will drop its events.
     """
     is_dropped = drops_events and AIRFLOW in config.notification_channels
-    is_told = all([*_sent(config, notifications)]) and not is_dropped
-    oldest_ms = min((one.timestamp for one in notifications), default=now_ms)
-    if not is_told and now_ms - oldest_ms > GIVEN_UP_AFTER_MS:
+    is_sent = all([*_sent(config, notifications)]) and not is_dropped
+    oldest_ms = min((notification.timestamp for notification in notifications), default=now_ms)
+    if not is_sent and now_ms - oldest_ms > GIVEN_UP_AFTER_MS:
         count = len(notifications)
         log.error("notifications: the oldest is a day old: all %d are given up, the target's journal has them", count)
         return True
-    return is_told
+    return is_sent
 
 
 def _sent(config: PipelineConfig, notifications: Sequence[Notification]) -> Iterator[bool]:
-    """Send to each channel, and say of each of one's own whether that went well."""
+    """Send to each channel, and yield for each custom one whether that succeeded."""
     for name in config.notification_channels:
         if name in (AIRFLOW, DELTA):
             continue
         if name == LOG:
-            for one in notifications:
-                details = " ".join(f"{key}={value}" for key, value in one.additional_data.items())
-                log.info("notification: %s %s id=%s %s", one.aggregate_type, one.type, one.id, details)
+            for notification in notifications:
+                details = " ".join(f"{key}={value}" for key, value in notification.additional_data.items())
+                names = (notification.aggregate_type, notification.type, notification.id)
+                log.info("notification: %s %s id=%s %s", *names, details)
         elif notifications:
             yield _send(name, config, notifications)
 
 
 def check_notifiers(config: PipelineConfig) -> None:
-    """Refuse notification channels that cannot be had, before a tick has anything to tell.
+    """Check that all notification channels can be loaded, before a tick has anything to send.
 
-    :raises ConfigurationError: one of the channels is unknown.
+    :raises ConfigurationError: when a channel is unknown.
     """
     for name in config.notification_channels:
         if name not in (LOG, AIRFLOW, DELTA):
@@ -72,9 +77,7 @@ def _send(name: str, config: PipelineConfig, notifications: Sequence[Notificatio
         _open(name)(config).send(notifications)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-        log.exception(
-            "notifications: %s cannot be told (%s); until it can, each tick tells all of them again", name, problem
-        )
+        log.exception("notifications: %s failed (%s); until it works, each tick sends all of them again", name, problem)
         return False
     return True
 

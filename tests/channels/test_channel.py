@@ -210,8 +210,9 @@ def test_channel_that_cannot_be_told_does_not_keep_the_others_from_it(
     outcomes = [SignalOutcome("1", channel, "done") for channel in ("file", "away", "queue")]
     acknowledge_channels(config("file", AWAY, QUEUE, **{"signal.file": str(path)}), outcomes)
     assert QueueChannel.told == [SignalOutcome("1", "queue", "done")]
-    assert "channel file cannot be told of outcomes, what it holds comes again: the outcomes of signals" in caplog.text
-    assert f"channel {AWAY} cannot be told of outcomes" in caplog.text
+    text = "outcomes cannot be reported to channel file, so its signals come again: the outcomes of signals"
+    assert text in caplog.text
+    assert f"outcomes cannot be reported to channel {AWAY}" in caplog.text
 
 
 @pytest.mark.parametrize("other", [UNMADE, STUCK, f"{__name__}:NamelessChannel"], ids=["not made", "stuck", "nameless"])
@@ -263,7 +264,7 @@ def test_class_that_fails_in_its_own_way_does_not_keep_the_others_from_it(caplog
     assert told == [
         ("signals: channel failing cannot be read: KeyError: 'token'", True),
         (
-            f"signals: channel {FAILING} cannot be told of outcomes, what it holds comes again: KeyError: 'token'",
+            f"signals: outcomes cannot be reported to channel {FAILING}, so its signals come again: KeyError: 'token'",
             True,
         ),
     ]
@@ -271,7 +272,7 @@ def test_class_that_fails_in_its_own_way_does_not_keep_the_others_from_it(caplog
 
 def test_channel_whose_name_is_no_text_is_refused() -> None:
     """By it the outcomes find the way back: what nobody is named like would never be told."""
-    with pytest.raises(ConfigurationError, match=r"NumberedChannel cannot be made \(TypeError: its name is no text"):
+    with pytest.raises(ConfigurationError, match=r"NumberedChannel cannot be made \(TypeError: its name is not a text"):
         read_channels(config(f"{__name__}:NumberedChannel"))
 
 

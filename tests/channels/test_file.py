@@ -378,7 +378,7 @@ def test_doctor_says_that_lines_cannot_be_taken_out(tmp_path: Path) -> None:
     check_channel(config, "file")
     assert list(tmp_path.iterdir()) == [], "it writes nothing"
     (tmp_path / "signals.jsonl.outcomes").mkdir()
-    with pytest.raises(ConfigurationError, match=r"cannot be told in .*signals\.jsonl\.outcomes"):
+    with pytest.raises(ConfigurationError, match=r"cannot be written to .*signals\.jsonl\.outcomes"):
         check_channel(config, "file")
 
 
@@ -397,5 +397,5 @@ def test_places_that_only_the_commit_writes_to_are_looked_at_beforehand(
     config = PipelineConfig(pipeline="p", target="/t", signal_channels=("file",), signal_file=linked / "signals")
     check_channel(config, "file")
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != closed)
-    with pytest.raises(ConfigurationError, match="what became of signals cannot be told"):
+    with pytest.raises(ConfigurationError, match="outcomes of signals cannot be written to"):
         check_channel(config, "file")
