@@ -1,4 +1,4 @@
-"""Statements on the control tables of SQL Replication: registrations, fences, clocks, counts of changes."""
+"""Statements on the control tables of SQL Replication: registrations, capture position, clocks, counts of changes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from airflow_provider_db2cdc.sql.query import Query, count_of
 from airflow_provider_db2cdc.sql.quoting import lsn_literal, quote_table, text_literal
 
 COUNTED_AT_ONCE = 50
-"""Ranges whose changes one statement counts; a database limits how long and how deep a statement may be."""
+"""The most ranges whose changes one statement counts. Db2 limits the length and depth of a statement."""
 
 
 def registrations(asn_schema: str) -> Query:
-    """Return the select of every registered source, the base one (SOURCE_VIEW_QUAL 0) before its views.
+    """Return the select of every registered source, the table (SOURCE_VIEW_QUAL 0) before its views.
 
     Columns: SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, STATE, STATE_INFO, CHG_UPD_TO_DEL_INS, BEFORE_IMG_PREFIX,
-    CD_OLD_SYNCHPOINT, CD_NEW_SYNCHPOINT, and, the same in each row, CAPTURE_FIRST_SEQ: a cold start of the agent
-    changes it, and it is null before the first start. By a subselect rather than a join: that would hold a row of the
-    one table while it waits for one of the other, where the server has readers wait for writers, as the agent is one.
+    CD_OLD_SYNCHPOINT, CD_NEW_SYNCHPOINT, CAPTURE_FIRST_SEQ. The last one is the same in each row. A cold start of the
+    agent changes it, and before the first start it is null.
+
+    It comes from a subselect, because a join would hold a row of one table while it waits for a row of the other. That
+    happens on servers where readers wait for writers such as the agent.
     """
     return Query(
         "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, STATE, STATE_INFO, CHG_UPD_TO_DEL_INS, "
@@ -34,7 +36,10 @@ def registrations(asn_schema: str) -> Query:
 
 
 def pruned_upto(asn_schema: str) -> Query:
-    """Return the select of how far each source may be pruned: SOURCE_OWNER, SOURCE_TABLE, CD_OLD_SYNCHPOINT."""
+    """Return the select of the LSN up to which each source may be pruned.
+
+    Columns: SOURCE_OWNER, SOURCE_TABLE, CD_OLD_SYNCHPOINT.
+    """
     return Query(
         "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OLD_SYNCHPOINT "
         f"FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} WHERE GLOBAL_RECORD <> 'Y' AND SOURCE_VIEW_QUAL = 0"
@@ -42,9 +47,9 @@ def pruned_upto(asn_schema: str) -> Query:
 
 
 def capture_conditions(asn_schema: str) -> Query:
-    """Return the select of what the agent silently insists on before it captures a registered table.
+    """Return the select of the conditions without which the agent silently skips a registered table.
 
-    Columns: SOURCE_OWNER, SOURCE_TABLE, OPTION_FLAGS, the number of its IBMSNAP_PRUNCNTL rows.
+    Columns: SOURCE_OWNER, SOURCE_TABLE, OPTION_FLAGS, the number of the table's rows in IBMSNAP_PRUNCNTL.
     """
     return Query(
         "SELECT R.SOURCE_OWNER, R.SOURCE_TABLE, R.OPTION_FLAGS, COUNT(P.SOURCE_TABLE) "
@@ -62,14 +67,20 @@ def source_clock() -> Query:
 
 
 def global_row(asn_schema: str) -> Query:
-    """Return the select of the agent's own row: SYNCHPOINT and SYNCHTIME, the source's local time it has reached."""
+    """Return the select of the agent's own row: SYNCHPOINT and SYNCHTIME.
+
+    SYNCHTIME is the source's local time up to which the agent has captured.
+    """
     return Query(
         f"SELECT SYNCHPOINT, SYNCHTIME FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} WHERE GLOBAL_RECORD = 'Y'"
     )
 
 
 def passed(asn_schema: str, clock: str) -> Query:
-    """Return the select of the agent's SYNCHPOINT once it has passed a moment of the source's clock, no row before."""
+    """Return the select of the agent's SYNCHPOINT after it has passed a time of the source's clock.
+
+    Before that there is no row.
+    """
     return Query(
         f"SELECT SYNCHPOINT FROM {_control(asn_schema, 'IBMSNAP_REGISTER')} "
         f"WHERE GLOBAL_RECORD = 'Y' AND SYNCHTIME > TIMESTAMP({text_literal(clock)})"
@@ -77,10 +88,10 @@ def passed(asn_schema: str, clock: str) -> Query:
 
 
 def capture_position(asn_schema: str) -> Query:
-    """Return the select of one row that says how far everything is captured; never to be run uncommitted (UR).
+    """Return the select of the capture position, in one row. It must not run with isolation UR (uncommitted read).
 
-    Columns: SYNCHPOINT of the global row, the greatest CD_NEW_SYNCHPOINT of an active registration (a stopped one may
-    keep an old agent's), SYNCHTIME of the global row, the source's clock.
+    Columns: SYNCHPOINT of the global row, the greatest CD_NEW_SYNCHPOINT of an active registration, SYNCHTIME of the
+    global row, the source's clock. A stopped registration does not count, because it may keep an old agent's value.
     """
     return Query(
         "SELECT MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHPOINT END), "
@@ -90,43 +101,50 @@ def capture_position(asn_schema: str) -> Query:
     )
 
 
-def count_changes(steps: Sequence[tuple[CaptureRegistration, LsnRange]], *more: str) -> Query:
-    """Return the select of how many change rows each range holds: the step's place in `steps`, then the count.
+def count_changes(ranges: Sequence[tuple[CaptureRegistration, LsnRange]], *more: str) -> Query:
+    """Return the select of how many change rows each range holds: its place in `ranges`, then the count.
 
     `more` are selects of the same two columns.
     """
     counts = (
         f"SELECT {place} AS PLACE, {count_of()} AS CHANGES FROM {change_table(capture)} WHERE {within(span)}"
-        for place, (capture, span) in enumerate(steps)
+        for place, (capture, span) in enumerate(ranges)
     )
     return Query(" UNION ALL ".join((*counts, *more)))
 
 
 TRACES = (-1, -2, -3, -4)
-"""The places of what `traces` selects."""
+"""The places of the rows that `traces` selects."""
 
 
-def traces(asn_schema: str, capture: CaptureRegistration, commit: Lsn, at: datetime) -> tuple[str, ...]:
-    """Return selects of what is left of a commit that was applied: a place of `TRACES`, then a number.
+def traces(asn_schema: str, capture: CaptureRegistration, commit: Lsn, time: datetime) -> tuple[str, ...]:
+    """Return selects of what is left of an applied commit: a place of `TRACES`, then a number.
 
-    In order: its rows in the change table, its rows in IBMSNAP_UOW, those of the latter that have its time (to the
-    millisecond), and how many of the two tables hold an older commit. Each walks an index on the commit alone.
+    The numbers are, in order:
+
+    1. the commit's rows in the change table
+    2. its rows in IBMSNAP_UOW
+    3. those of its rows in IBMSNAP_UOW that have its time, to the millisecond
+    4. how many of the two tables hold an older commit
+
+    Each select only reads an index on the commit.
     """
-    of, uow, literal = change_table(capture), _control(asn_schema, "IBMSNAP_UOW"), lsn_literal(commit)
-    own, begin, end = f"{COMMIT} = {literal}", *(_clock(at + timedelta(milliseconds=more)) for more in (0, 1))
+    changes, uow, literal = change_table(capture), _control(asn_schema, "IBMSNAP_UOW"), lsn_literal(commit)
+    is_commit = f"{COMMIT} = {literal}"
+    begin, end = (_clock(time + timedelta(milliseconds=milliseconds)) for milliseconds in (0, 1))
     older = f"CASE WHEN MIN({COMMIT}) < {literal} THEN 1 ELSE 0 END"
     rows, units, same_time, before = TRACES
     return (
-        f"SELECT {rows} AS PLACE, {count_of()} AS CHANGES FROM {of} WHERE {own}",
-        f"SELECT {units} AS PLACE, {count_of()} AS CHANGES FROM {uow} WHERE {own}",
+        f"SELECT {rows} AS PLACE, {count_of()} AS CHANGES FROM {changes} WHERE {is_commit}",
+        f"SELECT {units} AS PLACE, {count_of()} AS CHANGES FROM {uow} WHERE {is_commit}",
         f"SELECT {same_time} AS PLACE, {count_of()} AS CHANGES FROM {uow} "
-        f"WHERE {own} AND IBMSNAP_LOGMARKER >= {begin} AND IBMSNAP_LOGMARKER < {end}",
-        *(f"SELECT {before} AS PLACE, {older} AS CHANGES FROM {table}" for table in (of, uow)),
+        f"WHERE {is_commit} AND IBMSNAP_LOGMARKER >= {begin} AND IBMSNAP_LOGMARKER < {end}",
+        *(f"SELECT {before} AS PLACE, {older} AS CHANGES FROM {table}" for table in (changes, uow)),
     )
 
 
 def last_commit_before(capture: CaptureRegistration, span: LsnRange) -> Query:
-    """Return the select of the last commit in the range that lies before its end; null when there is none."""
+    """Return the select of the last commit in the range before its end. It is null if there is none."""
     return Query(
         f"SELECT MAX({COMMIT}) FROM {change_table(capture)} "
         f"WHERE {COMMIT} > {lsn_literal(span.after)} AND {COMMIT} < {lsn_literal(span.upto)}"
@@ -134,12 +152,12 @@ def last_commit_before(capture: CaptureRegistration, span: LsnRange) -> Query:
 
 
 def probe(table: TableId) -> Query:
-    """Return a select that fails exactly when the table may not be read; it reads no row and waits for no lock."""
+    """Return a select that only fails if the table may not be read. It reads no row and waits for no lock."""
     return Query(f"SELECT 1 FROM {quote_table(table)} WHERE 1 = 0")
 
 
-def _clock(at: datetime) -> str:
-    return f"TIMESTAMP({text_literal(at.isoformat(sep=' ', timespec='microseconds'))})"
+def _clock(time: datetime) -> str:
+    return f"TIMESTAMP({text_literal(time.isoformat(sep=' ', timespec='microseconds'))})"
 
 
 def _control(asn_schema: str, name: str) -> str:

@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.sql.query import Query
 
 
 def tables(tables: Sequence[TableId]) -> Query:
-    """Return the select of those of the tables that exist.
+    """Return the select of the tables that exist.
 
     Columns: TABSCHEMA, TABNAME, CREATE_TIME, DATACAPTURE, EXTENDED_ROW_SIZE (since Db2 10.5).
     """
@@ -23,10 +23,10 @@ def tables(tables: Sequence[TableId]) -> Query:
 
 
 def created_then(created: Mapping[TableId, str]) -> Query:
-    """Return the select of those of the tables that were created at these times (ISO): TABSCHEMA, TABNAME."""
-    each = " OR ".join(["(TABSCHEMA = ? AND TABNAME = ? AND CREATE_TIME = TIMESTAMP(?))"] * len(created))
-    values = [text for table, at in created.items() for text in (table.schema, table.name, at.replace("T", " "))]
-    return Query(f"SELECT TABSCHEMA, TABNAME FROM SYSCAT.TABLES WHERE {each}", tuple(values))
+    """Return the select of the tables that were created at these times (ISO texts): TABSCHEMA, TABNAME."""
+    conditions = " OR ".join(["(TABSCHEMA = ? AND TABNAME = ? AND CREATE_TIME = TIMESTAMP(?))"] * len(created))
+    values = [text for table, time in created.items() for text in (table.schema, table.name, time.replace("T", " "))]
+    return Query(f"SELECT TABSCHEMA, TABNAME FROM SYSCAT.TABLES WHERE {conditions}", tuple(values))
 
 
 def columns(tables: Sequence[TableId]) -> Query:
@@ -42,17 +42,17 @@ def columns(tables: Sequence[TableId]) -> Query:
 
 
 def column_of(row: Sequence[Any]) -> Column:
-    """Return the columns of a row of `columns` after the table's name as a column; numbers may come as texts."""
+    """Return the column that a row of `columns` describes, without the table's name. Numbers may be texts."""
     name, kind, length, scale, nulls, codepage = row
     bit_data = kind.rstrip() in CHARACTER_TYPES and int(codepage) == 0
     return Column(name, kind.rstrip(), int(length), int(scale or 0), nulls != "N", bit_data)
 
 
 def indexes(tables: Sequence[TableId]) -> Query:
-    """Return the select of the tables' indexes, a row a column, in the index's order; INCLUDE columns are left out.
+    """Return the select of the tables' indexes: one row per column, in the index's order, without INCLUDE columns.
 
-    Columns: TABSCHEMA, TABNAME, INDSCHEMA, INDNAME, UNIQUERULE (P primary key, U unique, D neither), NULLKEYS (N: rows
-    whose key is null are left out of the index, so they need not be unique), COLNAME.
+    Columns: TABSCHEMA, TABNAME, INDSCHEMA, INDNAME, UNIQUERULE (P primary key, U unique, D neither), NULLKEYS, COLNAME.
+    With NULLKEYS N, the index leaves out rows whose key is null. Such rows need not be unique.
     """
     return Query(
         "SELECT I.TABSCHEMA, I.TABNAME, I.INDSCHEMA, I.INDNAME, I.UNIQUERULE, I.NULLKEYS, U.COLNAME "

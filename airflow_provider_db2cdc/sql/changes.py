@@ -1,4 +1,4 @@
-"""Statements that read change tables: rows of a range of commits, commit times, where a range may be split."""
+"""Statements that read change tables: the rows of a range, its commit times, and points at which to split it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ COMMIT, INTENT, OPERATION = "IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_O
 def change_rows(schema: TableSchema, capture: CaptureRegistration, span: LsnRange) -> str:
     """Return the select of a range's change rows.
 
-    Columns: CC, CI, CO (commit, intent, operation), then C0..Cn, the captured columns in the schema's order, then
-    B0..Bn, their before images, when the registration has them for every column.
+    Columns: CC, CI, CO (commit, intent, operation), then C0..Cn, the captured columns in the schema's order. If the
+    registration has a before image of every column, B0..Bn follow.
     """
     after = _aliased(schema, "C", "")
     before = _aliased(schema, "B", capture.before_prefix or "") if has_before_images(schema, capture) else []
@@ -24,14 +24,15 @@ def change_rows(schema: TableSchema, capture: CaptureRegistration, span: LsnRang
 
 
 def commit_times(asn_schema: str, capture: CaptureRegistration, span: LsnRange) -> str:
-    """Return the select of commit times: CC and LOGMARKER, the source's local time of each commit that has change rows.
+    """Return the select of the times of the commits that have change rows: CC and LOGMARKER.
 
-    The unit-of-work table has the commits of all captured tables.
+    LOGMARKER is the commit's time, as the source's local time. The unit-of-work table has the commits of all captured
+    tables.
     """
     uow = quote_table(TableId(asn_schema, "IBMSNAP_UOW"))
-    own = f"SELECT {COMMIT} FROM {change_table(capture)} WHERE {within(span)}"
+    commits = f"SELECT {COMMIT} FROM {change_table(capture)} WHERE {within(span)}"
     times = f"SELECT {COMMIT} AS CC, IBMSNAP_LOGMARKER AS LOGMARKER FROM {uow}"
-    return f"{times} WHERE {within(span)} AND {COMMIT} IN ({own})"
+    return f"{times} WHERE {within(span)} AND {COMMIT} IN ({commits})"
 
 
 def commit_at_row(capture: CaptureRegistration, span: LsnRange, row: int) -> str:
@@ -54,19 +55,19 @@ def change_table(capture: CaptureRegistration) -> str:
 
 
 def within(span: LsnRange) -> str:
-    """Return the predicate of a half-open range on the bare column."""
+    """Return the predicate of a range, which excludes its start. The column is bare, so that its index serves."""
     return f"{COMMIT} > {lsn_literal(span.after)} AND {COMMIT} <= {lsn_literal(span.upto)}"
 
 
 def split(span: LsnRange, cuts: list[Lsn]) -> list[LsnRange]:
-    """Return the range cut behind each of the given commits, which ascend and lie in it."""
+    """Return the range, split after each of the given commits. These ascend and lie in the range."""
     ends = [*(cut for cut in cuts if cut < span.upto), span.upto]
     return [LsnRange(after, upto) for after, upto in zip([span.after, *ends], ends, strict=False)]
 
 
 def _aliased(schema: TableSchema, alias: str, prefix: str) -> list[str]:
     selects = []
-    for at, column in enumerate(schema.columns):
+    for number, column in enumerate(schema.columns):
         expression = map_type(schema.table, column).select.format(c=quote(prefix + column.name))
-        selects.append(f"{expression} AS {alias}{at}")
+        selects.append(f"{expression} AS {alias}{number}")
     return selects

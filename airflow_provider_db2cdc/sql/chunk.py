@@ -1,4 +1,4 @@
-"""Statements of a snapshot: a table's rows, and key ranges found by the database's own order."""
+"""Statements of a snapshot: a table's rows, and key ranges in the database's own order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.sql.query import count_of
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
 
 Bound = Sequence[str]
-"""A key as SQL literals, one a column that chunks are cut by."""
+"""A key as SQL literals, one for each column by which chunks are cut."""
 
 NULL = "NULL"
 
@@ -25,7 +25,10 @@ SAMPLE_ROWS = 1000
 
 @dataclass(frozen=True)
 class ChunkKey:
-    """How a table is cut into chunks: by which columns, and, with a condition, which of its rows at all."""
+    """The columns by which a table is cut into chunks.
+
+    With a `condition` only the rows that meet it are read. With a `select` its rows are read instead of the table.
+    """
 
     table: TableId
     columns: tuple[Column, ...]
@@ -34,33 +37,34 @@ class ChunkKey:
 
     @property
     def rows(self) -> str:
-        """What is read: the table, or what stands in its place."""
+        """The text after FROM: the table, or the select that replaces it."""
         return f"({self.select}) AS O" if self.select else quote_table(self.table)
 
     @property
     def of_rows(self) -> ChunkKey:
-        """The same cut of what `table_rows` selects: by K0..Kn, and the condition is met there."""
-        named = tuple(replace(column, name=f"K{at}") for at, column in enumerate(self.columns))
+        """The same cut for the result of `table_rows`: by K0..Kn, without the condition, which its rows meet."""
+        named = tuple(replace(column, name=f"K{number}") for number, column in enumerate(self.columns))
         return replace(self, columns=named, condition="")
 
     @property
     def where(self) -> list[str]:
-        """The condition, if any, closed in itself."""
+        """The condition in parentheses, if there is one."""
         return [f"({self.condition})"] if self.condition else []
 
 
 def table_rows(schema: TableSchema, cut: ChunkKey) -> str:
-    """Return the select of all rows: C0..Cn in the schema's order, and what they are cut by, as it is, as K0..Kn.
+    """Return the select of all rows: C0..Cn in the schema's order, then K0..Kn, the columns of the cut.
 
-    A chunk's rows are those that meet `chunk_predicate` of `cut.of_rows` there.
+    The columns of the cut are not converted. A chunk has the rows of this result that meet `chunk_predicate` of
+    `cut.of_rows`.
     """
-    columns = [f"{_travelling(schema.table, column)} AS C{at}" for at, column in enumerate(schema.columns)]
-    keys = [f"{quote(column.name)} AS K{at}" for at, column in enumerate(cut.columns)]
+    columns = [f"{_transferred(schema.table, column)} AS C{number}" for number, column in enumerate(schema.columns)]
+    keys = [f"{quote(column.name)} AS K{number}" for number, column in enumerate(cut.columns)]
     return f"SELECT {', '.join([*columns, *keys])} FROM {cut.rows}{_where(cut.where)}"
 
 
 def count_rows(cut: ChunkKey, predicates: Mapping[int, str]) -> str:
-    """Return the select of how many rows some chunks have: the chunk's number, then the count."""
+    """Return the select of the number of rows of some chunks: the chunk's number, then the count."""
     counts = (
         f"SELECT {chunk} AS CHUNK, {count_of()} AS ROWS_COUNTED FROM {cut.rows}{_where([predicate])}"
         for chunk, predicate in predicates.items()
@@ -69,14 +73,15 @@ def count_rows(cut: ChunkKey, predicates: Mapping[int, str]) -> str:
 
 
 def bound_after(cut: ChunkKey, previous: Bound | None, rows: int, alike: int = 0) -> str:
-    """Return the select of the key that ends the chunk of `rows` rows behind `previous`; no row: fewer are left.
+    """Return the select of the key that ends the chunk of `rows` rows after `previous`.
 
-    Of rows that have the first `alike` columns as `previous` has them, where that is more than none. It walks the key's
-    index once over all chunks: each call touches only its own chunk's entries. The key comes as rows travel: of a TIME
-    24:00:00 a driver may make 00:00:00, behind which the walk would begin anew.
+    If fewer rows are left, the select gives no row. With `alike` above 0 it only reads rows whose first `alike` columns
+    equal those of `previous`. A call only touches the index entries of its chunk, so all chunks together walk the key's
+    index once. The key is converted like the columns of rows. A driver may turn a TIME 24:00:00 into 00:00:00, after
+    which the walk would start again.
     """
     keys = ", ".join(quote(column.name) for column in cut.columns)
-    selected = ", ".join(_travelling(cut.table, column) for column in cut.columns)
+    selected = ", ".join(_transferred(cut.table, column) for column in cut.columns)
     beyond = [*_ends(cut, alike, previous, ()), _beyond(cut, previous)] if previous else []
     return (
         f"SELECT {selected} FROM {quote_table(cut.table)}{_where([*beyond, *cut.where])} "
@@ -85,9 +90,10 @@ def bound_after(cut: ChunkKey, previous: Bound | None, rows: int, alike: int = 0
 
 
 def row_bytes(schema: TableSchema, cut: ChunkKey) -> str:
-    """Return the select of how many bytes a row has, as the average of the first ones that the database meets.
+    """Return the select of the bytes of a row, as the average of the first SAMPLE_ROWS rows that the database meets.
 
-    Fixed lengths are the catalog's (a decimal counts its digits), the others are measured. No row where there is none.
+    Fixed lengths come from the catalog, where a decimal counts its digits. Other lengths are measured. For an empty
+    table the select gives no row.
     """
     varying = [f"COALESCE(LENGTH({quote(c.name)}), 0)" for c in schema.columns if c.type.upper() in VARYING]
     fixed = sum(c.length for c in schema.columns if c.type.upper() not in VARYING)
@@ -96,9 +102,9 @@ def row_bytes(schema: TableSchema, cut: ChunkKey) -> str:
 
 
 def chunk_predicate(cut: ChunkKey, bounds: Sequence[Bound], chunk: int) -> str:
-    """Return the predicate of one chunk; those of all chunks hold every row once, wherever the ascending bounds lie.
+    """Return the predicate of one chunk. The predicates of all chunks select each row once, for any ascending bounds.
 
-    Each row is either beyond a bound or not, by the database's comparison alone. Nulls lie beyond every value. Without
+    Only the database's comparison decides whether a row is beyond a bound. Nulls lie beyond every value. Without
     columns to cut by there is one chunk, which may be read several times.
     """
     if not cut.columns:
@@ -110,23 +116,24 @@ def chunk_predicate(cut: ChunkKey, bounds: Sequence[Bound], chunk: int) -> str:
     return " AND ".join([*_ends(cut, alike(low, high), low, high), *beyond, *within, *cut.where]) or "1 = 1"
 
 
-def alike(one: Bound, other: Bound) -> int:
-    """Return of how many leading columns two bounds have the same values."""
-    same = [a == b for a, b in zip(one, other, strict=False)]
+def alike(low: Bound, high: Bound) -> int:
+    """Return the number of leading columns in which two bounds are equal."""
+    same = [a == b for a, b in zip(low, high, strict=False)]
     return same.index(False) if False in same else len(same)
 
 
 def surrogate_check(table: TableId, column: str, condition: str) -> str:
-    """Return the select of a table's rows, its values of a column, and its distinct values of it."""
+    """Return the select of three counts: rows of the table, values of the column, distinct values of the column."""
     name = quote(column)
     counts = f"{count_of()} AS R, {count_of(name)} AS V, {count_of(f'DISTINCT {name}')} AS D"
     return f"SELECT {counts} FROM {quote_table(table)}{_where([f'({condition})'] if condition else [])}"
 
 
 def condition_check(schema: TableSchema, condition: str) -> str:
-    """Return a select that reads no row, and that the database refuses where it would refuse the condition.
+    """Return a select that reads no row, and that the database rejects if it would reject the condition.
 
-    Of a table without a key it may name only captured columns: by others a part of equal rows would be read.
+    For a table without a key, the condition may only name captured columns. With others only some of equal rows would
+    be read.
     """
     rows = quote_table(schema.table)
     if not schema.key:
@@ -135,24 +142,24 @@ def condition_check(schema: TableSchema, condition: str) -> str:
 
 
 def select_check(schema: TableSchema, select: str) -> str:
-    """Return a select that reads no row, and that the database refuses where a select lacks captured columns."""
+    """Return a select that reads no row, and that the database rejects if `select` lacks captured columns."""
     rows = f"(SELECT {', '.join(map(quote, schema.names))} FROM ({select}) AS O)"
     return f"SELECT 1 AS ONE FROM {rows} AS {quote(schema.table.name)} WHERE 1 = 0"
 
 
 def key_literal(column: Column, text: str | None) -> str:
-    """Return a key column's value, given as the text of how it travels (hex for bit data), as a literal of its type."""
+    """Return a key column's value as a literal of its type. `text` is the value as it was read (hex for bit data)."""
     if text is None:
         return NULL
     kind = column.type.upper()
     if kind in NUMBERS:
-        # With an exponent, as Java may write small decimals, a literal is a double, to which unlike rows are equal.
+        # Java may write a small decimal with an exponent. Such a literal is a double, which equals several decimals.
         number = f"{Decimal(text):f}"
-        # A literal has 31 digits at most, a leading zero too.
+        # A literal has at most 31 digits, and a leading zero counts.
         return number.replace("0.", ".", 1) if column.scale and column.scale == column.length else number
     if kind in FLOATS:
         number = text if "E" in text.upper() else f"{text}E0"
-        # A REAL's text read as a double is not the REAL: a walk over bounds would find the same row again and again.
+        # The text of a REAL, read as a double, does not equal the REAL. A walk over bounds would never pass the row.
         return f"CAST({number} AS REAL)" if kind == "REAL" else number
     if kind == "TIMESTAMP" and column.scale > MICROSECOND_DIGITS:
         return f"CAST({text_literal(text)} AS TIMESTAMP({column.scale}))"
@@ -164,14 +171,15 @@ def key_literal(column: Column, text: str | None) -> str:
     return f"X'{text}'" if column.bit_data else text_literal(text)
 
 
-def _travelling(table: TableId, column: Column) -> str:
+def _transferred(table: TableId, column: Column) -> str:
+    """Return the expression that reads a column without loss through the driver."""
     return map_type(table, column).select.format(c=quote(column.name))
 
 
 def _ends(cut: ChunkKey, alike: int, low: Bound, high: Bound) -> list[str]:
-    """Return what follows of lying between two bounds, as plain comparisons by which an index range begins and ends.
+    """Return plain comparisons that follow from two bounds, so that Db2 can limit an index range by them.
 
-    The first `alike` columns are as `low` has them. Of a single column the bounds themselves are such comparisons.
+    The first `alike` columns equal those of `low`. For a single column the bounds are such comparisons already.
     """
     terms = [_equal(*pair) for pair in zip(cut.columns[:alike], low[:alike], strict=True)]
     is_plain = len(cut.columns) == 1 and not (cut.columns[0].nullable and low and high)
@@ -188,11 +196,11 @@ def _ends(cut: ChunkKey, alike: int, low: Bound, high: Bound) -> list[str]:
 
 
 def _beyond(cut: ChunkKey, bound: Bound) -> str:
-    """Return `key > bound`, nulls beyond every value."""
+    """Return the predicate `key > bound`. Nulls lie beyond every value."""
     pairs = list(zip(cut.columns, bound, strict=True))
     terms = [
-        " AND ".join([*(_equal(*pair) for pair in pairs[:at]), _greater(*pair)])
-        for at, pair in enumerate(pairs)
+        " AND ".join([*(_equal(*pair) for pair in pairs[:count]), _greater(*pair)])
+        for count, pair in enumerate(pairs)
         if pair[1] != NULL
     ]
     if not terms:

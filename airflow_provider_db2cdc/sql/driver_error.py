@@ -1,4 +1,4 @@
-"""What the errors of IBM's drivers, ibm_db and JCC, mean to whoever runs the pipeline."""
+"""Errors of IBM's drivers, ibm_db and JCC, explained for operators."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ JCC_PREFIX = re.compile(r"^(?:\[[\w.]+\])+\s*(?:A communication error occurred .
 MAX_TEXT = 400
 
 UNREADABLE = ("CLI0157E", "Exception java.io.FileNotFoundException: Error opening socket")
-"""What ibm_db and JCC say of a certificate's file that cannot be opened."""
+"""The texts of ibm_db and JCC for a certificate's file that cannot be opened."""
 LINK_FAILURE = "CLI0108E"
 CONNECTION_LOST = (-1224, -30108)
-"""The instance ended the connection; it was moved to another member, and what was under way is undone."""
+"""SQLCODEs of a lost connection: the instance ended it, or it moved to another member and the work was rolled back."""
 JCC_UNREACHABLE = ("Error opening socket", "unknown host")
 JCC_TLS = ("PKIX", "SSL", "TLS", "certificate", "handshake")
 
 
 class UnreachableError(SourceError):
-    """Raised when there is no connection: nothing else can be asked, of any table."""
+    """Raised when there is no connection, so that no statement on any table can run."""
 
 
 class LockedError(SourceError):
-    """Raised when a statement waited too long for a lock, or in a deadlock: the next one may not."""
+    """Raised when a statement waited too long for a lock, or in a deadlock. A retry may succeed."""
 
 
 def explain(error: Exception, where: str) -> Db2CdcError:
@@ -38,9 +38,9 @@ def explain(error: Exception, where: str) -> Db2CdcError:
 
 
 def known_error(text: str, where: str) -> Db2CdcError | None:
-    """Return the error that a driver's text at `where` means, None if it is none of those explained here.
+    """Return the error that a driver's text at `where` means, or None for a text that is not explained here.
 
-    A text that is explained quotes names and hosts, never a value of a row. Of others this is not known.
+    An explained text quotes names and hosts, and never a value of a row. Other texts may quote values.
     """
     text = " ".join(text.split())
     if any(words in text for words in UNREADABLE):
@@ -68,23 +68,23 @@ def known_error(text: str, where: str) -> Db2CdcError | None:
 
 
 def _explain_link(code: int | None, text: str, where: str) -> Db2CdcError | None:
-    told = _shortened(text)
+    short = _shortened(text)
     is_tls = '"SSL"' in text if code in (-30081, -1336) else any(word in text for word in JCC_TLS)
     match code:
         case -30081 | -1336 | -4499 if is_tls:
-            return UnreachableError(f"the TLS handshake with {where} failed ({told})", _tls_remedy(text))
+            return UnreachableError(f"the TLS handshake with {where} failed ({short})", _tls_remedy(text))
         case -30081 | -1336 | -4222:
-            return _unreachable(where, told)
+            return _unreachable(where, short)
         case -4499 if any(words in text for words in JCC_UNREACHABLE):
-            return _unreachable(where, told)
+            return _unreachable(where, short)
     if LINK_FAILURE in text or code in (*CONNECTION_LOST, -4499):
-        return UnreachableError(f"the connection to {where} broke off ({told})", "Try again.")
+        return UnreachableError(f"the connection to {where} broke off ({short})", "Try again.")
     return None
 
 
-def _unreachable(where: str, told: str) -> UnreachableError:
+def _unreachable(where: str, text: str) -> UnreachableError:
     return UnreachableError(
-        f"{where} cannot be reached ({told})",
+        f"{where} cannot be reached ({text})",
         "Check host and port, that the instance listens on TCP/IP (DB2COMM, SVCENAME), and firewalls.",
     )
 
@@ -107,9 +107,9 @@ def _tls_remedy(text: str) -> str:
 
 
 def sqlcode(text: str) -> int | None:
-    """Return the SQLCODE that the driver's text names."""
-    if found := SQLCODE.search(text):
-        return int(found[1])
+    """Return the SQLCODE that the driver's text names, or None."""
+    if code := SQLCODE.search(text):
+        return int(code[1])
     number = MESSAGE_NUMBER.search(text)
     return -int(number[1]) if number else None
 
@@ -150,9 +150,9 @@ def _explanation(code: int | None) -> str:
 
 
 def _reason(text: str) -> str:
-    """Return the driver's reason, as ibm_db quotes it or JCC words it."""
-    found = re.search(r'\("([^"]*)"\)|Reason: ([^.]*)\.', text)
-    return (found[1] or found[2]).lower() if found else "login not accepted"
+    """Return the driver's reason. ibm_db quotes it, and JCC has it after "Reason:"."""
+    reason = re.search(r'\("([^"]*)"\)|Reason: ([^.]*)\.', text)
+    return (reason[1] or reason[2]).lower() if reason else "login not accepted"
 
 
 def _shortened(text: str) -> str:

@@ -1,4 +1,7 @@
-"""Statement that tells by how much changes may explain that a chunk's rows were counted unlike they were read."""
+"""Statement that counts rows which changes may have moved into or out of a chunk.
+
+Such moves may explain why a chunk's count differs from the rows that were read.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,18 @@ from airflow_provider_db2cdc.sql.query import Query, count_of
 
 
 def count_moves(capture: CaptureRegistration, span: LsnRange, moves: Sequence[str]) -> Query:
-    """Return the select of some chunks' moves (`chunk_moves`) by the range's changes: one row, a column a chunk."""
-    columns = (f"{one} AS M{at}" for at, one in enumerate(moves))
+    """Return the select of some chunks' moves (`chunk_moves`) in a range: one row with one column per chunk."""
+    columns = (f"{expression} AS M{number}" for number, expression in enumerate(moves))
     return Query(f"SELECT {', '.join(columns)} FROM {change_table(capture)} WHERE {within(span)}")
 
 
 def chunk_moves(schema: TableSchema, capture: CaptureRegistration, cut: ChunkKey, low: Bound, high: Bound) -> str:
-    """Return the count of how many times changes may have taken a row out of a chunk, or put one in.
+    """Return the expression that counts how often changes may have taken a row out of a chunk, or put one in.
 
-    The chunk lies between two bounds, as `chunk_predicate` has them. An update as one row does so once where it comes
-    from and once where it goes to: a scan may meet a row twice that is moved beside it, or miss it. Where it comes from
-    its before image tells. Without one a key is taken to stay (`accept.update.rows`), another column to have been
-    anything.
+    The chunk lies between two bounds, as in `chunk_predicate`. An update captured as one row counts once for its old
+    chunk, and once for its new one. A scan may meet a row twice that moves while it runs, or miss it. The before image
+    says where the row was. Without one, a key is assumed to be unchanged (`accept.update.rows`). Any other column may
+    have had any value.
     """
     after = before = _between(cut, low, high)
     if has_before_images(schema, capture):

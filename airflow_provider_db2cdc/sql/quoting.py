@@ -7,7 +7,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 
 
 def quote(identifier: str) -> str:
-    """Return the identifier in double quotes: always, so that case, spaces and reserved words survive."""
+    """Return the identifier in double quotes, so that case, spaces and reserved words are preserved."""
     doubled = identifier.replace('"', '""')
     return f'"{doubled}"'
 
@@ -24,5 +24,5 @@ def text_literal(text: str) -> str:
 
 
 def lsn_literal(lsn: Lsn) -> str:
-    """Return the LSN as a bit-data literal; compared with the column itself, so that its index serves."""
+    """Return the LSN as a bit-data literal. Compare it with the bare column, so that Db2 can use its index."""
     return f"X'{lsn.hex}'"
