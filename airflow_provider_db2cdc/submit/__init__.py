@@ -1,4 +1,4 @@
-"""Handing a tick to Spark: what spark-submit is told, the zip of this package's Spark side, and running it."""
+"""Submission of a tick to Spark: the settings of spark-submit, the zip of this package's Spark side, and the run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ LOG4J = Path(__file__).resolve().with_name("log4j2.properties")
 
 
 def application_path(job: str = "apply") -> Path:
-    """Return the entry script that spark-submit runs: carried in an installed wheel, beside the package in a checkout.
+    """Return the path of the entry script that spark-submit runs.
 
-    :raises ConfigurationError: the installation is not whole.
+    An installed wheel has it inside the package, and a checkout next to it.
+
+    :raises ConfigurationError: when the installation lacks the script.
     """
     for folder in (PACKAGE / "spark_jobs", PACKAGE.parent / "spark_jobs"):
         if (path := folder / f"{job}.py").is_file():

@@ -1,4 +1,7 @@
-"""The zip for --py-files: the package's pure and Spark parts, so that a cluster needs nothing of ours installed."""
+"""The zip for --py-files with the package's pure and Spark modules.
+
+With it, a cluster does not need this package installed.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def cache_folder() -> Path:
-    """Return where bundles and jars are kept for this user: $XDG_CACHE_HOME/db2cdc, usually ~/.cache/db2cdc."""
+    """Return the folder of this user's bundles and jars: $XDG_CACHE_HOME/db2cdc, usually ~/.cache/db2cdc."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "db2cdc"
 
 
 def build_bundle(into: Path | None = None) -> Path:
-    """Return the zip of the package as it is now, built unless the folder has it.
+    """Return the zip of the package as it is now. It is built if the folder does not have it.
 
-    Its name carries the hash of its content, and equal content gives equal bytes, so any number of processes may
-    build it at once. It imports on Python 3.11 and later with nothing but pyspark beside it.
+    Its name has the hash of its content, and equal content gives equal bytes. Several processes may therefore build it
+    at once. It runs on Python 3.11 and later, and needs only pyspark besides.
     """
     sources = {name: path.read_bytes() for name, path in _sources()}
     digest = sha256()

@@ -1,4 +1,4 @@
-"""A child process whose output is read line by line, and which never outlives its reader."""
+"""A child process whose output is read line by line, and which ends before its reader does."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ OnLine = Callable[[str], None]
 
 
 def run_child(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, timeout_s: float | None = None) -> int:
-    """Run a command, hand each line of its output and errors to `on_line`, and return its exit code.
+    """Run a command, pass each line of its output and errors to `on_line`, and return its exit code.
 
-    An interrupt, or an error of `on_line`, first ends the command with all that it started; so does the time's end.
+    An interrupt or an error of `on_line` first ends the command and all processes that it started. So does the end of
+    `timeout_s`.
 
-    :raises ConfigurationError: there is no such command.
+    :raises ConfigurationError: when the command cannot be run.
     """
     try:
         child = subprocess.Popen(
@@ -51,11 +52,11 @@ def run_child(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, time
 
 
 def _kill(child: subprocess.Popen[str]) -> None:
-    """End a command with all that it started, gently at first."""
-    for way in (signal.SIGTERM, signal.SIGKILL):
+    """End a command and all processes that it started, first with SIGTERM, then with SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
         if child.poll() is not None:
             return
-        os.killpg(child.pid, way)
+        os.killpg(child.pid, number)
         try:
             child.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:

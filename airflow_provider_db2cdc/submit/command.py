@@ -1,4 +1,4 @@
-"""What spark-submit is told: settings and arguments. Pure; it starts nothing and reads nothing."""
+"""The settings and arguments of spark-submit. This module starts nothing and reads nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ JVM_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions
 
 LOG4J_OPTION = "-Dlog4j2.configurationFile="
 FAST_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""Compile quickly rather than well; that alone would shrink the code cache to 48 MB, which Spark fills in minutes."""
+"""JVM options to compile quickly, not well. The first one would shrink the code cache to 48 MB.
+
+Spark fills such a cache in minutes.
+"""
 
 SHORT_ROWS = 200_000
 
@@ -38,19 +41,21 @@ DEFAULTS = {
     "spark.ui.retainedStages": "50",
     "spark.ui.retainedTasks": "500",
 }
-"""Settings that a user may override. What is retained is kept on the driver's heap also where no UI shows it.
+"""Settings that a user may override.
 
-A job of one table runs some 700 pieces of generated code, again and again: where Spark keeps its usual 100, each is
-gone before it is needed again, and compiled anew. Of each Delta table that was opened Delta keeps its log, some 1 to 2
-MB, for an hour and up to 10,000 of them: three of each source table, which a job of hundreds has no room for. The list
-of files that Delta writes into each commit's checksum is looked up for it and read by nobody: Delta (4.4.0) itself only
-carries it on to the next one, and holds the files against it.
+- `retained*`: the driver's heap holds what is retained, even if no UI shows it.
+- `codegen.cache`: a job of one table runs about 700 pieces of generated code repeatedly. By default Spark keeps 100, so
+  each would be compiled again before its next use.
+- `log.cacheSize`: for each opened Delta table, Delta keeps a log of 1 to 2 MB for an hour, up to 10,000 of them. Each
+  source table has three Delta tables. A job of hundreds of tables has no room for that.
+- `allFilesInCrc`: Delta writes a list of files into the checksum of each commit, and must look it up for that. Nothing
+  here reads it. Delta (4.4.0) itself only copies it into the next checksum, and compares the files with it.
 """
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One call of spark-submit; secrets travel in its environment, never here."""
+    """One call of spark-submit. Secrets are only in its environment, never here."""
 
     application: str
     args: tuple[str, ...]
@@ -67,14 +72,14 @@ def spark_conf(
     log4j: str | Path | None = None,
     short: bool = False,
 ) -> dict[str, str]:
-    """Return the settings of an apply job: `extra`'s own, and beneath them what the job needs.
+    """Return the settings of an apply job: those of `extra`, and what the job needs besides.
 
-    Driver and executors run in UTC, because a JVM elsewhere shifts Db2's zoneless timestamps. `log4j` is a file that
-    the driver can read; it gives way to one that `extra` names. `short` lets the driver's JVM compile quickly rather
-    than well, which halves the CPU time of a tick that is mostly start (see is_short). JVM options and SQL extensions
-    of `extra` are kept.
+    Driver and executors run in UTC, because in another zone a JVM shifts Db2's timestamps, which have no zone. `log4j`
+    is a file that the driver can read. A file that `extra` names replaces it. With `short` the driver's JVM compiles
+    quickly, not well. That halves the CPU time of a tick that consists mostly of the start (see is_short). JVM options
+    and SQL extensions of `extra` are kept.
 
-    :raises ConfigurationError: `extra` asks for another time zone, or for deploy mode cluster.
+    :raises ConfigurationError: when `extra` sets another time zone, or deploy mode cluster.
     """
     given = dict(extra or {})
     if given.get(DEPLOY_MODE) == "cluster":
@@ -86,7 +91,7 @@ def spark_conf(
     driver, executor = JVM_OPTIONS
     given_driver = given.get(driver, "")
     logging = f"{LOG4J_OPTION}{log4j}" if log4j and LOG4J_OPTION not in given_driver else ""
-    # Of two contradicting options the JVM takes the later.
+    # If two options contradict each other, the JVM takes the later one.
     conf[driver] = _spaced(FAST_START if short else "", given_driver, UTC, logging)
     conf[executor] = _spaced(given.get(executor, ""), UTC)
     if jars:
@@ -97,23 +102,23 @@ def spark_conf(
 
 
 def classpath_of(conf: Mapping[str, str]) -> list[str]:
-    """Return the jars and packages that settings name."""
+    """Return the jars and packages that the settings name."""
     return [*items_of(conf.get(JARS)), *items_of(conf.get(PACKAGES)), *conf.get(CLASS_PATH, "").split(os.pathsep)]
 
 
 def items_of(text: str | None) -> list[str]:
-    """Return what a list of Spark's names, which are separated by commas."""
+    """Return the items of one of Spark's lists, which are separated by commas."""
     return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
 def is_short(spec: JobSpec) -> bool:
-    """Return whether a job is over before a well-compiled JVM would pay: few changes, and no snapshot to take."""
+    """Return whether a job is too short for good compilation to pay: it has few changes and no initial snapshot."""
     fresh = any(task.stored_lsn is None and task.initial_snapshot for task in spec.tables)
     return not fresh and sum(task.rows for task in spec.tables) <= SHORT_ROWS
 
 
 def application_args(spec: str | Path) -> list[str]:
-    """Return the entry script's arguments; `spec` is a path, or a name that came with --files."""
+    """Return the entry script's arguments. `spec` is a path, or a name that came with --files."""
     return ["--spec", str(spec)]
 
 

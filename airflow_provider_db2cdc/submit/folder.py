@@ -1,4 +1,4 @@
-"""What a job finds beside its arguments: the folder of its spec, and the log of what fails in it."""
+"""The files of a job: the folder with its spec, and the log of its errors."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ KEPT_LOGS = 50
 
 @contextmanager
 def job_folder(spec: str) -> Iterator[Path]:
-    """Yield the path of a spec's file, in a folder that only this user can read and that is removed at the end.
+    """Yield the path of a spec's file, in a folder that only this user can read. It is removed at the end.
 
-    The folder also has a pipe whose writing end this process holds: the job ends when it is closed, so also when this
-    process is killed.
+    The folder also has a pipe. This process holds its writing end, and the job ends when that is closed. The job so
+    also ends when this process is killed.
     """
     with tempfile.TemporaryDirectory(prefix="db2cdc-") as folder:
         path = Path(folder) / "spec.json"
         path.write_text(spec, encoding="utf-8")
         pipe = path.with_name(PARENT_PIPE)
         os.mkfifo(pipe, 0o600)
-        # Both ends: there is no reader yet to open the writing end for.
+        # Open both ends, because without a reader the writing end alone cannot be opened yet.
         handle = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)
         try:
             yield path
@@ -37,25 +37,25 @@ def job_folder(spec: str) -> Iterator[Path]:
 
 
 def log_folder() -> Path:
-    """Return where stacks of failures are kept: $DB2CDC_LOGS, or a folder in the user's cache."""
+    """Return the folder of error logs: $DB2CDC_LOGS, or a folder in the user's cache."""
     chosen = os.environ.get("DB2CDC_LOGS")
     return Path(chosen) if chosen else cache_folder() / "logs"
 
 
 def new_error_log(pipeline: str) -> Path:
-    """Return the path of a run's error log, which is written only when something fails; remove the oldest ones."""
+    """Return the path of a run's error log, and remove the oldest logs. The log is only written if something fails."""
     folder = log_folder()
-    # A folder that cannot be made is told by whoever has a stack to keep.
+    # If the folder cannot be made, the first write to the log reports it.
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in sorted(folder.glob("*.log"), key=os.path.getmtime)[: -KEPT_LOGS + 1]:
             old.unlink()
-    at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    return folder / f"{re.sub(r'[^A-Za-z0-9._-]', '-', pipeline)}-{at}-{os.getpid()}.log"
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return folder / f"{re.sub(r'[^A-Za-z0-9._-]', '-', pipeline)}-{now}-{os.getpid()}.log"
 
 
 def keep_output(log: Path, lines: Iterable[str]) -> bool:
-    """Add lines of Spark's output to a run's error log, and return whether they could be kept."""
+    """Append lines of Spark's output to a run's error log, and return whether that succeeded."""
     try:
         handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

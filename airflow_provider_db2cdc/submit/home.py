@@ -1,4 +1,4 @@
-"""Where Spark is: the spark-submit to call and the environment that it needs."""
+"""The spark-submit to call, and the environment that it needs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 PANDAS_WARNING = "ignore::FutureWarning:pyspark.testing.utils"
-"""Pyspark's warning about pandas 3, which this provider does not use; it would stand in every tick's output."""
+"""A filter for pyspark's warning about pandas 3, which this provider does not use. Every tick would show it."""
 
 UTF_8_LOCALE = {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8"}
-"""What Java and Python read and write in: elsewhere (C, Latin-1, Turkish) names turn into other characters or none."""
+"""The locale of Java and Python. In others (C, Latin-1, Turkish) characters of names are changed or lost."""
 
 
 def spark_home() -> Path:
-    """Return the installed pyspark's folder, which is a whole Spark.
+    """Return the folder of the installed pyspark, which is a complete Spark.
 
-    :raises ConfigurationError: pyspark is missing, or is the client alone.
+    :raises ConfigurationError: when pyspark is missing, or is only the client.
     """
-    found = importlib.util.find_spec("pyspark")
-    for place in (found.submodule_search_locations or []) if found else []:
-        if (Path(place) / "bin" / "spark-submit").is_file():
-            return Path(place)
+    pyspark = importlib.util.find_spec("pyspark")
+    for folder in (pyspark.submodule_search_locations or []) if pyspark else []:
+        if (Path(folder) / "bin" / "spark-submit").is_file():
+            return Path(folder)
     raise ConfigurationError(
         "no spark-submit is installed here (pyspark-client has none)",
         "Install airflow-provider-db2cdc[spark], or name a spark-submit with spark.binary.",
@@ -39,17 +39,17 @@ def spark_binary(binary: str = "") -> str:
 
 
 def jars_of_spark(binary: str) -> list[str]:
-    """Return the names of the jars that a Spark has by itself; a cluster's own may have Delta among them."""
-    found = shutil.which(binary)
-    return [path.name for path in Path(found).resolve().parents[1].glob("jars/*.jar")] if found else []
+    """Return the names of the jars of a Spark installation. That of a cluster may have Delta among them."""
+    command = shutil.which(binary)
+    return [path.name for path in Path(command).resolve().parents[1].glob("jars/*.jar")] if command else []
 
 
 def spark_environment(
     binary: str = "", master: str = "local[*]", environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the environment in which spark-submit finds its own home, this very Python and a locale of UTF-8.
+    """Return the environment in which spark-submit finds its home, this Python and a UTF-8 locale.
 
-    Without PYSPARK_PYTHON a session starts workers with whatever `python3` is first on PATH.
+    Without PYSPARK_PYTHON a session starts its workers with the first `python3` on PATH.
     """
     env = {**(os.environ if environ is None else environ), **UTF_8_LOCALE}
     if not binary:

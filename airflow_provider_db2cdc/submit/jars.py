@@ -1,7 +1,7 @@
-"""The jars that Spark, the sandbox and a Kafka broker need, resolved once by Spark's own Ivy and kept in a folder.
+"""The jars that Spark, the sandbox and a Kafka broker need. Spark's Ivy resolves them once into a folder.
 
-Naming the files in spark.jars saves about two seconds at every start that spark.jars.packages would take, and makes a
-start need no network. Each file is checked against its hash in JARS, so a folder holds what was tested or nothing.
+With files in spark.jars, a start is about two seconds faster than with spark.jars.packages, and needs no network. Each
+file is checked against its hash in JARS, so that a folder only holds tested files.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ KAFKA = ("org.apache.kafka:kafka_2.13:4.4.0",)
 DRIVER_LIBRARY = re.compile(r"(db2)?jcc4?(-\d|\.|$)")
 DELTA_LIBRARY = re.compile(r"delta-(spark|core)(_|-\d|\.|$)")
 EXCLUDED = "org.apache.kafka:kafka-tools-api"
-"""The broker names it, needs it for its command line tools alone, and Maven Central does not have it."""
+"""A dependency that the broker only needs for its command line tools. Maven Central does not have it."""
 
 
 @dataclass(frozen=True)
 class Jar:
-    """One file as Ivy names it, and the hash of the one that was tested."""
+    """One file under Ivy's name, with the hash of the tested file."""
 
     part: str
     name: str
@@ -58,13 +58,13 @@ JARS = _tested()
 
 
 def default_folder() -> Path:
-    """Return where `db2cdc jars` puts jars when it is told no folder: $DB2CDC_JARS, or the user's cache."""
+    """Return the default folder of `db2cdc jars`: $DB2CDC_JARS, or the user's cache."""
     chosen = os.environ.get("DB2CDC_JARS")
     return Path(chosen) if chosen else cache_folder() / "jars"
 
 
 def spark_packages(spark: str = "", delta: str = "") -> tuple[str, ...]:
-    """Return the Maven coordinates for these versions, by default the installed ones (else the tested ones)."""
+    """Return the Maven coordinates for these versions. The default is the installed ones, or else the tested ones."""
     spark = spark or _installed("pyspark", SPARK_VERSION)
     delta = delta or _installed("delta-spark", DELTA_VERSION)
     line = ".".join(spark.split(".")[:2])
@@ -74,13 +74,13 @@ def spark_packages(spark: str = "", delta: str = "") -> tuple[str, ...]:
 
 
 def spark_classpath(folder: Path | None, named: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
-    """Return the jar files and the Maven coordinates that a job needs beside those that it names itself.
+    """Return the jar files and the Maven coordinates that a job needs besides those that it names itself.
 
-    The folder is `folder`, $DB2CDC_JARS, or the default place of `db2cdc jars`. The coordinates of the installed
-    versions are returned only where that default place has no jars. Where `named` (files or coordinates) has a Delta
-    or a JDBC driver of its own, that one stays the only one.
+    The folder is `folder`, $DB2CDC_JARS, or the default folder of `db2cdc jars`. If that default folder has no jars,
+    the coordinates of the installed versions are returned instead. If `named` (files or coordinates) has Delta or a
+    JDBC driver already, no other one is added.
 
-    :raises ConfigurationError: the folder does not exist, lacks one of these jars, or has a damaged one.
+    :raises ConfigurationError: when the folder does not exist, lacks one of these jars, or has a damaged one.
     """
     needed = [coordinates for coordinates in spark_packages() if _is_lacking(coordinates, named)]
     chosen = folder or default_folder()
@@ -98,28 +98,28 @@ def spark_classpath(folder: Path | None, named: Sequence[str] = ()) -> tuple[lis
 
 
 def ensure_jars(into: Path, parts: Sequence[Part], resolve: Resolve) -> list[Path]:
-    """Fill `into`/<part> for each of the parts with what is missing there and return the files that came.
+    """Fetch the files that are missing in `into`/<part> for each of the parts, and return them.
 
-    Other versions of these files, which an older provider has put there, go: all that is there is on the class path.
+    Other versions of these files, from an older provider, are removed. Every file there is on the class path.
 
-    `resolve` fetches coordinates with all they need into a scratch folder. What Spark ships itself is left out, Scala's
-    library among it. Each part is resolved by itself, or one would decide which version of a library another gets.
+    `resolve` fetches coordinates with their dependencies into a scratch folder. Jars that Spark ships are left out,
+    Scala's library among them. Each part is resolved separately, so that none decides the library versions of another.
 
-    :raises ConfigurationError: a file is not the one that was tested, or could not be had.
+    :raises ConfigurationError: when a file differs from the tested one, or cannot be fetched.
     """
-    came: list[Path] = []
+    fetched: list[Path] = []
     for part in parts:
         missing = [jar for jar in JARS if jar.part == part and not _intact(into / part / jar.name, jar)]
         if missing:
             with tempfile.TemporaryDirectory(prefix="db2cdc-jars-") as scratch:
-                found = {path.name: path for path in resolve(_coordinates(part), Path(scratch))}
-                came += [_keep(found, jar, into / part) for jar in missing]
+                resolved = {path.name: path for path in resolve(_coordinates(part), Path(scratch))}
+                fetched += [_keep(resolved, jar, into / part) for jar in missing]
         _remove_other_versions(into / part, {jar.name for jar in JARS if jar.part == part})
-    return came
+    return fetched
 
 
 def ivy_resolve(on_line: OnLine, ivy_settings: Path | None = None, binary: str = "") -> Resolve:
-    """Return a resolver that lets spark-submit fetch from where its Ivy is set to; `ivy_settings` may name a mirror."""
+    """Return a resolver that fetches with the Ivy of spark-submit. `ivy_settings` may name a mirror."""
 
     def resolve(coordinates: Sequence[str], scratch: Path) -> Iterable[Path]:
         nothing = scratch / "nothing.py"
@@ -168,11 +168,11 @@ def _remove_other_versions(folder: Path, names: set[str]) -> None:
 
 
 def _check_jars(folder: Path, jars: Sequence[Path], needed: Sequence[str]) -> None:
-    """Refuse a folder whose jars would fail only after Spark has started."""
-    lacking = [what for coordinates in needed for what in _lacking_of(coordinates, jars)]
+    """Reject a folder whose jars would otherwise fail after Spark has started."""
+    lacking = [name for coordinates in needed for name in _lacking_of(coordinates, jars)]
     if lacking:
-        # First what everybody knows, then the files that it needs.
-        lacking.sort(key=lambda what: what.endswith(".jar"))
+        # Names of products come first, then the names of their files.
+        lacking.sort(key=lambda name: name.endswith(".jar"))
         raise ConfigurationError(f"the jars folder {folder} lacks {', '.join(lacking)}", _remedy(folder))
     tested = {jar.name: jar for jar in JARS if jar.part == "spark"}
     for path in jars:
@@ -182,7 +182,7 @@ def _check_jars(folder: Path, jars: Sequence[Path], needed: Sequence[str]) -> No
 
 
 def _lacking_of(coordinates: str, jars: Sequence[Path]) -> list[str]:
-    """Return what a folder with these jars lacks of the coordinates' artifact; of a tested Delta also its parts."""
+    """Return the jars of the coordinates' artifact that a folder lacks. For a tested Delta, that includes its parts."""
     names = {jar.name for jar in jars}
     artifacts = [_artifact(name) for name in names]
     if DRIVER_LIBRARY.match(_artifact(coordinates)):
@@ -208,17 +208,20 @@ def _remedy(folder: Path) -> str:
 
 
 def _is_lacking(ours: str, named: Sequence[str]) -> bool:
-    """Return whether a jar of ours, or coordinates, are to be added: no driver and nothing of Delta if one is named."""
-    artifact, others = _artifact(ours), [*map(_artifact, named)]
+    """Return whether one of our jars or coordinates is to be added.
+
+    A driver is not added if the user names one. Neither is any part of Delta if the user names Delta.
+    """
+    artifact, named_artifacts = _artifact(ours), [*map(_artifact, named)]
     if DRIVER_LIBRARY.match(artifact):
-        return not any(map(DRIVER_LIBRARY.match, others))
+        return not any(map(DRIVER_LIBRARY.match, named_artifacts))
     tested = {_library(_artifact(jar.name)) for jar in JARS if jar.part == "spark"}
     is_of_delta = DELTA_LIBRARY.match(artifact) or _library(artifact) in tested
-    return not (is_of_delta and any(map(DELTA_LIBRARY.match, others)))
+    return not (is_of_delta and any(map(DELTA_LIBRARY.match, named_artifacts)))
 
 
 def _artifact(item: str) -> str:
-    """Return the artifact of coordinates (`group:artifact:version`), or a file's name without the group before it."""
+    """Return the artifact of coordinates (`group:artifact:version`), or a file's name without its group."""
     name = item.rsplit("/", 1)[-1]
     if "/" not in item and item.count(":") >= 2:
         return item.split(":")[1]
@@ -226,20 +229,20 @@ def _artifact(item: str) -> str:
 
 
 def _library(name: str) -> str:
-    """Return a file's name up to its version, or to that of Spark, which Delta's names have before it."""
+    """Return a file's name up to its version. Delta's names have Spark's version before their own."""
     return re.split(r"[-_]\d", name, maxsplit=1)[0]
 
 
-def _keep(found: dict[str, Path], jar: Jar, folder: Path) -> Path:
-    if jar.name not in found:
+def _keep(resolved: dict[str, Path], jar: Jar, folder: Path) -> Path:
+    if jar.name not in resolved:
         raise ConfigurationError(f"{jar.name} was not among what Ivy resolved", "Is it excluded by the mirror?")
-    if not _intact(found[jar.name], jar):
+    if not _intact(resolved[jar.name], jar):
         raise ConfigurationError(
             f"{jar.name} is not the file that was tested (sha256)", "Look at the mirror it is from."
         )
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f".{jar.name}.{os.getpid()}"
-    shutil.copyfile(found[jar.name], partial)
+    shutil.copyfile(resolved[jar.name], partial)
     return partial.replace(folder / jar.name)
 
 

@@ -1,4 +1,4 @@
-"""What spark-submit's output says of why it ended."""
+"""The cause of a failed spark-submit, found in its output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 JOB_ERROR = re.compile(r"^(\w+Error): (.*)")
-"""How the job ends with an error: its kind, and its text."""
+"""The line with which a job ends in an error: the error's class and its text."""
 
 JAVA_ERROR = re.compile(
     r"^(?:Caused by: |Exception in thread \"[^\"]*\" )?((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)(?:: .*)?)$"
@@ -17,11 +17,11 @@ MAX_TEXT = 1200
 
 
 def cause_of(lines: Iterable[str]) -> str:
-    """Return the line that says why a job ended: its own error, else the last one of the JVM or of spark-submit."""
-    told = [line.strip() for line in lines]
+    """Return the line with the cause of a job's end: its own error, else the last error of the JVM or spark-submit."""
+    stripped = [line.strip() for line in lines]
     for ending in ENDINGS:
-        found = [match for line in told if (match := ending.match(line))]
-        if found:
-            text = found[-1].group(found[-1].lastindex or 0)
+        matches = [match for line in stripped if (match := ending.match(line))]
+        if matches:
+            text = matches[-1].group(matches[-1].lastindex or 0)
             return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
     return ""

@@ -1,4 +1,4 @@
-"""Running a tick's job as a child process; Airflow has an operator for that, the command line has this."""
+"""The run of a tick's job as a child process, for the command line. Airflow has an operator for it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from airflow_provider_db2cdc.submit.output import cause_of
 
 KEPT_LINES = 500
 CONNECT_TIMEOUT_S = 120.0
-"""For a JVM's start, what Ivy has to fetch, and a login."""
+"""Seconds for the start of a JVM, the files that Ivy must fetch, and a login."""
 
 
 def run_job(spec: JobSpec, spark: SparkConfig, user: str, password: str, on_line: OnLine) -> JobResult:
-    """Run `spec` in Spark and return what it reports; every other line of its output goes to `on_line`.
+    """Run `spec` in Spark and return its result. Every other line of its output goes to `on_line`.
 
-    Running it again is safe: the job does what is missing. An interrupt ends Spark before it goes on, and so does the
-    death of this process.
+    A retry is safe, because the job only does what is missing. An interrupt ends Spark before this call returns. The
+    death of this process ends Spark too.
 
-    :raises TickFailedError: Spark ended without a result, with the cause that its output names.
+    :raises TickFailedError: when Spark ended without a result. The text has the cause from its output.
     """
     name, log = f"db2cdc {spec.pipeline}", new_error_log(spec.pipeline)
     with job_folder(spec.to_json()) as path:
@@ -46,11 +46,11 @@ def run_job(spec: JobSpec, spark: SparkConfig, user: str, password: str, on_line
 
 
 def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, log: Path) -> JobResult:
-    """Run a spark-submit command and return the result that its output carries.
+    """Run a spark-submit command and return the result from its output.
 
-    A job with failed tables exits with an error too: its result says so, and is returned all the same.
+    A job with failed tables exits with an error too. Its result names them, and is returned like any other.
 
-    :raises TickFailedError: it ended without a result; `log` then has the end of its output.
+    :raises TickFailedError: when the command ended without a result. `log` then has the end of its output.
     """
     kept: deque[str] = deque(maxlen=KEPT_LINES)
 
@@ -64,7 +64,7 @@ def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine,
         where = f" The end of Spark's output is in {log}." if keep_output(log, kept) else ""
         raise TickFailedError(
             f"Spark ended with exit code {code} and without a result: {cause}",
-            f"Repair that, then run the tick again: it goes on from where this one ended.{where}",
+            f"Repair that, then run the tick again: it continues from where this one ended.{where}",
         )
     return JobResult.from_json(result)
 
@@ -72,7 +72,7 @@ def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine,
 def check_connection(jdbc_url: str, spark: SparkConfig, user: str, password: str) -> None:
     """Connect to the source once as the job does: in Spark's JVM, with its jars and options, by IBM's JDBC driver.
 
-    :raises SourceError: there is no connection, with the cause.
+    :raises SourceError: when there is no connection. The text has the cause.
     """
     kept: deque[str] = deque(maxlen=KEPT_LINES)
     argv = _argv(spark, "db2cdc connect", "connect", ["--url", jdbc_url], short=True)
@@ -86,9 +86,9 @@ def check_connection(jdbc_url: str, spark: SparkConfig, user: str, password: str
 
 
 def check_jars(spark: SparkConfig) -> None:
-    """Look at the jars that a job would get.
+    """Check the jars that a job would get.
 
-    :raises ConfigurationError: one of them is missing or damaged.
+    :raises ConfigurationError: when one of them is missing or damaged.
     """
     _classpath(spark)
 
@@ -118,7 +118,7 @@ def _environment(spark: SparkConfig, user: str, password: str) -> dict[str, str]
 def _run(
     argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, timeout_s: float | None = None
 ) -> tuple[int, str | None]:
-    """Run a command and return its exit code and the last result that its output carries."""
+    """Run a command and return its exit code and the last result in its output."""
     results: list[str] = []
 
     def sort(line: str) -> None:
