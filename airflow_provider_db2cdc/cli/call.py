@@ -1,4 +1,4 @@
-"""Running a command's function, which is imported only then, and telling an interrupt."""
+"""The call of a command's function, which is only imported for the call. It reports an interrupt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def call(module: str, *arguments: Any, function: str = "run", **options: Any) ->
     try:
         code = command(*arguments, **options)
     except KeyboardInterrupt:
-        # Beyond this typer makes it a silent exit.
+        # typer would exit without a message.
         again = "; the next tick does what is missing" if module == "cli.tick" else ""
         typer.secho(f"interrupted{again}", err=True, fg="yellow")
         code = INTERRUPTED

@@ -1,4 +1,4 @@
-"""`db2cdc doctor`: every check that a tick depends on, and all failures together."""
+"""`db2cdc doctor`: every check that a tick depends on, with all failures at once."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ MARKS = {
 }
 
 NEEDED_BY_SPARK = ("spark-submit", "java", "jars", "connection")
-"""Without one of these checks the JDBC connection cannot be tried, or fails as the one before it did."""
+"""Checks that must pass before the JDBC connection is tried. Without them it could not start, or would fail too."""
 
 
 def run(config: Path, as_json: bool, airflow: bool = False) -> int:
-    """Run all checks, show those that fail with their remedies, and return 1 when an error is among them."""
+    """Run all checks, show those that fail with their remedies, and return 1 if one of them is an error."""
     pipeline = load_config(config)
     store = open_kept(pipeline, airflow)
     checks = _local(pipeline, store)
@@ -50,13 +50,13 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> int:
         print_json(to_data(checks))
     else:
         _show(checks)
-        tell_ignored(pipeline.ignored, whole=True)
+        tell_ignored(pipeline.ignored, with_reasons=True)
         note(f"{len(checks)} checks, {len(failed) - warnings} failed, {warnings} warnings")
     return 1 if len(failed) > warnings else 0
 
 
 def _local(config: PipelineConfig, store: KeptOffsets) -> list[Check]:
-    """Return the checks of this machine: what the command line needs beside the database."""
+    """Return the checks of this machine: what the command line needs besides the database."""
     spark = config.spark
     return [
         *(Check("properties", "configuration", False, text, FILL_OR_REMOVE, "warning") for text in config.warnings),
@@ -93,7 +93,7 @@ def _check_kept(store: KeptOffsets) -> None:
 
 
 def _java() -> str:
-    """Return the java that spark-submit takes: that of JAVA_HOME, where it is set."""
+    """Return the java that spark-submit takes: that of JAVA_HOME, or the one on PATH."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else "java"
 
@@ -104,12 +104,12 @@ def _executable(name: str) -> None:
 
 
 def _show(checks: list[Check]) -> None:
-    """Print a line for each subject that holds, and what fails with its remedy."""
+    """Print one line per subject with the checks that passed, and each failed check with its remedy."""
     out = screen()
-    for subject, of_subject in groupby(checks, key=lambda check: check.subject):
-        group = list(of_subject)
-        if held := [check.name for check in group if check.ok]:
-            out.print(MARKS["ok"], f"{subject}: {', '.join(held)}", soft_wrap=True)
+    for subject, subject_checks in groupby(checks, key=lambda check: check.subject):
+        group = list(subject_checks)
+        if passed := [check.name for check in group if check.ok]:
+            out.print(MARKS["ok"], f"{subject}: {', '.join(passed)}", soft_wrap=True)
         for check in (check for check in group if not check.ok):
             out.print(MARKS[check.level], f"{subject}: {check.name}", soft_wrap=True)
             out.print(f"        {check.problem}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`db2cdc jars`: the jars that Spark needs, in a clone also those of the sandbox and the tests, fetched once."""
+"""`db2cdc jars`: fetches the jars that Spark needs. In a clone it fetches those of the sandbox and the tests too."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ KEPT_LINES = 60
 
 
 def run(into: Path | None, ivy_settings: Path | None, parts: Sequence[Part] = ("spark",)) -> None:
-    """Fill the folder with what is missing in it of these parts."""
+    """Fetch the jars of these parts that the folder lacks."""
     folder = (into or default_folder()).expanduser().resolve()
-    said: deque[str] = deque(maxlen=KEPT_LINES)
+    output: deque[str] = deque(maxlen=KEPT_LINES)
     try:
         with working(f"Ivy resolves what is missing in {folder}"):
-            came = ensure_jars(folder, parts, ivy_resolve(said.append, ivy_settings))
+            fetched = ensure_jars(folder, parts, ivy_resolve(output.append, ivy_settings))
     except Db2CdcError:
-        note("\n".join(said))
+        note("\n".join(output))
         raise
-    for path in came:
+    for path in fetched:
         note(f"{path.relative_to(folder)}  {path.stat().st_size / 1e6:.1f} MB")
-    note(f"{folder}: {'complete' if came else 'all there already'}")
+    note(f"{folder}: {'complete' if fetched else 'all there already'}")

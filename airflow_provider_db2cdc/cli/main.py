@@ -1,4 +1,4 @@
-"""`db2cdc`: the commands, and how their errors are told.
+"""`db2cdc`: the commands, and the report of their errors.
 
 Each command imports what it needs when it runs, so that `db2cdc --help` answers at once.
 """
@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.cli.call import call
 from airflow_provider_db2cdc.errors import Db2CdcError
 
 EQUIPMENT = Path(__file__).parents[1] / "demo" / "cli.py"
-"""A clone has it, an installed wheel does not: the demo and the sandbox are for trying and testing."""
+"""The commands of the demo and the sandbox. A clone has them, and an installed wheel does not."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,23 +33,23 @@ app.add_typer(offset_app, name="offset")
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The pipeline's YAML or JSON file.")]
 TableName = Annotated[str, typer.Argument(help="SCHEMA.TABLE, as the catalog spells it.")]
 OfAirflow = Annotated[
-    bool, typer.Option("--airflow", help="The offsets that Airflow keeps, in its Variables; needs Airflow's database.")
+    bool, typer.Option("--airflow", help="Use the offsets in Airflow's Variables; needs Airflow's database.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to standard output and everything else to error.")]
 
 
 @app.callback()
 def _root(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
-    """Read by `main`, which tells errors."""
+    """Declare the options of `db2cdc` itself. `main` reads them."""
 
 
 @app.command()
 def tick(
     config: ConfigFile,
     as_json: AsJson = False,
-    progress: Annotated[bool, typer.Option("--progress", help="Show what Spark says while it runs.")] = False,
+    progress: Annotated[bool, typer.Option("--progress", help="Show Spark's output while it runs.")] = False,
 ) -> None:
-    """Carry everything that capture has written since the last tick into the target."""
+    """Write all changes that were captured since the last tick to the target."""
     call("cli.tick", config, as_json=as_json, progress=progress)
 
 
@@ -61,7 +61,7 @@ def status(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = Fal
 
 @app.command()
 def doctor(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
-    """Check what a tick needs of the source and of this machine, and name all that fails, each with its remedy."""
+    """Check what a tick needs on the source and on this machine. Show each failure with its remedy."""
     call("cli.doctor", config, as_json=as_json, airflow=airflow)
 
 
@@ -96,30 +96,30 @@ def offset_set(
     ] = None,
     airflow: OfAirflow = False,
 ) -> None:
-    """Store an offset, backwards too: the repair that an error message may ask for."""
+    """Store an offset, also an earlier one: a repair that an error message may ask for."""
     call("cli.offset", config, table, lsn, batch, airflow=airflow, function="set_offset")
 
 
 @offset_app.command("restart")
 def offset_restart(config: ConfigFile, table: TableName, airflow: OfAirflow = False) -> None:
-    """Have a table snapshotted anew by the next tick, its state replaced: the way out of a gap."""
+    """Have the next tick snapshot a table again and replace its state: the way out of a gap."""
     call("cli.offset", config, table, airflow=airflow, function="restart")
 
 
 @offset_app.command("remove")
 def offset_remove(config: ConfigFile, table: TableName, airflow: OfAirflow = False) -> None:
-    """Remove a table's offset, as when its target is removed to begin anew."""
+    """Remove a table's offset, for example when its target is removed too, to begin again."""
     call("cli.offset", config, table, airflow=airflow, function="remove")
 
 
 def main() -> None:
-    """Run the command line; an error is told in a sentence and its remedy, and exits with 1."""
+    """Run the command line. An error is shown with its remedy, and the process exits with 1."""
     debug = "--debug" in sys.argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A name that the terminal's encoding lacks is shown as an escape: it must not end the command.
+            # A character that the terminal's encoding lacks is shown as an escape, and does not end the command.
             stream.reconfigure(errors="backslashreplace")
-    # Spark is a child in a session of its own: whatever ends this process must run through its `finally`.
+    # Spark is a child in its own session. A signal must therefore end this process through its `finally` blocks.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, lambda number, frame: sys.exit(128 + number))
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
@@ -130,14 +130,15 @@ def main() -> None:
         if debug:
             traceback.print_exc()
         else:
-            _tell(error)
+            _show_error(error)
         sys.exit(1)
     except OSError as error:
-        # A full disk, say: Python's traceback would have the cause last.
+        # A full disk, for example. In Python's traceback the cause would come last.
         if debug or not error.strerror:
             raise
         where = f": {error.filename}" if error.filename else ""
-        _tell(Db2CdcError(f"{error.strerror}{where}", "Mend that, then run the command again (--debug has the stack)."))
+        remedy = "Mend that, then run the command again (--debug has the stack)."
+        _show_error(Db2CdcError(f"{error.strerror}{where}", remedy))
         sys.exit(1)
 
 
@@ -146,7 +147,7 @@ def _add_commands_of_a_clone() -> None:
         import_module("airflow_provider_db2cdc.demo.cli").add_to(app)
 
 
-def _tell(error: Db2CdcError) -> None:
+def _show_error(error: Db2CdcError) -> None:
     typer.secho(f"error: {error.problem}", err=True, fg="red")
     if error.remedy:
         typer.secho(f"  -> {error.remedy}", err=True)

@@ -1,4 +1,4 @@
-"""`db2cdc offset`: the stored offsets, looked at and repaired."""
+"""`db2cdc offset`: shows and repairs the stored offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
 
 def show(config: Path, as_json: bool, airflow: bool = False) -> None:
-    """Print every table's stored offset."""
+    """Print the stored offset of each table."""
     store = _open(config, airflow)
     offsets = store.all()
     if as_json:
@@ -31,7 +31,7 @@ def show(config: Path, as_json: bool, airflow: bool = False) -> None:
 
 
 def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: bool = False) -> None:
-    """Store an offset, backwards too."""
+    """Store an offset, also an earlier one."""
     store = _open(config, airflow)
     name = parse_table(table, "the table's name")
     old = _kept(store, name)
@@ -40,19 +40,19 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
     number = batch if batch is not None else (old.batch if old else 0)
     now_ms = time.time_ns() // 1_000_000
     newest_ms = old.commit_ts_ms if old else None
-    # What was proven stays: an offset beyond it is to be told.
-    proven = old.committed_lsn if old else None
-    at = (name, Lsn.parse(lsn), number, newest_ms)
-    store.reset(Offset(*at, planned_at_ms=now_ms, revision=new_revision(), committed_lsn=proven))
+    # The committed LSN stays, so that an offset beyond it is noticed.
+    committed = old.committed_lsn if old else None
+    position = (name, Lsn.parse(lsn), number, newest_ms)
+    store.reset(Offset(*position, planned_at_ms=now_ms, revision=new_revision(), committed_lsn=committed))
     note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.where}")
 
 
 def restart(config: Path, table: str, airflow: bool = False) -> None:
-    """Mark a table to be snapshotted anew by the next tick."""
+    """Have the next tick snapshot a table again."""
     store = _open(config, airflow)
     name = parse_table(table, "the table's name")
-    store.reset(_marked(name, store))
-    note(f"{name}: the next tick snapshots it anew and replaces its state")
+    store.reset(_restarted(name, store))
+    note(f"{name}: the next tick snapshots it again and replaces its state")
 
 
 def remove(config: Path, table: str, airflow: bool = False) -> None:
@@ -66,38 +66,38 @@ def remove(config: Path, table: str, airflow: bool = False) -> None:
 
 
 def _warn_of_unknown(store: KeptOffsets, table: TableId) -> None:
-    """Say that a table may be meant for another one, where ticks have told which there are."""
+    """Warn if the last tick did not have the table, and name tables that only differ in case."""
     try:
         tables = store.summary().tables
     except OffsetError as error:
         note(f"warning: {error.problem}")
         return
     if tables and table not in tables:
-        alike = [str(one) for one in tables if str(one).upper() == str(table).upper()]
-        meant = f"; there is {', '.join(alike)}" if alike else ""
-        note(f"warning: {table} was no table of the pipeline's last tick, whose names are as in the catalog{meant}")
+        similar = [str(known) for known in tables if str(known).upper() == str(table).upper()]
+        hint = f"; there is {', '.join(similar)}" if similar else ""
+        note(f"warning: the pipeline's last tick had no table {table} (names are as in the catalog){hint}")
 
 
-def _marked(table: TableId, store: KeptOffsets) -> Offset:
-    """Return a table's offset as one to restart; a table whose first batch failed has none, and gets one.
+def _restarted(table: TableId, store: KeptOffsets) -> Offset:
+    """Return a table's offset with a restart. A table whose first batch failed has none, and gets a new one.
 
-    :raises ConfigurationError: it has no offset, and the pipeline's last tick had no such table.
+    :raises ConfigurationError: when it has no offset, and the pipeline's last tick had no such table.
     """
     old = _kept(store, table)
     if old is not None:
         return replace(old, restart=True, revision=new_revision())
     if table not in store.summary().tables:
         raise ConfigurationError(
-            f"{table} has no offset in {store.where}, and was no table of the pipeline's last tick",
-            "A table that is nowhere yet starts with a snapshot anyway; where Airflow runs the pipeline add --airflow.",
+            f"{table} has no offset in {store.where}, and the pipeline's last tick had no such table",
+            "Check the name. A new table starts with a snapshot anyway. If Airflow runs the pipeline, add --airflow.",
         )
-    # A restart asks for no position; but one of the source's width is comparable with its others.
-    width = max((len(other.lsn.raw) for other in store.all().values()), default=max(WIDTHS))
+    # A restart needs no position, but an LSN is only comparable with LSNs of the same length.
+    width = max((len(offset.lsn.raw) for offset in store.all().values()), default=max(WIDTHS))
     return Offset(table, Lsn(bytes(width)), 0, restart=True, revision=new_revision())
 
 
 def _kept(store: KeptOffsets, table: TableId) -> Offset | None:
-    """Return a table's offset, None too where its text is damaged: to be replaced it need not be read."""
+    """Return a table's offset, or None. A damaged text counts as none, because it is to be replaced."""
     try:
         return store.get(table)
     except OffsetError as error:
@@ -111,14 +111,13 @@ def _open(config: Path, airflow: bool) -> KeptOffsets:
 
 def _table(offsets: Mapping[TableId, Offset]) -> Table:
     shown = new_table("table", "lsn", "batch", "newest commit (source's time)", "marks")
-    for name in sorted(offsets):
-        offset = offsets[name]
-        named = {
+    for table in sorted(offsets):
+        offset = offsets[table]
+        flags = {
             "restart": offset.restart,
             "was inactive": offset.capture_interrupted,
             "source restored": offset.source_restored,
         }
-        marks = [mark for mark, is_set in named.items() if is_set]
-        times = (str(offset.batch), clock(offset.commit_ts_ms), ", ".join(marks))
-        shown.add_row(str(name), str(offset.lsn), *times)
+        set_flags = ", ".join(flag for flag, is_set in flags.items() if is_set)
+        shown.add_row(str(table), str(offset.lsn), str(offset.batch), clock(offset.commit_ts_ms), set_flags)
     return shown

@@ -1,4 +1,4 @@
-"""`db2cdc options`: every property of a pipeline, as the page docs/reference/options.md has it."""
+"""`db2cdc options`: prints the page docs/reference/options.md with every property of a pipeline."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Db2, for the command line": ("database", "driver"),
     "Spark": ("spark",),
 }
-"""By the first word of a property's name."""
+"""The sections of the page, each with the first words of its properties' names."""
 
 FORMS: Mapping[Form, str] = {"text": "", "list": " A list.", "path": " A path.", "mapping": " A mapping."}
 
@@ -73,7 +73,7 @@ def run() -> None:
 
 
 def options_page() -> str:
-    """Return all properties as markdown: those that are used by section, then those that are not, with the reasons."""
+    """Return all properties as markdown: the used ones by section, then the others with the reasons."""
     parts = [INTRODUCTION]
     for title, words in SECTIONS.items():
         rows = [_row(item) for item in USED if item.name.split(".")[0] in words]
@@ -96,7 +96,7 @@ def options_page() -> str:
 
 
 def _transforms() -> str:
-    """Return what comes of Kafka Connect's transforms, by what they do."""
+    """Return the section on Kafka Connect's transforms: which are ignored, and which are refused."""
     titles: dict[str, list[str]] = {}
     for name, reason in WITHOUT_MEANING.items():
         titles.setdefault(reason, []).append(name.rpartition(".")[2])
@@ -105,8 +105,8 @@ def _transforms() -> str:
     for name, reason in UNWRAP_SETTINGS.items():
         settings.setdefault(reason, []).append(name)
     names = ", ".join(f"`{item.name}`" for item in TRANSFORMS)
-    lines = [f"- {_names(found)}: {reason}." for reason, found in [*titles.items(), (STATE, unwraps)]]
-    inner = [f"  - {_names(found)}: {reason}." for reason, found in settings.items()]
+    lines = [f"- {_names(classes)}: {reason}." for reason, classes in [*titles.items(), (STATE, unwraps)]]
+    inner = [f"  - {_names(keys)}: {reason}." for reason, keys in settings.items()]
     return (
         "## Transforms\n\nThe class of a transform decides.\n\n"
         f"{_table(('Names', 'Result'), [(names, 'Reported, or refused with the reason')])}\n"

@@ -1,4 +1,4 @@
-"""What a configuration file stands for: the source to read and the store of offsets."""
+"""The source and the store of offsets that belong to a configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.source.connection import Source
 def need_database(config: PipelineConfig) -> DatabaseConfig:
     """Return the configuration's database.
 
-    :raises ConfigurationError: it names none.
+    :raises ConfigurationError: when it names none.
     """
     if config.database is None:
         raise ConfigurationError(
@@ -34,7 +34,7 @@ def need_database(config: PipelineConfig) -> DatabaseConfig:
 
 
 def open_source(config: PipelineConfig) -> Source:
-    """Return the source, connected at its first statement."""
+    """Return the source. It connects at its first statement."""
     database = need_database(config)
     certificate = str(database.ssl_certificate or "")
     return Source(
@@ -57,26 +57,26 @@ def open_store(config: PipelineConfig) -> FileOffsetStore:
 
 
 class KeptOffsets(OffsetStore, Protocol):
-    """Offsets that a person looks at and repairs; `where` names the place."""
+    """A store of offsets that an operator can read and repair."""
 
     @property
     def where(self) -> str:
-        """How a message names the place."""
+        """The name of the store in messages."""
 
     def all(self) -> Mapping[TableId, Offset]:
-        """Return every table's offset."""
+        """Return the offsets of all tables."""
 
     def reset(self, offset: Offset) -> None:
-        """Keep `offset` even where it moves back."""
+        """Store `offset` even if it moves back."""
 
     def remove(self, table: TableId) -> Offset | None:
-        """Forget a table's offset and return it."""
+        """Remove a table's offset and return it."""
 
 
 def open_kept(config: PipelineConfig, airflow: bool) -> KeptOffsets:
-    """Return the offsets as the command line keeps them, or as Airflow does, and say which.
+    """Return the store of the command line, or with `airflow` that of Airflow, and print which one it is.
 
-    :raises ConfigurationError: Airflow is not installed here.
+    :raises ConfigurationError: when Airflow is not installed here.
     """
     variables = f"Airflow's Variables db2cdc.{config.pipeline}.<SCHEMA>.<TABLE>"
     if airflow:
@@ -85,7 +85,7 @@ def open_kept(config: PipelineConfig, airflow: bool) -> KeptOffsets:
     store = open_store(config)
     if kept_elsewhere(config):
         note(
-            f"warning: {store.where} is not there, but ticks have written the target: if Airflow runs this pipeline, "
+            f"warning: {store.where} does not exist, but ticks have written the target. If Airflow runs this pipeline, "
             f"its offsets are {variables}; --airflow looks at those"
         )
     else:
@@ -94,7 +94,10 @@ def open_kept(config: PipelineConfig, airflow: bool) -> KeptOffsets:
 
 
 def kept_elsewhere(config: PipelineConfig) -> bool:
-    """Whether ticks have written a local target whose offsets are not in the file: they are Airflow's, or lost."""
+    """Whether ticks have written a local target, but its file of offsets does not exist.
+
+    The offsets are then in Airflow, or lost.
+    """
     folder = local_folder(config.target)
     if folder is None or open_store(config).path.exists():
         return False
@@ -103,8 +106,8 @@ def kept_elsewhere(config: PipelineConfig) -> bool:
 
 def _metadata(pipeline: str) -> KeptOffsets:
     try:
-        # Airflow sets up logging when it is imported: on standard output, where a command's result goes. In 3.1 the
-        # libraries that it loads for its database then tell of themselves.
+        # Airflow sets up logging when it is imported, to standard output, where a command's result goes. In 3.1 the
+        # libraries of its database then log too.
         logging.disable(logging.INFO)
         with redirect_stdout(sys.stderr):
             from airflow_provider_db2cdc.offsets.metadata import MetadataOffsetStore

@@ -1,4 +1,4 @@
-"""What the commands write on, and how they write a moment or a span.
+"""The output of commands, and the form of times and durations in it.
 
 Only this module makes a console of Rich. Its consoles print every text as it is. Names and patterns of users hold
 square brackets, backslashes and colons, which Rich takes for markup and emoji codes.
@@ -28,9 +28,10 @@ SECONDS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def screen(error: bool = False) -> Console:
-    """Return standard output, or error, for tables and colours; a file or pipe gets lines wide enough for them.
+    """Return a console on standard output or standard error.
 
-    Texts are printed as they are; one that has a style is a `Text`.
+    For a file or pipe, its lines are wide enough for tables. Texts are printed as they are. A text with a style is a
+    `Text`.
     """
     console = Console(stderr=error, markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
@@ -39,36 +40,36 @@ def screen(error: bool = False) -> Console:
 
 
 def new_table(*names: str, title: str | None = None) -> Table:
-    """Return a table of these columns; what is longer than its column goes on in the next line."""
-    made = Table(title=title)
+    """Return a table of these columns. A text that is longer than its column is continued on the next line."""
+    table = Table(title=title)
     for name in names:
-        made.add_column(name, overflow="fold")
-    return made
+        table.add_column(name, overflow="fold")
+    return table
 
 
 def note(text: str) -> None:
-    """Say something to the person, beside the command's result."""
+    """Print a message to standard error, apart from the command's result."""
     screen(error=True).print(text, soft_wrap=True)
 
 
 @contextmanager
 def working(text: str) -> Iterator[Callable[[str], None]]:
-    """Show that something is done, with a text beside it; what is yielded shows another text."""
+    """Show a spinner with a text. The yielded function changes the text."""
     with screen(error=True).status(Text(text)) as spinner:
         yield lambda line: spinner.update(Text(line))
 
 
 class _Notes(logging.Handler):
-    """What takes log lines to the person."""
+    """A handler that prints log lines as messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say the line."""
+        """Print the line."""
         note(record.getMessage())
 
 
 @contextmanager
 def noted(logger: str) -> Iterator[None]:
-    """Say what a logger has to tell: no command sets up logging, which would let its INFO lines fall."""
+    """Print the INFO lines of a logger. The commands do not set up logging, so these would be lost."""
     log, notes = logging.getLogger(logger), _Notes()
     before = log.level
     log.addHandler(notes)
@@ -85,11 +86,11 @@ def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 
-def tell_ignored(ignored: Mapping[str, str], whole: bool = False) -> None:
-    """Name the properties that have no meaning here; with `whole` each with its reason."""
+def tell_ignored(ignored: Mapping[str, str], with_reasons: bool = False) -> None:
+    """Print the properties that have no meaning here, and the reasons if asked for."""
     if not ignored:
         return
-    if not whole:
+    if not with_reasons:
         note(f"without meaning here: {', '.join(sorted(ignored))} (`db2cdc doctor` says why)")
         return
     for name, reason in sorted(ignored.items()):
@@ -97,12 +98,15 @@ def tell_ignored(ignored: Mapping[str, str], whole: bool = False) -> None:
 
 
 def clock(ts_ms: int | None) -> str:
-    """Return a moment as text to the second, `-` for none; a commit's is the source's local time, taken for UTC."""
+    """Return a time in milliseconds as text to the second, or `-` for None.
+
+    A commit's time is the source's local time, which is treated as UTC.
+    """
     return "-" if ts_ms is None else datetime.fromtimestamp(ts_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def span(seconds: float | None) -> str:
-    """Return a span in its largest fitting unit, `-` for none."""
+    """Return a duration in its largest fitting unit, or `-` for None."""
     if seconds is None:
         return "-"
     for size, unit in SECONDS:

@@ -1,4 +1,4 @@
-"""`db2cdc status`: what is captured, how far capture and the target are, and what lies between."""
+"""`db2cdc status`: shows what is captured, how far capture and the target are, and the changes in between."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ from airflow_provider_db2cdc.source.planning.plan import gone_tables
 from airflow_provider_db2cdc.source.preflight.offset_checks import read_verdicts
 from airflow_provider_db2cdc.sql.asn import COUNTED_AT_ONCE, count_changes
 
-WAS_INACTIVE = "its registration was not active for a while: the next tick tells whether changes are missing"
-UNREGISTERED = "not registered any more: nobody captures what changes in it"
-MISSING = "its offset is missing: the next tick stops it, or mends that, unless its target was removed too"
-NEW, ELSEWHERE = "new: the next tick takes it up", "unknown: its offset is not in this file"
+WAS_INACTIVE = "its registration was not active for a while: the next tick checks whether changes are missing"
+UNREGISTERED = "not registered any more: its changes are not captured"
+MISSING = "its offset is missing: unless its target was removed too, the next tick stops it or restores the offset"
+NEW, ELSEWHERE = "new: the next tick begins it", "unknown: its offset is not in this file"
 
 
 @dataclass(frozen=True)
 class TableStatus:
-    """Where one table stands: `pending` change rows lie between offset and fence, None where that has no answer."""
+    """The status of one table.
+
+    `pending` counts the change rows between its offset and the capture position. It is None if that is not known.
+    """
 
     table: TableId
     state: str
@@ -44,32 +47,30 @@ class TableStatus:
 
 
 def run(config: Path, as_json: bool, airflow: bool = False) -> None:
-    """Read and show where every chosen table stands; nothing is changed."""
+    """Show the status of every chosen table. Nothing is changed."""
     pipeline = load_config(config)
     store = open_kept(pipeline, airflow)
-    # A tick that ends between the two reads would leave an offset beyond the fence.
+    # Offsets are read first. A tick that ends meanwhile would otherwise leave an offset beyond the capture position.
     offsets, summary = store.all(), store.summary()
     with open_source(pipeline) as source:
         captured = read_capture(source, pipeline.asn_schema)
         chosen = pipeline.selection.tables(captured.registrations)
-        for one in unmatched_tables(pipeline.selection, pipeline.snapshot_include, captured.registrations):
-            note(f"warning: {one.problem}. {one.remedy}")
-        instances = [captured.registrations[table] for table in chosen]
-        verdicts = read_verdicts(source, pipeline, instances, offsets, summary)
-        pending = _pending(source, instances, verdicts, captured.position, offsets)
+        for entry in unmatched_tables(pipeline.selection, pipeline.snapshot_include, captured.registrations):
+            note(f"warning: {entry.problem}. {entry.remedy}")
+        captures = [captured.registrations[table] for table in chosen]
+        verdicts = read_verdicts(source, pipeline, captures, offsets, summary)
+        pending = _pending(source, captures, verdicts, captured.position, offsets)
     missing = ELSEWHERE if not airflow and kept_elsewhere(pipeline) else NEW
-    standings = [
-        TableStatus(
-            one.table, one.state, one.update_as, offsets.get(one.table), pending.get(one.table),
-            _verdict(one, verdicts[one.table], offsets.get(one.table), summary, pending.get(one.table), missing),
-        )
-        for one in instances
-    ]  # fmt: skip
+    standings = []
+    for capture in captures:
+        table, offset, rows = capture.table, offsets.get(capture.table), pending.get(capture.table)
+        verdict = _verdict(capture, verdicts[table], offset, summary, rows, missing)
+        standings.append(TableStatus(table, capture.state, capture.update_as, offset, rows, verdict))
     gone = gone_tables(captured, pipeline, summary)
     standings += [_unregistered(table, offsets.get(table)) for table in gone]
     if as_json:
-        found = {"fence": captured.position, "tables": standings, "snapshots": summary.snapshots}
-        print_json({"pipeline": pipeline.pipeline, **to_data(found), "signals": to_data(summary.outcomes)})
+        data = {"fence": captured.position, "tables": standings, "snapshots": summary.snapshots}
+        print_json({"pipeline": pipeline.pipeline, **to_data(data), "signals": to_data(summary.outcomes)})
     else:
         _show(pipeline, captured.position, standings)
         _show_snapshots(summary)
@@ -77,55 +78,57 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
 
 def _pending(
     source: Source,
-    instances: Sequence[CaptureRegistration],
+    captures: Sequence[CaptureRegistration],
     verdicts: Mapping[TableId, Verdict],
-    fence: CapturePosition,
+    position: CapturePosition,
     offsets: Mapping[TableId, Offset],
 ) -> dict[TableId, int]:
-    """Count the change rows that wait, of tables whose changes the next tick pulls."""
-    steps = [
-        (one, LsnRange(offsets[one.table].lsn, fence.lsn))
-        for one in instances
-        if verdicts[one.table].kind == "pulled" and one.cd_columns and offsets[one.table].lsn <= fence.lsn
+    """Count the waiting change rows of each table whose changes the next tick reads."""
+    ranges = [
+        (capture, LsnRange(offsets[capture.table].lsn, position.lsn))
+        for capture in captures
+        if verdicts[capture.table].kind == "pulled"
+        and capture.cd_columns
+        and offsets[capture.table].lsn <= position.lsn
     ]
-    return dict(zip([one.table for one, _ in steps], _counts(source, steps), strict=True))
+    return dict(zip([capture.table for capture, _ in ranges], _counts(source, ranges), strict=True))
 
 
 def _unregistered(table: TableId, offset: Offset | None) -> TableStatus:
     return TableStatus(table, "-", "-", offset, None, UNREGISTERED)
 
 
-def _counts(source: Source, steps: Sequence[tuple[CaptureRegistration, LsnRange]]) -> list[int]:
+def _counts(source: Source, ranges: Sequence[tuple[CaptureRegistration, LsnRange]]) -> list[int]:
     counts: list[int] = []
-    for start in range(0, len(steps), COUNTED_AT_ONCE):
-        group = steps[start : start + COUNTED_AT_ONCE]
-        found = dict(source.rows(count_changes(group)))
-        counts += [int(found.get(place, 0)) for place in range(len(group))]
+    for start in range(0, len(ranges), COUNTED_AT_ONCE):
+        group = ranges[start : start + COUNTED_AT_ONCE]
+        by_place = dict(source.rows(count_changes(group)))
+        counts += [int(by_place.get(place, 0)) for place in range(len(group))]
     return counts
 
 
 def _verdict(
-    instance: CaptureRegistration,
+    capture: CaptureRegistration,
     verdict: Verdict,
     offset: Offset | None,
     summary: PipelineSummary,
     pending: int | None,
     missing: str,
 ) -> str:
-    if not instance.is_active:
-        return f"not captured (state {instance.state})"
+    if not capture.is_active:
+        return f"not captured (state {capture.state})"
     if offset is not None and offset.restart:
-        return "begins anew with the next tick"
+        return "begins again with the next tick"
     if verdict.error is not None:
-        problem = verdict.error.problem.removeprefix(f"{instance.table}: ")
-        return f"{'snapshotted anew by the next tick' if verdict.kind == 'mended' else 'stopped'}: {problem}"
-    failure = summary.failure(instance.table)
+        problem = verdict.error.problem.removeprefix(f"{capture.table}: ")
+        return f"{'snapshotted again by the next tick' if verdict.kind == 'mended' else 'stopped'}: {problem}"
+    failure = summary.failure(capture.table)
     if failure is not None and not failure.is_rejected:
-        return f"failed in the last tick: {failure.error.removeprefix(f'{instance.table}: ')}"
+        return f"failed in the last tick: {failure.error.removeprefix(f'{capture.table}: ')}"
     if verdict.kind == "idle":
-        return "nobody pulls its changes (snapshot.mode)"
+        return "its changes are not read (snapshot.mode)"
     if verdict.kind == "begins":
-        return _begins(instance.table, offset, summary, missing)
+        return _begins(capture.table, offset, summary, missing)
     return f"{pending} change rows wait" if pending else "up to date"
 
 
@@ -136,7 +139,7 @@ def _begins(table: TableId, offset: Offset | None, summary: PipelineSummary, mis
 
 
 def _show_snapshots(summary: PipelineSummary) -> None:
-    """Show the snapshots of the last ticks, and what became of the newest signals."""
+    """Show the snapshots of the last ticks, and the outcomes of the newest signals."""
     if summary.snapshots:
         shown = new_table("snapshot", "kind", "table", "status", "chunks", "rows", "left", "reason", title="snapshots")
         for snapshot in summary.snapshots:
@@ -151,8 +154,8 @@ def _show_snapshots(summary: PipelineSummary) -> None:
         screen().print(shown)
 
 
-def _show(config: PipelineConfig, fence: CapturePosition, standings: Sequence[TableStatus]) -> None:
-    title = f"{config.pipeline}: capture stands at {fence.lsn}, {span(fence.age_s)} behind the source"
+def _show(config: PipelineConfig, position: CapturePosition, standings: Sequence[TableStatus]) -> None:
+    title = f"{config.pipeline}: capture stands at {position.lsn}, {span(position.age_s)} behind the source"
     shown = new_table(
         "table", "state", "updates", "offset", "batch", "newest commit (source's time)", "standing", title=title
     )

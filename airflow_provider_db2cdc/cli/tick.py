@@ -1,4 +1,4 @@
-"""`db2cdc tick`: plan, apply, commit, as the DAG does it, in one process and a Spark of its own."""
+"""`db2cdc tick`: plans, applies and commits like the DAG, in one process with a Spark of its own."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
 
 
 def run(config: Path, as_json: bool, progress: bool) -> None:
-    """Do one tick and show what came of it.
+    """Run one tick and show its result.
 
-    :raises UnkeptError: some offsets could not be kept; everything else was, and is told.
-    :raises TickFailedError: some tables failed; the others are committed and shown.
+    :raises OffsetCommitError: when some offsets could not be stored. Everything else is stored and shown.
+    :raises TickFailedError: when some tables failed. The others are committed and shown.
     """
     pipeline = load_config(config)
     tell_ignored(pipeline.ignored)
@@ -55,30 +55,30 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     started = time.monotonic()
     spec = _plan(pipeline)
     if spec is None:
-        _tell_idle(as_json)
+        _show_idle(as_json)
         return
     commit(pipeline, _apply(pipeline, spec, progress), as_json, started)
 
 
 def commit(pipeline: PipelineConfig, result: JobResult, as_json: bool, started: float) -> None:
-    """Keep what the job's result moves, and show it; `started` is the monotonic clock at the tick's start.
+    """Commit the job's result, and show it. `started` is the monotonic clock at the tick's start, in seconds.
 
-    :raises UnkeptError: some offsets could not be kept.
-    :raises TickFailedError: some tables failed.
+    :raises OffsetCommitError: when some offsets could not be stored.
+    :raises TickFailedError: when some tables failed.
     """
     before = open_store(pipeline).summary()
     moved, unkept = commit_tick(result, open_store(pipeline))
     if unkept is not None:
-        note(f"offsets were not kept, the tick goes on: {', '.join(sorted(unkept.tables))}")
+        note(f"offsets were not kept, the tick continues: {', '.join(sorted(unkept.tables))}")
     acknowledge_channels(pipeline, result.signals)
     with noted(notifier.__name__):
-        is_told = notifier.notify(pipeline, result.notifications, time.time_ns() // 1_000_000)
-    _tell_signals(before, result)
-    record_reported(result, open_store(pipeline), is_told)
+        is_notified = notifier.notify(pipeline, result.notifications, time.time_ns() // 1_000_000)
+    _show_failed_signals(before, result)
+    record_reported(result, open_store(pipeline), is_notified)
     if as_json:
         status = "failed" if result.failed or unkept is not None else "applied"
-        lost = [] if unkept is None else sorted(unkept.tables)
-        print_json({"status": status, **to_data(result), "moved": to_data(moved), "unkept": lost})
+        unkept_tables = [] if unkept is None else sorted(unkept.tables)
+        print_json({"status": status, **to_data(result), "moved": to_data(moved), "unkept": unkept_tables})
     else:
         _show(result, moved, time.monotonic() - started)
     if unkept is not None and result.failed:
@@ -102,17 +102,20 @@ def _plan(config: PipelineConfig) -> JobSpec | None:
 def _apply(config: PipelineConfig, spec: JobSpec, progress: bool) -> JobResult:
     database = need_database(config)
     rows = sum(table.rows for table in spec.tables)
-    with _telling(f"{len(spec.tables)} tables, {rows} change rows", progress) as on_line:
+    with _spark_output(f"{len(spec.tables)} tables, {rows} change rows", progress) as on_line:
         return run_job(spec, config.spark, database.user, database.password.get_secret_value(), on_line)
 
 
 @contextmanager
-def _telling(what: str, progress: bool) -> Iterator[OnLine]:
-    """Yield what Spark's lines go to: the screen, or a spinner that shows the job's own last one."""
+def _spark_output(work: str, progress: bool) -> Iterator[OnLine]:
+    """Yield the function for each line of Spark's output.
+
+    With `progress` it prints the line. Otherwise a spinner shows the last line of the job itself.
+    """
     if progress:
         yield note
         return
-    with working(f"Spark starts: {what}") as show:
+    with working(f"Spark starts: {work}") as show:
 
         def on_line(line: str) -> None:
             if line.startswith(PROGRESS_MARK):
@@ -121,16 +124,16 @@ def _telling(what: str, progress: bool) -> Iterator[OnLine]:
         yield on_line
 
 
-def _tell_idle(as_json: bool) -> None:
+def _show_idle(as_json: bool) -> None:
     if as_json:
         print_json({"status": "idle"})
     else:
         note("idle: the target holds everything that capture has written")
 
 
-def _tell_signals(before: PipelineSummary, result: JobResult) -> None:
-    for one in before.new_failures(result):
-        note(f"signal {one.id} of channel {one.channel} {one.status}: {one.reason}")
+def _show_failed_signals(before: PipelineSummary, result: JobResult) -> None:
+    for signal in before.new_failures(result):
+        note(f"signal {signal.id} of channel {signal.channel} {signal.status}: {signal.reason}")
 
 
 def _show(result: JobResult, moved: Sequence[Offset], taken_s: float) -> None:

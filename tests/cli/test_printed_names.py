@@ -109,7 +109,7 @@ def in_status() -> None:
 
 def in_tick() -> None:
     tick._show(JobResult("p", "r", tuple(TableResult(table, "applied", LSN, 7) for table in TABLES)), (), 1.0)
-    tick._tell_signals(PipelineSummary(), JobResult("p", "r", (), tuple(map(outcome, NAMES))))
+    tick._show_failed_signals(PipelineSummary(), JobResult("p", "r", (), tuple(map(outcome, NAMES))))
 
 
 def in_sandbox() -> None:

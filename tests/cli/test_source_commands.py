@@ -194,7 +194,7 @@ def test_doctor_looks_at_the_offsets_place_and_takes_the_java_that_spark_takes(
 
 
 def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sandbox) -> None:
-    assert standing(config)["verdict"] == "new: the next tick takes it up"
+    assert standing(config)["verdict"] == "new: the next tick begins it"
     db2cdc("offset", "set", "-c", config, "SALES.T", fence(config))
     assert standing(config)["verdict"] == "up to date"
     connection = sandbox.connect()
@@ -220,7 +220,7 @@ def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sand
     [check] = [one for one in json.loads(db2cdc("doctor", "-c", config, "--json").stdout) if one["name"] == "offset"]
     assert "LSNs of 16 and 10 bytes" in check["problem"]
     db2cdc("offset", "restart", "-c", config, "SALES.T")
-    assert standing(config)["verdict"] == "begins anew with the next tick"
+    assert standing(config)["verdict"] == "begins again with the next tick"
 
 
 def test_a_pipeline_that_airflow_runs_is_not_called_new(config: str) -> None:

@@ -83,9 +83,9 @@ def test_signal_that_was_accepted_and_fails_later_is_told_of(config: Path, capsy
 
 def test_refusal_that_is_no_longer_kept_is_not_told_of_again(capsys: pytest.CaptureFixture[str]) -> None:
     before = PipelineSummary(handled_signal_ids=(handled_id(outcome("refused")),))
-    tick._tell_signals(before, JobResult("p", "r", (), (outcome("refused"),)))
+    tick._show_failed_signals(before, JobResult("p", "r", (), (outcome("refused"),)))
     assert capsys.readouterr().err == ""
-    tick._tell_signals(PipelineSummary(), JobResult("p", "r", (), (outcome("refused"),)))
+    tick._show_failed_signals(PipelineSummary(), JobResult("p", "r", (), (outcome("refused"),)))
     assert REFUSED in capsys.readouterr().err
 
 
@@ -101,7 +101,7 @@ def test_all_else_is_told_where_an_offset_cannot_be_kept(config: Path, capsys: p
     told = json.loads(written.out)
     assert [one["table"]["name"] for one in told["moved"]] == ["FINE"]
     assert (told["status"], told["unkept"]) == ("failed", [name_of(AHEAD)])
-    assert written.err.index("offsets were not kept, the tick goes on: ") < written.err.index("Snapshot STARTED")
+    assert written.err.index("offsets were not kept, the tick continues: ") < written.err.index("Snapshot STARTED")
     assert REFUSED in written.err
     assert store.summary().reported_seq == 9
     with pytest.raises(TickFailedError, match=r"S\.BAD: no disk"):

@@ -76,7 +76,7 @@ def test_a_place_that_may_not_be_entered_is_named(store: FileOffsetStore, monkey
     monkeypatch.setattr(Path, "exists", closed)
     monkeypatch.setattr(Path, "is_dir", closed)
     monkeypatch.setattr("os.access", lambda place, mode: False)
-    with pytest.raises(OffsetError, match="no folder that this user may write to"):
+    with pytest.raises(OffsetError, match="not a folder that this user may write to"):
         store.check_writable()
     store.path.parent.mkdir()
     store.path.with_suffix(".lock").touch()

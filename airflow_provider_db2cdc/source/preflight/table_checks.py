@@ -127,7 +127,7 @@ def _check_unique(schema: TableSchema) -> Check:
         str(schema.table),
         bool(schema.key),
         f"{schema.table} has no key of captured columns: equal rows are counted, and one connection reads a snapshot",
-        f"If some columns are unique, name them with {PROPERTY} before the first run; later its target begins anew.",
+        f"If some columns are unique, name them with {PROPERTY} before the first run; later its target begins again.",
         "warning",
     )
 
