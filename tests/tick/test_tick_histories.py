@@ -6,14 +6,14 @@ from contextlib import nullcontext, suppress
 from random import Random
 
 import pytest
+from support.crash import Killed
+from support.memory_pipeline import MemoryPipeline
+from support.memory_source import MemorySource
 
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import Failpoint, failpoint_action
-from support.crash import Killed
-from support.memory_pipeline import MemoryPipeline
-from support.memory_source import MemorySource
 
 TABLES = [TableId("S", name) for name in "AB"]
 KILLED_AT: list[Failpoint] = [
