@@ -1,1 +1,1 @@
-"""The edge to Spark and Delta: transforms are DataFrame to DataFrame; only target.py and ledger.py write."""
+"""The edge to Spark, Delta and JDBC: the ports of a tick, and frames in, frames out."""
