@@ -20,7 +20,8 @@ KILLED_AT: list[Failpoint] = [
     "read_history", "plan_batch", "append_changes", "merge_state", "commit_batch", "read_journal", "write_journal",
     "stage_chunks", "prepare_table", "publish_manifest",
 ]  # fmt: skip
-HISTORIES, STEPS, LAST_TICKS = 300, 14, 8
+QUICK, HISTORIES, STEPS, LAST_TICKS = 50, 400, 14, 8
+SLOW = [pytest.param(range(at, at + 50), marks=pytest.mark.slow) for at in range(QUICK, HISTORIES, 50)]
 
 
 class World:
@@ -117,7 +118,7 @@ class World:
         self.pipeline.tick()
 
 
-@pytest.mark.parametrize("seeds", [range(at, at + 50) for at in range(0, HISTORIES, 50)], ids=str)
+@pytest.mark.parametrize("seeds", [range(QUICK), *SLOW], ids=str)
 def test_target_equals_the_source_after_any_history(seeds: range, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in seeds:
         world = World(seed)
