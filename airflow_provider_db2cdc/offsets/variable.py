@@ -40,9 +40,9 @@ AIRFLOWS_OWN = ("ExecutionAPISecretsBackend", "MetastoreBackend")
 def variable_key(pipeline: str, table: TableId) -> str:
     """Return the key `db2cdc.<pipeline>.<schema>.<table>`. Two tables never share a key.
 
-    A key ends with a digest of the exact name if the name is very long, or has characters other than upper-case
-    letters, digits, '_' and '$'. MySQL ignores case when it compares keys. AIRFLOW_VAR_* has capitals only. A URL does
-    not preserve '#' and '%'.
+    If a name is very long, its key ends with a digest of the exact name. So does the key of a name with characters
+    other than upper-case letters, digits, '_' and '$'. MySQL ignores case when it compares keys. AIRFLOW_VAR_* has
+    capitals only. A URL does not preserve '#' and '%'.
     """
     plain = f"db2cdc.{pipeline}.{_readable(table.schema)}.{_readable(table.name)}"
     if len(plain) <= MAX_KEY and not FOLDED.search(table.schema + table.name):

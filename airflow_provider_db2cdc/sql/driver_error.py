@@ -133,7 +133,7 @@ def _explain_statement(code: int | None, text: str, where: str) -> Db2CdcError |
             return LockedError(
                 f"a statement at {where} waited too long for a lock, or in a deadlock ({_shortened(text)})",
                 "Try again; if it stays, look for a long transaction on the control tables, or a definition (ALTER, "
-                "CREATE, LOAD) that nobody committed. ibm_db waits for LockTimeout seconds (60), JDBC for "
+                "CREATE, LOAD) that is not committed. ibm_db waits for LockTimeout seconds (60), JDBC for "
                 "currentLockTimeout (the database's LOCKTIMEOUT).",
             )
         case -805:

@@ -28,7 +28,7 @@ def job_folder(spec: str) -> Iterator[Path]:
         path.write_text(spec, encoding="utf-8")
         pipe = path.with_name(PARENT_PIPE)
         os.mkfifo(pipe, 0o600)
-        # Open both ends, because without a reader the writing end alone cannot be opened yet.
+        # Open both ends, because the writing end cannot be opened while there is no reader.
         handle = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)
         try:
             yield path

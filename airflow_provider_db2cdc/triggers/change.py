@@ -105,8 +105,8 @@ def passed(position: CapturePosition, upto: datetime, now: datetime) -> bool:
 def redact(config: PipelineConfig) -> dict[str, Any]:
     """Return a configuration as an argument of a trigger, without the database's address and without Spark's settings.
 
-    If Airflow's API shows the arguments to every reader of task instances, the settings of Kafka's consumer are left
-    out too, because they hold its login.
+    The settings of Kafka's consumer hold its login. They are left out too if Airflow's API shows the arguments to every
+    reader of task instances.
     """
     if SHOWS_ARGUMENTS:
         if KAFKA in config.signal_channels:

@@ -411,7 +411,7 @@ def test_broker_that_goes_away_is_an_error_in_bounded_time(
         started = time.monotonic()
         with pytest.raises(SourceError):
             channel.acknowledge(done("1"))
-        with pytest.raises(SourceError), channel._asking("shop-signal"):
+        with pytest.raises(SourceError), channel._naming("shop-signal"):
             channel._consumer.commit(offsets=[channel._at(1)], asynchronous=False)
         channel.close()
         assert time.monotonic() - started < 30

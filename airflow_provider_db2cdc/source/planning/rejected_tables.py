@@ -50,5 +50,5 @@ def report_nothing(rejected: Sequence[RejectedTable]) -> None:
     """
     if rejected:
         listed = "\n".join(f"- {rejection.table}: {rejection.error}" for rejection in rejected)
-        raise TickFailedError(f"{len(rejected)} table(s) cannot go on, and the others have no changes:\n{listed}")
+        raise TickFailedError(f"{len(rejected)} table(s) cannot continue, and the others have no changes:\n{listed}")
     log.info("nothing to do")
