@@ -231,3 +231,21 @@ def test_the_package_exports_what_exists():
         assert name in {getattr(node, "name", None) for node in body}
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = package.Nothing
+
+
+OLD_WORDS = re.compile(
+    r"\b(Agenda|Slice|Effects|Compared|Extent|Standing|Share|Book|Ledger|Backlog|TickLostError|UnkeptError|"
+    r"believed|set_back|begun_batch|stands_still|restart_of|command_of|is_overtaken|telling_applied)\b"
+)
+"""Names from before the glossary. docs/glossary.md has the words of today."""
+
+
+def test_the_glossarys_old_words_stay_out():
+    assert offenders(ALL, lambda path: sorted({*OLD_WORDS.findall(path.read_text("utf-8"))})) == {}
+
+
+def test_a_folder_has_at_most_12_modules():
+    """A person finds a module by its folder: more than a dozen names are not read any more."""
+    folders = {path.parent for path in MODULES} - {PACKAGE / "demo"}
+    counts = {name_of(folder): len([*folder.glob("[!_]*.py")]) for folder in folders}
+    assert {name: count for name, count in counts.items() if count > 12} == {}

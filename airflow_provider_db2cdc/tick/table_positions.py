@@ -83,14 +83,14 @@ class TablePositions:
         ]
 
     def is_rewound(self, task: TableTask) -> bool:
-        """Whether this plan has begun anew with a table before where the store believes it: its source was restored."""
+        """Whether this plan has begun anew with a table before where the offset store says it: its source was restored."""
         stand = self.last[task.table].upto if self._is_moved(task.table) else None
         return stand is not None and task.stored_lsn is not None and stand < task.stored_lsn
 
     def pull_after(self, task: TableTask) -> Lsn | None:
         """Return the position behind which a known table's changes are to be pulled; None where it begins anew.
 
-        :raises OffsetError: what is believed of the table and what the target proves do not go together.
+        :raises OffsetError: the stored offset of the table and what the target proves do not go together.
         :raises GapError: changes behind it are lost, and the mode has no snapshot mend that.
         """
         last = self.last.get(task.table)
