@@ -2,16 +2,16 @@
 
 The flow of a tick, one DAG run of `Db2CdcTaskGroup`:
 
-1. Db2's capture agent writes each committed change into change tables and says how far it has come: the fence.
-2. `Db2CdcPlanOperator` reads fence, registrations and counts by ibm_db, and the offsets from Airflow Variables.
-3. Nothing new: the rest is skipped, Spark is not started. Else it fixes each table's range in a JobSpec (an XCom).
-4. `Db2CdcApplyOperator` hands the JobSpec to one spark-submit: `spark_jobs/apply.py`, with this package as a zip.
-5. `spark.jobs` writes the ranges into the batch log first: a batch, once planned, is only ever done as planned.
-6. The changes go over JDBC into the change log; from there their net effect is merged into the current state.
-7. New tables are snapshot meanwhile, with the changes captured during the read laid over it.
-8. The job prints a JobResult, a line a table: what Delta proves. A failed table never stops the others.
-9. `Db2CdcCommitOperator` moves the offsets there and emits an asset event for each table that changed.
-10. `Db2CdcOutcomeOperator` fails the run for what went wrong of it: tables, offsets, signals that it was given.
+1. Db2's capture agent writes each committed change into change tables, and reports its capture position.
+2. `Db2CdcPlanOperator` reads that position, registrations and counts by ibm_db, and offsets from Airflow Variables.
+3. If nothing is new, the rest is skipped and Spark does not start. Else the plan fixes each table's range (a JobSpec).
+4. `Db2CdcApplyOperator` passes the JobSpec to one spark-submit: `spark_jobs/apply.py`, with this package as a zip.
+5. `tick` writes the ranges into the batch log first. A planned batch is only ever applied as planned.
+6. `spark` reads the changes over JDBC into the change log, and merges their net effect into the current state.
+7. New tables are snapshotted. Changes that were captured during the read take precedence over the rows that were read.
+8. The job prints a JobResult with one result per table: what Delta proves. A failed table never stops the others.
+9. `Db2CdcCommitOperator` moves the offsets there, and emits an asset event for each table that changed.
+10. `Db2CdcOutcomeOperator` fails the run if a table failed, an offset was not kept, or a signal was refused.
 
 The Airflow classes are imported on first use: inside Spark this package is a zip beside which there is no Airflow.
 """

@@ -69,7 +69,7 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
     gone = gone_tables(captured, pipeline, summary)
     standings += [_unregistered(table, offsets.get(table)) for table in gone]
     if as_json:
-        data = {"fence": captured.position, "tables": standings, "snapshots": summary.snapshots}
+        data = {"capture_position": captured.position, "tables": standings, "snapshots": summary.snapshots}
         print_json({"pipeline": pipeline.pipeline, **to_data(data), "signals": to_data(summary.outcomes)})
     else:
         _show(pipeline, captured.position, standings)

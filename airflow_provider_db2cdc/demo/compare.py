@@ -38,7 +38,7 @@ class Comparison:
     """One table on both sides.
 
     `events` counts the change log by op; `differing` names the keys whose rows are not the same; `waiting` is how many
-    change rows lie between the offset and the fence, which is how far capture has come.
+    change rows lie between the offset and the capture position.
     """
 
     table: TableId
@@ -48,7 +48,7 @@ class Comparison:
     events: Mapping[str, int]
     version: int
     offset: Offset | None
-    fence: Lsn
+    capture_lsn: Lsn
     waiting: int | None
 
     @property
@@ -61,7 +61,7 @@ class Comparison:
 class Position:
     """How far capture is, and how many change rows of each table lie between its offset and there."""
 
-    fence: Lsn
+    capture_lsn: Lsn
     waiting: Mapping[TableId, int]
 
 
@@ -138,6 +138,6 @@ def _compared(
         events=target["events"],
         version=target["version"],
         offset=offset,
-        fence=position.fence,
+        capture_lsn=position.capture_lsn,
         waiting=position.waiting.get(table),
     )

@@ -50,10 +50,10 @@ def show(console: Console, compared: Sequence[Comparison], missing: Sequence[str
         table.add_column(name, justify="left" if name in ("offset", "verdict") else "right", overflow="fold")
     for line in compared:
         table.add_row(*_row(line))
-    fence = compared[0].fence if compared else "-"
+    capture_lsn = compared[0].capture_lsn if compared else "-"
     table.caption = (
         "read, created, updated, deleted: events in the change log; "
-        f"lag: change rows between the offset and the fence, which is {fence}"
+        f"lag: change rows between the offset and the capture position, which is {capture_lsn}"
     )
     console.print(table)
     for line in compared:

@@ -83,7 +83,10 @@ class TablePositions:
         ]
 
     def is_rewound(self, task: TableTask) -> bool:
-        """Whether this plan has begun anew with a table before where the offset store says it: its source was restored."""
+        """Whether this plan has begun anew with a table before where the offset store says it.
+
+        Its source was restored.
+        """
         stand = self.last[task.table].upto if self._is_moved(task.table) else None
         return stand is not None and task.stored_lsn is not None and stand < task.stored_lsn
 

@@ -190,7 +190,7 @@ def test_doctor_looks_at_the_offsets_place_and_takes_the_java_that_spark_takes(
         ("offsets", more["offsets.file"]),
         ("offset", "SALES.T"),
     ]
-    assert "no folder that this user may write to" in errors[0]["problem"]
+    assert "is not a folder that this user may write to" in errors[0]["problem"]
 
 
 def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sandbox) -> None:
@@ -330,4 +330,4 @@ def standing(config: str) -> Any:
 
 
 def fence(config: str) -> str:
-    return str(status(config)["fence"]["lsn"])
+    return str(status(config)["capture_position"]["lsn"])

@@ -70,13 +70,13 @@ class TablePlanner:
     """Decides how each table begins the tick: with its changes, a snapshot, or nothing.
 
     `filling` holds the tables whose initial snapshot is under way. `include` limits which new tables begin with one.
-    `fence` is the capture position. An offset that was planned before `old_ms` moves even without a change. So does one
-    that was planned after `ahead_ms`, because a wrong clock has set it.
+    `capture_lsn` is the capture position. An offset that was planned before `old_ms` moves even without a change. So
+    does one that was planned after `ahead_ms`, because a wrong clock has set it.
     """
 
     mode: Snapshotter
     include: tuple[str, ...]
-    fence: Lsn
+    capture_lsn: Lsn
     filling: frozenset[TableId]
     old_ms: int
     ahead_ms: int
@@ -98,20 +98,22 @@ class TablePlanner:
 
     def _begin(self, schema: TableSchema, capture: CaptureRegistration, offset: Offset | None) -> TablePlan:
         again, streams = self._snapshots_again(schema.table), self.mode.stream()
-        verdict = judge(capture, offset, self.fence, streams or schema.table in self.filling)
+        verdict = judge(capture, offset, self.capture_lsn, streams or schema.table in self.filling)
         if offset is None or verdict.kind == "begins" or (again and not streams):
             is_known = offset is not None and (offset.restart or offset.has_position)
             snapshot = schema.table in self.filling or self._snapshots(schema.table) or is_known
-            return TablePlan(schema, capture, None, self.fence, True, is_known, snapshot, rows=0)
+            return TablePlan(schema, capture, None, self.capture_lsn, True, is_known, snapshot, rows=0)
         if verdict.kind == "idle":
             return TablePlan(schema, capture, offset.lsn, offset.lsn, rows=0, batch=offset.batch)
-        if self.fence < offset.lsn:
-            return TablePlan(schema, capture, offset.lsn, self.fence, is_due=True, rows=0, batch=offset.batch)
-        is_old = not self.old_ms <= offset.planned_at_ms <= self.ahead_ms and offset.lsn < self.fence
+        if self.capture_lsn < offset.lsn:
+            return TablePlan(schema, capture, offset.lsn, self.capture_lsn, is_due=True, rows=0, batch=offset.batch)
+        is_old = not self.old_ms <= offset.planned_at_ms <= self.ahead_ms and offset.lsn < self.capture_lsn
         # Spark decides, because it knows what is committed in the target.
         is_doubtful = verdict.error is not None or offset.lsn != offset.committed_lsn
         due = again or is_old or is_doubtful
-        return TablePlan(schema, capture, offset.lsn, self.fence, is_due=due, batch=offset.batch, resnapshot=again)
+        return TablePlan(
+            schema, capture, offset.lsn, self.capture_lsn, is_due=due, batch=offset.batch, resnapshot=again
+        )
 
     def _snapshots_again(self, table: TableId) -> bool:
         return self._included(table) and self.mode.snapshot_data(known=True, in_progress=table in self.filling)

@@ -98,14 +98,16 @@ def max_rows(chunk_range: ChunkRange, held: int) -> int:
 
 
 @failpoint("check_readable")
-def check_readable(replica: Replica, task: TableTask, planned: PlannedBatch, fence: Lsn) -> None:
+def check_readable(replica: Replica, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
     """Check that the changes of a batch to redo are still at the source, or in the change log already.
 
-    `fence` is the capture position.
+    `capture_lsn` is the capture position.
 
     :raises GapError: when the changes may be lost at the source, and the change log has fewer than were planned.
     """
-    gap = find_gap(task.table, planned.after, planned.capture, task.capture.identity, task.capture.pruned_upto, fence)
+    gap = find_gap(
+        task.table, planned.after, planned.capture, task.capture.identity, task.capture.pruned_upto, capture_lsn
+    )
     if gap is None or planned.span.empty:
         return
     is_there = table_exists(replica.spark, replica.layout.changes(replica.table))
