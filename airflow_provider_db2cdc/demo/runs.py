@@ -10,7 +10,7 @@ from typing import Any
 
 RUN_MARK = "DB2CDC_RUN "
 APPLY = "apply"
-BACKLOG = "~backlog"
+SUMMARY = "~summary"
 """How the key of the Variable ends that is no table's offset."""
 
 
@@ -60,7 +60,7 @@ def _report(run: Any) -> dict[str, Any]:
             "state": str(run.state),
             "tasks": {task.task_id: str(task.state) for task in tasks},
             "result": results[0].value if results else None,
-            "offsets": [one.get_val() for one in variables if not one.key.endswith(BACKLOG)],
+            "offsets": [one.get_val() for one in variables if not one.key.endswith(SUMMARY)],
         }
 
 
