@@ -1,1 +1,1 @@
-"""A tick under way: planned batches are applied through ports, and snapshots work through their queue."""
+"""A tick under way: batches are planned and applied through ports, and the snapshot queue is worked through."""

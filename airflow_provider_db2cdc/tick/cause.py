@@ -67,7 +67,7 @@ def root_cause(error: BaseException, text: str) -> str:
 
 
 def _harmless_cause(text: str) -> str:
-    """Return the class and the text of the JVM's innermost cause. It is empty if the text may quote a row value."""
+    """Return the class and the text of the JVM's innermost cause, or nothing if the text may quote a row value."""
     inner = (CAUSED_BY.findall(text) or RAISED.findall(text))[-1:]
     return "".join(
         _redacted(f"{name.rsplit('.', 1)[-1]}: {message}") for name, message in inner if name.startswith(HARMLESS)
@@ -84,9 +84,9 @@ def text_of(error: BaseException | None) -> str:
 
 
 def keep_stack(title: str, error: BaseException) -> str:
-    """Append an error's stack to the run's error log, and return a sentence with its path. Only its owner can read it.
+    """Append an error's stack to the run's error log, and return a sentence with the log's path.
 
-    Without an error log it returns an empty text.
+    Only the owner of the log can read it. Without an error log the function returns an empty text.
     """
     path = os.environ.get(ERROR_LOG_ENV)
     stack = f"{''.join(traceback.format_exception(error))}\n{getattr(error, '_stackTrace', '')}"
@@ -103,10 +103,10 @@ def keep_stack(title: str, error: BaseException) -> str:
 
 def _condition(error: BaseException, text: str) -> list[str]:
     named = CONDITION.findall(text)[-1:]
-    # PySpark's errors have it, and nothing else here may import PySpark.
+    # Only PySpark's errors have this method. This module may not import PySpark to check their class.
     condition_of = getattr(error, "getCondition", None)
-    own = condition_of() if callable(condition_of) else None
-    return [f"condition {condition}" for condition in named or filter(None, [own])]
+    pyspark_condition = condition_of() if callable(condition_of) else None
+    return [f"condition {condition}" for condition in named or filter(None, [pyspark_condition])]
 
 
 def _redacted(text: str) -> str:

@@ -29,9 +29,9 @@ def log_progress(text: str) -> None:
 
 
 def applied_reporter(tables: int) -> Callable[[TableId], None]:
-    """Return a function that logs a table as applied, with the number of applied tables and the estimated rest.
+    """Return a function that logs a table as applied, with the number of applied tables and the time left.
 
-    Several threads may call it at once. It logs nothing for a single table.
+    Several threads may call it at once. If `tables` is 1, it logs nothing.
     """
     begun, done, turn = time.monotonic(), itertools.count(1), Lock()
 
@@ -44,7 +44,7 @@ def applied_reporter(tables: int) -> Callable[[TableId], None]:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error as one line: our own text, or the root cause of a foreign error, whose stack is kept."""
+    """Return an error as one line: our own text, or a foreign error's root cause. A foreign error's stack is kept."""
     if isinstance(error, Db2CdcError):
         return str(error)
     if is_concurrent_write(error):
@@ -65,12 +65,12 @@ def as_own(error: BaseException) -> Db2CdcError:
 
 
 def is_concurrent_write(error: BaseException) -> bool:
-    """Whether Delta refused a write because another writer has committed its transaction id meanwhile."""
+    """Return whether Delta refused a write because another writer has committed the same transaction id meanwhile."""
     return any(name in str(error) for name in ("ConcurrentTransaction", "DELTA_CONCURRENT_TRANSACTION"))
 
 
 def log_stack(error: BaseException) -> None:
-    """Print the frames of an error's stack. Its text is left out because it may hold row values."""
+    """Print the last four frames of an error's stack, without its text, which may hold row values."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != FAILPOINT_FRAME][-4:]
     log_progress(
         "  at " + " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames))

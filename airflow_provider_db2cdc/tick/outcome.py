@@ -33,7 +33,8 @@ def job_result(tick: Tick) -> JobResult:
 def table_result(tick: Tick, table: TableId) -> TableResult:
     """Return what the target holds of a table after the tick.
 
-    The position is left out where the tick must move no offset: of a table that begins, or that waits for a person.
+    A result without a position moves no offset. It has none for a table that still has to begin, that waits for an
+    operator, or that has no applied batch.
     """
     task, positions = tick.tasks.get(table), tick.positions
     result, last = _counted_result(tick, table), positions.last.get(table)

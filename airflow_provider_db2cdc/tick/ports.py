@@ -21,7 +21,7 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, Chun
 from airflow_provider_db2cdc.cdc.table import TableId
 
 StateDiff: TypeAlias = object
-"""What a chunk range and the state differ by. Only the implementation that made it can read it."""
+"""The difference between a chunk range and the state. Only the implementation that made it can read it."""
 
 Fail: TypeAlias = Callable[[TableId, Exception], None]
 
@@ -44,14 +44,19 @@ class TableBatch:
 
 
 class Watermark(Protocol):
-    """Mark moments of the source. A mark is a text until capture has passed it.
+    """Mark moments of the source. A mark is a text. It becomes a watermark, an LSN, once capture has passed it.
 
-    High: `open` before a read, `close` after it, then `reached` until it returns an LSN. Every commit that the read can
-    have seen is at or below that LSN, and all of them are captured. Low: `low_mark`, then `reached` likewise.
+    For the high watermark call `open` before a read and `close` after it. Then call `reached` until it returns an LSN.
+    Every commit that the read can have seen is at or before that LSN, and is captured. For the low watermark call
+    `low_mark`, then `reached` likewise.
     """
 
     def low_mark(self, planned: str) -> str:
-        """Return the mark of a snapshot's beginning: the source's clock as it was `planned`, else (or if empty) now."""
+        """Return the mark of a snapshot's beginning.
+
+        It is the source's clock as the plan has it (`planned`). It is now if that is empty, or for a watermark that
+        does not go by clocks.
+        """
 
     def open(self) -> str:
         """Mark the beginning of a read."""
@@ -71,23 +76,23 @@ class SourceReader(Protocol):
         """The watermark that the configuration names."""
 
     def capture_lsn(self) -> Lsn | None:
-        """Return how far capture is now, None before it has begun."""
+        """Return the current capture position, None before capture has begun."""
 
     def with_row_counts(self, batches: Sequence[PlannedBatch], fail: Fail) -> list[PlannedBatch]:
-        """Return planned batches with the change rows in their ranges.
+        """Return planned batches with the number of change rows in their ranges.
 
-        A batch whose range is the plan's keeps the plan's count. A table that cannot be counted fails and is left out:
-        nothing would notice changes that are pruned before they are read. So does a table whose registration or
-        columns have changed.
+        A batch whose range is the plan's keeps the plan's count. A table that cannot be counted is given to `fail` and
+        left out. Otherwise changes that are pruned before they are read would go unnoticed. The same holds for a table
+        whose registration or columns have changed.
         """
 
     def find_bounds(self, task: TableTask, table_snapshot: TableSnapshot) -> Sequence[Sequence[str]]:
-        """Return the keys that end the chunks of a table, but for the last chunk's."""
+        """Return the keys that end the chunks of a table, except the last chunk."""
 
     def check_counts(
         self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, window: LsnRange
     ) -> None:
-        """Compare what was read of each chunk with what the source counts.
+        """Compare the rows that were read of each chunk with the source's count.
 
         :raises SourceError: they differ by more than the changes in the window explain.
         """
@@ -102,7 +107,7 @@ class SourceReader(Protocol):
         """Return the error of each table whose columns are no longer those of the plan."""
 
     def signals(self) -> list[Signal]:
-        """Return the rows of the signal table; none if there is no such channel, or it cannot be read."""
+        """Return the rows of the signal table, none if that channel is disabled or the table cannot be read."""
 
 
 class Source(Protocol):
@@ -115,34 +120,37 @@ class Source(Protocol):
 class Tables(Protocol):
     """The change log and the current state of every table. An object belongs to one thread per table.
 
-    Each write carries a transaction id of the table, the step and the batch, and is skipped if that id is there. A run
-    that another run has overtaken meets an error, and what it was about to write is not there.
+    Each write carries a transaction id of the table, the step and the batch. It is skipped if that id is there. A run
+    that another run has overtaken gets an error, and its write has no effect.
     """
 
     def for_reader(self) -> Tables:
         """Return the same tables for the thread that reads snapshots."""
 
     def slots(self) -> int | None:
-        """Return how many tasks run side by side, None if that is not known."""
+        """Return how many tasks run in parallel, None if that is not known."""
 
     def prepare(
         self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[int], batch: int
     ) -> None:
         """Create the tables, or add columns that the source gained. Close `abandoned` batches to their writers.
 
-        A table that begins again (`is_begun`) with `batch` first gets back the rows that its state has lost to others.
+        If a table begins again (`is_begun`) with `batch`, rows that its state has lost to other writers are restored
+        first.
 
         :raises TargetError: the table belongs to another pipeline, is gone, or has a column of another type.
         """
 
     def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
-        """Check that a pending batch can be applied: its changes are at the source, or in the change log.
+        """Check that a pending batch can be applied: its changes are at the source or in the change log.
 
-        :raises GapError: they are in neither.
+        :raises GapError: its changes are in neither.
         """
 
     def check_idle(self, task: TableTask, last: AppliedBatch, batch: int) -> AppliedBatch:
-        """Return the last applied batch of a table that `batch` brings nothing, once in many batches after a check.
+        """Return the last applied batch of a table that `batch` brings no changes.
+
+        Once in many batches the table is checked first.
 
         :raises TargetError: another writer has changed rows, or a table is gone.
         """
@@ -150,11 +158,11 @@ class Tables(Protocol):
     def apply(self, batch: TableBatch) -> AppliedBatch:
         """Write one batch of a table: into the change log, then from the change log into the state.
 
-        To apply it again changes nothing, and returns the same.
+        A second call for the same batch changes nothing, and returns the same.
 
         :raises GapError: changes were pruned before they were read.
         :raises TargetError: another writer has changed rows, or a later plan has abandoned the batch.
-        :raises ConcurrentRunError: another run has done more meanwhile.
+        :raises ConcurrentRunError: another run has applied more meanwhile.
         """
 
     def diff(self, task: TableTask, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
@@ -163,7 +171,7 @@ class Tables(Protocol):
     def stage(
         self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, span: ChunkSpan, readers: int
     ) -> ChunkRange:
-        """Read chunks of a table and stage them after those of the chunk range; return the range with them."""
+        """Read chunks of a table, stage them after those of the chunk range, and return the range with them."""
 
     def delete_staged(self, task: TableTask, chunk_range: ChunkRange) -> None:
         """Free the storage of what was staged for an applied chunk range. A failure is only logged."""
@@ -173,32 +181,32 @@ class BatchLog(Protocol):
     """What the pipeline has planned and applied, batch by batch."""
 
     def history(self, since: Mapping[TableId, int]) -> BatchHistory:
-        """Return the batches of each table from a batch on; from its last applied one on for batch 0.
+        """Return the batches of each table from a batch on, or for batch 0 from its last applied batch on.
 
-        Also batches of tables that are not named, from the greatest of these batches on.
+        The result also has the batches of tables that are not named, from the greatest of these batches on.
         """
 
     def optimize(self, before: int, batch: int) -> None:
-        """Compact the log's small files, once in many batches. `before` is the last batch of the tick before."""
+        """Compact the log's small files, once in many batches. `before` is the last batch of the previous tick."""
 
     def plan(self, batches: Sequence[PlannedBatch]) -> None:
-        """Write the parts of one new batch. The first writer of a batch number wins.
+        """Write the planned batches of one new batch number. The first writer of a batch number wins.
 
         :raises ConcurrentRunError: another run has planned this batch number.
         """
 
     def commit(self, applied: Sequence[AppliedBatch], at_ms: int) -> None:
-        """Write down that tables of a batch are applied. A second commit of the same changes nothing that is read."""
+        """Record applied batches. A repeated commit of the same batches has no effect on what is read."""
 
     def write_manifest(self, batch: int, frontier: Lsn, applied: Sequence[AppliedBatch], at_ms: int) -> None:
         """Write the table versions that show the source as of one commit."""
 
     def first_planned_at_ms(self) -> int:
-        """Return when the first of all batches was planned, 0 before there is one."""
+        """Return when the first of all batches was planned, in epoch milliseconds, or 0 before there is one."""
 
 
 class UnreportedEvents(Protocol):
-    """What the journal holds that no commit has reported."""
+    """The outcomes and notifications in the journal that no tick has reported."""
 
     @property
     def outcomes(self) -> tuple[SignalOutcome, ...]:
@@ -210,7 +218,7 @@ class UnreportedEvents(Protocol):
 
 
 class Journal(Protocol):
-    """The snapshots of a pipeline as they outlive a tick; `seq` is the number of the newest row."""
+    """The snapshots, outcomes of signals and notifications of a pipeline, kept between ticks."""
 
     @property
     def seq(self) -> int:
@@ -218,14 +226,17 @@ class Journal(Protocol):
 
     @property
     def unreported(self) -> UnreportedEvents:
-        """What no commit has reported."""
+        """What no tick has reported, as of the last `read`."""
 
     @property
     def skipped(self) -> set[TableId]:
-        """The tables that began without a snapshot, as far as that was reported."""
+        """The tables for which it is recorded that they began without a snapshot."""
 
     def read(self, reported_seq: int, notified_seq: int) -> SnapshotQueue:
-        """Return the snapshot queue, and note what neither was reported nor sent as a notification."""
+        """Return the snapshot queue, and keep what is not reported yet as `unreported`.
+
+        That is the outcomes after row `reported_seq` and the notifications after row `notified_seq`.
+        """
 
     def write(
         self,
@@ -235,7 +246,7 @@ class Journal(Protocol):
         skipped: Sequence[TableId],
         at_ms: int,
     ) -> None:
-        """Append what has changed.
+        """Append the given rows.
 
         :raises ConcurrentRunError: another run wrote these rows first.
         """

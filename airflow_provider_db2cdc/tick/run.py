@@ -1,4 +1,4 @@
-"""One run of a tick on its ports: what is pending, then the changes, then the snapshots."""
+"""One run of a tick on its ports: pending batches first, then changes, then snapshots."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from airflow_provider_db2cdc.tick.tick import Tick
 
 
 def run_tick(spec: JobSpec, batch_log: BatchLog, source: Source, target: Tables, journal: Journal) -> JobResult:
-    """Do what a plan says, and return what the target holds after it.
+    """Carry out a plan, and return what the target holds afterwards.
 
-    A table that fails leaves the others committed. A retry of the same plan finds what the first try wrote, and
-    continues after it.
+    A table that fails does not undo the other tables' applied batches. A retry of the same plan finds what the first
+    try wrote, and continues after it.
 
-    :raises ConcurrentRunError: another run has done, or does, this work.
+    :raises ConcurrentRunError: another run has done this work, or is doing it.
     """
     history = _history(batch_log, spec)
     _check_newest(spec, history)
     tick = Tick(spec, batch_log, source, target, history)
-    # After the batch log: the journal is written before a chunk that stands there was published.
+    # The journal is read after the batch log. A snapshot is journalled before its chunks are published. So the journal
+    # knows every snapshot whose chunks are in the batch log.
     queue = journal.read(spec.reported_seq, spec.notified_seq)
     tick.recover_pending()
     tick.pull()
@@ -40,12 +41,14 @@ def run_tick(spec: JobSpec, batch_log: BatchLog, source: Source, target: Tables,
 
 @failpoint("check_newest_plan")
 def _check_newest(spec: JobSpec, history: BatchHistory) -> None:
-    """Refuse a plan if the target holds a batch of a later plan: it does not know the restarts since then.
+    """Check that the target holds no batch of a later plan. An older plan does not know the restarts since then.
 
     A batch that was planned more than `CLOCKS_DIFFER_MS` in the future comes from a wrong clock, and does not count.
+
+    :raises ConcurrentRunError: the target holds a batch of a later plan.
     """
-    # Of two plans of the same time the later one has the greater id.
-    batches = [*(parts[-1][0] for parts in history.applied.values()), *history.pending]
+    # If two plans have the same time, the later one has the greater id.
+    batches = [*(batches[-1][0] for batches in history.applied.values()), *history.pending]
     newest_ms, newest = max(((planned.planned_at_ms, planned.plan_id) for planned in batches), default=(0, ""))
     is_older = (spec.planned_at_ms, spec.plan_id) < (newest_ms, newest)
     if is_older and newest_ms < time.time() * 1000 + CLOCKS_DIFFER_MS:
@@ -62,7 +65,10 @@ def _clock(at_ms: int) -> str:
 
 
 def _history(batch_log: BatchLog, spec: JobSpec) -> BatchHistory:
-    """Return the batches since the offsets; all that is known of a table whose stored offset has no batch there."""
+    """Return the batches since the offsets.
+
+    Where a table has a stored offset but no batch there, its batches are read from its last applied batch on.
+    """
     since = {task.table: task.batch for task in spec.tables}
     history = batch_log.history(since)
     unproven = {

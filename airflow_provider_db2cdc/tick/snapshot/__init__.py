@@ -1,1 +1,1 @@
-"""Snapshots under way in a tick."""
+"""Snapshots in a tick: signals, the snapshot queue, and the read and publication of chunk groups."""

@@ -1,4 +1,4 @@
-"""The reading half of a snapshot's tick: which chunks come next, and their rows staged."""
+"""The reading half of a snapshot in a tick: it chooses the next chunks and stages their rows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from airflow_provider_db2cdc.tick.ports import SourceReader
 from airflow_provider_db2cdc.tick.snapshot.run import SnapshotRun
 
 CUT_AHEAD = 16
-"""For so many chunks tables are cut before a group is begun, so that it can have several small ones."""
+"""The chunks whose bounds are found before a group begins, so that a group can have several small tables."""
 
 
 @dataclass(frozen=True)
 class StagedGroup:
-    """What was read together, by table, and the mark that capture has to pass."""
+    """The chunk ranges that were read together, by table, and the mark that capture has to pass."""
 
     chunk_ranges: Mapping[TableId, ChunkRange]
     high_mark: str
@@ -39,9 +39,10 @@ class StagedGroup:
 
 @dataclass
 class ChunkGroupReader:
-    """Reads one group after the other, by a thread of its own; none is begun behind the `deadline`, but for the first.
+    """Read the groups of a snapshot one after the other, in a thread that owns the `connection`.
 
-    `connection` is that thread's. Who can publish nothing of the first takes `has_read` back.
+    After the `deadline`, a value of the monotonic clock, the reader begins no group except the first one. If nothing of
+    that could be published, the publisher resets `has_read`. Then the next group counts as the first.
     """
 
     run: SnapshotRun
@@ -59,68 +60,70 @@ class ChunkGroupReader:
 
     @property
     def is_late(self) -> bool:
-        """Whether the deadline is over."""
+        """Whether the deadline has passed."""
         return time.monotonic() > self.deadline
 
     @failpoint("read_group")
     def next(self) -> StagedGroup | None:
-        """Read the snapshot's next group; None when there is none, it was stopped, or the time is over.
+        """Read the snapshot's next group. Return None if there is none, if the snapshot stopped, or after the deadline.
 
-        It is read in pieces: how fast the first one was tells how many chunks more fit into a group's time.
+        A group is read in sub-groups. The time of each shows how many more chunks fit into the group's time.
         """
         if self.has_read and self.is_late:
             return None
         settings, chunks, done, spent_s = self.tick.spec.settings, self._chunks, 0, 0.0
-        snapshot, piece = self.find_chunk_bounds(), self._piece(chunks)
-        spans = self._readings(snapshot, piece)
+        snapshot, sub_group = self.find_chunk_bounds(), self._sub_group(chunks)
+        spans = self._next_spans(snapshot, sub_group)
         if not spans:
             return None
-        opened, slices = self.watermark.open(), dict[TableId, ChunkRange]()
+        opened, chunk_ranges = self.watermark.open(), dict[TableId, ChunkRange]()
         while spans:
             started = time.monotonic()
-            slices = self._read(spans, slices)
+            chunk_ranges = self._read(spans, chunk_ranges)
             read_s = time.monotonic() - started
             spent_s += read_s
-            read = sum(_size(span) for span in spans if span.table in slices)
+            read = sum(_size(span) for span in spans if span.table in chunk_ranges)
             self._chunks, self._last = next_group_chunks(settings, read, read_s), (read, read_s)
-            done += piece
-            chunks = 0 if self.is_late else more_chunks(settings, read, read_s, spent_s, done, chunks - piece)
-            # No table is cut meanwhile, which may take long: what was read would wait for it.
-            piece = self._piece(chunks)
-            spans = self._readings(self.run.running(), piece)
+            done += sub_group
+            chunks = 0 if self.is_late else more_chunks(settings, read, read_s, spent_s, done, chunks - sub_group)
+            # Within a group no further chunk bounds are found. That may take long, and the rows read so far would
+            # wait for it.
+            sub_group = self._sub_group(chunks)
+            spans = self._next_spans(self.run.running(), sub_group)
         closed = self.watermark.close(opened)
-        # A table whose read fails, however long that takes, is not to keep the others from theirs.
-        self.has_read = self.has_read or bool(slices)
-        return StagedGroup(slices, closed)
+        # A group whose reads all failed does not count as the first. However long they took, the other tables still
+        # get their read.
+        self.has_read = self.has_read or bool(chunk_ranges)
+        return StagedGroup(chunk_ranges, closed)
 
     def find_chunk_bounds(self) -> Snapshot | None:
-        """Find where the chunks end of the tables that come next, and return the snapshot; None if it was stopped."""
+        """Find the chunk bounds of the tables that come next. Return the snapshot, or None if it stopped."""
         ahead = self.tick.spec.settings.snapshot_group_chunks or max(self._chunks, CUT_AHEAD)
         while (snapshot := self.run.running()) is not None:
             table = next_table_to_chunk(snapshot, self._begun, ahead)
             if table is None:
                 break
-            self._chunk(table)
+            self._find_table_bounds(table)
         return snapshot
 
     def drop_stale(self, group: StagedGroup) -> StagedGroup:
-        """Return the group with those slices that go on where their tables' published chunks end.
+        """Return the group with only the chunk ranges that continue where their table's published chunks end.
 
-        While it was read its snapshot may have been paused: then its chunks are read again once that goes on.
+        The snapshot may have been paused during the read. Then the chunks are read again once the snapshot continues.
         """
-        slices = {}
+        chunk_ranges = {}
         for table, chunk_range in group.chunk_ranges.items():
-            part = self.run.table_snapshot(table)
-            if self.run.is_open(table) and chunk_range.first == part.published_chunks:
-                slices[table] = chunk_range
+            table_snapshot = self.run.table_snapshot(table)
+            if self.run.is_open(table) and chunk_range.first == table_snapshot.published_chunks:
+                chunk_ranges[table] = chunk_range
             else:
-                self._begun[table] = part.published_chunks
-        return replace(group, chunk_ranges=slices)
+                self._begun[table] = table_snapshot.published_chunks
+        return replace(group, chunk_ranges=chunk_ranges)
 
-    def _readings(self, snapshot: Snapshot | None, chunks: int) -> list[ChunkSpan]:
-        """Return what to read next, up to that many chunks; nothing where there is none, or it has to wait.
+    def _next_spans(self, snapshot: Snapshot | None, chunks: int) -> list[ChunkSpan]:
+        """Return the next chunks to read, up to `chunks`. There are none if the snapshot stopped or has to wait.
 
-        Of a table that nothing was read of, no more than a first group begins with: its rows may take longer.
+        The first span of a table is not longer than a first group. Its rows may take longer than those of other tables.
         """
         if snapshot is None or not chunks:
             return []
@@ -131,71 +134,81 @@ class ChunkGroupReader:
             return spans
         most = first_chunks(self.tick.spec.settings)
         return [
-            one if one.table in self._begun else replace(one, last=min(one.last, one.first + most - 1)) for one in spans
+            span if span.table in self._begun else replace(span, last=min(span.last, span.first + most - 1))
+            for span in spans
         ]
 
-    def _read(self, spans: Sequence[ChunkSpan], before: Mapping[TableId, ChunkRange]) -> dict[TableId, ChunkRange]:
-        """Read some chunks more of a group, and return its slices, without those of tables whose read fails."""
+    def _read(self, spans: Sequence[ChunkSpan], staged: Mapping[TableId, ChunkRange]) -> dict[TableId, ChunkRange]:
+        """Stage more chunks of a group, and return all its chunk ranges, without tables whose read fails."""
         by_table = {span.table: span for span in spans}
         tasks = [self.tick.tasks[table] for table in by_table]
-        at_once, of_each = self._readers(spans)
-        slices = self.run.each(
+        at_once, readers_by_table = self._readers(spans)
+        chunk_ranges = self.run.each(
             tasks,
-            lambda task: self._stage(task, by_table[task.table], before.get(task.table), of_each[task.table]),
+            lambda task: self._stage(task, by_table[task.table], staged.get(task.table), readers_by_table[task.table]),
             at_once,
         )
         self._begun |= {table: span.last + 1 for table, span in by_table.items()}
-        return {**{table: chunk_range for table, chunk_range in before.items() if table not in by_table}, **slices}
+        return {
+            **{table: chunk_range for table, chunk_range in staged.items() if table not in by_table},
+            **chunk_ranges,
+        }
 
-    def _chunk(self, table: TableId) -> None:
-        task, part = self.tick.tasks[table], self.run.table_snapshot(table)
+    def _find_table_bounds(self, table: TableId) -> None:
+        task, table_snapshot = self.tick.tasks[table], self.run.table_snapshot(table)
 
-        def ends(task: TableTask) -> Sequence[Sequence[str]]:
-            with _naming_what_was_asked(part, self.run.id):
-                return self.connection.find_bounds(task, part)
+        def find_bounds(task: TableTask) -> Sequence[Sequence[str]]:
+            with _naming_the_request(table_snapshot, self.run.id):
+                return self.connection.find_bounds(task, table_snapshot)
 
-        found = self.tick.each([task], ends)
-        if table not in found:
+        bounds = self.tick.each([task], find_bounds)
+        if table not in bounds:
             self.run.fail(table)
             return
-        log_progress(f"table={table} snapshot={self.run.id}: {len(found[table]) + 1} chunks")
-        self.run.update_table(table, lambda part: with_chunks(part, found[table], task.schema.fingerprint))
+        log_progress(f"table={table} snapshot={self.run.id}: {len(bounds[table]) + 1} chunks")
+        self.run.update_table(
+            table, lambda table_snapshot: with_chunks(table_snapshot, bounds[table], task.schema.fingerprint)
+        )
 
     @property
-    def _free(self) -> int | None:
-        """How many of Spark's slots are read with beside what is published; None: nothing is, or nobody knows."""
-        all_of_them = self.target.slots() if self.run.publishing.is_set() else None
-        return None if all_of_them is None else free_slots(all_of_them)
+    def _free_slots(self) -> int | None:
+        """The number of Spark's slots for reads while a group is published.
 
-    def _piece(self, chunks: int) -> int:
-        """Return how many of a group's next chunks are read at once."""
-        free = self._free
+        It is None if no group is being published, or if the number of slots is unknown.
+        """
+        slots = self.target.slots() if self.run.publishing.is_set() else None
+        return None if slots is None else free_slots(slots)
+
+    def _sub_group(self, chunks: int) -> int:
+        """Return how many of a group's next chunks are read in one sub-group."""
+        free = self._free_slots
         return chunks if free is None or self._last is None else sub_group_size(chunks, *self._last, free)
 
     def _readers(self, spans: Sequence[ChunkSpan]) -> tuple[int | None, Mapping[TableId, int]]:
-        """Return how many tables are read side by side, and by how many readers each."""
-        settings, free = self.tick.spec.settings, self._free
+        """Return how many tables are read in parallel (None: as configured), and the number of readers for each."""
+        settings, free = self.tick.spec.settings, self._free_slots
         if free is None:
             return None, {span.table: settings.parallel_reads for span in spans}
         return readers(settings, {span.table: _size(span) for span in spans}, free)
 
-    def _stage(self, task: TableTask, span: ChunkSpan, before: ChunkRange | None, readers: int) -> ChunkRange:
-        """Stage some chunks of a table behind those that the group has of it, if any, and return its slice of both."""
-        chunk_range = before or self._begin_slice(task, span)
+    def _stage(self, task: TableTask, span: ChunkSpan, staged: ChunkRange | None, readers: int) -> ChunkRange:
+        """Stage chunks of a table after those that the group has `staged`, if any, and return the range of both."""
+        chunk_range = staged or self._begin_chunk_range(task, span)
         table_snapshot = self.run.table_snapshot(task.table)
-        with _naming_what_was_asked(table_snapshot, self.run.id):
+        with _naming_the_request(table_snapshot, self.run.id):
             chunk_range = self.target.stage(task, table_snapshot, chunk_range, span, readers)
+        # After the read, so that a change of the columns during the read is noticed.
         if (error := self.connection.column_errors([task]).get(task.table)) is not None:
             raise error
         return chunk_range
 
-    def _begin_slice(self, task: TableTask, span: ChunkSpan) -> ChunkRange:
-        """Return a slice of which nothing is read yet: its low mark is how far the table stands now."""
+    def _begin_chunk_range(self, task: TableTask, span: ChunkSpan) -> ChunkRange:
+        """Return a chunk range with no chunk read yet. Its low watermark is the table's current position."""
         self.tick.positions.check_window(task)
-        part, low = self.run.table_snapshot(task.table), self.tick.positions.position(task)
+        table_snapshot, position = self.run.table_snapshot(task.table), self.tick.positions.position(task)
         return ChunkRange(
-            self.run.id, self.run.kind, span.first, span.first - 1, low.upto, low.batch, low.batch,
-            part.fingerprint, condition=part.condition or part.select,
+            self.run.id, self.run.kind, span.first, span.first - 1, position.upto, position.batch, position.batch,
+            table_snapshot.fingerprint, condition=table_snapshot.condition or table_snapshot.select,
         )  # fmt: skip
 
 
@@ -204,22 +217,25 @@ def _size(span: ChunkSpan) -> int:
 
 
 @contextmanager
-def _naming_what_was_asked(part: TableSnapshot, snapshot: str) -> Iterator[None]:
-    """Tell of a select or a condition of somebody's own where a read fails that it may be the reason of."""
+def _naming_the_request(table_snapshot: TableSnapshot, snapshot: str) -> Iterator[None]:
+    """Name the requested select or condition in the error of a failed read, because it may be the cause.
+
+    :raises SourceError: a read with a select or a condition failed.
+    """
     try:
         yield
     except Db2CdcError:
         raise
     except Exception as error:
-        if part.select:
+        if table_snapshot.select:
             raise SourceError(
-                f"{part.table}: what is selected in its place cannot be read: {describe(error)}",
-                f"Correct snapshot.select.statement.overrides.{part.table}. If a signal gave the select, stop snapshot "
-                f"{snapshot} and ask again with another one.",
+                f"{table_snapshot.table}: what is selected in its place cannot be read: {describe(error)}",
+                f"Correct snapshot.select.statement.overrides.{table_snapshot.table}. If a signal gave the select, "
+                f"stop snapshot {snapshot} and ask again with another one.",
             ) from error
-        if part.condition:
+        if table_snapshot.condition:
             raise SourceError(
-                f"{part.table}: the rows that snapshot {snapshot} asks for by its condition cannot be read: "
+                f"{table_snapshot.table}: the rows that snapshot {snapshot} asks for by its condition cannot be read: "
                 f"{describe(error)}",
                 "If the condition is why (a division, a cast), stop the snapshot and ask again with another one.",
             ) from error

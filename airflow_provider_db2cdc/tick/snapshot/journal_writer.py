@@ -1,4 +1,4 @@
-"""What a tick writes into the journal, and when; and what of it the tick reports."""
+"""What a tick writes into the journal, when it writes, and what it reports."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WRITE_EVERY_S = 30.0
 class JournalWriter:
     """Write the queue's changes into the journal, and collect outcomes and notifications for the result.
 
-    `known` is the queue as the journal has it, `noted` as it was when notifications were last collected. `skipped` are
-    the tables of which the next write says that they began without a snapshot.
+    `known` is the queue as the journal has it. `noted` is the queue as of the last collection of notifications.
+    `skipped` are the tables that the next write records as begun without a snapshot.
     """
 
     def __init__(self, journal: Journal, queue: LockedSnapshotQueue) -> None:
@@ -35,21 +35,24 @@ class JournalWriter:
         self.written, self.written_at = len(self.notifications), time.monotonic()
 
     def record_outcomes(self, outcomes: Iterable[SignalOutcome]) -> None:
-        """Add the outcomes of a signal as the newest ones."""
+        """Record the outcomes of a signal, as the newest ones."""
         for outcome in outcomes:
             self.outcomes.pop((outcome.channel, outcome.id), None)
             self.outcomes[outcome.channel, outcome.id] = outcome
 
     def write_if_due(self) -> None:
-        """Write down what a crash must not make forgotten; mere progress, which the ledger tells too, now and then."""
+        """Write the changes if a crash must not lose them, or if the last write was more than `WRITE_EVERY_S` ago.
+
+        Only the progress of tables may be lost, because the batch log shows it too.
+        """
         known = [*map(without_progress, self.known.snapshots)]
         is_progress = [*map(without_progress, self.queue.queue.snapshots)] == known
-        is_heard = self.queue.queue.outcomes == self.known.outcomes
-        if not (is_progress and is_heard) or time.monotonic() - self.written_at > WRITE_EVERY_S:
+        has_known_outcomes = self.queue.queue.outcomes == self.known.outcomes
+        if not (is_progress and has_known_outcomes) or time.monotonic() - self.written_at > WRITE_EVERY_S:
             self.write()
 
     def write(self) -> None:
-        """Write down what has changed since it was last written, and what was noted meanwhile."""
+        """Write the changes since the last write, and the notifications that were collected meanwhile."""
         for outcome in self.queue.update(close_finished):
             self.outcomes[outcome.channel, outcome.id] = outcome
         self.collect_notifications()
@@ -62,7 +65,7 @@ class JournalWriter:
         self.skipped = []
 
     def collect_notifications(self) -> None:
-        """Note for whoever listens what has become of the snapshots since this was last done."""
+        """Collect notifications about the changes of snapshots since the last collection."""
         before = {snapshot.id: snapshot for snapshot in self.noted.snapshots}
         self.noted, at_ms = self.queue.queue, now_ms()
         for snapshot in self.noted.snapshots:

@@ -1,6 +1,6 @@
 """One snapshot in one tick: groups of chunks are read, and published once capture has passed their read.
 
-While one group waits for capture, the next one is being read, by a thread of its own.
+While one group waits for capture, another thread reads the next one.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from airflow_provider_db2cdc.tick.snapshot.run import SnapshotRun
 
 POLL_S = 0.5
 MAX_READS = 10
-"""So often a table without a key is read for one snapshot before it is said to be in trouble."""
+"""The most reads of a table without a key for one snapshot. If it needs more, the table fails in this tick."""
 
 
 @dataclass
 class GroupPublisher:
-    """The groups of one snapshot, published as the reader has them ready; `connection` is the publishing thread's.
+    """Publish the groups of one snapshot as the reader has them ready, in the thread that owns the `connection`.
 
-    `write_down` keeps in the target what the book says; it comes before the first batch that publishes a chunk of a
-    table, so that a crash never leaves published chunks of a snapshot, or of bounds, that nobody knows; and once a
-    table is cut.
+    `write_down` writes the snapshot queue into the journal. It comes before a batch that publishes chunks. So a crash
+    never leaves published chunks of a snapshot, or of bounds, that the journal does not know. It also comes once chunk
+    bounds are found.
     """
 
     snapshot_run: SnapshotRun
@@ -53,16 +53,18 @@ class GroupPublisher:
         self.watermark = self.connection.watermark
 
     def run(self, between: Callable[[], None]) -> None:
-        """Read and publish one group after the other as far as it goes in this tick; call `between` after each."""
-        self._sweep()
+        """Read and publish one group after the other until the tick's time is over, and call `between` after each."""
+        self._delete_missing()
         with ThreadPoolExecutor(1) as pool:
             cut = pool.submit(self.reader.find_chunk_bounds)
             self._catch_up()
             cut.result()
-            # Else whoever dies within the first read finds the chunks' bounds once more, which may take as long.
+            # Written before the first read. If the run dies in that read, the next one need not find the bounds again,
+            # which may take as long.
             self.write_down()
             ahead = pool.submit(self.reader.next)
-            # Behind the last group there may be more to read by now: again, what a table without a key left open.
+            # A thread that read ahead may have found nothing left. The publication since then may have shown that a
+            # table without a key needs another read, so the reader is asked again.
             while not self._is_over() and (group := ahead.result() or self.reader.next()) is not None:
                 group = self.reader.drop_stale(group)
                 self.snapshot_run.publishing.set()
@@ -74,53 +76,62 @@ class GroupPublisher:
                 self.snapshot_run.publishing.clear()
 
     def _is_over(self) -> bool:
-        """Whether capture stands still: behind the tick's time it is not waited for once more."""
+        """Return whether capture is stalled after the deadline. The tick does not wait for it again then."""
         return self.tick.capture_stalled and self.reader.is_late
 
     @failpoint("catch_up")
     def _catch_up(self) -> None:
-        """Bring the tables that nothing is read of yet to where capture is, so that no window begins before that.
+        """Move tables with nothing read yet to the low watermark, so that no window begins before it.
 
-        What was captured by now the read has seen. Of a row it may know more than its events there: the value of a
-        column that is captured since then, or a change that nobody has captured, because of which it was asked for.
+        The read sees everything that is captured by now. It may know more of a row than the row's events up to here.
+        One case is a column that is captured only since then. Another is a change that was never captured, which is
+        why the snapshot was requested.
         """
         tasks = self._unread()
         if not tasks:
             return
-        low, standing = self._await_low(), self.tick.positions
+        low, positions = self._await_low(), self.tick.positions
         for task in tasks:
-            standing.start_at(task.table, low)
-        batches = [self.tick.plan_batch(task, at, low) for task in tasks if (at := standing.position(task).upto) < low]
+            positions.start_at(task.table, low)
+        batches = [
+            self.tick.plan_batch(task, after, low) for task in tasks if (after := positions.position(task).upto) < low
+        ]
         batches = self.connection.with_row_counts(batches, self.tick.fail)
-        # A window that reaches back over no change of its table is as good.
+        # A batch without changes is not needed: the window may begin earlier if it covers no further change.
         self.tick.plan_and_apply([planned for planned in batches if planned.rows])
         for table in {*list(self.tick.errors)} & {task.table for task in tasks}:
             self.snapshot_run.fail(table)
 
     def _unread(self) -> list[TableTask]:
-        """Return the tables that nothing is read of yet, but for those of which changes are lost."""
+        """Return the tables with nothing published yet. Tables that have lost changes fail and are left out."""
         snapshot = self.snapshot_run.running()
-        parts = snapshot.open_tables if snapshot is not None else ()
-        tasks = [self.tick.tasks[part.table] for part in parts if not part.published_chunks]
-        whole = self.snapshot_run.each(tasks, self.tick.positions.check_window)
-        return [task for task in tasks if task.table in whole]
+        open_tables = snapshot.open_tables if snapshot is not None else ()
+        tasks = [
+            self.tick.tasks[table_snapshot.table]
+            for table_snapshot in open_tables
+            if not table_snapshot.published_chunks
+        ]
+        without_gap = self.snapshot_run.each(tasks, self.tick.positions.check_window)
+        return [task for task in tasks if task.table in without_gap]
 
     @failpoint("publish_group")
     def _publish(self, group: StagedGroup) -> None:
-        """Publish a group once capture has passed its read, then sweep the tables that it ended."""
+        """Publish a group once capture has passed its read. Then delete the missing rows of completed tables."""
         tasks = [self.tick.tasks[table] for table in group.chunk_ranges if self.snapshot_run.is_open(table)]
-        slices = self._ready(tasks, group)
-        tasks = [task for task in tasks if task.table in slices]
+        chunk_ranges = self._ready(tasks, group)
+        tasks = [task for task in tasks if task.table in chunk_ranges]
         if not tasks or not self.snapshot_run.may_publish([task.table for task in tasks]):
             return
         try:
-            high = self._await(group.high_mark)
+            high = self._await_high(group.high_mark)
         except Exception as error:
             for task in tasks:
                 self.tick.fail(task.table, error)
                 self.snapshot_run.fail(task.table)
             return
-        planned_by_table = self.snapshot_run.each(tasks, lambda task: self._entry(task, slices[task.table], high))
+        planned_by_table = self.snapshot_run.each(
+            tasks, lambda task: self._plan_range(task, chunk_ranges[task.table], high)
+        )
         if not planned_by_table or not self.snapshot_run.may_publish(planned_by_table):
             return
         self.write_down()
@@ -130,18 +141,21 @@ class GroupPublisher:
         if batches and self.snapshot_run.may_publish([planned.table for planned in batches]):
             self.tick.plan_and_apply(batches)
             for planned in batches:
-                self._settle_part(planned.table, planned)
-            self._sweep()
+                self._settle_table(planned.table, planned)
+            self._delete_missing()
 
     def _ready(self, tasks: Sequence[TableTask], group: StagedGroup) -> dict[TableId, ChunkRange]:
-        """Do for a group's slices, while capture goes on, what asks nothing of it; return those that are ready."""
+        """Prepare a group's chunk ranges for publication, and return those of the tables that are ready.
+
+        Nothing here needs capture, so it is done while capture continues.
+        """
 
         def get_ready(task: TableTask) -> ChunkRange:
-            part, chunk_range = self.snapshot_run.table_snapshot(task.table), group.chunk_ranges[task.table]
+            table_snapshot = self.snapshot_run.table_snapshot(task.table)
             chunk_range = replace(
-                chunk_range,
-                covers_key_range=part.delete_missing and _tells_gone(task.schema, part),
-                abandoned_batches=part.abandoned_batches,
+                group.chunk_ranges[task.table],
+                covers_key_range=table_snapshot.delete_missing and _covers_key_range(task.schema, table_snapshot),
+                abandoned_batches=table_snapshot.abandoned_batches,
             )
             self.tick.prepare(task, self.tick.positions.is_new(task))
             if chunk_range.deletes_by_range and task.schema.key:
@@ -150,41 +164,49 @@ class GroupPublisher:
 
         return self.snapshot_run.each(tasks, get_ready)
 
-    def _sweep(self) -> None:
-        """Delete from the target, as one batch, what the tables that are read to their end no longer have."""
+    def _delete_missing(self) -> None:
+        """Delete from the target, as one batch, the rows that completely read tables no longer have."""
         snapshot = self.snapshot_run.running()
         batches = {}
-        for part in self._to_sweep(snapshot):
-            if snapshot is not None and part.low_batch is not None:
-                task = self.tick.tasks[part.table]
-                at = self.tick.positions.position(task).upto
-                batches[part.table] = self.tick.plan_batch(
-                    task, at, at, deletion_range(part, snapshot.id, snapshot.kind, at)
+        for table_snapshot in self._tables_to_delete_from(snapshot):
+            if snapshot is not None and table_snapshot.low_batch is not None:
+                task = self.tick.tasks[table_snapshot.table]
+                upto = self.tick.positions.position(task).upto
+                batches[task.table] = self.tick.plan_batch(
+                    task, upto, upto, deletion_range(table_snapshot, snapshot.id, snapshot.kind, upto)
                 )
         self.tick.plan_and_apply(list(batches.values()))
         for table, planned in batches.items():
-            self._settle_part(table, planned)
+            self._settle_table(table, planned)
 
-    def _to_sweep(self, snapshot: Snapshot | None) -> list[TableSnapshot]:
-        """Return the parts that are read to their end, but for those of tables of which changes are lost."""
-        open_parts = snapshot.open_tables if snapshot is not None else ()
-        parts = [part for part in open_parts if part.delete_missing and part.published_chunks == part.chunks]
-        whole = self.snapshot_run.each(
-            [self.tick.tasks[part.table] for part in parts], self.tick.positions.check_window
+    def _tables_to_delete_from(self, snapshot: Snapshot | None) -> list[TableSnapshot]:
+        """Return completely published table snapshots whose missing rows are to be deleted.
+
+        Tables that have lost changes fail and are left out.
+        """
+        open_tables = snapshot.open_tables if snapshot is not None else ()
+        complete = [
+            table_snapshot
+            for table_snapshot in open_tables
+            if table_snapshot.delete_missing and table_snapshot.published_chunks == table_snapshot.chunks
+        ]
+        without_gap = self.snapshot_run.each(
+            [self.tick.tasks[table_snapshot.table] for table_snapshot in complete], self.tick.positions.check_window
         )
-        return [part for part in parts if part.table in whole]
+        return [table_snapshot for table_snapshot in complete if table_snapshot.table in without_gap]
 
     @failpoint("settle_table_snapshot")
-    def _settle_part(self, table: TableId, planned: PlannedBatch) -> None:
-        """Write down what became of a table's part of a batch, even if its next group could not be read meanwhile."""
-        commit = self.tick.positions.last.get(table)
-        if commit is None or commit.batch != planned.batch or planned.chunk_range is None:
+    def _settle_table(self, table: TableId, planned: PlannedBatch) -> None:
+        """Record the result of a table's part of a batch, even if the read of its next group has failed meanwhile."""
+        last = self.tick.positions.last.get(table)
+        if last is None or last.batch != planned.batch or planned.chunk_range is None:
             self.snapshot_run.fail(table)
             return
-        chunk_range = commit.chunk_range or planned.chunk_range
+        chunk_range = last.chunk_range or planned.chunk_range
         reason = self.tick.errors.get(table, "")
         self.snapshot_run.update_table(
-            table, lambda part: replace(with_published(part, chunk_range, commit.reads), reason=reason)
+            table,
+            lambda table_snapshot: replace(with_published(table_snapshot, chunk_range, last.reads), reason=reason),
         )
         self.tick.target.delete_staged(self.tick.tasks[table], chunk_range)
         if chunk_range.needs_another_read and len(chunk_range.windows) >= MAX_READS:
@@ -192,23 +214,27 @@ class GroupPublisher:
             self.snapshot_run.fail(table)
 
     @failpoint("plan_chunks")
-    def _entry(self, task: TableTask, chunk_range: ChunkRange, high: Lsn) -> PlannedBatch:
+    def _plan_range(self, task: TableTask, chunk_range: ChunkRange, high: Lsn) -> PlannedBatch:
         after = self.tick.positions.position(task).upto
         upto = max(high, after)
-        part = self.snapshot_run.table_snapshot(task.table)
-        self.connection.check_counts(task, part, chunk_range, LsnRange(chunk_range.low_watermark, upto))
-        begun = chunk_range.low_batch if part.low_batch is None else part.low_batch
+        table_snapshot = self.snapshot_run.table_snapshot(task.table)
+        self.connection.check_counts(task, table_snapshot, chunk_range, LsnRange(chunk_range.low_watermark, upto))
+        first_batch = table_snapshot.low_batch
         chunk_range = replace(
-            chunk_range, first_low_batch=begun, read_before=part.rows_read, rows_before=part.rows_published
+            chunk_range,
+            first_low_batch=chunk_range.low_batch if first_batch is None else first_batch,
+            read_before=table_snapshot.rows_read,
+            rows_before=table_snapshot.rows_published,
         )
         if not task.schema.key:
-            # Of ever more windows the plan would outgrow Spark; what the newest leave open is more, so it is as right.
-            windows = (*part.windows[1 - MAX_READS :], (chunk_range.low_batch, self.tick.batch + 1))
+            # Spark's plan grows with each window, so only the newest are kept. Fewer windows leave more rows open, so
+            # the result is still right.
+            windows = (*table_snapshot.windows[1 - MAX_READS :], (chunk_range.low_batch, self.tick.batch + 1))
             chunk_range = replace(chunk_range, windows=windows, needs_another_read=True)
         return self.tick.plan_batch(task, after, upto, chunk_range)
 
     @failpoint("await_high_mark")
-    def _await(self, closed: str) -> Lsn:
+    def _await_high(self, closed: str) -> Lsn:
         return self._passed(closed, "the snapshot's read")
 
     @failpoint("await_low_mark")
@@ -234,11 +260,12 @@ class GroupPublisher:
         return lsn
 
 
-def _tells_gone(schema: TableSchema, part: TableSnapshot) -> bool:
-    """Return whether a group's rows tell by themselves which rows are gone, so that no sweep has to.
+def _covers_key_range(schema: TableSchema, table_snapshot: TableSnapshot) -> bool:
+    """Return whether a group's rows show which rows are missing, so that no deletion of missing rows has to follow.
 
-    What batches that were left have told is no part of the state, with which a group is compared.
+    A group is compared with the state. The events of abandoned batches are only in the change log, not in the state.
     """
     if not schema.key:
         return True
-    return not part.surrogate and not part.abandoned_batches and sorts_alike(map(schema.column, schema.key))
+    is_whole = not table_snapshot.surrogate and not table_snapshot.abandoned_batches
+    return is_whole and sorts_alike(map(schema.column, schema.key))

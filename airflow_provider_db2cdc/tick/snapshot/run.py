@@ -1,4 +1,4 @@
-"""One snapshot's share of a tick: which of its tables can be worked on, and which fail."""
+"""One snapshot in a tick: which of its tables can be worked on, and which fail."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SnapshotRun:
-    """What the thread that reads and the one that publishes have in common.
+    """What the reading thread and the publishing thread of a snapshot have in common.
 
-    `planned_clock` is the source's clock when the tick was planned; empty for a snapshot that was not to be worked on
-    then. `tables` are those with which it is the snapshot's turn. One that another snapshot lets go of meanwhile still
-    waits: nothing has brought it to the low mark. `publishing` is set while a group is published: what is read beside
-    leaves some of Spark to that.
+    `planned_clock` is the source's clock when the tick was planned. It is empty for a snapshot that was not running
+    then. `tables` are those whose turn belongs to the snapshot. A table that another snapshot releases during the run
+    still waits, because nothing has moved it to the low watermark. `publishing` is set while a group
+    is published. Reads at that time leave some of Spark's slots to it.
     """
 
     tick: Tick
@@ -46,21 +46,21 @@ class SnapshotRun:
         return self.queue.running(self.id, self.tables & self.tick.tasks.keys() - {*list(self.tick.errors)})
 
     def table_snapshot(self, table: TableId) -> TableSnapshot:
-        """Return a table's part."""
+        """Return the snapshot of one table."""
         return self.queue.table_snapshot(self.id, table)
 
     def update_table(self, table: TableId, step: Callable[[TableSnapshot], TableSnapshot]) -> None:
-        """Replace a table's part by what the step makes of it, unless it has come to its end meanwhile."""
+        """Replace a table snapshot by the result of `step`, unless it has ended meanwhile."""
         self.queue.update_table(self.id, table, step)
 
     def is_open(self, table: TableId) -> bool:
-        """Whether the snapshot still goes on with the table."""
+        """Return whether the snapshot is running and still has work on the table."""
         snapshot = self.running()
-        part = snapshot.table_snapshot(table) if snapshot is not None else None
-        return part is not None and part.is_open
+        table_snapshot = snapshot.table_snapshot(table) if snapshot is not None else None
+        return table_snapshot is not None and table_snapshot.is_open
 
     def may_publish(self, tables: Collection[TableId]) -> bool:
-        """Whether these tables may be read, or published, by themselves; the log says so where they may not."""
+        """Return whether these tables may be read or published without the others. If not, the log says so."""
         if may_publish(self.queue.snapshot(self.id), tables):
             return True
         log_progress(f"snapshot={self.id} waits until all its tables can be read: they come to stand at one mark")
@@ -69,13 +69,13 @@ class SnapshotRun:
     def each(
         self, tasks: Sequence[TableTask], step: Callable[[TableTask], T], at_once: int | None = None
     ) -> dict[TableId, T]:
-        """Do a step for several tables; the parts of those for which it fails are left out of the tick."""
-        found = self.tick.each(tasks, step, at_once)
+        """Do a step for several tables. A table whose step fails is left out for the rest of the tick."""
+        results = self.tick.each(tasks, step, at_once)
         for task in tasks:
-            if task.table not in found:
+            if task.table not in results:
                 self.fail(task.table)
-        return found
+        return results
 
     def fail(self, table: TableId) -> None:
-        """Leave a table's part out of the tick."""
+        """Leave a table snapshot out for the rest of the tick, for the reason that the tick has for its table."""
         self.queue.fail(self.id, table, self.tick.errors.get(table, ""))

@@ -1,4 +1,4 @@
-"""The agenda of one tick, shared by the thread that reads and the one that publishes."""
+"""The snapshot queue of one tick, shared by the reading thread and the publishing thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class LockedSnapshotQueue:
-    """An agenda that is replaced whole, by one thread at a time.
+    """A snapshot queue that is replaced as a whole, by one thread at a time.
 
     `failed_tables` are the tables that failed in this tick.
     """
@@ -27,55 +27,59 @@ class LockedSnapshotQueue:
         self._lock = threading.Lock()
 
     def update(self, step: Callable[[SnapshotQueue], tuple[SnapshotQueue, T]]) -> T:
-        """Replace the agenda by the step's, and return what else the step returns."""
+        """Replace the queue by the one that `step` returns, and return the other result of `step`."""
         with self._lock:
-            self.queue, found = step(self.queue)
-            return found
+            self.queue, result = step(self.queue)
+            return result
 
     def update_table(self, id_: str, table: TableId, step: Callable[[TableSnapshot], TableSnapshot]) -> None:
-        """Replace a snapshot's part by what the step makes of it, unless it has come to its end meanwhile."""
+        """Replace a table snapshot by the result of `step`, unless it has ended meanwhile."""
 
-        def turned(queue: SnapshotQueue) -> tuple[SnapshotQueue, None]:
+        def updated(queue: SnapshotQueue) -> tuple[SnapshotQueue, None]:
             snapshot = _find(queue, id_)
-            part = snapshot.table_snapshot(table)
-            if part is None or not part.is_open:
+            table_snapshot = snapshot.table_snapshot(table)
+            if table_snapshot is None or not table_snapshot.is_open:
                 return queue, None
-            return queue.with_snapshot(snapshot.with_table(step(part))), None
+            return queue.with_snapshot(snapshot.with_table(step(table_snapshot))), None
 
-        self.update(turned)
+        self.update(updated)
 
     def fail(self, id_: str, table: TableId, reason: str) -> None:
-        """Leave a table out for the rest of the tick; its part is tried again by the next, but not for ever.
+        """Leave a table out for the rest of the tick. The next ticks try it again, up to `MAX_FAILURES` times.
 
-        Both threads may meet the same failure: it counts once a tick.
+        Both threads may meet the same failure. It counts once per tick.
         """
         with self._lock:
             is_known = table in self.failed_tables
             self.failed_tables.add(table)
         if is_known:
             return
-        # A table that was begun and given up would be half filled for good.
+        # An initial snapshot is never given up: its table would stay half filled.
         tries = None if self.snapshot(id_).kind == "initial" else MAX_FAILURES
-        self.update_table(id_, table, lambda part: with_failure(part, reason, tries))
+        self.update_table(id_, table, lambda table_snapshot: with_failure(table_snapshot, reason, tries))
 
     def snapshot(self, id_: str) -> Snapshot:
-        """Return the snapshot of that id."""
+        """Return the snapshot with an id."""
         return _find(self.queue, id_)
 
     def table_snapshot(self, id_: str, table: TableId) -> TableSnapshot:
-        """Return a snapshot's part."""
-        part = self.snapshot(id_).table_snapshot(table)
-        assert part is not None
-        return part
+        """Return a snapshot's table snapshot. The table must be one of the snapshot's."""
+        table_snapshot = self.snapshot(id_).table_snapshot(table)
+        assert table_snapshot is not None
+        return table_snapshot
 
     def running(self, id_: str, usable: Collection[TableId]) -> Snapshot | None:
-        """Return a running snapshot with the tables alone that this tick can work on, None when it is not running."""
+        """Return a running snapshot with only the `usable` tables that have not failed in this tick, else None."""
         snapshot = self.snapshot(id_)
         if snapshot.status != "running":
             return None
         return replace(
             snapshot,
-            tables=tuple(p for p in snapshot.tables if p.table in usable and p.table not in self.failed_tables),
+            tables=tuple(
+                table_snapshot
+                for table_snapshot in snapshot.tables
+                if table_snapshot.table in usable and table_snapshot.table not in self.failed_tables
+            ),
         )
 
 

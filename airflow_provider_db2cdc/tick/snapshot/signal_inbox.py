@@ -1,4 +1,4 @@
-"""Signals as a tick reads them: each is acted on once, and its outcome recorded."""
+"""Signals as a tick reads them: the tick acts on each signal once, and records its outcome."""
 
 from __future__ import annotations
 
@@ -32,30 +32,37 @@ class SignalInbox:
 
     @failpoint("read_signals")
     def handle(self, signals: Sequence[Signal], reader: SourceReader, begun: bool = False) -> None:
-        """Act on signals that are not known yet, and remember the outcomes of all."""
+        """Act on signals that are not known yet, and record the outcome of each signal.
+
+        `begun` says that this tick has worked on a group before. So a new row of the signal table is younger than the
+        pipeline, even in its first tick.
+        """
         for signal in signals:
             known = self.queue.queue.known_outcome(signal)
             answer = known or self._act(signal, reader, begun)
-            # A table brings all of its rows each time.
+            # The signal table returns all of its rows each time. Repeated signals would fill the log.
             if known is None or signal.channel != SOURCE_CHANNEL:
-                called = f"channel={signal.channel} id={answer.id} type={signal.type}"
-                log_progress(f"signal: {called} {'came again: ' if known else ''}{answer.status} {answer.reason}")
+                name = f"channel={signal.channel} id={answer.id} type={signal.type}"
+                log_progress(f"signal: {name} {'came again: ' if known else ''}{answer.status} {answer.reason}")
                 self.writer.collect_notifications()
-            of_id = self.queue.queue.outcomes[signal.channel, signal.id]
-            self.writer.record_outcomes((of_id, answer))
+            current = self.queue.queue.outcomes[signal.channel, signal.id]
+            self.writer.record_outcomes((current, answer))
 
     def _act(self, signal: Signal, reader: SourceReader, begun: bool) -> SignalOutcome:
-        if self._is_older(signal, begun):
+        if self._predates_pipeline(signal, begun):
             return self.queue.update(lambda queue: refuse_signal(queue, signal, BEFORE_THE_FIRST))
-        refused = {one.table: one.error for one in self.tick.spec.rejected if one.is_replicated}
+        refused = {rejected.table: rejected.error for rejected in self.tick.spec.rejected if rejected.is_replicated}
         tables, check = {**refused, **dict.fromkeys(self.tick.tasks, "")}, partial(self._check, reader)
         outcome = self.queue.update(lambda queue: handle_signal(queue, signal, tables, check, now_ms()))
         if outcome.status == "done":
             self._log(signal)
         return outcome
 
-    def _is_older(self, signal: Signal, begun: bool) -> bool:
-        """Whether a signal was given before the pipeline's first plan; of one in the signal table nobody knows when."""
+    def _predates_pipeline(self, signal: Signal, begun: bool) -> bool:
+        """Return whether a signal was given before the pipeline's first plan.
+
+        Rows of the signal table have no time. They count as older if the first tick finds them before its first group.
+        """
         is_old = signal.at_ms is not None and signal.at_ms < self._first_planned_at_ms
         return self.writer.is_first_tick and not begun if signal.channel == SOURCE_CHANNEL else is_old
 
@@ -66,16 +73,16 @@ class SignalInbox:
     def _log(self, signal: Signal) -> None:
         request = parse(signal)
         if isinstance(request, LogMessage):
-            offsets = ", ".join(f"{table} {commit.upto}" for table, commit in sorted(self.tick.positions.last.items()))
+            offsets = ", ".join(f"{table} {last.upto}" for table, last in sorted(self.tick.positions.last.items()))
             log_progress(f"signal {signal.id}: {request.message.replace('{}', offsets)}")
 
-    def _check(self, reader: SourceReader, part: TableSnapshot) -> None:
+    def _check(self, reader: SourceReader, table_snapshot: TableSnapshot) -> None:
         try:
-            reader.check_request(self.tick.tasks[part.table], part)
+            reader.check_request(self.tick.tasks[table_snapshot.table], table_snapshot)
         except SignalError:
             raise
         except Exception as error:
             raise SignalError(
-                f"{part.table} could not be checked at the source: {describe(error)}",
+                f"{table_snapshot.table} could not be checked at the source: {describe(error)}",
                 "Give the signal again, under another id.",
             ) from error
