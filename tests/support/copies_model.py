@@ -1,9 +1,9 @@
-"""Snapshots of a table without a key in the small: writer, capture, pulls, reads and crashes in random order.
+"""A model of snapshots of a table without a key: writer, capture, pulls, reads and crashes in random order.
 
-    CopiesModel(seed=7).run()      raises Wrong where the target does not become the source
+    CopiesModel(seed=7).run()      raises Wrong if the target does not become equal to the source
 
-The table's rows lie in places, and a read looks at each place at a moment of its own; an update may move its row to
-another place, so that a read meets it twice or not at all. `mistake` plants one known mistake.
+The table's rows lie in places. A read looks at each place at a different moment. An update may move its row to another
+place, so a read may meet the row twice or not at all. `mistake` plants one known mistake.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Image = str
 
 
 class Wrong(AssertionError):
-    """The target is not the source."""
+    """The target is not equal to the source."""
 
 
 @dataclass
 class CopiesModel:
-    """One random history; the target begins with rows of its own, as after a capture that was off.
+    """One random history. The target begins with other rows than the source, as after a time without capture.
 
-    Of the windows so many of the newest are known.
+    Only the newest windows are known, up to a fixed number.
     """
 
     seed: int
@@ -54,7 +54,7 @@ class CopiesModel:
     windows: list[tuple[int, int]] = field(default_factory=list)
 
     def run(self) -> None:
-        """Write, pull and read until the snapshot is over, then compare; the writer slows down in the end."""
+        """Write, pull and read until the snapshot is over, then compare. The writer slows down in the end."""
         self.random = random.Random(self.seed)
         for _ in range(self.random.randrange(8)):
             self.write()
@@ -71,9 +71,9 @@ class CopiesModel:
         self.check(set())
 
     def check(self, unknown: set[Image], is_over: bool = True) -> None:
-        """Compare what the target shows of all images but those unknown with the source at the offset.
+        """Compare the target with the source at the offset, for all images except the `unknown` ones.
 
-        What a sweep in the end is to take out may be too much until then.
+        Until the snapshot `is_over`, the target may have more: rows that the final deletion of missing rows removes.
         """
         shown, right = self.state(), self.counts[self.offset]
         is_more_well = self.mistake == SWEPT and not is_over
@@ -82,7 +82,7 @@ class CopiesModel:
             raise Wrong(f"{self.seed}: {shown} is not {right}, unknown are {unknown}")
 
     def state(self) -> Counter[Image]:
-        """What the target shows; the copies of an image are always numbered through."""
+        """Return what the target shows. The copies of an image are always numbered without gaps."""
         shown = Counter(image for image, _ in self.copies)
         assert all((image, copy) in self.copies for image, count in shown.items() for copy in range(1, count + 1))
         return shown
@@ -110,7 +110,7 @@ class CopiesModel:
         self.counts.append(Counter(self.rows.values()))
 
     def scan(self) -> list[Image]:
-        """Read each place once, while the writer goes on."""
+        """Read each place once, while the writer continues."""
         found = []
         for place in PLACES:
             if self.random.random() < self.eagerness / 2:
@@ -120,7 +120,7 @@ class CopiesModel:
         return found
 
     def pull(self, upto: int) -> None:
-        """Bring the commits up to one into the log and the target, as one batch."""
+        """Append the commits up to `upto` to the log and apply them to the target, as one batch."""
         self.batch += 1
         events = events_of(change for commit in self.commits[self.offset : upto] for change in commit)
         self.log += [(self.batch, event) for event in events]
@@ -128,7 +128,7 @@ class CopiesModel:
         self.offset = upto
 
     def apply(self, changed: Counter[Image]) -> None:
-        """Bring changed counts into the state."""
+        """Apply changed counts to the state."""
         held = self.state()
         for image, delta in changed.items():
             added, removed = renumbered(held[image], delta)
@@ -137,11 +137,11 @@ class CopiesModel:
                 del self.copies[image, copy]
 
     def remove(self, gone: Counter[Image]) -> None:
-        """Take copies of images out of the state."""
+        """Remove copies of images from the state."""
         self.apply(Counter({image: -count for image, count in gone.items()}))
 
     def read(self) -> bool:
-        """Read the table once and publish what that settles; whether everything is settled now."""
+        """Read the table once and publish what that settles. Return whether everything is settled now."""
         low, low_offset = self.batch, self.offset
         staged = Counter(self.scan())
         seen_upto = len(self.commits)
@@ -160,7 +160,7 @@ class CopiesModel:
         return not unknown or self.mistake == "one read is enough"
 
     def publish(self, staged: Counter[Image], earlier: list[set[Image]], moved: set[Image]) -> None:
-        """Bring into the state what a read settles."""
+        """Apply to the state what a read settles."""
         unknown = set.intersection(*earlier) if earlier else None
         if not self.mistake.startswith("what is too much"):
             self.remove(surplus(self.state(), staged, moved, unknown))
@@ -168,11 +168,11 @@ class CopiesModel:
             self.copies |= {(image, copy): self.batch for copy in range(1, count + 1)}
 
     def sweep(self) -> None:
-        """Remove the copies that no batch of the snapshot wrote, as is right where rows have keys."""
+        """Remove the copies that no batch of the snapshot wrote. That is right only for rows with keys."""
         low = self.windows[0][0]
         self.remove(Counter(image for (image, _), batch in self.copies.items() if batch <= low))
 
     def touched_in(self, window: tuple[int, int]) -> set[Image]:
-        """The images that the log touches in the batches of a window."""
+        """Return the images that the log touches in the batches of a window."""
         events: Iterable[Event] = (event for batch, event in self.log if window[0] < batch <= window[1])
         return {*count_images(events)} if self.mistake == "only changed counts are touched" else touched(events)

@@ -11,12 +11,12 @@ from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, When,
 
 
 class Killed(BaseException):
-    """Not an Exception: what handles errors of tables must not handle the death of the process."""
+    """The death of the process. It is not an Exception, because handlers of table errors must not catch it."""
 
 
 @contextmanager
 def killed(point: Failpoint, when: When, at: int = 1) -> Iterator[None]:
-    """Let the block die when it reaches the failpoint for the `at`-th time, which it must, and catch the death."""
+    """Let the block die when it reaches the failpoint for the `at`-th time, and catch the death. It must reach it."""
     with dying(point, when, at) as reached, pytest.raises(Killed):
         yield
     assert len(reached) >= at, f"the block never reached {point} {at} times"
@@ -24,7 +24,7 @@ def killed(point: Failpoint, when: When, at: int = 1) -> Iterator[None]:
 
 @contextmanager
 def dying(point: Failpoint, when: When, at: int = 1) -> Iterator[list[ReachedFailpoint]]:
-    """Let the block die when it reaches the failpoint for the `at`-th time; yields each time that it did."""
+    """Let the block die when it reaches the failpoint for the `at`-th time. Yield the list of times that it did."""
     times: list[ReachedFailpoint] = []
 
     def die(reached: ReachedFailpoint) -> None:

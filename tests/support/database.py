@@ -1,4 +1,4 @@
-"""A small database of rows with an identity: what a statement touches, and how that is undone."""
+"""A small database whose rows have an identity: it shows what a statement touches, and can undo it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Touch:
 
 
 class Database:
-    """Executes operations; a row keeps its identity whatever happens to its key."""
+    """Executes operations. A row keeps its identity even if its key changes."""
 
     def __init__(self, shapes: Iterable[TableShape], rng: random.Random) -> None:
         self.shapes = {shape.name: shape for shape in shapes}
@@ -46,7 +46,7 @@ class Database:
         return {compared(self.shapes[table].key_of(row)): row for row in self._rows[table].values()}
 
     def execute(self, operation: Operation) -> list[Touch]:
-        """Do an operation; many rows are touched in an order that only the database knows, so in any."""
+        """Do an operation. Many rows are touched in random order, because only a real database knows the order."""
         table, shape, rows = operation.table, self.shapes[operation.table], self._rows[operation.table]
         match operation:
             case Insert(row=row):

@@ -1,4 +1,4 @@
-"""What a test leaves behind in a sandbox that others share."""
+"""Clean-up of what a test leaves in a sandbox that other tests share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_provider_db2cdc.sandbox.capture.trigger_journal import load_journal
 
 
 def end_capture(writer: Any, schema: str) -> None:
-    """End the capture of a schema's tables: each would make all later tests a little slower."""
+    """End the capture of a schema's tables. Each captured table would make all later tests a little slower."""
     writer.rollback()
     for journal in load_journals(writer):
         if journal.source[0] == schema:

@@ -13,7 +13,7 @@ from support.pipeline import Pipeline
 
 
 def filled(pipeline: Pipeline, rows: int, name: str = "T", **registration: Any) -> TableId:
-    """Create a table of the rows (0, 'a'), (1, 'a') ... by ID and A, and capture it."""
+    """Create a table with the columns ID and A and the rows (0, 'a'), (1, 'a') ..., and capture it."""
     ddl = f"CREATE TABLE {pipeline.schema}.{name} (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))"
     table = pipeline.create(ddl, name, **registration)
     pipeline.many(f"INSERT INTO {table} VALUES (?, 'a')", [(at,) for at in range(rows)])
@@ -22,7 +22,7 @@ def filled(pipeline: Pipeline, rows: int, name: str = "T", **registration: Any) 
 
 
 def one_update(pipeline: Pipeline, **registration: Any) -> tuple[TableId, JobSpec]:
-    """Return a table of nine rows that the target holds, and the plan of an update of one of them."""
+    """Return a table of nine rows that the target holds, and the plan for an update of one row."""
     table = filled(pipeline, 9, **registration)
     pipeline.passed()
     changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
@@ -37,7 +37,7 @@ def ask(table: TableId, id_: str = "ask", **data: Any) -> Signal:
 
 
 def changed(pipeline: Pipeline, *statements: str) -> Lsn:
-    """Commit statements as one transaction, and return how far capture is once it has passed that."""
+    """Commit statements as one transaction, and return the capture position once it has passed that."""
     for statement in statements:
         pipeline.execute(statement)
     pipeline.writer.commit()

@@ -1,4 +1,4 @@
-"""Random histories as Spark frames: many at once, each under a number of its own."""
+"""Random histories as Spark data frames: many at once, each under its own number."""
 
 from __future__ import annotations
 

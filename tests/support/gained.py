@@ -10,7 +10,7 @@ from support.pipeline import Writes, gain_column
 
 
 def gain_with_row(writes: Writes, shape: TableShape, column: str, at: int) -> None:
-    """Add a column to a history's table, and a row with a value there that the history does not know of."""
+    """Add a column to a history's table, and a row with a value in it that the history does not know."""
     gain_column(writes, TableId(writes.schema, shape.name), column)
     names = ", ".join(f'"{name}"' for name in (*shape.key, column))
     values = ", ".join([str(1000 + at)] * len(shape.key) + ["1"])

@@ -5,8 +5,8 @@
     history.changes["T0"]      the rows of T0's change table
     history.state("T0", at)    T0's rows after commit `at`: the oracle
 
-The oracle folds the versions of each physical row, whatever its key was at the time, and never looks at change rows.
-Transactions that are open at the same time never touch the same keys; with `lanes=1` only one is open at a time.
+The oracle folds the versions of each physical row, independently of its key at the time. It never looks at change rows.
+Transactions that are open at the same time never touch the same keys. With `lanes=1` only one is open at a time.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Version:
 
 @dataclass(frozen=True)
 class HistoryOptions:
-    """How a history is drawn: `lanes` bounds the open transactions, `width` the keys that one of them works on.
+    """How a history is drawn. `lanes` limits the open transactions, and `width` the keys that one of them works on.
 
-    At the rate `new_first_rate` capture writes an update's new row before its old one.
-    `keys` may be texts, of which some differ only in case (`case`). With `blanks` a statement may also spell a key with
-    blanks at its end: SQL finds and compares it without them, and capture logs it with them.
+    At the rate `new_first_rate` capture writes an update's new row before its old one. `keys` may be texts. With `case`
+    some of them differ only in case. With `blanks` a statement may also write a key with blanks at its end. SQL finds
+    and compares the key without them, and capture logs it with them.
     """
 
     tables: int = 1
@@ -83,7 +83,7 @@ class HistoryOptions:
 
 @dataclass(frozen=True)
 class History:
-    """A drawn history; `start` is the position before its first commit, where tables hold their `initial` rows."""
+    """A drawn history. `start` is the position before its first commit. There tables hold their `initial` rows."""
 
     tables: tuple[TableShape, ...]
     initial: Mapping[str, tuple[Row, ...]]
@@ -99,7 +99,7 @@ class History:
         return (self.start, *commits)
 
     def shape(self, table: str) -> TableShape:
-        """Return the table of that name."""
+        """Return the table with a name."""
         return next(shape for shape in self.tables if shape.name == table)
 
     def state(self, table: str, at: Lsn) -> dict[Key, Row]:
@@ -110,7 +110,7 @@ class History:
         return by_key
 
     def rows(self, table: str, at: Lsn) -> dict[int, Row]:
-        """Return the table's rows after the commit `at`, each by what it is however its key changes."""
+        """Return the table's rows after the commit `at`, each by its identity, which does not depend on its key."""
         latest = {
             version.identity: version.row
             for version in self.versions
@@ -120,7 +120,7 @@ class History:
 
 
 def random_history(seed: int, options: HistoryOptions | None = None) -> History:
-    """Return the history of a seed; the same one each time."""
+    """Return the history of a seed. It is the same each time."""
     return _Generator(random.Random(seed), options or HistoryOptions()).run()
 
 
@@ -179,7 +179,7 @@ class _Generator:
         return _Transaction(number, lanes, self.rng.choice((1, 1, 2, 3, 8)), rolls_back)
 
     def _advance(self, transaction: _Transaction) -> bool:
-        """Do the transaction's next statement, or end it; False once it has ended."""
+        """Do the transaction's next statement, or end it. Return False once it has ended."""
         if transaction.left:
             transaction.left -= 1
             for operation in self._draw(transaction):
@@ -232,7 +232,7 @@ class _Generator:
     def _operations(
         self, kind: str, shape: TableShape, full: list[Key], free: list[Key], taken: Mapping[Key, Row]
     ) -> list[Operation]:
-        """Return a kind's statements on random keys, none where it lacks a row or a gap."""
+        """Return a kind's statements on random keys, none if it lacks a row or a free key."""
         if (kind not in ("insert", "flash") and not full) or (kind not in _WITHOUT_GAP and not free):
             return []
         name, key, gap = shape.name, self.rng.choice(full or free), self.rng.choice(free or full)
@@ -252,7 +252,7 @@ class _Generator:
     def _key_run(
         self, kind: str, shape: TableShape, full: list[Key], taken: Mapping[Key, Row], keys: list[Key]
     ) -> list[Operation]:
-        """Return a shift or swap that leaves keys unique and in their lane, tried a few times."""
+        """Return a shift or swap that leaves keys unique and in their lane. It tries a few times."""
         for _ in range(6 if full else 0):
             ends = [sorted(pair) for pair in zip(self.rng.choice(full), self.rng.choice(full), strict=True)]
             ranges = tuple((name, low, high) for name, (low, high) in zip(shape.key, ends, strict=True))

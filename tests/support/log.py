@@ -20,27 +20,27 @@ ORDER = ("__batch", "__commit_lsn", "__intent_lsn", "__ordinal")
 def captured_events(
     pipeline: Pipeline, table: TableId, key: tuple[str, ...], after: Lsn, images: bool = False
 ) -> Counter[Event]:
-    """Return the events of the table's change rows behind `after`, read from the change table itself.
+    """Return the events of the table's change rows after `after`, read from the change table itself.
 
-    With `images` each column of it is followed by its before image.
+    With `images` each of its columns is followed by its before image.
     """
     return events_behind(change_rows(pipeline, table, images), len(key), after, images)
 
 
 def change_rows(pipeline: Pipeline, table: TableId, images: bool = False) -> list[tuple[Any, ...]]:
-    """Return the rows of a table's change table; one with both images as the two halves that it stands for."""
+    """Return the rows of a table's change table. A row with both images becomes the two rows that it represents."""
     rows = pipeline.query(f'SELECT * FROM ASNCDC."CDC_{table.schema}_{table.name}"')
     return [half for row in rows for half in (_halves(row) if images else [row])]
 
 
 def events_behind(rows: Iterable[tuple[Any, ...]], keys: int, after: Lsn, images: bool = False) -> Counter[Event]:
-    """Return the events of change rows behind `after`; the key has so many columns."""
+    """Return the events of change rows after `after`. The key has `keys` columns."""
     changes = [_change(row, keys) for row in rows]
     return Counter(events_of((change for change in changes if change.commit > after), one_row=images))
 
 
 def logged_events(pipeline: Pipeline, table: TableId) -> Counter[Event]:
-    """Return the change log's events of the source, without what snapshots tell and the tombstones."""
+    """Return the change log's events of the source, without those of snapshots and without tombstones."""
     rows = pipeline.changes(table).where("op <> 'r' AND source.snapshot = 'false'").collect()
     return Counter(_event(row) for row in rows)
 
@@ -51,7 +51,7 @@ def reads(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
 
 
 def tombstones(pipeline: Pipeline, table: TableId) -> Counter[tuple[str, tuple[Any, ...]]]:
-    """Return commit and key of the change log's tombstones; each stands right after a deletion of its key."""
+    """Return commit and key of the change log's tombstones. Each must follow a deletion of its key directly."""
     deleted, found = None, []
     for row in pipeline.changes(table).orderBy("key", *ORDER).collect():
         if row["op"] is None:
@@ -62,14 +62,14 @@ def tombstones(pipeline: Pipeline, table: TableId) -> Counter[tuple[str, tuple[A
 
 
 def folded(pipeline: Pipeline, table: TableId, upto: Lsn | None = None) -> set[tuple[Any, ...]]:
-    """Return the rows of a reader that keeps the last event of each key, of all events or of those up to a commit."""
+    """Return the rows of a reader that keeps each key's last event, of all events or of those up to a commit."""
     rows = pipeline.changes(table).select("key", "after", "__commit_lsn").collect()
     last = {row["key"]: row["after"] for row in rows if upto is None or row["__commit_lsn"] <= str(upto)}
     return {tuple(image) for image in last.values() if image is not None}
 
 
 def rebuilt(pipeline: Pipeline, table: TableId) -> set[tuple[Any, ...]]:
-    """Return the rows that the change log adds up to, by commits; what snapshots tell is behind its commit."""
+    """Return the rows that the change log adds up to, by commit. A snapshot's events come after their commit."""
     rows = pipeline.changes(table).where("op IS NOT NULL").collect()
     held: dict[tuple[Any, ...], Any] = {}
     for commit in sorted({row["__commit_lsn"] for row in rows}):
@@ -83,7 +83,7 @@ def rebuilt(pipeline: Pipeline, table: TableId) -> set[tuple[Any, ...]]:
 
 
 def check_log(pipeline: Pipeline, table: TableId) -> None:
-    """No `r` is older than an event of its key that came before it, and the log adds up and folds to the state."""
+    """Check that the log adds up and folds to the state, and that no `r` is older than its key's event before it."""
     seen: dict[tuple[Any, ...], str] = {}
     for row in pipeline.changes(table).where("op IS NOT NULL").collect():
         of, commit = tuple(row["key"]), row["__commit_lsn"]
@@ -98,14 +98,14 @@ def _place(row: Any) -> tuple[Any, ...]:
 
 
 def _halves(row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Return what a change row with before images stands for: an update for the old row's D and the new one's I."""
+    """Return what a change row with before images represents. An update is the old row's D and the new one's I."""
     (*place, op), new, old = row[:3], row[3::2], row[4::2]
     return [(*place, "D", *old), (*place, "I", *new)] if op == "U" else [(*place, op, *new)]
 
 
 def _change(row: tuple[Any, ...], keys: int) -> RowChange:
     commit, intent, op, *image = row
-    # As operation.create_table declares them.
+    # In the order in which operation.create_table declares them.
     key = tuple(reversed(image[:keys]))
     return RowChange(Lsn(bytes(commit)), Lsn(bytes(intent)), op, key, tuple(image))
 
@@ -120,7 +120,7 @@ def _event(row: Any) -> Event:
 
 
 def events_beside(pipeline: Pipeline, table: TableId, snapshot: str) -> int:
-    """Return how many events of the source the snapshot's own batches brought."""
+    """Return how many events of the source the batches of a snapshot brought."""
     commits = pipeline.spark.read.format("delta").load(Layout(pipeline.target).internal("commits").name)
     batches = commits.where(commits.snapshot == snapshot).select(commits.batch.alias("__batch")).distinct()
     return pipeline.changes(table).where("op IN ('c', 'u', 'd')").join(batches, "__batch").count()

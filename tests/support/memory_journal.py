@@ -1,4 +1,4 @@
-"""A journal in memory: rows of a kind, an id and a value, of which the newest of each id counts."""
+"""A journal in memory. Its rows have a kind, an id and a value, and the newest row of each id counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.failpoint import failpoint
 
 @dataclass
 class JournalRows:
-    """What outlives a tick: kind, id and value of each row; its number is its place."""
+    """What outlives a tick: kind, id and value of each row. A row's number is its place in the list."""
 
     rows: list[tuple[str, Any, Any]] = field(default_factory=list)
     lock: RLock = field(default_factory=RLock)
@@ -26,7 +26,7 @@ class JournalRows:
 
 @dataclass(frozen=True)
 class MemoryUnreported:
-    """What no commit has reported."""
+    """What no tick has reported."""
 
     outcomes: tuple[SignalOutcome, ...] = ()
     notifications: tuple[Notification, ...] = ()
@@ -43,7 +43,7 @@ class MemoryJournal:
 
     @failpoint("read_journal")
     def read(self, reported_seq: int, notified_seq: int) -> SnapshotQueue:
-        """Return the queue as it stands."""
+        """Return the current queue, and set `unreported` and `skipped`."""
         rows = list(enumerate(self.kept.rows, 1))
         self.seq = len(rows)
         newest = {(kind, id_): (seq, value) for seq, (kind, id_, value) in rows}
@@ -69,7 +69,7 @@ class MemoryJournal:
         skipped: Sequence[TableId],
         at_ms: int,
     ) -> None:
-        """Append rows; the first writer after a row wins."""
+        """Append rows. Of several writers after the same row the first one wins."""
         rows: list[tuple[str, Any, Any]] = [("snapshot", one.id, one) for one in snapshots]
         rows += [("signal", (one.channel, one.id), one) for one in outcomes]
         rows += [("notification", one.id, one) for one in notifications]

@@ -50,7 +50,7 @@ class MemoryOffsets:
 
 @dataclass
 class MemoryPipeline:
-    """A source, a target and the offsets between them; `settings` are each plan's."""
+    """A source, a target and the offsets between them. Each plan has these `settings`."""
 
     source: MemorySource
     settings: ApplySettings = SETTINGS
@@ -60,7 +60,7 @@ class MemoryPipeline:
     plans: count[int] = field(default_factory=lambda: count(1))
 
     def plan(self, signals: Sequence[Signal] = ()) -> JobSpec:
-        """Return the plan of a tick up to what is captured."""
+        """Return the plan of a tick up to the capture position."""
         at, summary = next(self.plans), self.offsets.summary()
         position = CapturePosition(lsn(self.source.captured), "", "2026-01-01T00:00:00.000000", 0.0)
         return JobSpec(
@@ -88,7 +88,7 @@ class MemoryPipeline:
         return result
 
     def restart(self, table: TableId) -> None:
-        """Ask for a restart of a table, as a person does."""
+        """Request a restart of a table, as an operator does."""
         if (offset := self.offsets.get(table)) is not None:
             self.offsets.put(replace(offset, restart=True))
 
@@ -97,7 +97,7 @@ class MemoryPipeline:
         return {row[0]: row[1] for row, _ in self.target.state.get(table, {}).values()}
 
     def folded(self, table: TableId) -> dict[int, int]:
-        """Return what the last event of each key in the change log says."""
+        """Return the keys and values after the last event of each key in the change log."""
         last: dict[object, Event] = {event.key: event for _, _, event in self.target.log.get(table, ())}
         return {image[0]: image[1] for event in last.values() if (image := event.after)}  # type: ignore[index]
 

@@ -45,9 +45,9 @@ def registration_of(table: TableId) -> CaptureRegistration:
 
 @dataclass
 class MemorySource:
-    """Tables of a key and a value. `commits` are done, `captured` of them are in the change tables.
+    """Tables of a key and a value, with a number of `commits`. The first `captured` of them are in the change tables.
 
-    A watermark that is waited for has capture move on, as an agent would that is merely slow.
+    While a watermark is awaited, capture advances, as with an agent that is only slow.
     """
 
     tables: Sequence[TableId]
@@ -63,7 +63,7 @@ class MemorySource:
             self.changes.setdefault(table, [])
 
     def commit(self, values: Mapping[tuple[TableId, int], int | None]) -> None:
-        """Give keys of tables a value, or None for no row, in one commit."""
+        """Set the values of keys in one commit. None deletes a key's row."""
         with self.lock:
             self.commits += 1
             for intent, ((table, key), value) in enumerate(values.items()):
@@ -83,13 +83,13 @@ class MemorySource:
             self.captured = self.commits
 
     def captured_changes(self, table: TableId, span: LsnRange) -> list[RowChange]:
-        """Return the rows of a range in a change table."""
+        """Return the rows of a table's change table in a range."""
         with self.lock:
             upto = min(number(span.upto), self.captured)
             return [row for row in self.changes[table] if number(span.after) < number(row.commit) <= upto]
 
     def read(self, table: TableId, low: Sequence[str], high: Sequence[str]) -> list[Row]:
-        """Return the rows whose key is beyond one bound and up to another one."""
+        """Return the rows whose key is after the bound `low` and up to the bound `high`."""
         with self.lock:
             return [
                 (key, value)
@@ -128,24 +128,24 @@ class MemoryReader:
         ]
 
     def find_bounds(self, task: TableTask, table_snapshot: TableSnapshot) -> Sequence[Sequence[str]]:
-        """Return each third key, but for the last one."""
+        """Return each third key, except the last one."""
         keys = [key for key, _ in self.source.read(task.table, (), ())]
         return [(str(key),) for key in keys[CHUNK_ROWS - 1 : -1 : CHUNK_ROWS]]
 
     def check_counts(
         self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, window: LsnRange
     ) -> None:
-        """Accept every count: rows are read in one moment."""
+        """Accept every count, because rows are read in one moment."""
 
     def check_request(self, task: TableTask, table_snapshot: TableSnapshot) -> None:
         """Accept every request."""
 
     def column_errors(self, tasks: Sequence[TableTask]) -> Mapping[TableId, Exception]:
-        """Return nothing: columns never change."""
+        """Return nothing, because columns never change."""
         return {}
 
     def signals(self) -> list[Signal]:
-        """Return nothing: there is no signal table."""
+        """Return nothing, because there is no signal table."""
         return []
 
 
@@ -168,7 +168,7 @@ class MemoryWatermark:
         return str(self.source.commits)
 
     def reached(self, mark: str) -> Lsn | None:
-        """Return how far capture is, after the agent has had its turn."""
+        """Return the capture position after the agent has had its turn."""
         with self.source.lock:
             self.source.captured = max(self.source.captured, int(mark))
             return lsn(self.source.captured)

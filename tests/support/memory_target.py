@@ -45,7 +45,7 @@ class MemoryTarget:
     lock: RLock = field(default_factory=RLock)
 
     def once(self, table: TableId, step: str, batch: int, write: Callable[[], None]) -> bool:
-        """Write under a transaction id; return False where the id was used before.
+        """Write under a transaction id. Return False if the id was used before.
 
         :raises TargetError: the batch is abandoned.
         """
@@ -67,16 +67,16 @@ class MemoryBatchLog:
 
     @failpoint("read_history")
     def history(self, since: Mapping[TableId, int]) -> BatchHistory:
-        """Return all batches: more than was asked for does no harm."""
+        """Return all batches. More than requested does no harm."""
         with self.target.lock:
             return build_history(self.target.planned, self.target.applied)
 
     def optimize(self, before: int, batch: int) -> None:
-        """Do nothing: memory has no small files."""
+        """Do nothing, because memory has no small files."""
 
     @failpoint("plan_batch")
     def plan(self, batches: Sequence[PlannedBatch]) -> None:
-        """Write planned batches; the first writer of a number wins."""
+        """Write planned batches. The first writer of a number wins."""
         with self.target.lock:
             if any(planned.batch == batches[0].batch for planned in self.target.planned):
                 raise ConcurrentRunError(f"batch {batches[0].batch} was planned by another run")
@@ -106,11 +106,11 @@ class MemoryTables:
     source: MemorySource
 
     def for_reader(self) -> MemoryTables:
-        """Return these very tables: they are locked."""
+        """Return the same tables. A lock protects them."""
         return self
 
     def slots(self) -> int | None:
-        """Return that there are two."""
+        """Return two."""
         return 2
 
     @failpoint("prepare_table")
@@ -126,10 +126,10 @@ class MemoryTables:
 
     @failpoint("check_readable")
     def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
-        """Accept every batch: a source in memory prunes nothing."""
+        """Accept every batch, because a source in memory prunes nothing."""
 
     def check_idle(self, task: TableTask, last: AppliedBatch, batch: int) -> AppliedBatch:
-        """Return the last applied batch: only the pipeline writes here."""
+        """Return the last applied batch, because only the pipeline writes here."""
         return last
 
     def apply(self, batch: TableBatch) -> AppliedBatch:
@@ -142,7 +142,7 @@ class MemoryTables:
         return self._applied(batch, chunk_range)
 
     def diff(self, task: TableTask, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
-        """Return nothing: `apply` compares for itself."""
+        """Return nothing, because `apply` compares by itself."""
         return None
 
     @failpoint("stage_chunks")
@@ -161,7 +161,7 @@ class MemoryTables:
         return replace(chunk_range, last=span.last, staging_version=len(versions) - 1, counts=tuple(counts))
 
     def delete_staged(self, task: TableTask, chunk_range: ChunkRange) -> None:
-        """Keep them: memory is freed with the test."""
+        """Keep the rows. Memory is freed with the test."""
 
     @failpoint("append_changes")
     def append(self, table: TableId, batch: int, step: str, events: Iterable[Event]) -> bool:

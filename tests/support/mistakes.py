@@ -1,4 +1,4 @@
-"""What a snapshot's rules must not be: mistakes that the model makes on purpose, and how it tells."""
+"""Mistakes in a snapshot's rules that the model makes on purpose, and the error that shows one."""
 
 from __future__ import annotations
 

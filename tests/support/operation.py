@@ -1,4 +1,4 @@
-"""Tables and the statements on them, as data: a history is drawn from these, a database can execute them."""
+"""Tables and their statements as data. A history is drawn from these, and a database can execute them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ranges: TypeAlias = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class TableShape:
-    """A table of key columns, all integers or all texts, and two value columns; keys come first in rows.
+    """A table of key columns, all integers or all texts, and two value columns. Keys come first in rows.
 
     The values are an integer and a nullable text.
     """
@@ -46,7 +46,7 @@ class Insert:
 
 @dataclass(frozen=True)
 class Update:
-    """Set every column of the row with that key, perhaps its key, perhaps to what it is already."""
+    """Set every column of the row with a key. The key may change, and a value may be the same as before."""
 
     table: str
     key: Key
@@ -55,7 +55,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete the row with that key."""
+    """Delete the row with a key."""
 
     table: str
     key: Key
@@ -73,7 +73,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Swap:
-    """Mirror a key column: each value v becomes `total - v`, so low and high trade places."""
+    """Mirror a key column. Each value v becomes `total - v`, so low and high values change places."""
 
     table: str
     column: str
@@ -107,9 +107,9 @@ def statement(shape: TableShape, operation: Operation, schema: str) -> tuple[str
 
 
 def create_table(shape: TableShape, schema: str, keyed: bool = True) -> str:
-    """Return the table's DDL, without its primary key where a database checks keys row by row.
+    """Return the table's DDL. It has no primary key unless `keyed`, for a database that checks keys row by row.
 
-    The key's columns are declared the other way round than they stand in the table: nothing may mix up the two orders.
+    The primary key has its columns in the reverse of their order in the table. The code must not confuse the two.
     """
     kind = "VARCHAR(10)" if shape.text else "INTEGER"
     keys = [f'"{name}" {kind} NOT NULL' for name in shape.key]
@@ -119,7 +119,7 @@ def create_table(shape: TableShape, schema: str, keyed: bool = True) -> str:
 
 
 def compared(key: Key) -> Key:
-    """Return the key as SQL compares it: blanks at the end of a text do not count."""
+    """Return the key as SQL compares it, without blanks at the end of texts."""
     if not isinstance(key[0], str):
         return key
     return tuple(value.rstrip(" ") if isinstance(value, str) else value for value in key)
@@ -131,11 +131,11 @@ def lies_in(key: Key, ranges: Ranges) -> bool:
 
 
 def moved(key: Key, at: int, operation: Shift | Swap) -> Key:
-    """Return the key as a shift or swap leaves it; `at` is the place of the column that it changes."""
+    """Return the key after a shift or swap. `at` is the place of the column that it changes."""
     value = key[at] + operation.delta if isinstance(operation, Shift) else operation.total - key[at]
     return (*key[:at], value, *key[at + 1 :])
 
 
 def text_key(number: int) -> str:
-    """Return a key's text; those of an even number and the next one differ only in case."""
+    """Return a key's text. The texts of an even number and of the next one differ only in case."""
     return f"{'Kk'[number % 2]}{number // 2}"

@@ -44,7 +44,7 @@ DERBY_FAULT, DERBY_TRIES = "NullPointerException", 3
 
 @dataclass
 class Pipeline:
-    """One schema of the sandbox and one target of its own."""
+    """One schema of the sandbox, with its own target."""
 
     sandbox: Sandbox
     spark: SparkSession
@@ -62,12 +62,12 @@ class Pipeline:
 
     @property
     def config(self) -> PipelineConfig:
-        """The pipeline's configuration: all tables of its schema, small reads so that they split."""
+        """The pipeline's configuration. It has all tables of its schema, and reads so small that tables are split."""
         own = {"pipeline": "test", "target": self.target, "table.include.list": f"{self.schema}\\..*"}
         return PipelineConfig.from_properties({**own, **self.properties})
 
     def source(self) -> Source:
-        """A connection of the plan's own."""
+        """A separate connection for the plan."""
         box = self.sandbox
         address = Db2Address("127.0.0.1", box.database, box.user, box.password, box.port, options=DRIVER_OPTIONS)
         return Source(address)
@@ -102,11 +102,11 @@ class Pipeline:
         return TableId(self.schema, name)
 
     def captured(self) -> Lsn:
-        """Wait until capture has everything; return the synchpoint."""
+        """Wait until capture has everything, and return the synchpoint."""
         return Lsn(await_captured(self.writer, 30.0))
 
     def plan(self, run_id: str = "", signals: Sequence[Signal] = ()) -> JobSpec | None:
-        """Plan a tick as a run of its own, or as the run named."""
+        """Plan a tick, as a new run or as the run `run_id`."""
         with self.source() as source:
             at = int(time.time() * 1000)
             spec = plan_tick(source, self.config, self.offsets, run_id or f"run{next(numbers)}", at, signals)
@@ -114,7 +114,7 @@ class Pipeline:
         return spec
 
     def tick(self, *signals: Signal) -> JobResult | None:
-        """Plan, apply, commit; None for an idle tick."""
+        """Plan, apply and commit one tick. Return None for an idle tick."""
         for _ in range(DERBY_TRIES):
             spec = self.plan(signals=signals)
             if spec is None:
@@ -127,26 +127,26 @@ class Pipeline:
         return result
 
     def commit(self, result: JobResult) -> None:
-        """Move the offsets, every one of them."""
+        """Move the offsets of all tables."""
         if (unkept := commit_tick(result, self.offsets)[1]) is not None:
             raise unkept
 
     def passed(self, *signals: Signal) -> JobResult:
-        """Do a tick that has something to do and in which no table fails."""
+        """Run a tick, and check that it is not idle and that no table fails."""
         result = self.tick(*signals)
         assert result is not None, "there was nothing to do"
         assert not result.failed, result.failed
         return result
 
     def to_its_end(self) -> None:
-        """Do ticks in which no table fails, each of all that is captured, until nothing is left to do."""
+        """Run ticks, each of everything captured, until nothing is left to do, and check that no table fails."""
         self.captured()
         while (result := self.tick()) is not None:
             assert not result.failed, result.failed
             self.captured()
 
     def begun(self, tables: Collection[TableId], ticks: int = FIRST_TICKS) -> dict[TableId, Lsn]:
-        """Do so many ticks at most until every table has begun; return behind which position each did."""
+        """Run at most `ticks` ticks until every table has begun, and return the position after which each one began."""
         starts: dict[TableId, Lsn] = {}
         for _ in range(ticks):
             result = self.tick()
@@ -158,13 +158,13 @@ class Pipeline:
         raise AssertionError(f"not every table has begun: {starts}")
 
     def restart(self, table: TableId) -> None:
-        """Have a table begin anew, as `db2cdc offset restart` does."""
+        """Have a table begin again, as `db2cdc offset restart` does."""
         offset = self.offsets.get(table)
         assert offset is not None, f"{table} has no offset"
         self.offsets.reset(replace(offset, restart=True, revision=new_revision()))
 
     def unseen(self, table: TableId, *statements: str) -> None:
-        """Change a table by a transaction of which nothing is captured, as LOAD does it."""
+        """Change a table by a transaction that is not captured, as LOAD does."""
         journal = find_journal(self.writer, table.schema, table.name)
         assert journal is not None, f"{table} is not captured"
         for text in statements:
@@ -177,16 +177,16 @@ class Pipeline:
         gain_column(self, table, column, kind)
 
     def state(self, table: TableId) -> DataFrame:
-        """The current state of a table."""
+        """Return the current state of a table."""
         return load(self.spark, Layout(self.target).state(table))
 
     def changes(self, table: TableId) -> DataFrame:
-        """The change log of a table, in order."""
+        """Return the change log of a table, in order."""
         frame = load(self.spark, Layout(self.target).changes(table))
         return frame.orderBy("__batch", "__commit_lsn", "__intent_lsn", "__ordinal")
 
     def rows(self, table: TableId) -> set[Row]:
-        """The current state's rows without our own columns."""
+        """Return the current state's rows, without the provider's own columns."""
         frame = self.state(table)
         kept = [name for name in frame.columns if not name.startswith("__")]
         found = [tuple(row) for row in frame.select(*(f"`{name}`" for name in kept)).collect()]
@@ -194,7 +194,7 @@ class Pipeline:
         return set(found)
 
     def source_rows(self, table: TableId) -> set[Row]:
-        """The source's rows."""
+        """Return the source's rows."""
         return set(self.query(f'SELECT * FROM "{table.schema}"."{table.name}"'))
 
 
@@ -202,7 +202,7 @@ SIGNAL_COLUMNS = "ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32) NOT NULL
 
 
 def use_signal_table(pipeline: Pipeline, schema: str = "", columns: str = SIGNAL_COLUMNS) -> str:
-    """Create a captured signal table, in a schema of its own if it is named, and return its name in SQL."""
+    """Create a captured signal table, in another schema if one is named, and return its name in SQL."""
     if schema:
         pipeline.execute(f'CREATE SCHEMA "{schema}"')
     home = schema or pipeline.schema
@@ -215,7 +215,7 @@ def use_signal_table(pipeline: Pipeline, schema: str = "", columns: str = SIGNAL
 
 
 class Writes(Protocol):
-    """As much of a pipeline as playing a history needs."""
+    """The part of a pipeline that playing a history needs."""
 
     writer: Any
     schema: str
@@ -233,7 +233,7 @@ def gain_column(writes: Writes, table: TableId, column: str, kind: str = "INTEGE
 
 @dataclass
 class Play:
-    """A random history being played into a source whose tables are there, step by step."""
+    """A random history that is played step by step into a source whose tables exist."""
 
     pipeline: Writes
     history: History
@@ -241,7 +241,7 @@ class Play:
     commits: list[Lsn] = field(default_factory=list)
 
     def play(self, steps: int) -> None:
-        """Do the next steps; a transaction that is open at their end stays so only within this call."""
+        """Play the next steps. A transaction that is open after them stays open only within this call."""
         taken = 0
         while self.at < len(self.history.steps) and taken < steps:
             action = self.history.steps[self.at].action
@@ -260,18 +260,18 @@ class Play:
 
     @property
     def ended(self) -> bool:
-        """Whether all is played."""
+        """Whether all steps are played."""
         return self.at >= len(self.history.steps)
 
     def expected(self, table: str) -> set[Row]:
-        """The oracle's rows after the last commit played."""
+        """Return the oracle's rows after the last played commit."""
         at = self.commits[-1] if self.commits else self.history.start
         return set(self.history.state(table, at).values())
 
 
 @dataclass
 class Replay(Play):
-    """A random history being played into a pipeline's source; `registration` is how its tables are registered."""
+    """A random history that is played into a pipeline's source. `registration` is how its tables are registered."""
 
     pipeline: Pipeline
     registration: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A command of `db2cdc` as a person starts and stops it, and Airflow's API behind it."""
+"""A command of `db2cdc` as a user starts and stops it, and the API of its Airflow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOG_LINES = 60
 
 
 class Program:
-    """A command of `db2cdc`, in a process group of its own as a shell would start it."""
+    """A command of `db2cdc` in its own process group, as a shell would start it."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
@@ -40,37 +40,37 @@ class Program:
                 stdout=screen,
                 stderr=screen,
                 process_group=0,
-                # Whoever runs the tests in the background has them ignore Ctrl-C, and so what they start.
+                # Tests that run in the background ignore Ctrl-C, and so do the processes that they start.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
     @property
     def screen(self) -> str:
-        """What it has printed."""
+        """What the command has printed."""
         return self._log.read_text()
 
     @property
     def url(self) -> str:
-        """Where its Airflow is."""
+        """The URL of its Airflow."""
         [url] = set(re.findall(r"Airflow is at (http://127\.0\.0\.1:\d+)", self.screen))
         return str(url)
 
     def await_text(self, text: str, timeout_s: float) -> None:
-        """Wait until it has printed a text."""
+        """Wait until the command has printed a text."""
         wait_for(lambda: text in self.screen or self.process.poll() is not None, timeout_s)
         assert text in self.screen, self.screen
 
     def interrupt(self) -> int:
-        """Press Ctrl-C and return its exit code."""
+        """Press Ctrl-C and return the command's exit code."""
         os.killpg(self.process.pid, signal.SIGINT)
         return self.process.wait(END_TIMEOUT_S)
 
     def left(self) -> list[str]:
-        """The command lines of processes that live in its folder or name it."""
+        """Return the command lines of running processes that work in its folder or name it."""
         return [line for _, line in self._processes()]
 
     def exposed(self) -> list[str]:
-        """Where they listen besides at 127.0.0.1, each with its command line."""
+        """Return addresses other than 127.0.0.1 where these processes listen, each with its command line."""
         found = []
         for process, line in self._processes():
             with suppress(psutil.Error):
@@ -89,7 +89,7 @@ class Program:
 
 
 def wait_for(condition: Callable[[], Any], timeout_s: float) -> Any:
-    """Return what the condition finds, once it finds something."""
+    """Wait until the condition returns something true, and return that."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if found := condition():
@@ -100,7 +100,7 @@ def wait_for(condition: Callable[[], Any], timeout_s: float) -> Any:
 
 @contextmanager
 def started(folder: Path, *arguments: str) -> Iterator[Program]:
-    """Start a command and see to its end."""
+    """Start a command, and end it with the block."""
     program = Program(folder, *arguments)
     try:
         yield program
@@ -115,7 +115,7 @@ def started(folder: Path, *arguments: str) -> Iterator[Program]:
 
 
 def find(url: str, token: str) -> Any:
-    """Return what the API answers, None where there is nothing."""
+    """Return the API's answer, None if there is nothing at the URL."""
     try:
         return call(url, token)
     except urllib.error.HTTPError as error:
@@ -125,7 +125,7 @@ def find(url: str, token: str) -> Any:
 
 
 def is_made(url: str, token: str, body: Any) -> bool:
-    """Make something that has an id; False where a busy Airflow does not answer, and then it may be asked again."""
+    """Create something that has an id. Return False if a busy Airflow does not answer. Then repeat the call."""
     try:
         call(url, token, body)
     except TimeoutError:
@@ -139,7 +139,7 @@ def is_made(url: str, token: str, body: Any) -> bool:
 
 
 def call(url: str, token: str = "", body: Any = None) -> Any:
-    """Return what the API answers."""
+    """Return the API's answer."""
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
     data = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:

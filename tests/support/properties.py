@@ -1,4 +1,4 @@
-"""Configurations of a few properties, and what is said of those that are refused."""
+"""Configurations of a few properties, and the errors of refused ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ BASE = {"pipeline": "sales", "target": "/lake/sales"}
 
 
 def config(**properties: object) -> PipelineConfig:
-    """Return the configuration of a pipeline that has these properties, too."""
+    """Return the configuration of a pipeline with these additional properties."""
     return PipelineConfig.from_properties({**BASE, **properties})
 
 
 def refusal(**properties: object) -> str:
-    """Return what is said of properties that cannot be meant."""
+    """Return the error text for wrong properties."""
     with pytest.raises(ConfigurationError) as caught:
         config(**properties)
     return str(caught.value)

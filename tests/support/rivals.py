@@ -1,4 +1,4 @@
-"""Runs of one pipeline that go on in turn, each by a thread of its own: held at any step, woken, or dead there.
+"""Runs of one pipeline that take turns, each in its own thread. A run can be held at any step, continue, or die there.
 
     with stepping(STEPS):
         first = Run("A", lambda: tick(spec))
@@ -7,8 +7,8 @@
         second.go_on()                                 to its end
         first.go_on("after merge_state", dies=True)
 
-Whichever of a run's threads comes to a step, while the run is held each of them stops at its next one; once it has
-died, none of them does another one.
+While a run is held, each of its threads stops at its next step, whichever thread came to the first one. Once the run
+has died, no thread of it does another step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUN = "db2cdc_run"
 
 
 class Run:
-    """What one run does, step by step; `error` is what ended it, None where it came to its end or died."""
+    """What one run does, step by step. `error` is what ended it, None if it completed or died."""
 
     def __init__(self, name: str, does: Callable[[], None]) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class Run:
         self.error: BaseException | None = None
 
     def go_on(self, stop: str = "", times: int = 1, dies: bool = False, timeout_s: float = 240) -> None:
-        """Let it go on until it comes to that step for so many times, to be held or to die there, or to its end."""
+        """Let it run to its end, or to the step `stop` for the `times`-th time. There it is held, or dies."""
         assert self.state == "held", (self.name, self.state)
         with self._turn:
             self._stop, self._times, self._dies = stop, times, dies
@@ -52,7 +52,7 @@ class Run:
         assert stands, f"run {self.name} does not come to a step behind {self.steps[-3:]}"
 
     def step(self, name: str) -> None:
-        """Be at a step: wait there while the run is held.
+        """Reach a step, and wait there while the run is held.
 
         :raises Killed: the run is dead.
         """

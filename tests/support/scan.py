@@ -1,4 +1,4 @@
-"""A scan of a table beside its writers: it looks at one place after the other, each at a moment of its own."""
+"""A scan of a table while others write. It reads one place after the other, each at a different moment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def torn_scan(
 ) -> list[tuple[Key, Row]]:
     """Return the rows that a scan meets, some of them twice, and their keys.
 
-    An index has a place for each key, the table one for each row. So a scan without an index misses a row that is
-    deleted where it has not looked yet, and inserted again where it has.
+    An index has a place for each key, and the table has one for each row. So a scan without an index may miss a row.
+    That row was deleted at a place not yet read, and inserted again at a place already read.
     """
     key_of = history.shape(table).key_of
     places: dict[Hashable, list[Row | None]] = defaultdict(lambda: [None] * len(moments))

@@ -15,5 +15,5 @@ def seeds() -> range:
 
 
 def blocks(count: int, fast: int) -> list[Any]:
-    """Return the numbers of blocks of seeds, as parameters: `make check` plays the first ones, `make test` all."""
+    """Return the numbers of blocks of seeds, as parameters. `make check` plays the first ones, and `make test` all."""
     return [block if block < fast else pytest.param(block, marks=pytest.mark.slow) for block in range(count)]

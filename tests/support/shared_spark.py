@@ -1,4 +1,4 @@
-"""One JVM with Spark for all workers of a run: what it compiles, and Delta's first steps, serve each of them."""
+"""One JVM with Spark for all workers of a test run. Compiled code and Delta's first steps then serve each worker."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ HADOOP = "spark.hadoop."
 
 @contextmanager
 def shared_spark(folder: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Give a session of its own on the JVM of whichever worker came first; that one stays until the others are done.
+    """Yield a separate session on the JVM of the first worker, which stays until the other workers are done.
 
-    With it ends the JVM, however it ends: behind one that crashed, the next worker to come is a first one again.
+    The JVM ends with that worker, also if it crashes. After a crash the next worker to come is a first one again.
     """
     address = folder / "spark.json"
     with (folder / "spark.door").open("w") as door, (folder / "spark.users").open("w") as users:
@@ -47,7 +47,7 @@ def _locked(file: IO[str]) -> Iterator[None]:
 
 
 def _is_free(users: IO[str]) -> bool:
-    """Whether nobody has the file locked."""
+    """Return whether no worker has the file locked."""
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -65,7 +65,7 @@ def _started(conf: Mapping[str, str], address: Path) -> SparkSession:
 
 
 def _drop_defaults(session: SparkSession, conf: Mapping[str, str]) -> None:
-    """Leave Hadoop with what `conf` sets alone: each query sends all it has along, a thousand defaults else."""
+    """Leave only what `conf` sets in Hadoop's settings. Each query sends all of them, with the defaults a thousand."""
     context: Any = session.sparkContext
     hadoop = context._jsc.hadoopConfiguration()
     hadoop.clear()
@@ -80,7 +80,7 @@ def _joined(conf: Mapping[str, str], address: Path) -> SparkSession:
     try:
         gateway: Any = launch_gateway()
     finally:
-        # Or jobs that are submitted would look for their JVM there.
+        # Otherwise submitted jobs would look for their JVM there.
         for name in found:
             del os.environ[name]
     java = gateway.jvm.org.apache.spark

@@ -1,12 +1,12 @@
-"""Snapshots in the small: writer, capture, pulls, groups of chunks and crashes in random order, on a drawn history.
+"""A model of snapshots: writer, capture, pulls, groups of chunks and crashes in random order, on a random history.
 
-    SnapshotModel(random_history(7), seed=7).run()      raises Wrong where a rule does not hold
+    SnapshotModel(random_history(7), seed=7).run()      raises Wrong if a rule does not hold
 
-What was captured is pulled while a chunk is read, too. Reads are torn (`scan`), by keys or by places; by keys where a
-statement moves rows onto each other's keys: of rows that are alike but for these neither the log nor a scan by places
-knows all. In half of them the last column is captured from the moment on in which the snapshot is asked for, and the
-target is behind that. `insert_delete` is as `insert_insert`, and a pause is whatever comes between two groups.
-`mistake` plants one known mistake; the suite shows that each is noticed.
+Captured changes are also pulled while a chunk is read. Reads are torn (`scan`), by keys or by places. They are by keys
+if a statement moves rows to each other's keys. For rows that are equal except for the key, neither the log nor a scan
+by places shows all. In half of the histories the last column is captured only since the request for the snapshot, and
+the target has not reached that moment. `insert_delete` is like `insert_insert`, and a pause is whatever happens between
+two groups. `mistake` plants one known mistake. The test suite shows that each one is noticed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from support.staged import Entry, Group, Stand, folded, rebuilt
 
 @dataclass
 class SnapshotModel:
-    """One table's snapshot; `writes` commits are done, `fence` of them captured, `applied` of them in the target."""
+    """One table's snapshot. Of `writes` commits the first `fence` are captured, and `applied` are in the target."""
 
     history: History
     seed: int
@@ -63,7 +63,7 @@ class SnapshotModel:
             self._lag_behind_a_column()
 
     def run(self) -> None:
-        """Snapshot the table while everything else goes on, and check each publish and the end."""
+        """Snapshot the table while everything else continues, and check each publication and the end."""
         for _ in range(2000):
             if not self.todo and not self.staged:
                 break
@@ -96,18 +96,18 @@ class SnapshotModel:
         self._pull(self.rng.randint(self.applied, self.fence))
 
     def _crash(self) -> None:
-        """Forget what is staged, as a restart does."""
+        """Forget what is staged, as a restart of the process does."""
         self.staged = []
         self.todo = sorted({*range(self.count)} - self.published)
 
     def _begin_anew(self) -> None:
-        """Stop the snapshot, and ask for another."""
+        """Stop the snapshot, and request another one."""
         self.published = set()
         self._crash()
 
     def _stage(self) -> None:
         if self.applied < self.asked and self.mistake != "low mark before the snapshot was asked for":
-            # Whatever is captured: it may be less than what was written by then.
+            # Up to the capture position, which may be before the last commit.
             self._pull(self.fence)
             return
         chunk = self.todo.pop(0)
@@ -128,7 +128,7 @@ class SnapshotModel:
         rows = torn_scan(self.history, self.table, self.positions[begin : end + 1], self.by_place, self.rng)
         seen: list[tuple[Hashable, Hashable]] = [(key, row) for key, row in rows if self.chunk_of(key, row) == chunk]
         if self.mistake.startswith("strict"):
-            # A chunk of two rows; what is read next begins behind the last one's value.
+            # A chunk of two rows. The next read begins after the last row's value.
             values = sorted(cast("Any", row)[-2] for _, row in seen)[1:2]
             seen.sort(key=lambda row: cast("Any", row[1])[-2])
             seen = [*seen[:2], *(row for row in seen[2:] if cast("Any", row[1])[-2] > values[0])]
@@ -164,7 +164,7 @@ class SnapshotModel:
             self._check_state(f"after chunk {group.chunk}", lambda key: self.chunk_of(key, None) in self.published)
 
     def _compared(self, group: Group) -> dict[Hashable, Hashable | None]:
-        """Return a group's rows that the state does not hold as they are, and, as None, what it has beyond them."""
+        """Return a group's rows that differ from the state, and None for rows that only the state has."""
         rows = dict(group.rows)
         gone = self._gone(group.low_batch, rows, lambda key: self.chunk_of(key, None) == group.chunk)
         unlike = {key: image for key, image in rows.items() if key not in self.state or self.state[key][0] != image}
@@ -188,7 +188,7 @@ class SnapshotModel:
         return {*effects}
 
     def _window(self, group: Group, high: int) -> list[Event]:
-        """Return the log's events behind the group's low batch."""
+        """Return the log's events after the group's low batch."""
         if self.mistake == "window by positions":
             span = (self.positions[group.low], self.positions[high])
             entries = [entry for entry in self.log if span[0] < entry.commit <= span[1]]
@@ -209,7 +209,7 @@ class SnapshotModel:
         self.applied = upto
 
     def _sweep(self) -> None:
-        """Delete what the snapshot did not find of the whole table."""
+        """Delete the rows of the table that the whole snapshot did not find."""
         sign = {"r"} if self.mistake != "any event is a sign of life" else {"r", "c", "u", "d"}
         found = {entry.key for entry in self.log if entry.kind in sign and entry.batch > self.low_batch}
         for key in self._gone(self.low_batch, found, lambda key: True):
@@ -247,7 +247,7 @@ class SnapshotModel:
         return net_effects(events)
 
     def _chunks(self) -> Callable[[Hashable, Hashable], int]:
-        """Return the chunk of a row: by its key, or by a column that is not its key."""
+        """Return a function for the chunk of a row: by its key, or by a column that is not its key."""
         self.count = self.rng.choice((1, 2, 3, 4))
         if self.by_image:
             return lambda key, image: (image[-2] + 1) % self.count
@@ -256,7 +256,7 @@ class SnapshotModel:
         return lambda key, image: sum(key > cut for cut in cuts)
 
     def _go_stale(self) -> None:
-        """Let the target hold rows of long ago, or of before the source was restored: then with any position."""
+        """Let the target hold old rows, or rows of before the source was restored. Those may have any position."""
         keys = sorted({key for state in self.states for key in state})
         long_ago = Lsn(bytes(len(self.positions[0].raw)))
         for key in keys:
@@ -267,7 +267,7 @@ class SnapshotModel:
                 self.log.append(Entry(0, commit, "c", Event(commit, b"", "c", key, None, image), key, image))
 
     def _lag_behind_a_column(self) -> None:
-        """Let capture and target be somewhere before the snapshot is asked for, and blind up to there for a column."""
+        """Let capture and target be before the request for the snapshot, and have no values of a column up to there."""
         self.fence = self.applied = self.rng.randint(0, self.asked)
         self.events = [
             event

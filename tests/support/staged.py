@@ -1,4 +1,4 @@
-"""What the snapshot model keeps: rows of its state and of its change log, and groups that wait for capture."""
+"""What the snapshot model keeps: rows of the state and of the change log, and groups that wait for capture."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """A group that is staged and waits for capture: positions are indexes of the history's commits."""
+    """A group that is staged and waits for capture. Positions are indexes of the history's commits."""
 
     chunk: int
     low: int
@@ -44,13 +44,13 @@ class Group:
 
 
 def folded(log: Sequence[Entry]) -> dict[Hashable, Hashable]:
-    """Return each key's row as a reader does that keeps the last entry of each key."""
+    """Return each key's row for a reader that keeps the last entry of each key."""
     last = {entry.key: entry.image for entry in log}
     return {key: image for key, image in last.items() if image is not None}
 
 
 def rebuilt(log: Sequence[Entry]) -> dict[Hashable, Hashable]:
-    """Return each key's row as the net effects of each commit, and what snapshots tell after them, add up to."""
+    """Return each key's row after the net effects of each commit and the snapshot events after them."""
     held: dict[Hashable, Hashable | None] = {}
     for commit in sorted({entry.commit for entry in log}):
         entries = [entry for entry in log if entry.commit == commit]

@@ -10,19 +10,19 @@ from support.operation import Operation
 
 @dataclass(frozen=True)
 class Commit:
-    """Commit; capture gives the transaction this COMMITSEQ."""
+    """Commit. Capture gives the transaction this COMMITSEQ."""
 
     lsn: Lsn
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """Roll back; nothing of the transaction is captured."""
+    """Roll back. Nothing of the transaction is captured."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What the transaction of that number does next."""
+    """The next action of the transaction with a number."""
 
     transaction: int
     action: Operation | Commit | Rollback

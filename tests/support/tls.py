@@ -22,8 +22,8 @@ ISSUERS = {"root": "root", "middle": "root", "own": "middle", "other": "middle"}
 def certificates(folder: Path) -> None:
     """Write `<name>.key` and `<name>.pem` for each: `own` is for 127.0.0.1, `other` for another host.
 
-    Beside them: `chain.pem` and `other-chain.pem` are what a server shows, `middle-first.pem` and `root-first.pem` are
-    what a client trusts.
+    It also writes `chain.pem` and `other-chain.pem`, which a server shows, and `middle-first.pem` and `root-first.pem`,
+    which a client trusts.
     """
     for name, extension in V3.items():
         (folder / f"{name}.ext").write_text(extension)
@@ -43,7 +43,7 @@ def certificates(folder: Path) -> None:
 
 @contextlib.contextmanager
 def tls_port(target: int, chain: Path, key: Path) -> Iterator[int]:
-    """Yield a port of 127.0.0.1 that speaks TLS and carries what it hears to the port `target`."""
+    """Yield a port of 127.0.0.1 that speaks TLS and forwards what it receives to the port `target`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain, key)
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -1,4 +1,4 @@
-"""How many rows the sandbox's Derby looks at for a statement, as it says itself."""
+"""How many rows the sandbox's Derby reads for a statement, by its own statistics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VISITED = re.compile(r"Number of rows visited=(\d+)")
 
 
 class VisitingConnection(DriverConnection):
-    """A connection of the source by a DB-API cursor; `visited` are the rows that its selects have looked at."""
+    """A connection of the source by a DB-API cursor. `visited` counts the rows that its selects have read."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor

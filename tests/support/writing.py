@@ -1,7 +1,7 @@
-"""A writer that goes on while a tick runs: a random history, played by a process of its own.
+"""A writer that writes while a tick runs: a random history, played by a separate process.
 
-Of its own, because ibm_db keeps the interpreter while it waits for a lock, and the job's driver, which may hold that
-lock, is the same interpreter in tests.
+The process is separate because ibm_db blocks the interpreter while it waits for a lock. In tests the job's driver is in
+the same interpreter, and may hold that lock.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Writer:
 def writing(
     pipeline: Pipeline, seed: int, options: HistoryOptions, pause_s: float = 0.2, gains: bool = False
 ) -> Iterator[None]:
-    """Play the history's steps until the block ends; the writer's error is raised there.
+    """Play the history's steps until the block ends. The writer's error is raised there.
 
-    With `gains` its tables get columns now and then, whose values change beside the history's own.
+    With `gains` its tables gain columns now and then. Their values change in addition to the history's own.
     """
     order = {"schema": pipeline.schema, "seed": seed, "pause_s": pause_s, "options": asdict(options), "gains": gains}
     with _child(pipeline, order):
@@ -62,24 +62,24 @@ def writing(
 
 @contextmanager
 def in_turn(pipeline: Pipeline, transactions: Sequence[Sequence[str]], pause_s: float = 0.2) -> Iterator[None]:
-    """Run the transactions' statements one after the other until the block ends, each once: no keys come twice."""
+    """Run the transactions' statements one after the other, each once, until the block ends. So no key comes twice."""
     with _child(pipeline, {"transactions": transactions, "pause_s": pause_s}):
         yield
 
 
 def behind(point: Failpoint, write: Callable[[int], None]) -> AbstractContextManager[None]:
-    """Call `write` with each call's number after a failpoint: the same writes at any machine's pace."""
+    """Call `write` with each call's number after a failpoint. So fast and slow machines do the same writes."""
     numbers = itertools.count(1)
     return failpoint_action(point, after=lambda _: write(next(numbers)))
 
 
 def in_window(pipeline: Pipeline, *statements: str) -> AbstractContextManager[None]:
-    """A block in whose first window of a snapshot statements are captured: behind its low mark, before its read."""
+    """Have statements captured in a block's first window of a snapshot: after its low mark, before its read."""
     return behind("catch_up", lambda number: changed(pipeline, *statements) if number == 1 else None)
 
 
 def beside(point: Failpoint, act: Callable[[], object]) -> AbstractContextManager[None]:
-    """Call `act` once, before a failpoint is first reached: what another run does while this one hangs there."""
+    """Call `act` once, before a failpoint is first reached. It is what another run does while this one hangs there."""
     acts = [act]
 
     def act_once(_: ReachedFailpoint) -> None:
@@ -106,7 +106,7 @@ def _child(pipeline: Pipeline, order: dict[str, Any]) -> Iterator[None]:
 
 
 def main(order: dict[str, Any]) -> None:
-    """Write until standard input is closed, then end the transaction that is open."""
+    """Write until standard input is closed, then end the open transaction."""
     writer = Writer(connect(order["dsn"]), order.get("schema", ""))
     rng = random.Random(order.get("seed", 0))
     write = _in_turn(writer, order["transactions"]) if "transactions" in order else _played(writer, order, rng)
