@@ -1,1 +1,1 @@
-"""The whole way on one machine: a shop in the sandbox, the shipped DAG in an Airflow of its own, and the comparison."""
+"""The whole way on one machine: a shop in the sandbox, the shipped DAG in a separate Airflow, and the comparison."""

@@ -1,4 +1,4 @@
-"""An Airflow of the demo's own: a home, the shipped DAG in its DAGs folder, connections in the environment."""
+"""A separate Airflow for the demo: a home, the shipped DAG in its DAGs folder, connections in the environment."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LOG_TAIL = re.compile(r"\s+\[[\w.]+\].*$")
 
 @dataclass(frozen=True)
 class Run:
-    """A DAG run that ended: its tasks' states, what the job told (None for an idle one), and the offsets after it."""
+    """A DAG run that ended: its tasks' states, the job's result (None for an idle run), and the offsets after it."""
 
     run_id: str
     state: str
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def whole(self) -> bool:
-        """Whether all went well with all tables; what did not is taken up by the next run."""
+        """Whether all tables succeeded. The next run continues with the others."""
         return self.state == "success"
 
     @classmethod
@@ -78,7 +78,7 @@ class Run:
 
 
 class AirflowHome:
-    """A folder that is AIRFLOW_HOME, and what lies beside it: the pipeline's configuration, the lake and the logs."""
+    """A folder that is AIRFLOW_HOME, and what lies next to it: the pipeline's configuration, the lake and the logs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +92,7 @@ class AirflowHome:
         """Create the folders, put the shipped DAGs where Airflow looks for them, and write the pipeline's settings.
 
         Raises:
-            ConfigurationError: this is no checkout: the DAGs are not there, or the jars are not.
+            ConfigurationError: this is not a checkout, because the DAGs or the jars are missing.
         """
         if not SHIPPED_DAGS.is_dir():
             raise ConfigurationError(f"{SHIPPED_DAGS} is not there", "Run the demo from a checkout: `make demo`.")
@@ -112,12 +112,12 @@ class AirflowHome:
             database.execute("PRAGMA journal_mode = WAL")
 
     def spark_settings(self) -> dict[str, str]:
-        """Return what a Spark of one's own needs to read the target."""
+        """Return the settings that another Spark needs to read the target."""
         own = {"spark.driver.memory": "1g", "spark.sql.warehouse.dir": str(self.home / "spark-warehouse")}
         return spark_conf(sorted(spark_jars().glob("*.jar")), (), own, LOG4J, short=True)
 
     def _write_spark_sql(self) -> None:
-        """Write a program that runs SQL on the Delta tables: Spark's own, with the settings that it takes."""
+        """Write a program that runs SQL on the Delta tables: Spark's own program with the settings for it."""
         settings = {"spark.master": "local[2]", "spark.sql.catalogImplementation": "in-memory", **self.spark_settings()}
         conf = self.folder / "spark.conf"
         conf.write_text("".join(f"{name} {value}\n" for name, value in settings.items()), encoding="utf-8")
@@ -128,7 +128,7 @@ class AirflowHome:
         self.spark_sql.chmod(0o755)
 
     def environment(self, sandbox: Sandbox | None = None, schedule: str = "none") -> dict[str, str]:
-        """Return the environment of its processes; Airflow's settings of whoever runs the demo do not count in it."""
+        """Return the environment of its processes. The Airflow settings of the user who runs the demo are not in it."""
         env = {name: value for name, value in os.environ.items() if not name.startswith(OWN_PREFIXES)}
         env |= {
             "AIRFLOW_HOME": str(self.home),
@@ -150,13 +150,13 @@ class AirflowHome:
         return Child(argv, self.environment(), self.home, self.logs / "migrate.log")
 
     def runs(self, sandbox: Sandbox) -> DagRuns:
-        """Start the process that runs the DAG when it is told to."""
+        """Start the process that runs the DAG on request."""
         argv = [sys.executable, "-m", "airflow_provider_db2cdc.demo.runs", DAG_ID]
         return DagRuns(Child(argv, self.environment(sandbox), self.home), self.logs / "runs.log")
 
 
 class DagRuns:
-    """The process that runs the DAG, one whole DAG run a call. As a context manager it is ended at the end."""
+    """The process that runs the DAG, one whole DAG run per call. As a context manager it ends with the block."""
 
     def __init__(self, child: Child, log: Path) -> None:
         self._child = child
@@ -164,10 +164,10 @@ class DagRuns:
         self._busy = False
 
     def run(self, on_progress: Callable[[str], None] = lambda line: None) -> Run:
-        """Do one DAG run; the job's progress lines go to `on_progress`, everything to the log.
+        """Do one DAG run. The job's progress lines go to `on_progress`, and all output goes to the log.
 
         Raises:
-            TickFailedError: the run failed without a result of the job's, or took too long.
+            TickFailedError: the run failed without a result of the job, or took too long.
         """
         self._busy = True
         self._child.tell("run")

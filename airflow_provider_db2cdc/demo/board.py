@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: the steps that are done, and beneath them what happens now."""
+"""What the demo shows while it runs: the completed steps, and below them what happens now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFRESHES_PER_SECOND = 5
 
 @dataclass
 class Step:
-    """A step that is being done; `outcome` is told behind its title at the end, in red when it is not `good`."""
+    """A running step. At the end `outcome` is shown after its title, in red when it is not `good`."""
 
     title: str
     started: float = field(default_factory=time.monotonic)
@@ -27,12 +27,12 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken by now."""
+        """Seconds that it has taken so far."""
         return time.monotonic() - self.started
 
 
 class Board:
-    """Steps on a console. On a terminal the running one moves; elsewhere each line is written once and stays."""
+    """Steps on a console. On a terminal the running step is animated. Elsewhere each line is written once and stays."""
 
     def __init__(self, console: Console, counters: Callable[[], str] = lambda: "") -> None:
         self.console = console
@@ -49,7 +49,7 @@ class Board:
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
-        """Do a step within; its time and outcome are shown at the end."""
+        """Show the block as a step. Its time and outcome are shown at the end."""
         self._step, self._said = Step(title), ""
         if not self.console.is_terminal:
             self._line("", title, "dim")
@@ -65,7 +65,7 @@ class Board:
             self._step = None
 
     def tell(self, line: str) -> None:
-        """Say what happens within the step."""
+        """Show what happens within the step."""
         self._said = line
         if not self.console.is_terminal:
             self._line("", f"  {line}", "dim")

@@ -1,4 +1,4 @@
-"""A program that the demo starts: in a session of its own, and ended with all that it started itself."""
+"""A program that the demo starts in a new session, and ends together with all processes that it started."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ END_TIMEOUT_S = 8.0
 
 
 class Child:
-    """A running program. It reads what `tell` says; its output goes to `log`, or to `process.stdout` without one.
+    """A running program. It reads the lines of `tell`. Its output goes to `log`, or to `process.stdout` without one.
 
-    As a context manager it is ended at the end. Ctrl-C does not reach it: whoever started it ends it.
+    As a context manager it ends with the block. Ctrl-C does not reach it, so the process that started it has to end it.
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, log: Path | None = None) -> None:
@@ -38,21 +38,21 @@ class Child:
         return self.process.poll() is None
 
     def tell(self, line: str) -> None:
-        """Write a line to its standard input; one that has ended hears nothing."""
+        """Write a line to its standard input. If it has ended, nothing happens."""
         if self.process.stdin:
             with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.write(f"{line}\n".encode())
                 self.process.stdin.flush()
 
     def hang_up(self, timeout_s: float) -> None:
-        """Let it hear no more, and wait for it to end by itself; it may still run afterwards."""
+        """Close its standard input, and wait for it to end by itself. It may still run afterwards."""
         if self.process.stdin:
             self.process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout_s)
 
     def end(self, timeout_s: float = END_TIMEOUT_S) -> None:
-        """End it and every process that came of it, after the time limit by force; may be repeated."""
+        """End it and every process that it started, after the time limit by force. A second call does nothing."""
         family = _family(self.process.pid)
         if self.running:
             self.process.terminate()
@@ -78,7 +78,7 @@ class Child:
 
 
 def _family(pid: int) -> set[psutil.Process]:
-    """Return the process, its descendants, and orphans of its session: a killed parent hands its children on."""
+    """Return the process, its descendants, and the processes of its session whose parent was killed."""
     found: set[psutil.Process] = set()
     with contextlib.suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)

@@ -1,4 +1,4 @@
-"""`db2cdc` for a person who looks at the demo's pipeline: a script that knows its Airflow home and its source."""
+"""`db2cdc` for the demo's pipeline: a script that knows its Airflow home and its source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 def write_command(home: AirflowHome, sandbox: Sandbox) -> Path:
     """Write the script, to be called as `<folder>/db2cdc status` (doctor, offset show ...), and return its path.
 
-    What Airflow keeps is looked at: it adds the configuration, with the database beside the DAG's own, and `--airflow`.
+    The script shows what Airflow keeps. It adds `--airflow` and the configuration, which has the database in addition
+    to the DAG's settings.
     """
     config, script = home.folder / "command.yaml", home.folder / "db2cdc"
     properties = yaml.safe_load(home.config.read_text(encoding="utf-8"))

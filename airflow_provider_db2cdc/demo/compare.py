@@ -1,4 +1,4 @@
-"""The comparison: every row of every table, source by ibm_db, target by a Spark of its own."""
+"""The comparison of every row of every table: the source by ibm_db, the target by a separate Spark."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ KEPT_LINES = 20
 class Comparison:
     """One table on both sides.
 
-    `events` counts the change log by op; `differing` names the keys whose rows are not the same; `waiting` is how many
-    change rows lie between the offset and the capture position.
+    `events` counts the change log by op. `differing` names the keys whose rows are not the same. `waiting` is the
+    number of change rows between the offset and the capture position.
     """
 
     table: TableId
@@ -59,7 +59,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Position:
-    """How far capture is, and how many change rows of each table lie between its offset and there."""
+    """The capture position, and the number of change rows between each table's offset and it."""
 
     capture_lsn: Lsn
     waiting: Mapping[TableId, int]
@@ -68,7 +68,7 @@ class Position:
 def compare(
     connection: Connection, target: Mapping[str, Any], offsets: Sequence[Offset], position: Position
 ) -> list[Comparison]:
-    """Return each table of the shop compared; `target` is what `read_target` returned."""
+    """Return the comparison of each table of the shop. `target` is the result of `read_target`."""
     stored = {offset.table: offset for offset in offsets}
     return [_compared(connection, table, target[str(table)], stored.get(table), position) for table in KEYS]
 
@@ -77,7 +77,7 @@ def read_target(home: AirflowHome) -> dict[str, Any]:
     """Return rows, change counts and version of each Delta table, as a small Spark job reads them.
 
     Raises:
-        TickFailedError: the job failed; with its last lines.
+        TickFailedError: the job failed. The error has its last lines.
     """
     layout, into = Layout(str(home.lake)), home.folder / "target.json"
     tables = {str(table): {"state": layout.state(table).name, "changes": layout.changes(table).name} for table in KEYS}
@@ -95,7 +95,7 @@ def read_target(home: AirflowHome) -> dict[str, Any]:
 
 
 def read_position(sandbox: Sandbox, offsets: Sequence[Offset]) -> Position:
-    """Return how far capture is and how many change rows wait behind the offsets."""
+    """Return the capture position and the number of change rows after the offsets."""
     address = Db2Address(
         sandbox.state.host, sandbox.database, sandbox.user, sandbox.password, sandbox.port, options=DRIVER_OPTIONS
     )

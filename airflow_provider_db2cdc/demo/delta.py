@@ -1,4 +1,4 @@
-"""Reads Delta tables in Spark and writes down what is in them, as JSON; run by spark-submit."""
+"""Reads Delta tables in Spark and writes their contents as JSON. spark-submit runs it."""
 
 from __future__ import annotations
 

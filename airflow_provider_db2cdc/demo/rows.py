@@ -1,4 +1,4 @@
-"""Rows as both sides of the comparison write them: one exact text a value, whichever driver it came from."""
+"""Rows as both sides of the comparison write them: one exact text per value, independent of the driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Key = tuple[Portable, ...]
 
 
 def portable(value: Any) -> Portable:
-    """Return a value as text that is equal only for equal values of one type; None for NULL.
+    """Return a value as text that is equal only for equal values of one type, or None for NULL.
 
     Raises:
         TypeError: a type that the shop does not have.
@@ -38,7 +38,7 @@ def portable(value: Any) -> Portable:
 
 
 def by_key(columns: Sequence[str], rows: Iterable[Sequence[Portable]], key: Sequence[str]) -> dict[Key, list[Key]]:
-    """Return rows by their key columns; more than one row under a key is kept, for that is an error to be seen."""
+    """Return rows by their key columns. Several rows under one key are kept, because that is an error to show."""
     places = [columns.index(name) for name in key]
     found: dict[Key, list[Key]] = {}
     for row in rows:

@@ -25,7 +25,7 @@ REPEATS = 2
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """How large and how long: `rows` the shop begins with, `ticks` between the snapshot and the last one."""
+    """The size and length of a demo: `rows` at the shop's start, and `ticks` between the snapshot and the last one."""
 
     folder: Path
     ticks: int = 3
@@ -35,9 +35,9 @@ class DemoOptions:
 
 
 def run(options: DemoOptions, console: Console) -> bool:
-    """Run the demo; return whether changes of every kind flowed into every table and all tables are equal.
+    """Run the demo. Return whether changes of every kind flowed into every table and all tables are equal.
 
-    Nothing that it started is left running, whatever happens; with `keep` the sandbox is.
+    Everything that it started is ended, whatever happens. With `keep` the sandbox continues to run.
 
     Raises:
         Db2CdcError: a step failed.

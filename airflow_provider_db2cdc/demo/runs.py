@@ -15,7 +15,7 @@ SUMMARY = "~summary"
 
 
 def main(dag_id: str) -> int:
-    """Do a DAG run for each line that comes in, until there are no more."""
+    """Do a DAG run for each line on standard input."""
     dag = _load(dag_id)
     for _ in sys.stdin:
         report = _report(dag.test())
@@ -25,7 +25,7 @@ def main(dag_id: str) -> int:
 
 
 def dag_bag(path: Path, folder: Path) -> Any:
-    """Return the DAGs of a file or folder as Airflow finds them, `folder` being their bundle's."""
+    """Return the DAGs of a file or folder as Airflow finds them. `folder` is that of their bundle."""
     try:
         module = import_module("airflow.dag_processing.dagbag")
     except ModuleNotFoundError:

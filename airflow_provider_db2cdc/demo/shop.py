@@ -96,10 +96,10 @@ def lines(rng: random.Random, key: int, numbers: Iterable[int]) -> list[Row]:
 
 
 def amount(rng: random.Random, limit: int) -> Decimal:
-    """Return a sum of money with two digits behind the point, negative ones among them."""
+    """Return a sum of money with two decimal places. It may be negative."""
     return Decimal(rng.randint(-limit * 10, limit * 100)) / 100
 
 
 def moment(rng: random.Random) -> datetime:
-    """Return a time stamp of 2026 to the microsecond, also one of the hour that a change to summer time leaves out."""
+    """Return a time stamp of 2026 to the microsecond. It may lie in the hour that the start of summer time skips."""
     return datetime(2026, 1, 1) + timedelta(microseconds=rng.randrange(300 * 86_400 * 1_000_000))

@@ -1,4 +1,4 @@
-"""What the demo and the UI play on: a fresh folder, the sandbox with the shop, its writers, and an Airflow home."""
+"""What the demo and the UI need: a fresh folder, the sandbox with the shop, its writers, and an Airflow home."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIGRATE_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class Stage:
-    """All that runs; `ending` takes what is to end with it."""
+    """Everything that runs. `ending` takes what is to end with it."""
 
     ending: ExitStack
     home: AirflowHome
@@ -34,10 +34,10 @@ class Stage:
 
 @contextmanager
 def open_stage(folder: Path, rows: int, rate: float, board: Board, keep: bool = False) -> Iterator[Stage]:
-    """Set everything up in an emptied folder, writers at work, and end all of it afterwards.
+    """Set everything up in an emptied folder, with running writers, and end all of it afterwards.
 
-    `rate` is how many transactions each writer does in a second. With `keep` the sandbox goes on running, unless
-    something went wrong.
+    `rate` is the number of transactions per second of each writer. With `keep` the sandbox continues to run, except
+    after an error.
 
     Raises:
         ConfigurationError: the folder holds something else, or what the demo needs is not installed.
@@ -68,10 +68,10 @@ def open_stage(folder: Path, rows: int, rate: float, board: Board, keep: bool = 
 
 
 def empty(folder: Path) -> Path:
-    """Empty a folder that an earlier demo made, or make it; a sandbox that still runs in it is stopped.
+    """Empty a folder that an earlier demo made, or make it. A sandbox that still runs in it is stopped.
 
     Raises:
-        ConfigurationError: it holds something that is not the demo's.
+        ConfigurationError: it holds something that the demo did not make.
     """
     folder = folder.resolve()
     if folder.exists() and any(folder.iterdir()):
@@ -85,7 +85,7 @@ def empty(folder: Path) -> Path:
 
 
 def describe(writers: Writers) -> str:
-    """Return what the writers have done, in a line."""
+    """Return what the writers have done, in one line."""
     counts = writers.counts
     kinds = ("inserted", "updated", "deleted", "keys shifted", "commits", "rollbacks")
     return "writers: " + ", ".join(f"{kind} {counts[kind]}" for kind in kinds)
@@ -106,7 +106,7 @@ def _await_migration(migrating: Child, home: AirflowHome) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let an impatient second Ctrl-C not cut the ending short."""
+    """Ignore further Ctrl-C, so that everything is ended."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
     try:

@@ -1,4 +1,4 @@
-"""Airflow's own UI, with the sandbox, the shop and its writers behind it, and the shipped DAG running on its own."""
+"""Airflow's own UI on the sandbox, the shop and its writers. Airflow's scheduler runs the shipped DAG."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROBE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class UiOptions:
-    """Where it listens (`port` 0 takes a free one), and how often the DAG runs (`none` for by hand only)."""
+    """Where it listens (`port` 0 takes a free one), and how often the DAG runs (`none`: only by hand)."""
 
     folder: Path
     port: int = 0
@@ -44,7 +44,7 @@ class UiOptions:
 
 
 def serve(options: UiOptions, console: Console) -> None:
-    """Run it until it is interrupted; nothing that it started is left running then.
+    """Run it until it is interrupted, then end everything that it started.
 
     Raises:
         ConfigurationError: the port is taken.
@@ -108,7 +108,7 @@ def _check(services: dict[str, Child], home: AirflowHome) -> None:
 
 
 def _port(wanted: int) -> int:
-    """Return the port if it is free, a free one for 0."""
+    """Return the port if it is free, or a free one for 0."""
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

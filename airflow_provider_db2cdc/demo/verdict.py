@@ -1,4 +1,4 @@
-"""What came of the demo: a line a table, the verdict, and how to look further."""
+"""The result of the demo: one line per table, the verdict, and what to try next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN_KEYS = 5
 
 
 def totals(result: JobResult, now_ms: int) -> str:
-    """Return what a tick did to all its tables, in a line."""
+    """Return what a tick did to all its tables, in one line."""
     kinds = ("reads", "creates", "updates", "deletes")
     counts = [sum(getattr(table, kind) for table in result.tables) for kind in kinds]
     newest = [table.commit_ts_ms for table in result.tables if table.commit_ts_ms is not None]
@@ -30,7 +30,7 @@ def totals(result: JobResult, now_ms: int) -> str:
 
 
 def missing_changes(runs: Sequence[Run]) -> list[str]:
-    """Return what no run after the snapshot has applied, as `SHOP.ORDERS: updated`; nothing is what a demo is for."""
+    """Return the changes that no run after the snapshot applied, as `SHOP.ORDERS: updated`. A good demo has none."""
     applied: Counter[str] = Counter()
     for result in (run.result for run in runs[1:] if run.result):
         for table in result.tables:
@@ -42,7 +42,7 @@ def missing_changes(runs: Sequence[Run]) -> list[str]:
 
 
 def show(console: Console, compared: Sequence[Comparison], missing: Sequence[str]) -> None:
-    """Print a line a table, and beneath it what is not as it should be."""
+    """Print one line per table, and below it what is wrong."""
     table = Table(title="Source and target, compared row by row and column by column")
     for name in ("table", "source rows", "target rows", "read", "created", "updated", "deleted"):
         table.add_column(name, justify="left" if name == "table" else "right", overflow="fold")
@@ -111,7 +111,7 @@ def _source_lines(folder: Path, kept: bool) -> list[str]:
 
 
 def _program(name: str) -> str:
-    """Return a program of this very environment as one would type it here."""
+    """Return a program of this Python environment as a user types it here."""
     beside = Path(sys.executable).with_name(name)
     return str(_short(beside)) if beside.is_file() else name
 

@@ -1,4 +1,4 @@
-"""The writers: clerks of the shop, each on a connection of its own, who never stop changing it."""
+"""The writers: clerks of the shop, each on a separate connection, who change it continuously."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOIN_TIMEOUT_S = 60.0
 
 @dataclass
 class Desk:
-    """One clerk's own customers and orders, and the transaction that is being done with them."""
+    """One clerk's customers and orders, and the open transaction with them."""
 
     connection: Connection
     rng: random.Random
@@ -51,7 +51,7 @@ class Desk:
 
 
 def take_order(desk: Desk) -> None:
-    """Insert an order with its lines, and change its customer: all three tables in a transaction."""
+    """Insert an order with its lines, and change its customer: all three tables in one transaction."""
     key, customer = next(desk.new_keys), desk.rng.choice(desk.customers)
     numbers = tuple(range(1, desk.rng.randint(1, 5) + 1))
     row = shop.order(desk.rng, key, customer)
@@ -78,7 +78,7 @@ def change_customer(desk: Desk) -> None:
 
 
 def change_order(desk: Desk) -> None:
-    """Move an order on, and change all its lines with one statement."""
+    """Change an order, and all its lines with one statement."""
     key, fresh = desk.any_order(), shop.order(desk.rng, 0, 0)
     change = f"UPDATE {ORDERS} SET STATUS = ?, TOTAL = ?, SHIP_ON = ?, EXPRESS = ? WHERE ORDER_ID = ?"
     desk.run("updated", change, fresh[2], fresh[3], fresh[5], fresh[6], key)
@@ -94,7 +94,7 @@ def put_line_first(desk: Desk) -> None:
 
 
 def turn_lines(desk: Desk) -> None:
-    """Turn the order of an order's lines round: the first becomes the last, each with the other's key."""
+    """Reverse the lines of an order: the first becomes the last, each with the other's key."""
     key = desk.any_order()
     numbers = desk.orders[key]
     total = min(numbers) + max(numbers)
@@ -111,7 +111,7 @@ def renumber_order(desk: Desk) -> None:
 
 
 def merge_customers(desk: Desk) -> None:
-    """Delete a customer and give another one the key that came free."""
+    """Delete a customer and give its key to another one."""
     gone, kept = desk.rng.sample(desk.customers, 2)
     desk.run("deleted", f"DELETE FROM {CUSTOMERS} WHERE CUSTOMER_ID = ?", gone)
     desk.run("keys shifted", f"UPDATE {CUSTOMERS} SET CUSTOMER_ID = ? WHERE CUSTOMER_ID = ?", gone, kept)
@@ -149,9 +149,9 @@ WEIGHTS: dict[Callable[[Desk], None], int] = {
 
 
 class Writers:
-    """Some clerks at work, `rate` transactions a second each; as a context manager they stop at the end.
+    """Working clerks with `rate` transactions per second each. As a context manager they stop with the block.
 
-    Each has customers and orders of its own. One whose connection is lost opens another and goes on.
+    Each has its own customers and orders. A clerk that loses its connection opens another one and continues.
     """
 
     def __init__(self, connect: Callable[[], Connection], number: int = 2, rate: float = 6.0) -> None:
@@ -170,16 +170,16 @@ class Writers:
         return sum((Counter(counts) for counts in self._counts), Counter())
 
     def check(self) -> None:
-        """See whether they still work.
+        """Check that they still work.
 
         Raises:
-            SourceError: one gave up.
+            SourceError: a clerk gave up.
         """
         if self._error is not None:
             raise SourceError(f"a writer gave up: {self._error}", "Read the sandbox's service.log.") from self._error
 
     def stop(self) -> None:
-        """End the running transactions and the writers; to stop them again does nothing."""
+        """End the running transactions and the writers. A second call does nothing."""
         self._stop.set()
         for thread in self._threads:
             if thread.ident is not None:
@@ -224,7 +224,7 @@ class Writers:
 
 
 def open_desk(connection: Connection, rng: random.Random, lane: int, lanes: int) -> Desk:
-    """Return the desk of one of several clerks: those rows are its own whose keys leave `lane` when divided."""
+    """Return the desk of one of several clerks. Its rows are those whose keys leave the remainder `lane`."""
     customers = [key for (key,) in fetch(connection, f"SELECT CUSTOMER_ID FROM {CUSTOMERS}") if key % lanes == lane]
     orders: Orders = {key: () for (key,) in fetch(connection, f"SELECT ORDER_ID FROM {ORDERS}") if key % lanes == lane}
     for key, number in fetch(connection, f"SELECT ORDER_ID, LINE_NO FROM {LINES} ORDER BY ORDER_ID, LINE_NO"):
