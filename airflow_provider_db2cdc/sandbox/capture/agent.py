@@ -36,10 +36,10 @@ class CaptureOptions:
 
 
 class CaptureAgent:
-    """A capture agent on one connection of its own.
+    """A capture agent on its own connection.
 
-    All its state is in the database: an agent that starts goes on where the last one ended, as a warm start does. Two
-    at a time take turns.
+    All its state is in the database. An agent that starts continues where the last one ended, as after a warm start.
+    Two agents at the same time take turns.
     """
 
     def __init__(self, dsn: str, options: CaptureOptions | None = None) -> None:
@@ -119,7 +119,7 @@ def await_captured(connection: Connection, timeout_s: float = 30.0) -> bytes:
     Ends the connection's own transaction (commit) first.
 
     Raises:
-        CaptureStoppedError: the agent is stopped, paused, or behind by more than the time limit.
+        CaptureStoppedError: the agent is stopped, paused, or needs longer than the time limit.
     """
     connection.commit()
     ((now,),) = fetch(connection, "VALUES CURRENT_TIMESTAMP")

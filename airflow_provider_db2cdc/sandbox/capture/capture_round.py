@@ -4,14 +4,14 @@ How a round knows, without a lock on anything of the writers', what has committe
 
 1. It reads the clock: t0.
 2. ENDED gets every transaction that has rows in a journal, read uncommitted.
-3. Those that are writing are taken out of it. Derby clears the mark that `EXCLUDE_WRITERS` reads when a transaction's
-   end is logged, after all undo and before its locks go: what is left has ended, and one that began after step 2 is not
-   in it.
+3. Those that are writing are taken out of it. Derby clears the mark that `EXCLUDE_WRITERS` reads when it logs a
+   transaction's end, after all undo and before it releases the locks. So every remaining transaction has ended. One
+   that began after step 2 is not among them.
 4. The journals are read again for those transactions: one that rolled back has no rows by now, the others all theirs.
 
-Their highest sequence number puts them in order. Under two-phase locking a transaction that touched another's rows did
-so after that one had ended, so its number is higher; and when it is seen ended in step 3, that one is too. Whatever
-committed before t0 is in.
+Their highest sequence number gives their order. Under two-phase locking a transaction touches another's rows only after
+that one has ended. So its number is higher, and if step 3 sees it ended, the other one has ended too. Everything that
+committed before t0 is included.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider_db2cdc.sandbox.capture.statement import Connection, execut
 from airflow_provider_db2cdc.sandbox.capture.trigger_journal import Journal, load_journals
 
 MAX_ROWS = 50_000
-"""A round takes no further transaction once it has this many rows; the first it takes whatever its size."""
+"""A round takes no further transaction once it has this many rows. It takes the first one whatever its size."""
 
 _TICKS_PER_S = 1_000_000
 _WORK_TABLES = ("ENDED", "PART", "UOW")
@@ -40,7 +40,7 @@ class Captured:
 
 @dataclass(frozen=True)
 class _Start:
-    """Where capture stands when a round begins; times as ticks (microseconds, `db2cdc.Capture.tick`)."""
+    """How far capture is when a round begins. Times are ticks (microseconds, `db2cdc.Capture.tick`)."""
 
     now: int
     synch: int

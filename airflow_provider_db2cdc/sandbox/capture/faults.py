@@ -1,7 +1,7 @@
 """What can go wrong between a Db2 and its reader, switched on by name.
 
-Faults of a registration need no switch: `asn.addtable` takes U rows and before images, `asn.addcolumn` follows an
-ALTER TABLE, `CaptureOptions.lsn_bytes` makes 10-byte LSNs. Every function commits.
+Faults of a registration need no switch. `asn.addtable` takes U rows and before images. `asn.addcolumn` follows an ALTER
+TABLE. `CaptureOptions.lsn_bytes` makes 10-byte LSNs. Every function commits.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def pause(connection: Connection) -> None:
 
 
 def resume(connection: Connection) -> None:
-    """Let capture go on from where it stopped (a warm start)."""
+    """Let capture continue where it stopped (a warm start)."""
     _switch(connection, "paused", None)
 
 
 def lag(connection: Connection, seconds: float) -> None:
-    """Keep capture this far behind: only older changes appear, and SYNCHTIME says so. Zero ends it."""
+    """Keep capture this far back in time. Only older changes appear, and SYNCHTIME shows that. Zero ends it."""
     _switch(connection, "lag_s", str(seconds) if seconds else None)
 
 
@@ -57,9 +57,9 @@ def prune(connection: Connection, upto: bytes | None = None, retention_s: float 
 
 
 def cold_start(connection: Connection) -> None:
-    """Start capture from the end of the log: change tables and UOW are emptied, what was not captured yet is lost.
+    """Start capture from the end of the log. Change tables and UOW are emptied, and changes not captured yet are lost.
 
-    COMMITSEQs go on ascending. IBMSNAP_RESTART begins anew (CAPTURE_FIRST_SEQ), tables' synchpoints are NULL again.
+    COMMITSEQs still ascend. IBMSNAP_RESTART begins again (CAPTURE_FIRST_SEQ), and tables' synchpoints are NULL again.
     """
     with control_tables.changing_capture(connection):
         for journal in load_journals(connection):
@@ -105,7 +105,7 @@ def set_state(connection: Connection, schema: str, table: str, state: str) -> No
 
 
 def reregister(connection: Connection, schema: str, table: str) -> None:
-    """Remove a table from capture and register it anew, as somebody does who repairs it: its captured changes are gone.
+    """Remove a table from capture and register it again, as a repair does. Its captured changes are gone.
 
     Raises:
         RegistrationError: the table is not registered.

@@ -42,7 +42,7 @@ class Journal:
 
     @property
     def name(self) -> str:
-        """The journal table; its index on transaction and sequence is the same with an X behind it."""
+        """The journal table. Its index on transaction and sequence has the same name with an X appended."""
         return f"SANDBOX.J{self.id}"
 
     @property
@@ -51,7 +51,7 @@ class Journal:
         return self.since if self.active else _NEVER
 
     def images(self) -> Iterator[str]:
-        """Yield the data columns of change table and journal: each column, before-image columns beside their own."""
+        """Yield the data columns of change table and journal. A before-image column is next to its column."""
         for column in self.columns:
             yield column
             if self.prefix:
@@ -161,7 +161,7 @@ def _journals(connection: Connection, where: str, *parameters: object) -> list[J
 
 
 def _row(journal: Journal, columns: Sequence[Column], operation: str, after: str, before: str | None) -> str:
-    # Derby numbers a transaction anew at its first write, so the id is asked for here, after it
+    # Derby gives a transaction a new number at its first write, so the id is asked for here, after it
     values = ["SANDBOX.TXN()", "SANDBOX.TICK()", f"'{operation}'"]
     for column in columns:
         values.append(f"{after}.{quoted(column.name)}")

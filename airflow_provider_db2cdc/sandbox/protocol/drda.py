@@ -1,8 +1,8 @@
 """Rewrite the DRDA conversation between IBM's drivers and Apache Derby, bytes in and bytes out.
 
-Derby's Network Server speaks DRDA, Db2's own protocol, but refuses a few things that IBM's drivers send and
-answers one thing in a form that they do not read. `ClientStream` and `ServerStream` repair exactly these; they own no
-socket and no clock, so every rule can be tested on plain bytes.
+Derby's Network Server speaks DRDA, Db2's own protocol. But it refuses a few things that IBM's drivers send, and answers
+one thing in a form that they do not read. `ClientStream` and `ServerStream` repair exactly these. They own no socket
+and no clock, so every rule can be tested on plain bytes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _CLI_DRIVER = "SQL"
 _CLI_MESSAGE_BYTES = 70  # the SQLCA's SQLERRMC
 _SQLCAX = 1 + 4 + 5 + 8  # null indicator, SQLCODE, SQLSTATE, SQLERRPROC; then the extension's null indicator
 _SQLCAX_FIXED = 6 * 4 + 11  # SQLERRD1-6, SQLWARN0-A; then database name and message, each after a 2-byte length
-# Derby refuses products that are not DNC...; for versions after 10.1 it chains a PBSD object that IBM's drivers refuse.
+# Derby refuses products that are not DNC... For versions after 10.1 it chains a PBSD object that IBM's drivers refuse.
 _DERBY_CLIENT = "DNC10010"
 
 
@@ -69,8 +69,8 @@ class ClientStream:
     """Turn what a client sends into what Derby accepts.
 
     `create` makes Derby create the database that the client asks for. `accessing` turns true when the client asks for
-    a database; whoever reads it sets it back, and lets a new `ServerStream` look at the answer. `cli` says whether the
-    client is the CLI driver.
+    a database. The caller then resets it, and gives the answer to a new `ServerStream`. `cli` says whether the client
+    is the CLI driver.
     """
 
     def __init__(self, rewrite_sql: Callable[[str], str], create: bool = False) -> None:
@@ -95,7 +95,7 @@ class ClientStream:
             objects = parse_objects(frame.payload)
             changed = [self._object(item) for item in objects]
         except ValueError:
-            return frame.raw  # of a form that no rule is for: Derby's own answer tells the client more
+            return frame.raw  # no rule for this form: Derby's own answer says more to the client
         return frame.raw if changed == objects else frame.with_objects(changed)
 
     def _object(self, item: DdmObject) -> DdmObject:
@@ -131,8 +131,8 @@ class ClientStream:
 class ServerStream:
     """Turn what Derby answers into what IBM's drivers read.
 
-    For JCC only the answer to ACCRDB needs it; after that, `raw`, bytes are the same bytes. The CLI driver below ibm_db
-    (`cli`) loses its connection over a message of more than 70 bytes, so there each SQLCA is looked at.
+    For JCC only the answer to ACCRDB needs it. After that (`raw`) bytes pass unchanged. The CLI driver below ibm_db
+    (`cli`) loses its connection after a message of more than 70 bytes. So each SQLCA for it is checked.
     """
 
     def __init__(self, cli: bool = False) -> None:
@@ -171,7 +171,7 @@ class ServerStream:
 
 
 def flatten_access_reply(item: DdmObject) -> DdmObject:
-    """Move out what Derby nests inside ACCRDBRM's TYPDEFOVR beside the three code pages: ibm_db refuses it there."""
+    """Move out what Derby nests in ACCRDBRM's TYPDEFOVR next to the three code pages. ibm_db refuses it there."""
     flat: list[DdmObject] = []
     for parameter in parse_objects(item.data):
         if parameter.code_point != CodePoint.TYPDEFOVR:
@@ -185,7 +185,7 @@ def flatten_access_reply(item: DdmObject) -> DdmObject:
 
 
 def rewrite_statement(data: bytes, rewrite_sql: Callable[[str], str]) -> bytes:
-    """Rewrite the text of an SQLSTT: two nullable strings (mixed, single byte), of which one is there.
+    """Rewrite the text of an SQLSTT: two nullable strings (mixed, single byte), and one of them is there.
 
     Raises:
         ValueError: the data have another form.

@@ -1,8 +1,8 @@
 """DRDA's two layers of framing: DSS frames in a byte stream, DDM objects in a frame.
 
-A frame is a 2-byte length, D0, a format byte, a 2-byte correlator, and its payload; beyond 32 KB it goes on in
-continuation segments, announced by the high bit of the length before. A payload is a sequence of objects, each a
-2-byte length and a 2-byte code point; the high bit of that length announces an extended length field after them.
+A frame is a 2-byte length, D0, a format byte, a 2-byte correlator, and its payload. Beyond 32 KB it continues in
+segments, announced by the high bit of the previous length. A payload is a sequence of objects with a 2-byte length and
+a 2-byte code point each. The high bit of that length announces an extended length field after them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DRDA_MAGIC = 0xD0
 
 @dataclass(frozen=True)
 class DdmObject:
-    """A code point with its data; `extended` is the width of its extended length field, 0 for none."""
+    """A code point with its data. `extended` is the width of its extended length field, 0 for none."""
 
     code_point: int
     data: bytes
@@ -83,7 +83,7 @@ def encode_frame(head: bytes, payload: bytes) -> bytes:
 
 
 class FrameStream:
-    """Cut a byte stream into frames, of which only those that begin with a wanted object are put together.
+    """Cut a byte stream into frames, and put together only those that begin with a wanted object.
 
     Everything else passes segment by segment, so that a LOB of any size never has to fit into memory.
     """

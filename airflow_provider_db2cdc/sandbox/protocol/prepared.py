@@ -15,9 +15,10 @@ _MOST_STATEMENTS = 300
 class PreparedConnection:
     """An ibm_db connection, autocommit off, as far as `statement` needs one.
 
-    Derby's own statement cache does not do: writers whose SQL has literals in it push everything else out. Nor is it
-    shared with other connections: each text ends with a comment of its own, because Derby compiles a shared statement
-    anew while others run it, and has been seen to keep a plan with too few columns from that.
+    Derby's own statement cache is not enough, because writers with literals in their SQL push everything else out.
+    Statements are not shared with other connections either: each text ends with a comment that is unique to the
+    connection. Derby compiles a shared statement again while others run it. It has then kept a plan with too few
+    columns.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -26,7 +27,7 @@ class PreparedConnection:
         self._own = f" /* {uuid4().hex} */"
 
     def cursor(self) -> _Cursor:
-        """Return a new cursor; one at a time may be in use for one text of SQL."""
+        """Return a new cursor. Only one at a time may be in use for one text of SQL."""
         return _Cursor(self)
 
     def commit(self) -> None:

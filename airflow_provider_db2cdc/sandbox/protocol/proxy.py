@@ -21,10 +21,10 @@ _CONNECT_TIMEOUT_S = 10.0
 
 
 class Shim:
-    """Listen on 127.0.0.1 and carry each client's conversation to Derby.
+    """Listen on 127.0.0.1 and forward each client's conversation to Derby.
 
-    Two threads a connection; when either side closes or dies, both sockets are closed and both threads end.
-    `derby_port` may be set anew: the next clients go there.
+    Each connection has two threads. When either side closes or dies, both sockets are closed and both threads end. If
+    `derby_port` is changed, the next clients go there.
     """
 
     def __init__(self, derby_port: int, database: str, port: int = 0, create_database: bool = False) -> None:
@@ -61,7 +61,7 @@ class Shim:
     def stop(self, timeout_s: float = 5.0) -> None:
         """Close the listener and all connections and wait for their threads, bounded."""
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which close() alone does not
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which close() does not
         self._listener.close()
         self._accepting.join(timeout_s)
         self.drop_connections(timeout_s)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from airflow_provider_db2cdc.cdc.table import TableId
 
 CATALOG_SCHEMA = "SANDBOX_SYSCAT"
-"""Holds what Derby lets nobody create in SYS* schemas, under SYSCAT's, SYSIBM's and SYSIBMADM's own table names."""
+"""The schema for what cannot be created in Derby's SYS* schemas, under SYSCAT's, SYSIBM's and SYSIBMADM's names."""
 
 _TOKEN = re.compile(
     r"""

@@ -100,10 +100,10 @@ class DerbyServer:
         self._process = None
 
     def internal_error(self) -> str | None:
-        """Return what Derby's log tells about an internal error of this run, or None.
+        """Return what Derby's log says about an internal error of this run, or None.
 
         After clients were killed in mid-request, Derby may answer one statement text with a NullPointerException until
-        it is restarted, while every other statement works: no round trip finds it, the log does.
+        it is restarted. Every other statement works. So only the log shows it, and a round trip does not.
         """
         path = self.settings.home / "derby.log"
         if not path.exists():
@@ -180,9 +180,9 @@ def is_listening(port: int) -> bool:
 
 
 def end_orphans(home: Path) -> None:
-    """Kill the Derby that a killed service left behind with this home: it would keep the database locked.
+    """Kill the Derby of a killed service with this home. It would keep the database locked.
 
-    It is found by its command and not by a number written down: the service may have been killed in between.
+    It is found by its command, not by a written pid. The service may have been killed before it wrote one.
     """
     deadline = time.monotonic() + 5
     while (left := _serving(home)) and time.monotonic() < deadline:

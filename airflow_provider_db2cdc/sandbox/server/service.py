@@ -78,7 +78,7 @@ class Sandbox:
         started = cls(folder, SandboxState(chosen), _spawn(folder))
         try:
             return started._await_ready(timeout_s)
-        except BaseException:  # an interrupt: nobody has a handle yet to stop it by
+        except BaseException:  # an interrupt: the caller has no handle yet to stop it
             started.stop(5)
             raise
 
@@ -264,7 +264,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _kill_group(pid: int) -> None:
-    """Kill the service's whole group; a service in somebody's foreground shares that one's group, so only itself."""
+    """Kill the service's whole process group, or only a service that runs in the foreground of another group."""
     with contextlib.suppress(ProcessLookupError):
         if os.getpgid(pid) == pid:
             os.killpg(pid, signal.SIGKILL)

@@ -18,7 +18,7 @@ BANNER = (
 )
 _DATABASE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,17}")
 DRIVER_OPTIONS = {"Authentication": "SERVER", "ArrayInputChain": "0"}
-"""What IBM's driver must be told to speak to it (docs/contributing/sandbox.md)."""
+"""The options that IBM's driver needs for the sandbox (docs/contributing/sandbox.md)."""
 
 _STATE_FILE = "sandbox.json"
 _LOCK_FILE = "service.lock"
@@ -26,10 +26,10 @@ _LOCK_FILE = "service.lock"
 
 @dataclass(frozen=True)
 class SandboxOptions:
-    """How to run the sandbox; a port of 0 keeps the folder's last port, or takes a free one.
+    """How to run the sandbox. A port of 0 keeps the folder's last port, or takes a free one.
 
-    `java_options` are those of Derby's JVM. By default it compiles quickly rather than well: of 16 s of CPU that it
-    took for a small pipeline's minute, 14 went into compiling well. Who reads millions of rows wants the latter.
+    `java_options` are those of Derby's JVM. By default it compiles quickly instead of well. In one minute of a
+    small pipeline 14 of 16 CPU seconds went into compiling well. To read millions of rows, let it compile well.
     `update_as` is what captured updates look like: a D and an I row, or one U row.
     """
 
@@ -82,7 +82,7 @@ class SandboxState:
 
     @property
     def dsn(self) -> str:
-        """The connection string for ibm_db; without ArrayInputChain=0 its executemany does not work on the sandbox."""
+        """The connection string for ibm_db. Its executemany needs ArrayInputChain=0 on the sandbox."""
         options = self.options
         return (
             f"DATABASE={options.database};HOSTNAME={self.host};PORT={self.port};PROTOCOL=TCPIP;"
@@ -98,7 +98,7 @@ class SandboxState:
 def read_state(folder: Path) -> SandboxState | None:
     """Return the folder's state, or None if it never held a sandbox.
 
-    What another version wrote into it and this one does not know is left out, so that one may take over its folder.
+    Fields of another version that this one does not know are left out. So one version may take over another's folder.
 
     Raises:
         ValueError: the file is no JSON, or an option of it is refused.
@@ -113,7 +113,7 @@ def read_state(folder: Path) -> SandboxState | None:
 
 
 def write_state(folder: Path, state: SandboxState) -> None:
-    """Replace the folder's state in one step; the file holds the password and is private to its owner."""
+    """Replace the folder's state in one step. The file holds the password and is private to its owner."""
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f".{_STATE_FILE}.{os.getpid()}"
     draft.touch(mode=0o600)
@@ -136,7 +136,7 @@ def acquire_lock(folder: Path) -> IO[str] | None:
 def running_state(folder: Path) -> SandboxState | None:
     """Return the state of the service that runs in this folder, or None.
 
-    The lock decides, not the pid: a pid left behind by a killed service may belong to anybody by now.
+    The lock decides, not the pid. The pid of a killed service may belong to any other process by now.
     """
     if not (folder / _LOCK_FILE).exists():
         return None

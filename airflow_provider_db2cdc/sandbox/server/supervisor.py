@@ -52,7 +52,7 @@ class Supervisor:
         self._capture: threading.Thread | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Run until `stop` is set; whatever happens, nothing that was started is left behind.
+        """Run until `stop` is set. Whatever happens, everything that was started is ended.
 
         Raises:
             DerbyError: Derby cannot be started.
@@ -83,7 +83,7 @@ class Supervisor:
         log.info("ready: port=%s database=%s derby_pid=%s", self._state.port, options.database, self._derby.pid)
 
     def _start_derby(self) -> None:
-        """Start Derby on a port that is free now; somebody else may take it first, so there is more than one try."""
+        """Start Derby on a port that is free now. Try again if another process takes the port first."""
         for attempt in range(1, _START_ATTEMPTS + 1):
             self._derby = DerbyServer(replace(self._settings, port=free_port()))
             try:
@@ -135,7 +135,7 @@ class Supervisor:
         log.info("derby restarted: derby_pid=%s ready=%s", self._derby.pid, self._state.ready)
 
     def _start_capture(self) -> None:
-        """Start the agent and wait until its control tables are there: whoever finds the sandbox ready uses them."""
+        """Start the agent and wait until its control tables are there. Users of a ready sandbox need them."""
         self._capture = threading.Thread(target=self._run_capture, name="capture", daemon=True)
         self._capture.start()
         deadline = time.monotonic() + _CAPTURE_INSTALL_S
@@ -218,7 +218,7 @@ def _round_trip(dsn: str) -> str | None:
 
 
 def _planned_state(folder: Path, options: SandboxOptions) -> SandboxState:
-    """Keep the folder's port, so that connections configured earlier go on working, unless another one is asked for."""
+    """Keep the folder's port unless another one is requested, so that connections configured earlier still work."""
     earlier = read_state(folder) or SandboxState()
     kept = earlier.port if earlier.port and not is_listening(earlier.port) else 0
     return SandboxState(options, port=options.port or kept)
