@@ -193,11 +193,11 @@ def check_a_snapshot(api: Api, ui: Program, page: Any) -> None:
     told = api.followed(run_id, "xcomEntries/progress?deserialize=true")["value"]
     assert told["status"] == "completed"
     # Not how many rows: of one that the writers changed meanwhile the change log has an event instead.
-    assert sorted(part["table"]["name"] for part in told["parts"]) == ["CUSTOMERS", "ORDERS"]
+    assert sorted(part["table"]["name"] for part in told["tables"]) == ["CUSTOMERS", "ORDERS"]
     assert '"data-collection": "shop.orders", "filter": "MOD(ORDER_ID, 2) = 0"' in str(
         api.runs(PIPELINE)[ticks]["conf"]
     )
-    assert all(part["done"] == part["chunks"] for part in told["parts"])
+    assert all(part["published_chunks"] == part["chunks"] for part in told["tables"])
     assert "completed: 2 of 2 tables, 2 of 2 chunks" in api.log(run_id)
     check_the_command_line(ui, told["id"])
 
@@ -221,15 +221,15 @@ def check_a_pause_and_a_stop(api: Api, ui: Program, page: Any) -> None:
     asked = {"tables": ["SHOP.CUSTOMERS"], "surrogate_key": "CUSTOMER_ID"}
     ticks = len(api.runs(PIPELINE))
     asked_id, snapshot = tick(lambda: api.trigger(FORM, "by_the_api", asked))
-    sent, [part] = api.runs(PIPELINE)[ticks], snapshot["parts"]
+    sent, [part] = api.runs(PIPELINE)[ticks], snapshot["tables"]
     assert '"surrogate-key": "CUSTOMER_ID"' in str(sent["conf"])
     assert snapshot["status"] == "running"
-    assert 0 < part["done"] < part["chunks"], part
+    assert 0 < part["published_chunks"] < part["chunks"], part
     paused_id, paused = tick(by_form("pause-snapshot"))
     assert paused["status"] == "paused"
     resumed_id, resumed = tick(lambda: api.trigger(FORM, "resumed_by_the_api", {"action": "resume-snapshot"}))
     assert resumed["status"] == "running"
-    assert resumed["parts"][0]["done"] > paused["parts"][0]["done"]
+    assert resumed["tables"][0]["published_chunks"] > paused["tables"][0]["published_chunks"]
     stopped_id, stopped = tick(by_form("stop-snapshot"))
     assert stopped["status"] == "stopped"
     for run_id, state in [
@@ -258,5 +258,5 @@ def check_the_command_line(ui: Program, id_: str) -> None:
         "ORDER_LINES",
     }
     [snapshot] = [one for one in status["snapshots"] if one["id"] == id_]
-    assert (snapshot["status"], len(snapshot["parts"])) == ("completed", 2)
+    assert (snapshot["status"], len(snapshot["tables"])) == ("completed", 2)
     assert {"id": id_, "status": "done"}.items() <= status["signals"][-1].items()
