@@ -53,6 +53,7 @@ class MemorySource:
     tables: Sequence[TableId]
     rows: dict[TableId, dict[int, int]] = field(default_factory=dict)
     changes: dict[TableId, list[RowChange]] = field(default_factory=dict)
+    history: dict[int, dict[TableId, dict[int, int]]] = field(default_factory=dict)
     commits: int = 1
     captured: int = 1
     lock: RLock = field(default_factory=RLock)
@@ -61,21 +62,23 @@ class MemorySource:
         for table in self.tables:
             self.rows.setdefault(table, {})
             self.changes.setdefault(table, [])
+        self.history[self.commits] = {table: {} for table in self.tables}
 
     def commit(self, values: Mapping[tuple[TableId, int], int | None]) -> None:
         """Set the values of keys in one commit. None deletes a key's row."""
         with self.lock:
             self.commits += 1
             for intent, ((table, key), value) in enumerate(values.items()):
-                old = self.rows[table].pop(key, None)
-                for op, image in (("D", old), ("I", value)):
-                    if image is not None:
-                        place = 2 * intent + (op == "I")
-                        self.changes[table].append(
-                            RowChange(lsn(self.commits), place, op, (key,), (key, image))  # type: ignore[arg-type]
-                        )
-                if value is not None:
-                    self.rows[table][key] = value
+                self._change(table, key, value, intent)
+            self.history[self.commits] = {table: dict(rows) for table, rows in self.rows.items()}
+
+    def _change(self, table: TableId, key: int, value: int | None, intent: int) -> None:
+        rows, commit = self.rows[table], lsn(self.commits)
+        if key in rows:
+            self.changes[table].append(RowChange(commit, 2 * intent, "D", (key,), (key, rows.pop(key))))
+        if value is not None:
+            self.changes[table].append(RowChange(commit, 2 * intent + 1, "I", (key,), (key, value)))
+            rows[key] = value
 
     def capture(self) -> None:
         """Capture every commit."""

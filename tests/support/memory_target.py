@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any
@@ -32,12 +32,15 @@ Logged = tuple[int, str, Event]
 
 @dataclass
 class MemoryTarget:
-    """What outlives a tick. `written` are the transaction ids (table, step, batch) that were used."""
+    """What outlives a tick.
+
+    `versions` are Delta's transaction ids: of each table and step the newest batch that was written.
+    """
 
     log: dict[TableId, list[Logged]] = field(default_factory=dict)
-    state: dict[TableId, dict[Any, tuple[Row, int]]] = field(default_factory=dict)
+    state: dict[TableId, dict[Hashable, tuple[Hashable, int]]] = field(default_factory=dict)
     staged: dict[TableId, list[dict[int, list[Row]]]] = field(default_factory=dict)
-    written: set[tuple[TableId, str, int]] = field(default_factory=set)
+    versions: dict[tuple[TableId, str], int] = field(default_factory=dict)
     fences: dict[TableId, int] = field(default_factory=dict)
     planned: list[PlannedBatch] = field(default_factory=list)
     applied: list[AppliedBatch] = field(default_factory=list)
@@ -45,17 +48,17 @@ class MemoryTarget:
     lock: RLock = field(default_factory=RLock)
 
     def once(self, table: TableId, step: str, batch: int, write: Callable[[], None]) -> bool:
-        """Write under a transaction id. Return False if the id was used before.
+        """Write under a transaction id; return False where this version of it, or a later one, was written before.
 
         :raises TargetError: the batch is abandoned.
         """
         with self.lock:
             if batch <= self.fences.get(table, 0):
                 raise TargetError(f"{table}: a later plan has given up batch {batch}")
-            if (table, step, batch) in self.written:
+            if batch <= self.versions.get((table, step), 0):
                 return False
             write()
-            self.written.add((table, step, batch))
+            self.versions[table, step] = batch
             return True
 
 
@@ -224,7 +227,7 @@ class MemoryTables:
             for key, image in images.items():
                 state.pop(key, None)
                 if image is not None:
-                    state[key] = (image, batch)  # type: ignore[assignment]
+                    state[key] = (image, batch)
 
         self.target.once(table, "state", batch, write)
 

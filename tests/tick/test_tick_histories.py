@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from support.crash import Killed
 from support.memory_pipeline import MemoryPipeline
-from support.memory_source import MemorySource
+from support.memory_source import MemorySource, number
 
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -20,6 +20,7 @@ KILLED_AT: list[Failpoint] = [
     "read_history", "plan_batch", "append_changes", "merge_state", "commit_batch", "read_journal", "write_journal",
     "stage_chunks", "prepare_table", "publish_manifest",
 ]  # fmt: skip
+WRITES: list[Failpoint] = ["append_changes", "merge_state", "commit_batch"]
 QUICK, HISTORIES, STEPS, LAST_TICKS = 50, 400, 14, 8
 SLOW = [pytest.param(range(at, at + 50), marks=pytest.mark.slow) for at in range(QUICK, HISTORIES, 50)]
 
@@ -31,7 +32,7 @@ class World:
         self.rng = Random(seed)
         self.source = MemorySource(TABLES)
         self.pipeline = MemoryPipeline(self.source)
-        self.asked = 0
+        self.asked = self.manifests = 0
 
     def step(self) -> None:
         """Let one thing happen."""
@@ -44,12 +45,18 @@ class World:
         self.source.commit({key: self.rng.choice((None, self.rng.randrange(100))) for key in keys})
 
     def tick(self) -> None:
-        """Do a tick, often with a signal, while the source goes on."""
+        """Do a tick, often with a signal, while the source continues to change."""
         with self.writing():
             self.pipeline.tick(*self.signals())
+        self.check_manifest()
 
     def die(self) -> None:
         """Let a run die somewhere, and perhaps its retry do the rest."""
+        self.interrupt()
+        self.manifests = len(self.pipeline.target.manifest)
+
+    def interrupt(self) -> None:
+        """Kill a run at one of its failpoints."""
         spec = self.pipeline.plan(self.signals())
         when, point, calls = self.rng.choice(("before", "after")), self.rng.choice(KILLED_AT), self.rng.randrange(1, 4)
 
@@ -70,8 +77,8 @@ class World:
     def overtake(self) -> None:
         """Let another run do a whole tick while one hangs; the one that wakes may be refused."""
         spec = self.pipeline.plan(self.signals())
-        point, calls = self.rng.choice(KILLED_AT), self.rng.randrange(1, 4)
-        is_restart, table = self.rng.random() < 0.3, self.rng.choice(TABLES)
+        point, calls = self.rng.choice((*KILLED_AT, *WRITES)), self.rng.randrange(1, 4)
+        is_restart, table = self.rng.random() < 0.5, self.rng.choice(TABLES)
 
         def overtake(reached: object) -> None:
             nonlocal calls
@@ -83,6 +90,7 @@ class World:
 
         with suppress(ConcurrentRunError), failpoint_action(point, before=overtake):
             self.pipeline.commit(self.pipeline.run(spec))
+        self.manifests = len(self.pipeline.target.manifest)
 
     def restart(self) -> None:
         """Ask for a restart."""
@@ -98,6 +106,14 @@ class World:
         type_ = self.rng.choice(("incremental", "blocking")) if kind == "execute" else "incremental"
         data = f'{{"data-collections": ["{name}"], "type": "{type_}"}}' if kind in ("execute", "stop") else "{}"
         return [Signal(str(self.asked), f"{kind}-snapshot", data, "airflow")]
+
+    def check_manifest(self) -> None:
+        """Check that the tables are as the source was at the commit of the newest manifest, if this tick wrote it."""
+        manifest = self.pipeline.target.manifest
+        if len(manifest) > self.manifests:
+            rows = self.source.history[number(manifest[-1])]
+            assert {table: self.pipeline.state(table) for table in TABLES} == rows, f"manifest of {manifest[-1]}"
+        self.manifests = len(manifest)
 
     def writing(self) -> object:
         """Return a context in which the source changes while chunks are read."""
