@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from random import Random
 
 import pytest
 from support.crash import Killed
-from support.memory_pipeline import MemoryPipeline
+from support.memory_pipeline import SETTINGS, MemoryPipeline
 from support.memory_source import MemorySource, number
 
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
@@ -21,7 +22,7 @@ KILLED_AT: list[Failpoint] = [
     "stage_chunks", "prepare_table", "publish_manifest",
 ]  # fmt: skip
 WRITES: list[Failpoint] = ["append_changes", "merge_state", "commit_batch"]
-QUICK, HISTORIES, STEPS, LAST_TICKS = 50, 400, 14, 8
+QUICK, HISTORIES, STEPS, LAST_TICKS = 50, 400, 14, 40
 SLOW = [pytest.param(range(at, at + 50), marks=pytest.mark.slow) for at in range(QUICK, HISTORIES, 50)]
 
 
@@ -31,7 +32,9 @@ class World:
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.source = MemorySource(TABLES)
-        self.pipeline = MemoryPipeline(self.source)
+        # Without a budget each tick publishes one group of a snapshot.
+        budget_s = self.rng.choice((0.0, 900.0))
+        self.pipeline = MemoryPipeline(self.source, replace(SETTINGS, snapshot_budget_s=budget_s))
         self.asked = self.manifests = 0
 
     def step(self) -> None:
