@@ -208,7 +208,7 @@ def test_an_idle_table_is_looked_at_now_and_then(
     pipeline.passed()
     state = Layout(pipeline.target).state(idle)
     maintain(pipeline.spark, state.name)
-    monkeypatch.setattr(foreign_changes, "LOOK_EVERY", 1)
+    monkeypatch.setattr(foreign_changes, "CHECK_EVERY", 1)
     changed(pipeline, f"UPDATE {busy} SET A = 'b' WHERE ID = 1")
     result = pipeline.passed()
     assert {line.table: line.state_version for line in result.tables}[idle] == newest_version(pipeline.spark, state)
