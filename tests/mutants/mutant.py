@@ -17,6 +17,7 @@ PROMISES = (
     "merge condition",
     "transaction ids",
     "order of writes",
+    "orchestration",
     "watermarks",
     "window",
     "offset decisions",
