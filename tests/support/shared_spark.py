@@ -36,7 +36,16 @@ def shared_spark(folder: Path, conf: Mapping[str, str]) -> Iterator[SparkSession
         if is_first:
             with _locked(door):
                 fcntl.flock(users, fcntl.LOCK_EX)
-                session.stop()
+                _stop(session)
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop the session and wait for its JVM. Only then does the CPU time of this process's children include it."""
+    gateway: Any = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(timeout=60)
 
 
 @contextmanager
