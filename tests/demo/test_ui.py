@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.airflow, pytes
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PIPELINE, FORM = "db2cdc_shop", "db2cdc_shop_snapshot"
 
+ASKING = "dags/asks/dagRuns/asked/taskInstances/ask"
 ASKS = """
 from airflow.sdk import DAG
 from airflow_provider_db2cdc import Db2CdcSignalOperator
@@ -106,18 +108,56 @@ class Api:
         assert self.ended(dag, len(self.runs(dag)))["state"] == "success", f"{ticks + 1} runs of {dag} failed"
 
 
-def test_a_person_asks_an_operator_and_the_form(tmp_path: Path) -> None:
-    with started(tmp_path / "ui", "ui", "--rows", "100", "--schedule", "none") as ui:
+@contextmanager
+def running_ui(folder: Path) -> Iterator[tuple[Api, Program]]:
+    """Run `db2cdc ui`, and check that an interrupt leaves nothing running."""
+    with started(folder, "ui", "--rows", "100", "--schedule", "none") as ui:
         ui.await_text("Airflow is at", START_TIMEOUT_S)
         (ui.folder / "airflow" / "dags" / "asks.py").write_text(ASKS)
-        api = Api(ui.url)
-        check_an_operator_that_waits(api, ui)
-        if CHROMIUM is not None:
-            check_the_form(api, ui)
+        yield Api(ui.url), ui
         assert ui.interrupt() == 130, ui.screen
         assert ui.left() == []
+
+
+def test_operator_and_form_start_runs_that_carry_their_signals(tmp_path: Path) -> None:
+    """No tick has to end for that: the long tests follow signals to their end."""
+    with running_ui(tmp_path / "ui") as (api, ui):
+        api.trigger("asks")
+        wait_for(lambda: api.get(ASKING)["state"] == "deferred", START_TIMEOUT_S)
+        assert "asks" in str(api.runs(PIPELINE)[0]["conf"])
+        assert ui.exposed() == []
+        if CHROMIUM is not None:
+            api.await_dag(FORM)
+            with trigger_page(api) as page:
+                press_trigger(api, ui, page, {}, {"tables": "shop.customers", "conditions": "shop.customers: 1 = 1\n"})
+            wait_for(lambda: len(api.runs(PIPELINE)) == 2, START_TIMEOUT_S)
+            assert '"data-collection": "shop.customers", "filter": "1 = 1"' in str(api.runs(PIPELINE)[1]["conf"])
     if CHROMIUM is None:
         pytest.skip("all but the trigger form in a browser, because there is no Chromium on this machine")
+
+
+@pytest.mark.long
+def test_operator_waits_and_form_takes_a_snapshot(tmp_path: Path) -> None:
+    with running_ui(tmp_path / "ui") as (api, ui):
+        check_an_operator_that_waits(api, ui)
+        if CHROMIUM is not None:
+            await_suggestions(api)
+            with trigger_page(api) as page:
+                check_a_snapshot(api, ui, page)
+    if CHROMIUM is None:
+        pytest.skip("all but the trigger form in a browser, because there is no Chromium on this machine")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+def test_form_and_api_pause_resume_and_stop_a_snapshot(tmp_path: Path) -> None:
+    with running_ui(tmp_path / "ui") as (api, ui):
+        api.trigger(PIPELINE)
+        api.ended(PIPELINE)
+        api.mended(PIPELINE)
+        await_suggestions(api)
+        with trigger_page(api) as page:
+            check_a_pause_and_a_stop(api, ui, page)
 
 
 def check_an_operator_that_waits(api: Api, ui: Program) -> None:
@@ -130,8 +170,7 @@ def check_an_operator_that_waits(api: Api, ui: Program) -> None:
     assert "asks" in str(triggered["conf"])
     asked = api.ended("asks")
     assert {dag["dag_id"] for dag in api.get("dags")["dags"]} <= {PIPELINE, FORM, "asks"}, "what cannot run is shown"
-    waited = f"dags/asks/dagRuns/{asked['dag_run_id']}/taskInstances/ask/logs/1"
-    assert "DEFERRED" in str(api.get(waited)), "it held a worker while it waited"
+    assert "DEFERRED" in str(api.get(f"{ASKING}/logs/1")), "it held a worker while it waited"
     assert (triggered["state"], asked["state"]) == ("success", "success")
     assert triggered["end_date"] <= asked["end_date"]
     assert {item["key"] for item in api.get("variables")["variables"]} == {
@@ -146,19 +185,23 @@ def suggested(api: Api) -> list[str]:
     return sorted(name.removeprefix("SHOP.") for name in (schema.get("values_display") or {}).values())
 
 
-def check_the_form(api: Api, ui: Program) -> None:
-    """A person fills it in, and its run follows the snapshot to its end; it pauses and stops another one, too."""
-    sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright
+def await_suggestions(api: Api) -> None:
+    """Wait until the form suggests the tables of the first tick."""
     api.await_dag(FORM)
     wait_for(lambda: suggested(api) == ["CUSTOMERS", "ORDERS", "ORDER_LINES"], START_TIMEOUT_S)
+
+
+@contextmanager
+def trigger_page(api: Api) -> Iterator[Any]:
+    """Yield a page of a browser that is logged in."""
+    sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1300, "height": 1400})
         page.set_default_timeout(60_000)
-        page.goto(api.url)  # Who is not known yet is led home by Airflow 3.1, whatever was asked for.
+        page.goto(api.url)  # Airflow 3.1 leads a person who is not logged in to its home page first.
         page.get_by_role("link", name="Dags").first.wait_for()
-        check_a_snapshot(api, ui, page)
-        check_a_pause_and_a_stop(api, ui, page)
+        yield page
         browser.close()
 
 
