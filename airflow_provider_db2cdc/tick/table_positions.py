@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider_db2cdc.cdc.capture.gap import find_gap, gap_error
+from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, find_recorded_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
@@ -144,14 +144,11 @@ class TablePositions:
         return last is not None and task.stored_lsn == task.upto == last.upto < self.spec.capture_position.lsn
 
     def _gap(self, task: TableTask, last: AppliedBatch) -> str | None:
+        now = CapturePoint(self.capture_lsn(last.upto), task.capture.identity, task.capture.pruned_upto)
+        recorded = find_recorded_gap(task.table, last.upto, task.capture_interrupted, task.source_restored)
         # What the plan says was missed is repaired once a batch of this plan is applied.
-        capture, is_unmoved = task.capture, not self._is_moved(task.table)
-        after, captured, missed = (
-            last.upto,
-            self.capture_lsn(last.upto),
-            (task.capture_interrupted and is_unmoved, task.source_restored and is_unmoved),
-        )
-        return find_gap(task.table, after, last.capture, capture.identity, capture.pruned_upto, captured, *missed)
+        is_repaired = self._is_moved(task.table)
+        return (None if is_repaired else recorded) or find_gap(CapturePoint(last.upto, last.capture), now)
 
     def _is_moved(self, table: TableId) -> bool:
         """Return whether a batch of this plan was applied to the table, by this run or by a first try."""

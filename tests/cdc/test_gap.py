@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_db2cdc.cdc.capture.gap import find_gap
+from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, find_recorded_gap
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -22,19 +22,19 @@ def lsn(number: int) -> Lsn:
 @pytest.mark.parametrize("floor", [None, 0, 4, 5])
 @pytest.mark.parametrize("old", [None, NOW])
 def test_nothing_is_missing_at_or_after_the_floor_of_the_same_capture(old, floor):
-    assert find_gap(T, lsn(5), old, NOW, None if floor is None else lsn(floor), lsn(5)) is None
+    assert find_gap(CapturePoint(lsn(5), old), CapturePoint(lsn(5), NOW, None if floor is None else lsn(floor))) is None
 
 
 @pytest.mark.parametrize(
     ("old", "floor", "position", "reason"),
     [
-        (replace(NOW, change_table="ASNCDC.OLD"), None, 9, "registered anew.*ASNCDC.OLD, now in ASNCDC.CD"),
-        (replace(NOW, created="2023"), None, 9, "created anew at 2024.*it was of 2023"),
+        (replace(NOW, change_table="ASNCDC.OLD"), None, 9, "registered again.*ASNCDC.OLD, now in ASNCDC.CD"),
+        (replace(NOW, created="2023"), None, 9, "created again at 2024.*before: 2023"),
         (
             replace(NOW, source_created="2023-05-01"),
             None,
             9,
-            "the source table was created anew at 2023-06.*of 2023-05",
+            "the source table was created again at 2023-06.*before: 2023-05",
         ),
         (replace(NOW, cold_start="00"), None, 9, "started cold at 00000000:00000001"),
         (NOW, 6, 9, "pruned"),
@@ -54,7 +54,7 @@ def test_nothing_is_missing_at_or_after_the_floor_of_the_same_capture(old, floor
     ],
 )
 def test_each_gap_is_found_with_its_reason(old, floor, position, reason):
-    found = find_gap(T, lsn(5), old, NOW, None if floor is None else lsn(floor), lsn(position))
+    found = find_gap(CapturePoint(lsn(5), old), CapturePoint(lsn(position), NOW, None if floor is None else lsn(floor)))
     assert found is not None
     assert re.search(reason, found)
 
@@ -63,21 +63,22 @@ def test_each_gap_is_found_with_its_reason(old, floor, position, reason):
 def test_a_gap_is_found_exactly_if_the_floor_is_after_the_offset_or_the_capture_position_before_it(
     after, floor, position
 ):
-    found = find_gap(T, lsn(after), NOW, NOW, lsn(floor), lsn(position))
+    found = find_gap(CapturePoint(lsn(after), NOW), CapturePoint(lsn(position), NOW, lsn(floor)))
     assert (found is not None) == (after < floor or position < after)
 
 
 def test_an_inactive_time_of_a_registration_is_a_gap_though_it_looks_as_before():
-    assert find_gap(T, lsn(5), NOW, NOW, None, lsn(9)) is None
-    found = find_gap(T, lsn(5), NOW, NOW, None, lsn(9), suspended=True)
+    assert find_recorded_gap(T, lsn(5), interrupted=False, restored=False) is None
+    found = find_recorded_gap(T, lsn(5), interrupted=True, restored=True)
+    assert found is not None
     assert "its registration was not active for a while" in found
     assert f"`db2cdc offset set S.T {lsn(5)}`" in found, "a command that there is"
 
 
 def test_positions_of_another_width_are_refused():
     with pytest.raises(OffsetError, match="cannot be compared"):
-        find_gap(T, lsn(5), NOW, NOW, None, Lsn(bytes(10)))
+        find_gap(CapturePoint(lsn(5), NOW), CapturePoint(Lsn(bytes(10)), NOW))
 
 
 def test_a_floor_of_before_the_agents_level_changed_is_no_gap():
-    assert find_gap(T, lsn(5), NOW, NOW, Lsn(b"\xff" * 10), lsn(9)) is None
+    assert find_gap(CapturePoint(lsn(5), NOW), CapturePoint(lsn(9), NOW, Lsn(b"\xff" * 10))) is None

@@ -58,7 +58,7 @@ def test_a_table_begins_or_continues(offset, kind):
         (replace(OFFSET, source_restored=True), "the source was restored"),
         (replace(OFFSET, source_restored=True, lsn=lsn(70)), "the source was restored"),
         (replace(OFFSET, lsn=lsn(70)), "ahead of the target, which only holds changes up to"),
-        (replace(OFFSET, capture="another"), "capture is another one"),
+        (replace(OFFSET, capture="another"), "its capture was replaced"),
         (replace(OFFSET, lsn=lsn(30), committed_lsn=lsn(30)), "are pruned"),
         (replace(OFFSET, lsn=lsn(101), committed_lsn=lsn(101)), "before the offset"),
         (replace(OFFSET, lsn=Lsn(b"\1" * 10), committed_lsn=None), "cannot be compared"),

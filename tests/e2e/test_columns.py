@@ -85,7 +85,7 @@ def test_a_snapshot_begun_anew_behind_a_gap_finds_what_went_meanwhile(
     if mode == "initial":
         stopped = pipeline.tick()
         assert stopped is not None
-        assert "created anew" in stopped.failed[0].error
+        assert "created again" in stopped.failed[0].error
         pipeline.restart(table)
         pipeline.captured()
     assert [initial(pipeline).done for _ in range(2)] == [2, 3]

@@ -185,8 +185,8 @@ def test_a_source_table_that_was_dropped_and_created_again_is_a_gap(
     do(pipeline, f"CREATE TABLE {table} (ID INTEGER NOT NULL PRIMARY KEY, A CHAR)")
     do(pipeline, f"INSERT INTO {table} VALUES (2, 'd')")
     if mode == "initial":
-        assert "the source table was created anew at" in failure(pipeline.tick(), table)
-        assert "the source table was created anew at" in failure(pipeline.tick(), table), "until it is mended"
+        assert "the source table was created again at" in failure(pipeline.tick(), table)
+        assert "the source table was created again at" in failure(pipeline.tick(), table), "until it is mended"
     else:
         pipeline.passed()
         assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "d")}
@@ -265,7 +265,7 @@ def register_anew(pipeline: Pipeline, table: TableId) -> None:
     [
         pytest.param(stop, "registered in state 'S'", marks=pytest.mark.long),
         (start_cold, "was started cold"),
-        pytest.param(register_anew, "was created anew at a later time", marks=pytest.mark.long),
+        pytest.param(register_anew, "was created again at a later time", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("mode", ["initial", pytest.param("initial_only", marks=pytest.mark.long)])

@@ -105,7 +105,7 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair, capsys: pytest.
 
     assert result is not None
     assert [line.table for line in result.failed] == [bad]
-    assert "created anew" in result.failed[0].error
+    assert "created again" in result.failed[0].error
     assert "offset restart" in result.failed[0].error
     assert pipeline.rows(good) == pipeline.source_rows(good)
     assert load(pipeline.spark, manifest).count() == fit, "of versions of which one is behind"

@@ -273,7 +273,7 @@ def test_offset_is_checked_as_a_tick_would_take_it(source, config, captured):
     [check] = failed(source, config, offsets=Kept(90, committed_lsn=lsn(60)))
     assert (check.level, "ahead of the target" in check.problem) == ("error", True)
     [check] = failed(source, config, offsets=Kept(90, capture="another"))
-    assert "capture is another one" in check.problem
+    assert "its capture was replaced" in check.problem
     assert failed(source, config, offsets=Kept(0)) == [], "it has no position yet"
 
 

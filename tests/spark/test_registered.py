@@ -56,9 +56,9 @@ def test_a_registration_as_it_was_has_lost_nothing(floor: Lsn | str | None) -> N
     ("now", "told"),
     [
         (Registered(owner="OTHER"), "not registered in schema ASNCDC any more"),
-        (Registered(change_table="CDC_T2"), "registered anew"),
-        (Registered(created={"T": SOURCE_CREATED}), "change table ASNCDC.CDC_T was created anew at a later time"),
-        (Registered(created={"CDC_T": CREATED}), "source table was created anew at a later time"),
+        (Registered(change_table="CDC_T2"), "registered again"),
+        (Registered(created={"T": SOURCE_CREATED}), "change table ASNCDC.CDC_T was created again at a later time"),
+        (Registered(created={"CDC_T": CREATED}), "source table was created again at a later time"),
         (Registered(cold_start=2), "started cold"),
         (Registered(floor=lsn(6)), "are pruned, and only those up to"),
         (Registered(state="S "), "registered in state 'S'"),

@@ -41,24 +41,24 @@ class CommitTrace:
         return not self.changes and self.older and not is_pruned
 
 
-def find_gap(
-    table: TableId,
-    after: Lsn,
-    old: CaptureIdentity | None,
-    new: CaptureIdentity,
-    floor: Lsn | None,
-    position: Lsn,
-    suspended: bool = False,
-    restored: bool = False,
-) -> str | None:
-    """Return why changes of a table after `after` may be missing from the change table, or None.
+@dataclass(frozen=True)
+class CapturePoint:
+    """A position in a table's captured changes, and the identity of the capture that it belongs to, if known.
 
-    `old` is the capture's identity at `after`, `new` the one now. Change rows below `floor` (CD_OLD_SYNCHPOINT) may be
-    pruned. `suspended`: the registration was inactive in between. `restored`: a plan found another history.
-
-    :raises OffsetError: when `position`, the capture position, and `after` differ in width.
+    Change rows below `pruned_upto` (CD_OLD_SYNCHPOINT) may be pruned.
     """
-    if suspended:
+
+    lsn: Lsn
+    identity: CaptureIdentity | None
+    pruned_upto: Lsn | None = None
+
+
+def find_recorded_gap(table: TableId, after: Lsn, interrupted: bool, restored: bool) -> str | None:
+    """Return why changes of a table after `after` are missing, as far as its offset records it, or None.
+
+    `interrupted`: its registration was inactive since then. `restored`: a plan found another history at the source.
+    """
+    if interrupted:
         return (
             "its registration was not active for a while, so changes of that time were not captured (if there were "
             f"none, keep its offset by {command_hint('set', table, str(after))})"
@@ -68,18 +68,35 @@ def find_gap(
             "the source was restored or capture reset: an applied commit is not in its log any more (if no "
             f"change was lost, keep its offset by {command_hint('set', table, str(after))})"
         )
-    if old is not None and old.change_table != new.change_table:
-        return f"the table was registered anew: its changes were in {old.change_table}, now in {new.change_table}"
-    if old is not None and old.created != new.created:
-        return f"the change table {new.change_table} was created anew at {new.created} (it was of {old.created})"
-    if old is not None and old.source_created != new.source_created:
-        return f"the source table was created anew at {new.source_created} (it was of {old.source_created})"
-    if old is not None and old.cold_start != new.cold_start:
+    return None
+
+
+def find_gap(read: CapturePoint, now: CapturePoint) -> str | None:
+    """Return why changes after those that were `read` may be missing from the change table, or None.
+
+    `now` is the capture position, the capture's current identity, and how far the change table is pruned.
+
+    :raises OffsetError: when the two positions differ in width.
+    """
+    if read.identity is not None and now.identity is not None and (gap := _replaced(read.identity, now.identity)):
+        return gap
+    if is_pruned(read.lsn, now.pruned_upto):
+        return f"changes up to {now.pruned_upto} are pruned, and only those up to {read.lsn} were read"
+    if now.lsn < read.lsn:
+        return f"capture stands at {now.lsn}, before the offset {read.lsn}: the source was restored or capture reset"
+    return None
+
+
+def _replaced(old: CaptureIdentity, new: CaptureIdentity) -> str | None:
+    """Return how a capture was replaced by another one, None where it is the same."""
+    if old.change_table != new.change_table:
+        return f"the table was registered again: its changes were in {old.change_table}, now in {new.change_table}"
+    if old.created != new.created:
+        return f"the change table {new.change_table} was created again at {new.created} (before: {old.created})"
+    if old.source_created != new.source_created:
+        return f"the source table was created again at {new.source_created} (before: {old.source_created})"
+    if old.cold_start != new.cold_start:
         return f"the capture agent was started cold at {new.cold_start}, which empties the change tables"
-    if is_pruned(after, floor):
-        return f"changes up to {floor} are pruned, and only those up to {after} were read"
-    if position < after:
-        return f"capture stands at {position}, before the offset {after}: the source was restored or capture reset"
     return None
 
 

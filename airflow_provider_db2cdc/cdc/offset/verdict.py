@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_db2cdc.cdc.capture.gap import find_gap, gap_error
+from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, find_recorded_gap, gap_error
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset, ahead_error
@@ -14,8 +14,8 @@ from airflow_provider_db2cdc.errors import GapError, OffsetError
 Kind = Literal["begins", "idle", "stopped", "mended", "pulled"]
 
 REPLACED = (
-    "capture is another one than at its offset (registered anew, change table or source table created anew, or a cold "
-    "start)"
+    "its capture was replaced since its offset (registered again, change table or source table created again, or a "
+    "cold start)"
 )
 
 
@@ -53,14 +53,12 @@ def _error(capture: CaptureRegistration, offset: Offset, position: Lsn) -> GapEr
     current, missed = capture.identity, offset.capture_interrupted or offset.source_restored
     if offset.is_ahead and not missed:
         return ahead_error(offset.table, offset.lsn, offset.committed_lsn)
-    is_replaced = offset.capture not in ("", current.digest) and not missed
+    gap = find_recorded_gap(offset.table, offset.lsn, offset.capture_interrupted, offset.source_restored)
+    if gap is None and offset.capture not in ("", current.digest):
+        gap = REPLACED
     try:
-        flags = (offset.capture_interrupted, offset.source_restored)
-        gap = (
-            REPLACED
-            if is_replaced
-            else find_gap(offset.table, offset.lsn, None, current, capture.pruned_upto, position, *flags)
-        )
+        now = CapturePoint(position, current, capture.pruned_upto)
+        gap = gap or find_gap(CapturePoint(offset.lsn, None), now)
     except OffsetError as error:
         return error
     return None if gap is None else gap_error(offset.table, gap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from airflow_provider_db2cdc.cdc.capture.gap import find_gap, gap_error, not_registered_error
+from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, gap_error, not_registered_error
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration, check_state
 from airflow_provider_db2cdc.cdc.lsn import Lsn, synchpoint_of
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
@@ -61,7 +61,7 @@ def _registration_error(
         source_created=RECREATED if capture.table in recreated else then.source_created,
         cold_start=str(_synchpoint(row[10]) or ""),
     )
-    if gap := find_gap(capture.table, planned.after, then, now, floor, planned.upto):
+    if gap := find_gap(CapturePoint(planned.after, then), CapturePoint(planned.upto, now, floor)):
         return gap_error(capture.table, gap)
     try:
         check_state(replace(capture, state=(row[4] or "").strip(), state_info=(row[5] or "").strip()), asn_schema)
