@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from airflow_provider_db2cdc.cdc.job import ApplySettings
 from airflow_provider_db2cdc.cdc.snapshot.chunk_sizing import (
     GROUP_S,
+    ReadPace,
     first_chunks,
     free_slots,
     more_chunks,
@@ -47,15 +48,16 @@ def test_a_group_gets_as_many_chunks_as_fit_into_its_time(
     read_s: float, spent_s: float, more: int, following: int
 ) -> None:
     settings = ApplySettings()
-    assert more_chunks(settings, 16, read_s, spent_s) == more
-    assert next_group_chunks(settings, 16, read_s) == following
-    assert more_chunks(settings, 0, read_s, spent_s) == 0, "nothing of it could be read"
+    assert more_chunks(settings, ReadPace(16, read_s), spent_s) == more
+    assert next_group_chunks(settings, ReadPace(16, read_s)) == following
+    assert more_chunks(settings, ReadPace(0, read_s), spent_s) == 0, "nothing of it could be read"
 
 
 def test_a_configured_number_of_chunks_is_used_whatever_the_time() -> None:
     settings = ApplySettings(snapshot_group_chunks=3)
     for read_s in (0.1, 1000):
-        assert (more_chunks(settings, 3, read_s, read_s), next_group_chunks(settings, 3, read_s)) == (0, 3)
+        pace = ReadPace(3, read_s)
+        assert (more_chunks(settings, pace, read_s), next_group_chunks(settings, pace)) == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +70,8 @@ def test_a_configured_number_of_chunks_is_used_whatever_the_time() -> None:
 def test_a_group_gets_what_is_left_of_its_beginning_if_it_fits_or_is_the_least(
     spent_s: int, done: int, left: int, more: int
 ) -> None:
-    assert more_chunks(ApplySettings(), 4, 15, spent_s, done, left) == more
-    assert more_chunks(ApplySettings(snapshot_group_chunks=9), 4, 15, spent_s, done, left) == left
+    assert more_chunks(ApplySettings(), ReadPace(4, 15), spent_s, done, left) == more
+    assert more_chunks(ApplySettings(snapshot_group_chunks=9), ReadPace(4, 15), spent_s, done, left) == left
 
 
 @given(st.floats(1e-4, 1e3), st.floats(0, 3), st.integers(1, 8), st.integers(1, 10_000_000))
@@ -84,8 +86,8 @@ def test_groups_take_their_time_and_no_more_at_a_steady_pace(
         while piece:
             read_s = start_s + -(-piece // readers) * chunk_s
             spent_s, read, pieces = spent_s + read_s, piece, pieces + 1
-            piece = more_chunks(settings, read, read_s, spent_s)
-            begin = next_group_chunks(settings, read, read_s)
+            piece = more_chunks(settings, ReadPace(read, read_s), spent_s)
+            begin = next_group_chunks(settings, ReadPace(read, read_s))
         assert spent_s <= GROUP_S + chunk_s + start_s or (pieces == 1 and read == first_chunks(settings))
         assert spent_s > GROUP_S / 2
 
@@ -128,5 +130,5 @@ def test_readers_never_take_more_slots_than_are_free(chunks: list[int], free: in
 def test_a_piece_read_during_a_publication_is_short_but_has_a_chunk_per_slot(
     read: int, read_s: float, free: int, piece: int
 ) -> None:
-    assert sub_group_size(20, read, read_s, free) == piece
-    assert sub_group_size(2, read, read_s, free) <= 2
+    assert sub_group_size(20, ReadPace(read, read_s), free) == piece
+    assert sub_group_size(2, ReadPace(read, read_s), free) <= 2

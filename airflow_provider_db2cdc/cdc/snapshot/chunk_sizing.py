@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from airflow_provider_db2cdc.cdc.job import ApplySettings
@@ -25,6 +26,18 @@ PIECE_S = 15.0
 """Seconds of reading, during a publication, before the reader checks whether the publication is over."""
 
 
+@dataclass(frozen=True)
+class ReadPace:
+    """How many chunks the last read had, and how many seconds it took."""
+
+    chunks: int
+    seconds: float
+
+    def fitting(self, seconds: float) -> int:
+        """Return how many chunks are read in this time."""
+        return int(self.chunks * min(MOST_TIMES, seconds / max(self.seconds, 0.001)))
+
+
 def first_chunks(settings: ApplySettings) -> int:
     """Return how many chunks the first group begins with: the configured number, or enough for the first rows."""
     if settings.snapshot_group_chunks is not None:
@@ -34,30 +47,28 @@ def first_chunks(settings: ApplySettings) -> int:
     return min(MOST_CHUNKS, max(LEAST_CHUNKS, FIRST_ROWS // settings.snapshot_chunk_rows))
 
 
-def more_chunks(
-    settings: ApplySettings, chunks: int, read_s: float, spent_s: float, done: int = 0, left: int = 0
-) -> int:
+def more_chunks(settings: ApplySettings, pace: ReadPace, spent_s: float, done: int = 0, left: int = 0) -> int:
     """Return how many more chunks a group of `done` chunks gets.
 
-    The group took `spent_s` seconds so far, and its last `chunks` took `read_s`. `left` chunks of its planned start are
+    The group took `spent_s` seconds so far, the last read of them at `pace`. `left` chunks of its planned start are
     not read yet. Of those it gets as many as fit, and in total at least the size of a first group. With none left it
     gets as many as fit, or none once half of its time is over. A configured number of chunks always gives `left`.
     """
     if settings.snapshot_group_chunks is not None:
         return left
-    fitting = max(0, _fitting(chunks, read_s, GROUP_S - spent_s))
+    fitting = max(0, pace.fitting(GROUP_S - spent_s))
     if left:
         return min(left, max(fitting, first_chunks(settings) - done))
     return fitting if spent_s <= GROUP_S / 2 else 0
 
 
-def next_group_chunks(settings: ApplySettings, chunks: int, read_s: float) -> int:
-    """Return how many chunks the next group begins with, if `chunks` took `read_s` seconds.
+def next_group_chunks(settings: ApplySettings, pace: ReadPace) -> int:
+    """Return how many chunks the next group begins with.
 
     It is the configured number, or as many as fit, but at least the size of the first group. With few readers at work a
     smaller group is read no faster.
     """
-    return settings.snapshot_group_chunks or max(first_chunks(settings), _fitting(chunks, read_s, GROUP_S))
+    return settings.snapshot_group_chunks or max(first_chunks(settings), pace.fitting(GROUP_S))
 
 
 def free_slots(slots: int) -> int:
@@ -68,12 +79,12 @@ def free_slots(slots: int) -> int:
     return max(1, slots - max(1, slots // 4))
 
 
-def sub_group_size(chunks: int, read: int, read_s: float, free: int) -> int:
-    """Return how many of `chunks` are read at once during a publication, if the last `read` ones took `read_s` seconds.
+def sub_group_size(chunks: int, pace: ReadPace, free: int) -> int:
+    """Return how many of `chunks` are read at once during a publication.
 
     These are as many as fit into `PIECE_S`, or one per slot if that takes longer. Afterwards more slots may be free.
     """
-    return min(chunks, max(free, _fitting(read, read_s, PIECE_S)))
+    return min(chunks, max(free, pace.fitting(PIECE_S)))
 
 
 def readers(settings: ApplySettings, chunks: Mapping[Name, int], free: int) -> tuple[int, dict[Name, int]]:
@@ -89,8 +100,3 @@ def readers(settings: ApplySettings, chunks: Mapping[Name, int], free: int) -> t
         if reader_counts[name] < min(chunks[name], settings.parallel_reads):
             reader_counts[name] += 1
     return at_once, reader_counts
-
-
-def _fitting(chunks: int, read_s: float, left_s: float) -> int:
-    """Return how many chunks are read in `left_s` seconds, if `chunks` of them took `read_s`."""
-    return int(chunks * min(MOST_TIMES, left_s / max(read_s, 0.001)))

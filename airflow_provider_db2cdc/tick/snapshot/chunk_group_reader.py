@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.snapshot.chunk_sizing import (
+    ReadPace,
     first_chunks,
     free_slots,
     more_chunks,
@@ -55,7 +56,7 @@ class ChunkGroupReader:
         self.target = self.tick.target.for_reader()
         self._begun: dict[TableId, int] = {}
         self._chunks = first_chunks(self.tick.spec.settings)
-        self._last: tuple[int, float] | None = None
+        self._pace: ReadPace | None = None
         self.has_read = False
 
     @property
@@ -83,9 +84,10 @@ class ChunkGroupReader:
             read_s = time.monotonic() - started
             spent_s += read_s
             read = sum(_size(span) for span in spans if span.table in chunk_ranges)
-            self._chunks, self._last = next_group_chunks(settings, read, read_s), (read, read_s)
+            self._pace = ReadPace(read, read_s)
+            self._chunks = next_group_chunks(settings, self._pace)
             done += sub_group
-            chunks = 0 if self.is_late else more_chunks(settings, read, read_s, spent_s, done, chunks - sub_group)
+            chunks = 0 if self.is_late else more_chunks(settings, self._pace, spent_s, done, chunks - sub_group)
             # Within a group no further chunk bounds are found. That may take long, and the rows read so far would
             # wait for it.
             sub_group = self._sub_group(chunks)
@@ -182,7 +184,7 @@ class ChunkGroupReader:
     def _sub_group(self, chunks: int) -> int:
         """Return how many of a group's next chunks are read in one sub-group."""
         free = self._free_slots
-        return chunks if free is None or self._last is None else sub_group_size(chunks, *self._last, free)
+        return chunks if free is None or self._pace is None else sub_group_size(chunks, self._pace, free)
 
     def _readers(self, spans: Sequence[ChunkSpan]) -> tuple[int | None, Mapping[TableId, int]]:
         """Return how many tables are read in parallel (None: as configured), and the number of readers for each."""
