@@ -11,7 +11,6 @@ from airflow_provider_db2cdc.cdc.signal.request import (
     ExecuteSnapshot,
     LogMessage,
     PauseSnapshot,
-    Request,
     ResumeSnapshot,
     StopSnapshot,
     parse,
@@ -134,12 +133,15 @@ def handle_signal(
         return refuse_signal(queue, signal, _USED)
     try:
         request = parse(signal)
-        after, reason = _act(queue, signal, request, tables, check, at_ms)
-        status: SignalStatus = "accepted" if isinstance(request, ExecuteSnapshot) else "done"
+        if isinstance(request, ExecuteSnapshot):
+            _check_unused(queue, signal)
+            snapshot = _requested(queue, signal, request, requested_tables(request, tables, check), at_ms)
+            return _answered(queue.with_snapshot(snapshot), signal, "accepted", _waits(queue, snapshot))
+        after, reason = _act(queue, request)
+        return _answered(after, signal, "done", reason)
     except Exception as error:
         # Many people can write to a channel: no error in a signal may end the tick.
         return refuse_signal(queue, signal, error)
-    return _answered(after, signal, status, reason)
 
 
 def refuse_signal(queue: SnapshotQueue, signal: Signal, error: Exception) -> tuple[SnapshotQueue, SignalOutcome]:
@@ -214,18 +216,10 @@ def _answered(
 
 
 def _act(
-    queue: SnapshotQueue,
-    signal: Signal,
-    request: Request,
-    tables: Mapping[TableId, str],
-    check: Callable[[TableSnapshot], None],
-    at_ms: int,
+    queue: SnapshotQueue, request: StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage
 ) -> tuple[SnapshotQueue, str]:
-    """Return the queue after a request, and a remark on what the request did not match or waits for."""
+    """Return the queue after a request, and a remark on what the request did not match."""
     match request:
-        case ExecuteSnapshot():
-            snapshot = _requested(queue, signal, request, tables, check, at_ms)
-            return queue.with_snapshot(snapshot), _waits(queue, snapshot)
         case StopSnapshot():
             return _stop(queue, request)
         case PauseSnapshot():
@@ -236,20 +230,17 @@ def _act(
             return queue, ""
 
 
-def _requested(
-    queue: SnapshotQueue,
-    signal: Signal,
-    request: ExecuteSnapshot,
-    tables: Mapping[TableId, str],
-    check: Callable[[TableSnapshot], None],
-    at_ms: int,
-) -> Snapshot:
+def _check_unused(queue: SnapshotQueue, signal: Signal) -> None:
     if signal.id in queue.used_ids:
         raise SignalError(f"a snapshot {signal.id!r} was requested before", "Give each signal an id of its own.")
-    table_snapshots = requested_tables(request, tables, check)
+
+
+def _requested(
+    queue: SnapshotQueue, signal: Signal, request: ExecuteSnapshot, tables: tuple[TableSnapshot, ...], at_ms: int
+) -> Snapshot:
     # With equal times the journal could not tell which of two was requested first.
     later_ms = max((snapshot.started_at_ms + 1 for snapshot in _requested_snapshots(queue, None)), default=0)
-    return Snapshot(signal.id, request.kind, table_snapshots, signal.channel, started_at_ms=max(at_ms, later_ms))
+    return Snapshot(signal.id, request.kind, tables, signal.channel, started_at_ms=max(at_ms, later_ms))
 
 
 def _waits(queue: SnapshotQueue, snapshot: Snapshot) -> str:
