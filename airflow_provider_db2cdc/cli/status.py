@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration
@@ -43,7 +43,7 @@ class TableStatus:
     update_as: str
     offset: Offset | None
     pending: int | None
-    verdict: str
+    verdict: str = ""
 
 
 def run(config: Path, as_json: bool, airflow: bool = False) -> None:
@@ -64,8 +64,8 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
     standings = []
     for capture in captures:
         table, offset, rows = capture.table, offsets.get(capture.table), pending.get(capture.table)
-        verdict = _verdict(capture, verdicts[table], offset, summary, rows, missing)
-        standings.append(TableStatus(table, capture.state, capture.update_as, offset, rows, verdict))
+        status = TableStatus(table, capture.state, capture.update_as, offset, rows)
+        standings.append(replace(status, verdict=_verdict(status, verdicts[table], summary, missing)))
     gone = gone_tables(captured, pipeline, summary)
     standings += [_unregistered(table, offsets.get(table)) for table in gone]
     if as_json:
@@ -107,29 +107,23 @@ def _counts(source: Source, ranges: Sequence[tuple[CaptureRegistration, LsnRange
     return counts
 
 
-def _verdict(
-    capture: CaptureRegistration,
-    verdict: Verdict,
-    offset: Offset | None,
-    summary: PipelineSummary,
-    pending: int | None,
-    missing: str,
-) -> str:
-    if not capture.is_active:
-        return f"not captured (state {capture.state})"
+def _verdict(status: TableStatus, verdict: Verdict, summary: PipelineSummary, missing: str) -> str:
+    table, offset = status.table, status.offset
+    if status.state != "A":
+        return f"not captured (state {status.state})"
     if offset is not None and offset.restart:
         return "begins again with the next tick"
     if verdict.error is not None:
-        problem = verdict.error.problem.removeprefix(f"{capture.table}: ")
+        problem = verdict.error.problem.removeprefix(f"{table}: ")
         return f"{'snapshotted again by the next tick' if verdict.kind == 'mended' else 'stopped'}: {problem}"
-    failure = summary.failure(capture.table)
+    failure = summary.failure(table)
     if failure is not None and not failure.is_rejected:
-        return f"failed in the last tick: {failure.error.removeprefix(f'{capture.table}: ')}"
+        return f"failed in the last tick: {failure.error.removeprefix(f'{table}: ')}"
     if verdict.kind == "idle":
         return "its changes are not read (snapshot.mode)"
     if verdict.kind == "begins":
-        return _begins(capture.table, offset, summary, missing)
-    return f"{pending} change rows wait" if pending else "up to date"
+        return _begins(table, offset, summary, missing)
+    return f"{status.pending} change rows wait" if status.pending else "up to date"
 
 
 def _begins(table: TableId, offset: Offset | None, summary: PipelineSummary, missing: str) -> str:
