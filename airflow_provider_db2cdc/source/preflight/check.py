@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from airflow_provider_db2cdc.errors import Db2CdcError
@@ -26,9 +26,14 @@ class Check:
     level: Level = "error"
 
 
-def judged(name: str, subject: str, ok: bool, problem: str, remedy: str, level: Level = "error") -> Check:
+def required(name: str, subject: str, ok: bool, problem: str, remedy: str) -> Check:
     """Return a check that passed if `ok`. Problem and remedy only count if it did not pass."""
-    return Check(name, subject, True, level=level) if ok else Check(name, subject, False, problem, remedy, level)
+    return Check(name, subject, True) if ok else Check(name, subject, False, problem, remedy)
+
+
+def advised(name: str, subject: str, ok: bool, problem: str, remedy: str) -> Check:
+    """Return a check like `required`, without which the pipeline can run."""
+    return replace(required(name, subject, ok, problem, remedy), level="warning")
 
 
 def tried(name: str, subject: str, action: Callable[[], object]) -> Check:

@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.source.catalog import read_capture_position, read_r
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.lists import find_unmatched
 from airflow_provider_db2cdc.source.planning.plan import check_moving, nothing_chosen
-from airflow_provider_db2cdc.source.preflight.check import Check, failed, judged, tried
+from airflow_provider_db2cdc.source.preflight.check import Check, advised, failed, required, tried
 from airflow_provider_db2cdc.source.preflight.table_checks import check_tables
 from airflow_provider_db2cdc.source.signal_table import read_signal_table, read_signals
 from airflow_provider_db2cdc.sql import asn
@@ -49,7 +49,7 @@ def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | Non
             *_check_lists(source, config, registrations, schemas),
             *_check_signals(source, config, registrations),
         ]
-        return [*checks, *check_tables(source, config, chosen, schemas, offsets, has_position)]
+        return [*checks, *check_tables(source, config, chosen, schemas, offsets if has_position else None)]
     except Db2CdcError as error:
         return [*checks, failed("catalog", str(source.address), error)]
 
@@ -74,11 +74,11 @@ def _check_lists(
     for name in given_lists(config.selection, config.snapshot_include):
         entries = [entry for entry in unmatched if entry.list_name == name]
         yield from (
-            judged("selection", name, False, entry.problem, entry.remedy, "error" if entry.refused else "warning")
+            (required if entry.refused else advised)("selection", name, False, entry.problem, entry.remedy)
             for entry in entries
         )
         if not entries:
-            yield judged("selection", name, True, "", "")
+            yield required("selection", name, True, "", "")
     if config.snapshot_overrides:
         yield tried(
             "selection",
@@ -101,7 +101,9 @@ def _check_signals(
     writes_watermarks = config.watermarking != "read_only"
     if not config.signal_table:
         if writes_watermarks:
-            yield judged("signal table", "signal.data.collection", False, f"{_MARKS} {config.watermarking}", _CAPTURED)
+            yield required(
+                "signal table", "signal.data.collection", False, f"{_MARKS} {config.watermarking}", _CAPTURED
+            )
         return
     table = parse_table(config.signal_table, "signal.data.collection")
     read_table = partial(read_signal_table, source, table, registrations, config.watermarking)
@@ -109,4 +111,4 @@ def _check_signals(
     if writes_watermarks:
         capture = registrations.get(table)
         is_captured = capture is not None and capture.state == "A"
-        yield judged("marks", str(table), is_captured, f"{_MARKS} {config.watermarking}", _CAPTURED)
+        yield required("marks", str(table), is_captured, f"{_MARKS} {config.watermarking}", _CAPTURED)

@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.source.catalog import Conditions, Index, read_conditions, read_indexes
 from airflow_provider_db2cdc.source.connection import Source
-from airflow_provider_db2cdc.source.preflight.check import Check, judged, result, tried
+from airflow_provider_db2cdc.source.preflight.check import Check, advised, required, result, tried
 from airflow_provider_db2cdc.source.preflight.offset_checks import check_offsets
 from airflow_provider_db2cdc.source.preflight.table_requirements import failed_requirements
 from airflow_provider_db2cdc.sql import asn
@@ -29,15 +29,13 @@ def check_tables(
     captures: Sequence[CaptureRegistration],
     schemas: Mapping[TableId, TableSchema],
     offsets: OffsetStore | None,
-    has_position: bool,
 ) -> Iterator[Check]:
-    """Check each of the tables.
+    """Check each of the tables, and whether a tick can continue from the `offsets`, if given.
 
-    Given `offsets` are checked too: whether a tick can continue from them. That needs a capture position
-    (`has_position`), which is missing if capture never ran.
+    The check of offsets needs a capture position, which is missing if capture never ran.
     """
     conditions = read_conditions(source, config.asn_schema)
-    offset_checks = check_offsets(source, config, captures, offsets) if offsets is not None and has_position else {}
+    offset_checks = check_offsets(source, config, captures, offsets) if offsets is not None else {}
     indexes = read_indexes(source, [capture.change_table for capture in captures])
     reads_tables = _reads_tables(config)
     for capture in captures:
@@ -71,14 +69,14 @@ def _check_conditions(schema: TableSchema, conditions: Conditions | None, asn_sc
         return
     subject, capture = str(schema.table), "DATA CAPTURE CHANGES"
     again = f"Register the table again ({asn_schema}.REMOVETABLE, ADDTABLE), then reinit the capture agent."
-    yield judged(
+    yield required(
         "prune control",
         subject,
         conditions.prune_controls > 0,
         f"{subject} has no row in {asn_schema}.IBMSNAP_PRUNCNTL, and the agent silently does not capture such a table",
         again,
     )
-    yield judged(
+    yield required(
         "option flags",
         subject,
         conditions.option_flags == OPTION_FLAGS,
@@ -86,7 +84,7 @@ def _check_conditions(schema: TableSchema, conditions: Conditions | None, asn_sc
         f"{OPTION_FLAGS!r}",
         again,
     )
-    yield judged(
+    yield required(
         "data capture",
         subject,
         conditions.data_capture in ("Y", "L"),
@@ -97,7 +95,7 @@ def _check_conditions(schema: TableSchema, conditions: Conditions | None, asn_sc
 
 
 def _check_rows(schema: TableSchema, conditions: Conditions | None) -> Check:
-    return judged(
+    return advised(
         "row size",
         str(schema.table),
         conditions is None or not conditions.extended_rows,
@@ -105,51 +103,46 @@ def _check_rows(schema: TableSchema, conditions: Conditions | None) -> Check:
         "as LOBs, whose values change tables do not carry; whether they carry these was not seen",
         "Try it: update another column of such a row and look at its texts in the change table; or move the table to "
         "larger pages.",
-        "warning",
     )
 
 
 def _check_missing(schema: TableSchema) -> Check:
-    return judged(
+    return advised(
         "columns",
         str(schema.table),
         not schema.uncaptured_columns,
         f"{schema.table}: not replicated are {', '.join(schema.uncaptured_columns)}: the change table does not carry "
         "their values",
         "LOB, XML, BOOLEAN and BINARY columns never are. For others: register the table again after ALTER TABLE.",
-        "warning",
     )
 
 
 def _check_unique(schema: TableSchema) -> Check:
-    return judged(
+    return advised(
         "unique rows",
         str(schema.table),
         bool(schema.key),
         f"{schema.table} has no key of captured columns: equal rows are counted, and one connection reads a snapshot",
         f"If some columns are unique, name them with {PROPERTY} before the first run; later its target begins again.",
-        "warning",
     )
 
 
 def _check_started(capture: CaptureRegistration, asn_schema: str) -> Check:
-    return judged(
+    return advised(
         "capture started",
         str(capture.table),
         not capture.is_active or capture.has_captured,
         f"{capture.table} is active, but not one change of it was ever captured",
         f"This is well if it never changed since; else reinit the agent ({reinit_call(asn_schema)}).",
-        "warning",
     )
 
 
 def _check_index(capture: CaptureRegistration, indexes: Sequence[Index]) -> Check:
     table = capture.change_table
-    return judged(
+    return advised(
         "change table index",
         str(capture.table),
         any(index.columns[:2] == (COMMIT, INTENT) for index in indexes),
         f"the change table {table} has no index on ({COMMIT}, {INTENT}): every tick scans it whole",
         f"CREATE UNIQUE INDEX ... ON {table} ({COMMIT}, {INTENT}).",
-        "warning",
     )
