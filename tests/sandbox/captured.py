@@ -49,7 +49,7 @@ class Source:
     def register(self, name: tuple[str, str], **registration: Any) -> Table:
         """Register a table that exists."""
         self.connection.commit()
-        control_tables.addtable(self.connection, *name, **registration)
+        control_tables.addtable(self.connection, *name, control_tables.RegistrationOptions(**registration))
         self._tables.append(name)
         return Table(self, name)
 

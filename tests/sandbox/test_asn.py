@@ -198,7 +198,7 @@ def test_what_is_not_there_cannot_be_registered_and_leaves_nothing_behind(source
     schema = source.table("ID INTEGER, C CLOB").name[0]
     control_tables.removetable(source.connection, schema, "T")
     with pytest.raises(RegistrationError, match=message):
-        control_tables.addtable(source.connection, schema, table, columns=columns)
+        control_tables.addtable(source.connection, schema, table, control_tables.RegistrationOptions(columns=columns))
     assert source.fetch("SELECT 1 FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = ?", schema) == []
 
 

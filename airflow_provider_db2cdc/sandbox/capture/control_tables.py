@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from airflow_provider_db2cdc.errors import ConfigurationError, RegistrationError
 from airflow_provider_db2cdc.sandbox.capture import agent_control
@@ -53,39 +54,42 @@ def install(connection: Connection) -> None:
         raise ConfigurationError("this sandbox's data were made by another version", "Start it in a new folder.")
 
 
+@dataclass(frozen=True)
+class RegistrationOptions:
+    """The options of a registration. None takes the sandbox's own option. An empty prefix means no before images."""
+
+    update_as: UpdateAs | None = None
+    before_img_prefix: str | None = None
+    columns: Sequence[str] | None = None
+    cd_owner: str = CAPTURE_SCHEMA
+    cd_table: str | None = None
+    state: str = "A"
+
+
 def addtable(
-    connection: Connection,
-    schema: str,
-    table: str,
-    *,
-    update_as: UpdateAs | None = None,
-    before_img_prefix: str | None = None,
-    columns: Sequence[str] | None = None,
-    cd_owner: str = CAPTURE_SCHEMA,
-    cd_table: str | None = None,
-    state: str = "A",
+    connection: Connection, schema: str, table: str, options: RegistrationOptions = RegistrationOptions()
 ) -> None:
     """Register a table for capture, as ASNCDC.ADDTABLE does, and commit.
 
-    Changes of transactions that end later are captured; waits for those that are changing the table now. None takes the
-    sandbox's own option; an empty prefix means no before images. LOB and BOOLEAN columns are left out, as Db2 does.
+    Waits for transactions that are changing the table. Changes of later ones are captured. LOB and BOOLEAN columns are
+    excluded, as in Db2.
 
     Raises:
         RegistrationError: no such table or column, or it is registered already.
     """
-    prefix, pairs = _images(connection, before_img_prefix, update_as)
+    prefix, update_as = _images(connection, options.before_img_prefix, options.update_as)
     with changing_capture(connection):
         if find_journal(connection, schema, table):
             raise RegistrationError(f"{schema}.{table} is registered already", "Remove it first.")
-        captured = _captured_columns(connection, schema, table, columns)
-        change_table = (cd_owner, cd_table or change_table_name(schema, table))
+        captured = _captured_columns(connection, schema, table, options.columns)
+        change_table = (options.cd_owner, options.cd_table or change_table_name(schema, table))
         _create_change_table(connection, change_table, captured, prefix, index=_limited(f"IXCDC_{schema}_{table}"))
         names = tuple(column.name for column in captured)
         number = insert_journal(connection, (schema, table), change_table, names)
-        journal = Journal(number, (schema, table), change_table, names, prefix, pairs)
+        journal = Journal(number, (schema, table), change_table, names, prefix, update_as)
         for statement in create_statements(journal, captured):
             execute(connection, statement)
-        _insert_registration(connection, journal, state)
+        _insert_registration(connection, journal, options.state)
     compile_triggers(connection)
 
 

@@ -112,17 +112,10 @@ def reregister(connection: Connection, schema: str, table: str) -> None:
     """
     journal = control_tables.registered(connection, schema, table)
     control_tables.removetable(connection, schema, table)
-    owner, name = journal.change_table
-    control_tables.addtable(
-        connection,
-        schema,
-        table,
-        update_as=journal.update_as,
-        before_img_prefix=journal.prefix,
-        columns=journal.columns,
-        cd_owner=owner,
-        cd_table=name,
+    options = control_tables.RegistrationOptions(
+        journal.update_as, journal.prefix, journal.columns, *journal.change_table
     )
+    control_tables.addtable(connection, schema, table, options)
 
 
 def _switch(connection: Connection, name: str, value: str | None) -> None:

@@ -40,7 +40,7 @@ class Updates(StrEnum):
 
 
 @app.command()
-def up(
+def up(  # noqa: PLR0913 - each parameter is an option of the command.
     folder: Folder = DEFAULT_FOLDER,
     port: Annotated[
         int, typer.Option(help="Port for clients; 0 keeps the folder's last one, or takes a free one.")
