@@ -35,7 +35,7 @@ from airflow_provider_db2cdc.offsets.commit import (
     record_reported,
     record_signals_in_flight,
 )
-from airflow_provider_db2cdc.source.planning.plan import plan_tick
+from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
 from airflow_provider_db2cdc.submit.child import OnLine
 from airflow_provider_db2cdc.submit.runner import run_job
 
@@ -94,7 +94,7 @@ def _plan(config: PipelineConfig) -> JobSpec | None:
     signals = read_channels(config)
     offsets, run_id, at_ms = open_store(config), f"cli__{now.isoformat()}", int(now.timestamp() * 1000)
     with open_source(config) as source:
-        spec = plan_tick(source, config, offsets, run_id, at_ms, signals)
+        spec = plan_tick(source, config, offsets, TickRun(run_id, at_ms, signals))
     record_signals_in_flight(spec, offsets)
     return spec
 

@@ -81,7 +81,7 @@ class Db2CdcPlanOperator(BaseOperator):
 
     def _plan(self, run_id: str, signals: Sequence[Signal]) -> JobSpec | None:
         # Only a worker needs ibm_db. It is not available on every platform that parses DAGs.
-        from airflow_provider_db2cdc.source.planning.plan import plan_tick
+        from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
 
         config = read_config(self.config)
         if config.ignored:
@@ -98,7 +98,7 @@ class Db2CdcPlanOperator(BaseOperator):
         pending = [*signals, *read_channels(config)]
         offsets = VariableOffsetStore(config.pipeline)
         with Db2CdcHook(self.db2_conn_id).source() as source:
-            spec = plan_tick(source, config, offsets, run_id, time.time_ns() // 1_000_000, pending)
+            spec = plan_tick(source, config, offsets, TickRun(run_id, time.time_ns() // 1_000_000, pending))
         record_signals_in_flight(spec, offsets)
         return spec
 

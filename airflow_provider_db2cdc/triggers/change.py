@@ -54,7 +54,7 @@ class WorkProbe:
         :raises Db2CdcError: when plan_tick raises it, for one because capture stands still.
         """
         from airflow_provider_db2cdc.source.catalog import read_capture_position
-        from airflow_provider_db2cdc.source.planning.plan import check_moving, plan_tick
+        from airflow_provider_db2cdc.source.planning.plan import TickRun, check_moving, plan_tick
 
         if self.upto_time is not None:
             position = read_capture_position(source, self.config.asn_schema)
@@ -63,7 +63,8 @@ class WorkProbe:
                 return f"capture has passed {self.upto_time}: {stand}"
             check_moving(position, self.config)
             return None
-        spec = plan_tick(source, self.config, offsets, RUN_ID, time.time_ns() // 1_000_000, self._signals())
+        run = TickRun(RUN_ID, time.time_ns() // 1_000_000, self._signals())
+        spec = plan_tick(source, self.config, offsets, run)
         if spec is None:
             return None
         return describe_wait(spec)
@@ -180,7 +181,7 @@ class Db2CdcChangeTrigger(BaseTrigger):
     :param deadline: The end of the wait, in seconds since the epoch.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - Airflow creates a trigger from one argument for each value.
         self,
         db2_conn_id: str,
         config: dict[str, Any],

@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
 from airflow_provider_db2cdc.offsets.commit import record_signals_in_flight
 from airflow_provider_db2cdc.source.catalog import read_capture_position
-from airflow_provider_db2cdc.source.planning.plan import plan_tick
+from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
 from airflow_provider_db2cdc.sql.driver_error import explain
 
 pytestmark = pytest.mark.sandbox
@@ -58,7 +58,7 @@ def plan(source, config, control):
     def planned(settings=None, summary=None, kept=None, **offsets):
         chosen = config.model_copy(update=settings or {})
         of_test = MemoryOffsets(control, summary, **offsets)
-        spec = plan_tick(source, chosen, kept or of_test, "run-1", 1234)
+        spec = plan_tick(source, chosen, kept or of_test, TickRun("run-1", 1234))
         assert all(offset.capture_interrupted for offset in of_test.written), (
             "a plan keeps that a registration is inactive"
         )
@@ -171,7 +171,7 @@ def test_changes_pruned_before_they_are_counted_are_a_gap_to_the_job(config, con
         control.capture("B", more)
     with PruningSource(address) as source:
         source.control = control
-        spec = plan_tick(source, config, MemoryOffsets(control, A=60, B=60), "run-1", 1234)
+        spec = plan_tick(source, config, MemoryOffsets(control, A=60, B=60), TickRun("run-1", 1234))
     [task] = [task for task in spec.tables if task.table.name == "A"]
     assert (task.rows, task.stored_lsn, task.capture.pruned_upto) == (0, lsn(60), lsn(70))
 
@@ -211,7 +211,7 @@ def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next
     """What it has begun stands in the target alone, and the run that carried them does not come again."""
     control.add("A")
     kept, asked = MemoryOffsets(control, A=100), Signal("1", "log", "{}", "airflow")
-    spec = plan_tick(source, config, kept, "run-1", 5_000, [asked])
+    spec = plan_tick(source, config, kept, TickRun("run-1", 5_000, [asked]))
     assert [one.id for one in spec.signals] == ["1"]
     assert plan(kept=kept) is None, "who merely looks has started no job"
     record_signals_in_flight(spec, kept)
@@ -858,7 +858,7 @@ def test_a_lock_on_the_signal_table_leaves_its_signals_to_the_next_tick(config, 
     control.add("A")
     only = {"selection": Selection(table_include=(r"SRC\d+\.A",)), "signal_table": str(control.add("SIGNALS", SIGNALS))}
     with LockedSource(address) as source:
-        idle = plan_tick(source, config.model_copy(update=only), MemoryOffsets(control, A=100), "run-1", 1234)
+        idle = plan_tick(source, config.model_copy(update=only), MemoryOffsets(control, A=100), TickRun("run-1", 1234))
     assert idle is None, "there is nothing to do, and nothing wrong"
     assert "are left to the next tick" in caplog.text
 

@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.source.catalog import (
     read_registrations,
     read_schemas,
 )
-from airflow_provider_db2cdc.source.planning.plan import plan_tick
+from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
 from airflow_provider_db2cdc.source.preflight.table_requirements import failed_requirements, require
 
 pytestmark = pytest.mark.sandbox
@@ -346,7 +346,7 @@ def test_table_of_a_wrongly_named_key_is_refused_and_the_others_go_on(source, co
     control.add("T", KEYED)
     control.add("OTHER", KEYED, key=("A",))
     settings = config.model_copy(update={"selection": keyed_by(control, "NOPE")})
-    spec = plan_tick(source, settings, NoOffsets(), "run-1", 1)
+    spec = plan_tick(source, settings, NoOffsets(), TickRun("run-1", 1))
     assert [task.table.name for task in spec.tables] == ["OTHER"]
     assert [refusal.table.name for refusal in spec.rejected] == ["T"]
 

@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.sandbox.capture import control_tables
 from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
-from airflow_provider_db2cdc.source.planning.plan import plan_tick
+from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
 from airflow_provider_db2cdc.source.preflight.checks import preflight
 
 pytestmark = pytest.mark.sandbox
@@ -74,21 +74,21 @@ def test_captured_changes_are_planned_from_the_snapshot_on(captured):
     offsets = KeptOffsets()
     change(connection, *(f"INSERT INTO SALES.ORDERS (ID, NOTE) VALUES ({number}, 'new')" for number in range(5)))
 
-    begun = plan_tick(source, CONFIG, offsets, "run-1", 1)
+    begun = plan_tick(source, CONFIG, offsets, TickRun("run-1", 1))
     assert {task.table: (task.stored_lsn, task.rows) for task in begun.tables} == {ORDERS: (None, 0), ITEMS: (None, 0)}
     for task in begun.tables:
         offsets.put(Offset(task.table, task.upto, 1, committed_lsn=task.upto))
 
     source.statements = 0
-    assert plan_tick(source, CONFIG, offsets, "run-2", 2) is None
+    assert plan_tick(source, CONFIG, offsets, TickRun("run-2", 2)) is None
     assert source.statements <= 8
 
     change(connection, "UPDATE SALES.ORDERS SET NOTE = 'old' WHERE ID < 2", "DELETE FROM SALES.ORDERS WHERE ID = 4")
-    some = plan_tick(source, CONFIG, offsets, "run-3", 3)
+    some = plan_tick(source, CONFIG, offsets, TickRun("run-3", 3))
     assert {task.table: task.rows for task in some.tables} == {ORDERS: 5, ITEMS: 0}
 
     change(connection, "DELETE FROM SALES.ORDERS")
-    limited = plan_tick(source, CONFIG, offsets, "run-4", 4)
+    limited = plan_tick(source, CONFIG, offsets, TickRun("run-4", 4))
     assert {task.table: task.rows for task in limited.tables} == {ORDERS: 5, ITEMS: 0}
     assert len({task.upto for task in limited.tables}) == 1
     assert limited.tables[0].upto < limited.capture_position.lsn
@@ -96,7 +96,7 @@ def test_captured_changes_are_planned_from_the_snapshot_on(captured):
 
 def test_schemas_come_from_the_catalog(captured):
     source, _ = captured
-    tasks = {task.table: task for task in plan_tick(source, CONFIG, KeptOffsets(), "run", 1).tables}
+    tasks = {task.table: task for task in plan_tick(source, CONFIG, KeptOffsets(), TickRun("run", 1)).tables}
     orders, items = tasks[ORDERS].schema, tasks[ITEMS].schema
     assert orders.columns == (
         Column("NOTE", "VARCHAR", 20, 0, True, False),

@@ -29,7 +29,7 @@ from airflow_provider_db2cdc.sandbox.server.state import DRIVER_OPTIONS
 from airflow_provider_db2cdc.source import driver
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.connection import Source
-from airflow_provider_db2cdc.source.planning.plan import plan_tick
+from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
 from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.spark.delta.table_io import load
 from support.history import History
@@ -98,7 +98,7 @@ class Pipeline:
         """Create a table and register it."""
         self.execute(ddl)
         self.writer.commit()
-        control_tables.addtable(self.writer, self.schema, name, **registration)
+        control_tables.addtable(self.writer, self.schema, name, control_tables.RegistrationOptions(**registration))
         return TableId(self.schema, name)
 
     def captured(self) -> Lsn:
@@ -109,7 +109,7 @@ class Pipeline:
         """Plan a tick, as a new run or as the run `run_id`."""
         with self.source() as source:
             at = int(time.time() * 1000)
-            spec = plan_tick(source, self.config, self.offsets, run_id or f"run{next(numbers)}", at, signals)
+            spec = plan_tick(source, self.config, self.offsets, TickRun(run_id or f"run{next(numbers)}", at, signals))
         record_signals_in_flight(spec, self.offsets)
         return spec
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4
 
@@ -45,18 +45,25 @@ from airflow_provider_db2cdc.source.trace import newest
 
 log = logging.getLogger(__name__)
 
-Signals = Sequence[Signal]
+
+@dataclass(frozen=True)
+class TickRun:
+    """The run that plans a tick: its id, and its time in epoch milliseconds.
+
+    Its `signals` came by channels other than the signal table.
+    """
+
+    id: str
+    at_ms: int
+    signals: Sequence[Signal] = ()
 
 
-def plan_tick(
-    source: Source, config: PipelineConfig, offsets: OffsetStore, run_id: str, at_ms: int, signals: Signals = ()
-) -> JobSpec | None:
+def plan_tick(source: Source, config: PipelineConfig, offsets: OffsetStore, run: TickRun) -> JobSpec | None:
     """Plan a tick and return its spec, or None if there is nothing to do.
 
     Without any work, offsets that stood still for `offsets_max_age_s` move up to the capture position. Otherwise
-    retention pruning would overtake them and look like lost changes. `at_ms` is the time in milliseconds since the
-    epoch. `signals` came by channels other than the signal table. A plan without work costs eight statements, two more
-    with a signal table, and some for each further 100 tables. A retry plans again.
+    retention pruning would overtake them and look like lost changes. A plan without work costs eight statements, two
+    more with a signal table, and some for each further 100 tables. A retry plans again.
 
     :raises CaptureStoppedError: when the agent never ran, or has not moved for `capture_stale_after_s`.
     :raises TickFailedError: when tables are rejected and there is no other work. It lists the tables.
@@ -72,21 +79,21 @@ def plan_tick(
     check_moving(captured.position, config)
     selects = selects_of(config.snapshot_overrides, schemas.keys())
     rejected = _unregistered(captured, config, summary)
-    planner = _planner(config, captured, summary, at_ms)
+    planner = _planner(config, captured, summary, run.at_ms)
     uncounted = each(chosen, partial(_begin, config, planner, schemas, offsets), rejected)
     applied = newest((plan.applied for plan in uncounted), captured.position.lsn)
     plans = counted(source, uncounted, rejected, config.asn_schema, applied)
     plans = _keep_restored(uncounted, plans, captured, offsets)
     signal_table = plan_signal_table(source, config, captured, rejected)
-    pending = [*signals, *summary.unhandled(new_table_signals(source, signal_table, rejected))]
+    pending = [*run.signals, *summary.unhandled(new_table_signals(source, signal_table, rejected))]
     if not (pending or _has_work(plans, summary) or summary.has_snapshot_work(schemas.keys())):
         report_nothing(rejected)
         return None
     plans = bounded(source, plans, config.max_rows_per_batch, rejected, config.asn_schema)
     plans = [replace(plan, select=selects.get(plan.table, "")) for plan in plans]
     _warn_of_unread(plans, config.asn_schema)
-    spec = _after_last_tick(summary, _spec(source, config, run_id, at_ms, captured.position, plans, rejected))
-    return replace(spec, signals=tuple(pending), signal_table=signal_table)
+    spec = _after_last_tick(summary, _spec(source, config, run, captured.position, plans))
+    return replace(spec, rejected=tuple(rejected), signals=tuple(pending), signal_table=signal_table)
 
 
 def _after_last_tick(summary: PipelineSummary, spec: JobSpec) -> JobSpec:
@@ -239,28 +246,21 @@ def _unregistered(captured: CaptureState, config: PipelineConfig, summary: Pipel
 
 
 def _spec(
-    source: Source,
-    config: PipelineConfig,
-    run_id: str,
-    at_ms: int,
-    position: CapturePosition,
-    plans: Sequence[TablePlan],
-    rejected: Sequence[RejectedTable],
+    source: Source, config: PipelineConfig, run: TickRun, position: CapturePosition, plans: Sequence[TablePlan]
 ) -> JobSpec:
     for plan in plans:
         log.info("planned: table=%s range=(%s, %s] rows=%s", plan.table, plan.stored_lsn, plan.upto, plan.rows)
     known_ms = max((plan.planned_at_ms for plan in plans), default=0)
     return JobSpec(
         pipeline=config.pipeline,
-        run_id=run_id,
-        plan_id=f"{at_ms:015d}-{uuid4().hex[:12]}",
-        planned_at_ms=max(at_ms, known_ms + 1),
+        run_id=run.id,
+        plan_id=f"{run.at_ms:015d}-{uuid4().hex[:12]}",
+        planned_at_ms=max(run.at_ms, known_ms + 1),
         target=config.target,
         source=SourceSpec(source.jdbc_url, source.database, config.server_name, config.asn_schema),
         capture_position=position,
         tables=tuple(map(_task, plans)),
         settings=config.settings,
-        rejected=tuple(rejected),
         planned_clock=_low_mark(read_capture_position(source, config.asn_schema)),
     )
 
