@@ -27,6 +27,7 @@ PARENT_PIPE = "parent.pipe"
 
 Isolation = Literal["read_committed", "repeatable_read", "exclusive"]
 Watermarking = Literal["read_only", "insert_insert", "insert_delete"]
+TableAction = Literal["pull", "initial_snapshot", "start_without_snapshot", "restart", "resnapshot"]
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,12 @@ class TableTask:
     `stored_lsn` is the LSN in the offset store, None when it has none. `batch` is the offset's: earlier batches in the
     batch log do not concern this tick. `revision` is the offset's too.
 
-    Changes go up to `upto`. Of those, `rows` were counted. A table is new if neither the store nor Delta knows it. Its
-    initial snapshot begins at `upto` at the earliest. With `initial_snapshot` False (snapshot.mode no_data) the table
-    begins there without a snapshot.
+    Changes go up to `upto`. Of those, `rows` were counted. A table is new if neither the store nor Delta knows it.
 
-    `restart` treats a known table as new. `resnapshot` has a known table snapshotted once its changes are pulled.
+    The `action` `pull` only pulls the changes. A new table begins at `upto`: with a snapshot (`initial_snapshot`), or
+    under snapshot.mode no_data with `start_without_snapshot`. `restart` treats a known table as new. `resnapshot` has a
+    known table snapshotted once its changes are pulled.
+
     `select` is what a snapshot reads instead of the whole table.
 
     `capture_interrupted`: the registration was found inactive since the offset. `source_restored`: the source has
@@ -105,11 +107,9 @@ class TableTask:
     stored_lsn: Lsn | None
     upto: Lsn
     rows: int
-    initial_snapshot: bool = True
-    restart: bool = False
+    action: TableAction = "pull"
     select: str = ""
     batch: int = 0
-    resnapshot: bool = False
     capture_interrupted: bool = False
     revision: str = ""
     source_restored: bool = False

@@ -113,8 +113,8 @@ def items_of(text: str | None) -> list[str]:
 
 def is_short(spec: JobSpec) -> bool:
     """Return whether a job is too short for good compilation to pay: it has few changes and no initial snapshot."""
-    fresh = any(task.stored_lsn is None and task.initial_snapshot for task in spec.tables)
-    return not fresh and sum(task.rows for task in spec.tables) <= SHORT_ROWS
+    is_loading = any(task.action in ("initial_snapshot", "restart") for task in spec.tables)
+    return not is_loading and sum(task.rows for task in spec.tables) <= SHORT_ROWS
 
 
 def application_args(spec: str | Path) -> list[str]:

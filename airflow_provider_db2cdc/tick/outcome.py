@@ -68,7 +68,7 @@ def _counted_result(tick: Tick, table: TableId) -> TableResult:
         deletes=sum(batch.deletes for batch in applied),
         reads=sum(batch.reads for batch in applied),
         duration_s=round(tick.seconds.get(table, 0.0), 3),
-        restart=task is not None and task.restart,
+        restart=task is not None and task.action == "restart",
         revision=task.revision if task is not None else "",
         capture_interrupted=table in tick.capture_interrupted,
         offset_recovered=table in positions.offset_recovered,

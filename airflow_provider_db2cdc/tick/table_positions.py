@@ -64,7 +64,7 @@ class TablePositions:
         """
         if task.table in self._moved:
             return False
-        is_restart = task.restart and not self._is_moved(task.table)
+        is_restart = task.action == "restart" and not self._is_moved(task.table)
         return is_restart or task.table in self._recovering or (task.table not in self.last and task.stored_lsn is None)
 
     def is_recovering(self, table: TableId) -> bool:
@@ -77,7 +77,7 @@ class TablePositions:
         A plan does nothing else with a table that is to be restarted or that misses changes. So one applied batch
         shows it.
         """
-        return (task.restart or task.misses_changes) and self._is_moved(task.table)
+        return (task.action == "restart" or task.misses_changes) and self._is_moved(task.table)
 
     def unreported(self, task: TableTask) -> list[tuple[PlannedBatch, AppliedBatch]]:
         """Return the batches that are applied but that no tick has reported.
@@ -118,7 +118,7 @@ class TablePositions:
             return None
         if after is None or last is None:
             return None
-        if task.stored_lsn is None and not task.restart:
+        if task.stored_lsn is None and task.action != "restart":
             log_progress(f"table={task.table} has no offset; it is taken from the target: {after}")
             self.offset_recovered.add(task.table)
         if self._is_idle(task):

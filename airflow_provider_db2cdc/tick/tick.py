@@ -116,7 +116,7 @@ class Tick:
         the batch.
         """
         task = self.tasks.get(planned.table)
-        return task is not None and (not task.restart or planned.plan_id == self.spec.plan_id)
+        return task is not None and (task.action != "restart" or planned.plan_id == self.spec.plan_id)
 
     def _abandon(self, planned: PlannedBatch) -> None:
         """Give up a batch for good.
@@ -143,7 +143,7 @@ class Tick:
         """Return the table's part of the next batch. If its range is the plan's, it has the plan's count of rows."""
         origin = (self.spec.planned_at_ms, task.capture.identity)
         has_offset = task.stored_lsn is not None
-        is_planned = not task.restart and (after, upto) == (task.stored_lsn, task.upto)
+        is_planned = task.action != "restart" and (after, upto) == (task.stored_lsn, task.upto)
         rows = task.rows if is_planned else None
         ids = (self.batch + 1, self.spec.run_id, self.spec.plan_id)
         return PlannedBatch(*ids, task.table, after, upto, *origin, chunk_range, has_offset, rows)

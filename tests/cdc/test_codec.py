@@ -56,11 +56,9 @@ SPEC = JobSpec(
             LOW,
             HIGH,
             7,
-            initial_snapshot=False,
-            restart=True,
+            action="start_without_snapshot",
             select="SELECT 1",
             batch=3,
-            resnapshot=True,
             capture_interrupted=True,
             revision="m",
             source_restored=True,
@@ -263,7 +261,7 @@ def test_a_text_that_is_no_lsn_is_named_by_its_path(lsn):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("rows", True), ("rows", 1.0), ("initial_snapshot", 1), ("initial_snapshot", "true"), ("rows", None)],
+    [("rows", True), ("rows", 1.0), ("capture_interrupted", 1), ("capture_interrupted", "true"), ("rows", None)],
 )
 def test_json_types_that_python_confuses_are_told_apart(field, value):
     data = to_data(SPEC)

@@ -324,7 +324,7 @@ def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inac
     assert (offset.table, offset.has_position, offset.capture_interrupted) == (control.table("B"), False, True)
     control.set("B", STATE="A")
     [task] = [task for task in plan(A=100, B=offset).tables if task.table == offset.table]
-    assert (task.stored_lsn, task.restart, task.capture_interrupted, task.initial_snapshot) == (None, False, True, True)
+    assert (task.stored_lsn, task.action, task.capture_interrupted) == (None, "initial_snapshot", True)
 
 
 def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan, control):
@@ -399,13 +399,13 @@ def test_new_table_begins_at_the_fence_uncounted(plan, control):
     control.add("A")
     control.capture("A", 70)
     [task] = plan().tables
-    assert (task.stored_lsn, task.upto, task.rows, task.initial_snapshot) == (None, lsn(100), 0, True)
+    assert (task.stored_lsn, task.upto, task.rows, task.action) == (None, lsn(100), 0, "initial_snapshot")
 
 
 def test_no_data_asks_for_no_snapshot(plan, control):
     control.add("A")
     [task] = plan({"snapshot_mode": "no_data"}).tables
-    assert task.initial_snapshot is False
+    assert task.action == "start_without_snapshot"
 
 
 @pytest.mark.parametrize(
@@ -879,9 +879,9 @@ def test_always_reads_again_what_the_list_of_snapshots_includes(plan, control):
         control.add(name)
         control.capture(name, 70)
     always = {"snapshot_mode": "always"}
-    for include, again in (((), [True, True]), ((r"SRC.*\.A",), [True, False])):
+    for include, again in (((), ["resnapshot"] * 2), ((r"SRC.*\.A",), ["resnapshot", "pull"])):
         spec = plan({**always, "snapshot_include": include}, A=60, B=60)
-        assert [task.resnapshot for task in spec.tables] == again
+        assert [task.action for task in spec.tables] == again
 
 
 def test_select_of_ones_own_goes_with_its_table(plan, control):

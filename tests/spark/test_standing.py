@@ -25,7 +25,9 @@ def lsn(number: int) -> Lsn:
 
 
 def task(capture: CaptureRegistration, believed: int | None, upto: int, restart: bool = False) -> TableTask:
-    return TableTask(SCHEMA, capture, None if believed is None else lsn(believed), lsn(upto), 0, restart=restart)
+    return TableTask(
+        SCHEMA, capture, None if believed is None else lsn(believed), lsn(upto), 0, "restart" if restart else "pull"
+    )
 
 
 def standing(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CapturePosition, CaptureRegistration
-from airflow_provider_db2cdc.cdc.job import JobSpec, SourceSpec, TableTask
+from airflow_provider_db2cdc.cdc.job import JobSpec, SourceSpec, TableAction, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -41,22 +41,21 @@ def test_a_short_job_starts_fast_unless_the_user_says_otherwise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("believed", "snapshot", "rows", "short"),
+    ("action", "rows", "short"),
     [
-        (LSN, True, 10, True),
-        (LSN, True, 200_000, True),
-        (LSN, True, 200_001, False),
-        (None, True, 0, False),
-        (None, False, 0, True),
+        ("pull", 10, True),
+        ("resnapshot", 200_000, True),
+        ("pull", 200_001, False),
+        ("initial_snapshot", 0, False),
+        ("restart", 0, False),
+        ("start_without_snapshot", 0, True),
     ],
 )
-def test_a_job_is_short_with_few_changes_and_no_snapshot(
-    believed: Lsn | None, snapshot: bool, rows: int, short: bool
-) -> None:
+def test_a_job_is_short_with_few_changes_and_no_snapshot(action: TableAction, rows: int, short: bool) -> None:
     table = TableId("S", "T")
     identity = CaptureIdentity("ASNCDC.CDT", "", "", "")
     capture = CaptureRegistration(table, "ASNCDC", "CDT", "A", "", "DI", None, None, None, (), identity)
-    task = TableTask(TableSchema(table, (), ()), capture, believed, LSN, rows, snapshot)
+    task = TableTask(TableSchema(table, (), ()), capture, LSN, LSN, rows, action)
     source = SourceSpec("jdbc:db2://h:1/D", "D", "p", "ASNCDC")
     assert is_short(JobSpec("p", "r", "0a", 0, "/lake", source, CapturePosition(LSN, "", "", 0.0), (task,))) is short
 

@@ -107,7 +107,7 @@ class MemoryPipeline:
         rows = 0 if stored is None else len(self.source.captured_changes(table, LsnRange(stored, upto)))
         return TableTask(
             schema_of(table), registration_of(table), stored, upto, rows,
-            restart=offset is not None and offset.restart,
+            "pull" if offset is None or not offset.restart else "restart",
             batch=0 if offset is None else offset.batch,
             revision="" if offset is None else offset.revision,
         )  # fmt: skip

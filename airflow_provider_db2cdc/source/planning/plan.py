@@ -267,6 +267,6 @@ def _spec(
 
 def _task(plan: TablePlan) -> TableTask:
     return TableTask(
-        plan.schema, plan.capture, plan.stored_lsn, plan.upto, plan.rows or 0, plan.initial_snapshot, plan.restart,
-        plan.select, plan.batch, plan.resnapshot, plan.capture_interrupted, plan.revision, plan.source_restored,
+        plan.schema, plan.capture, plan.stored_lsn, plan.upto, plan.rows or 0, plan.action, plan.select,
+        plan.batch, plan.capture_interrupted, plan.revision, plan.source_restored,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
+from airflow_provider_db2cdc.cdc.job import TableAction
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.verdict import judge
@@ -25,7 +26,7 @@ class TablePlan:
     - `rows`: the number of change rows. None until they are counted.
     - `batch`: the offset's batch. 0 if no offset is stored.
     - `select`: what a snapshot reads instead of the whole table.
-    - `resnapshot`: a known table is to have a snapshot, after its changes.
+    - `action`: what the tick does with the table.
     - `capture_interrupted`: some changes are missing, because the registration was inactive.
     - `source_restored`: the source has another history than the one that was applied.
     - `applied`: the newest applied commit.
@@ -38,12 +39,10 @@ class TablePlan:
     stored_lsn: Lsn | None
     upto: Lsn
     is_due: bool = False
-    restart: bool = False
-    initial_snapshot: bool = True
+    action: TableAction = "pull"
     rows: int | None = None
     batch: int = 0
     select: str = ""
-    resnapshot: bool = False
     capture_interrupted: bool = False
     source_restored: bool = False
     planned_at_ms: int = 0
@@ -100,9 +99,8 @@ class TablePlanner:
         again, streams = self._snapshots_again(schema.table), self.mode.stream()
         verdict = judge(capture, offset, self.capture_lsn, streams or schema.table in self.filling)
         if offset is None or verdict.kind == "begins" or (again and not streams):
-            is_known = offset is not None and (offset.restart or offset.has_position)
-            snapshot = schema.table in self.filling or self._snapshots(schema.table) or is_known
-            return TablePlan(schema, capture, None, self.capture_lsn, True, is_known, snapshot, rows=0)
+            start = self._start(schema.table, offset)
+            return TablePlan(schema, capture, None, self.capture_lsn, is_due=True, action=start, rows=0)
         if verdict.kind == "idle":
             return TablePlan(schema, capture, offset.lsn, offset.lsn, rows=0, batch=offset.batch)
         if self.capture_lsn < offset.lsn:
@@ -111,9 +109,14 @@ class TablePlanner:
         # Spark decides, because it knows what is committed in the target.
         is_doubtful = verdict.error is not None or offset.lsn != offset.committed_lsn
         due = again or is_old or is_doubtful
-        return TablePlan(
-            schema, capture, offset.lsn, self.capture_lsn, is_due=due, batch=offset.batch, resnapshot=again
-        )
+        action: TableAction = "resnapshot" if again else "pull"
+        return TablePlan(schema, capture, offset.lsn, self.capture_lsn, due, action, batch=offset.batch)
+
+    def _start(self, table: TableId, offset: Offset | None) -> TableAction:
+        """Return how a table begins."""
+        if offset is not None and (offset.restart or offset.has_position):
+            return "restart"
+        return "initial_snapshot" if table in self.filling or self._snapshots(table) else "start_without_snapshot"
 
     def _snapshots_again(self, table: TableId) -> bool:
         return self._included(table) and self.mode.snapshot_data(known=True, in_progress=table in self.filling)

@@ -174,7 +174,7 @@ class SnapshotCoordinator:
         without_snapshot = [task for task in new if not self._is_snapshotted(task)]
         tick.plan_and_apply([tick.plan_batch(task, task.upto, task.upto) for task in without_snapshot])
         begun, at_ms = self.queue.queue.has_begun, tick.spec.planned_at_ms
-        known = [task for task in tick.open_tasks() if task.resnapshot and task not in new]
+        known = [task for task in tick.open_tasks() if task.action == "resnapshot" and task not in new]
         # A snapshot that a first try of this plan has begun continues. It is not requested again.
         again = [task for task in known if not begun(task.table, at_ms)]
         requested = [self._initial(task) for task in (*new, *again) if self._is_snapshotted(task)]
@@ -195,7 +195,7 @@ class SnapshotCoordinator:
 
         One is also taken to repair a loss where the mode takes no snapshot of new tables.
         """
-        return task.initial_snapshot or self.tick.positions.is_recovering(task.table)
+        return task.action != "start_without_snapshot" or self.tick.positions.is_recovering(task.table)
 
     def _initial(self, task: TableTask) -> TableSnapshot:
         """Return a table's part of an initial snapshot. It deletes missing rows if the state may already hold rows."""
