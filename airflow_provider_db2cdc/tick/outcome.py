@@ -56,13 +56,13 @@ def table_result(tick: Tick, table: TableId) -> TableResult:
 
 def _counted_result(tick: Tick, table: TableId) -> TableResult:
     """Return a table's result without its position."""
-    task, positions, error = tick.tasks.get(table), tick.positions, tick.errors.get(table, "")
+    task, positions, error = tick.tasks.get(table), tick.positions, tick.failures.errors.get(table, "")
     unreported = positions.unreported(task) if task is not None else []
     applied = [*(batch for _, batch in unreported), *positions.applied.get(table, [])]
     return TableResult(
         table=table,
         status="failed" if error else ("applied" if applied else "unchanged"),
-        after=unreported[0][0].after if unreported else tick.starts.get(table),
+        after=unreported[0][0].after if unreported else positions.applied_after.get(table),
         creates=sum(batch.creates for batch in applied),
         updates=sum(batch.updates for batch in applied),
         deletes=sum(batch.deletes for batch in applied),
@@ -70,7 +70,7 @@ def _counted_result(tick: Tick, table: TableId) -> TableResult:
         duration_s=round(tick.seconds.get(table, 0.0), 3),
         restart=task is not None and task.action == "restart",
         revision=task.revision if task is not None else "",
-        capture_interrupted=table in tick.capture_interrupted,
+        capture_interrupted=table in tick.failures.capture_interrupted,
         offset_recovered=table in positions.offset_recovered,
         is_rejected=task is None,
         waits_for_operator=table in positions.waiting_for_operator,

@@ -10,8 +10,10 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import BatchHistory
 from airflow_provider_db2cdc.cdc.offset.offset import CLOCKS_DIFFER_MS
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.tick.context import RunContext
 from airflow_provider_db2cdc.tick.outcome import job_result
 from airflow_provider_db2cdc.tick.ports import BatchLog, Journal, Source, Tables
+from airflow_provider_db2cdc.tick.recovery import recover_pending
 from airflow_provider_db2cdc.tick.snapshot.coordinator import SnapshotCoordinator
 from airflow_provider_db2cdc.tick.tick import Tick
 
@@ -26,11 +28,11 @@ def run_tick(spec: JobSpec, batch_log: BatchLog, source: Source, target: Tables,
     """
     history = _history(batch_log, spec)
     _check_newest(spec, history)
-    tick = Tick(spec, batch_log, source, target, history)
+    tick = Tick(RunContext(spec, batch_log, source, target, history))
     # The journal is read after the batch log. A snapshot is journalled before its chunks are published. So the journal
     # knows every snapshot whose chunks are in the batch log.
     queue = journal.read(spec.reported_seq, spec.notified_seq)
-    tick.recover_pending()
+    recover_pending(tick)
     tick.pull()
     snapshots = SnapshotCoordinator(tick, journal, queue)
     snapshots.run()

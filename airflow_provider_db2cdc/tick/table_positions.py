@@ -26,9 +26,10 @@ class TablePosition:
 class TablePositions:
     """The last applied batch of each table, and the batches that this tick applied.
 
-    `captured` asks the source for its capture position. `offset_recovered` are the tables whose missing offset is taken
-    from the target. `waiting_for_operator` are the tables whose offset an operator has to correct. The tick's report
-    does not move the offset of these.
+    `applied_after` has the position after which a table's first batch in this tick begins. `captured` asks the source
+    for its capture position. `offset_recovered` are the tables whose missing offset is taken from the target.
+    `waiting_for_operator` are the tables whose offset an operator has to correct. The tick's report does not move the
+    offset of these.
     """
 
     def __init__(self, spec: JobSpec, history: BatchHistory, captured: Callable[[], Lsn | None]) -> None:
@@ -36,6 +37,7 @@ class TablePositions:
         self.history = history
         self.last: dict[TableId, AppliedBatch] = dict(history.last)
         self.applied: dict[TableId, list[AppliedBatch]] = {}
+        self.applied_after: dict[TableId, Lsn] = {}
         self._captured = captured
         self._recovering: set[TableId] = set()
         self._starts: dict[TableId, Lsn] = {}
@@ -177,10 +179,11 @@ class TablePositions:
         planned = self.spec.capture_position.lsn
         return planned if after <= planned else self._captured() or planned
 
-    def advance(self, applied_batch: AppliedBatch, is_own: bool) -> None:
-        """Move a table to its next applied batch. `is_own` says that this plan made it, not an earlier one."""
+    def advance(self, planned: PlannedBatch, applied_batch: AppliedBatch) -> None:
+        """Move a table to its next applied batch, which this plan or an earlier one planned."""
         # In this order: the thread that reads ahead takes a table for new until its last applied batch is known.
         self.last[applied_batch.table] = applied_batch
         self.applied.setdefault(applied_batch.table, []).append(applied_batch)
-        if is_own:
+        self.applied_after.setdefault(planned.table, planned.after)
+        if planned.plan_id == self.spec.plan_id:
             self._moved.add(applied_batch.table)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from threading import Lock
 from typing import TypeVar
 
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import (
     AppliedBatch,
-    BatchHistory,
     PlannedBatch,
     advanced,
     begins,
@@ -20,50 +19,47 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import (
 )
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import ConcurrentRunError, GapError, RegistrationError
-from airflow_provider_db2cdc.tick.log import applied_reporter, describe, log_progress, log_stack, now_ms
-from airflow_provider_db2cdc.tick.ports import BatchLog, Source, StateDiff, TableBatch, Tables
+from airflow_provider_db2cdc.errors import ConcurrentRunError
+from airflow_provider_db2cdc.tick.context import RunContext
+from airflow_provider_db2cdc.tick.failures import TableFailures
+from airflow_provider_db2cdc.tick.log import applied_reporter, now_ms
+from airflow_provider_db2cdc.tick.ports import StateDiff, TableBatch
 from airflow_provider_db2cdc.tick.table_positions import TablePositions
 
 T = TypeVar("T")
 
 
-@dataclass
 class Tick:
-    """A tick under way: how far each table is, and which tables failed."""
+    """A tick under way: how far each table is, which tables failed, and the number of the newest batch."""
 
-    spec: JobSpec
-    batch_log: BatchLog
-    source: Source
-    target: Tables
-    history: BatchHistory
-    prepared: set[TableId] = field(default_factory=set)
-    abandoned: dict[TableId, tuple[int, ...]] = field(default_factory=dict)
-    state_diffs: dict[TableId, StateDiff] = field(default_factory=dict)
-    published_ranges: list[tuple[ChunkRange, AppliedBatch]] = field(default_factory=list)
-    starts: dict[TableId, Lsn] = field(default_factory=dict)
-    errors: dict[TableId, str] = field(default_factory=dict)
-    capture_interrupted: set[TableId] = field(default_factory=set)
-    seconds: dict[TableId, float] = field(default_factory=dict)
-    capture_stalled: bool = False
+    def __init__(self, context: RunContext) -> None:
+        self.context = context
+        rejected = {rejected.table: rejected.error for rejected in self.spec.rejected if rejected.is_replicated}
+        self.failures = TableFailures(rejected)
+        self.positions = TablePositions(self.spec, context.history, context.capture_lsn)
+        self.batch = context.history.newest_batch
+        self.abandoned: dict[TableId, tuple[int, ...]] = {}
+        self.seconds: dict[TableId, float] = {}
+        self.capture_stalled = False
+        self._prepared: set[TableId] = set()
+        self._state_diffs: dict[TableId, StateDiff] = {}
+        self._seconds_lock = Lock()
 
-    def __post_init__(self) -> None:
-        self.tasks: Mapping[TableId, TableTask] = {task.table: task for task in self.spec.tables}
-        self.positions = TablePositions(self.spec, self.history, self._capture_lsn)
-        self.batch = self.history.newest_batch
-        self.errors.update(
-            {rejected.table: rejected.error for rejected in self.spec.rejected if rejected.is_replicated}
-        )
+    @property
+    def spec(self) -> JobSpec:
+        """The plan."""
+        return self.context.spec
 
-    def recover_pending(self) -> None:
-        """Finish the pending batches of earlier ticks as they were planned. Abandon those that are not to be redone."""
-        pending = [planned for planned in self.history.pending if self._is_to_redo(planned)]
-        for planned in self.history.pending:
-            if planned not in pending:
-                self._abandon(planned)
-        for number in sorted({planned.batch for planned in pending}):
-            log_progress(f"batch={number} redo: it was planned but not finished")
-            self._redo({planned.table: planned for planned in pending if planned.batch == number})
+    @property
+    def tasks(self) -> Mapping[TableId, TableTask]:
+        """The plan's task for each table."""
+        return self.context.tasks
+
+    @property
+    def published_ranges(self) -> list[tuple[ChunkRange, AppliedBatch]]:
+        """The chunk ranges that this tick has published, with their batches."""
+        applied = [batch for batches in self.positions.applied.values() for batch in batches]
+        return [(batch.chunk_range, batch) for batch in applied if batch.chunk_range is not None]
 
     def pull(self) -> None:
         """Pull each known table's changes up to the frontier, as one batch."""
@@ -97,47 +93,27 @@ class Tick:
         """
         last = self.positions.last
         frontiers = {last[table].upto for table in self.tasks if table in last}
-        if self.errors or unfinished or not self.positions.applied or len(frontiers) != 1:
+        if self.failures.errors or unfinished or not self.positions.applied or len(frontiers) != 1:
             return
-        self.batch_log.write_manifest(self.batch, frontiers.pop(), [last[table] for table in self.tasks], now_ms())
+        self.context.batch_log.write_manifest(
+            self.batch, frontiers.pop(), [last[table] for table in self.tasks], now_ms()
+        )
 
     def open_tasks(self) -> list[TableTask]:
         """Return the tasks of the tables that have not failed."""
-        return [task for task in self.spec.tables if task.table not in self.errors]
+        errors = self.failures.errors
+        return [task for task in self.spec.tables if task.table not in errors]
 
     def may_have_rows(self, table: TableId) -> bool:
         """Return whether the state may hold rows of a table, also those of a batch that was not finished."""
-        return table in self.positions.last or any(planned.table == table for planned in self.history.pending)
+        return table in self.positions.last or any(planned.table == table for planned in self.context.history.pending)
 
-    def _is_to_redo(self, planned: PlannedBatch) -> bool:
-        """Return whether a pending batch is to be finished.
-
-        It is not if the tick has no task for its table. Nor is it if the table is restarted and another plan planned
-        the batch.
-        """
-        task = self.tasks.get(planned.table)
-        return task is not None and (task.action != "restart" or planned.plan_id == self.spec.plan_id)
-
-    def _abandon(self, planned: PlannedBatch) -> None:
+    def abandon(self, planned: PlannedBatch) -> None:
         """Give up a batch for good.
 
         `Tables.prepare` closes it to its writers. So a run that hangs in it cannot write it later either.
         """
         self.abandoned[planned.table] = (*self.abandoned.get(planned.table, ()), planned.batch)
-
-    def _redo(self, batches: Mapping[TableId, PlannedBatch]) -> None:
-        def check(task: TableTask) -> bool:
-            try:
-                planned = batches[task.table]
-                self.target.check_readable(task, planned, self.positions.capture_lsn(planned.after))
-            except GapError as error:
-                self.positions.schedule_resnapshot(task, error)
-                self._abandon(batches[task.table])
-                return False
-            return True
-
-        readable = self.each([task for task in self.open_tasks() if task.table in batches], check)
-        self._apply([batches[table] for table, is_readable in readable.items() if is_readable])
 
     def plan_batch(self, task: TableTask, after: Lsn, upto: Lsn, chunk_range: ChunkRange | None = None) -> PlannedBatch:
         """Return the table's part of the next batch. If its range is the plan's, it has the plan's count of rows."""
@@ -151,14 +127,15 @@ class Tick:
     def plan_and_apply(self, batches: Sequence[PlannedBatch]) -> None:
         """Plan and apply one batch. The plan is written first, so that each batch number only ever means one range.
 
-        A table that fails is out for the rest of the tick. The next tick redoes its part.
+        A table that fails is excluded for the rest of the tick. The next tick redoes its part.
         """
         if batches:
-            self.batch_log.plan(batches)
+            self.context.batch_log.plan(batches)
             self.batch = batches[0].batch
-            self._apply(batches)
+            self.apply(batches)
 
-    def _apply(self, batches: Sequence[PlannedBatch]) -> None:
+    def apply(self, batches: Sequence[PlannedBatch]) -> None:
+        """Apply planned batches of one number, and record those that succeeded."""
         by_table = {planned.table: planned for planned in batches}
         report = applied_reporter(sum(not self._is_unmoved(planned) for planned in batches))
         applied = self.each(
@@ -166,12 +143,9 @@ class Tick:
         )
         if not applied:
             return
-        self.batch_log.commit(list(applied.values()), now_ms())
+        self.context.batch_log.commit(list(applied.values()), now_ms())
         for table, applied_batch in applied.items():
-            self.starts.setdefault(table, by_table[table].after)
-            self.positions.advance(applied_batch, by_table[table].plan_id == self.spec.plan_id)
-            if applied_batch.chunk_range is not None:
-                self.published_ranges.append((applied_batch.chunk_range, applied_batch))
+            self.positions.advance(by_table[table], applied_batch)
 
     def _is_unmoved(self, planned: PlannedBatch) -> bool:
         """Return whether a batch brings no rows of a known table, so that only its offset moves."""
@@ -181,11 +155,11 @@ class Tick:
         task = self.tasks[planned.table]
         last = self.positions.last.get(planned.table)
         if last is not None and self._is_unmoved(planned):
-            return advanced(planned, self.target.check_idle(task, last, planned.batch))
+            return advanced(planned, self.context.target.check_idle(task, last, planned.batch))
         is_begun = self.positions.is_new(task) or begins(planned)
         self.prepare(task, is_begun)
-        diff, is_redone = self.state_diffs.pop(planned.table, None), planned in self.history.pending
-        applied = self.target.apply(TableBatch(task, planned, last, is_begun, is_redone, diff))
+        diff, is_redone = self._state_diffs.pop(planned.table, None), planned in self.context.history.pending
+        applied = self.context.target.apply(TableBatch(task, planned, last, is_begun, is_redone, diff))
         report(planned.table)
         return applied
 
@@ -194,23 +168,23 @@ class Tick:
 
         `is_begun` says that the table begins, or that its first batch is redone.
         """
-        if task.table not in self.prepared:
+        if task.table not in self._prepared:
             last, abandoned = self.positions.last.get(task.table), self.abandoned.get(task.table, ())
-            self.target.prepare(task, last, is_begun, abandoned, self.batch + 1)
-            self.prepared.add(task.table)
+            self.context.target.prepare(task, last, is_begun, abandoned, self.batch + 1)
+            self._prepared.add(task.table)
 
     def diff_state(self, task: TableTask, chunk_range: ChunkRange) -> None:
         """Compare a chunk range that covers its key range with the state, for the batch that will publish it."""
         last = None if self.positions.is_new(task) else self.positions.last.get(task.table)
-        self.state_diffs[task.table] = self.target.diff(task, chunk_range, last)
+        self._state_diffs[task.table] = self.context.target.diff(task, chunk_range, last)
 
     def each(
         self, tasks: Iterable[TableTask], step: Callable[[TableTask], T], at_once: int | None = None
     ) -> dict[TableId, T]:
         """Do a step for several tables, `at_once` in parallel, and return the result for each.
 
-        By default `parallel_tables` of them run in parallel. A table whose step fails has no result, and is out for the
-        rest of the tick.
+        By default `parallel_tables` of them run in parallel. A table whose step fails has no result, and is
+        excluded for the rest of the tick.
 
         :raises ConcurrentRunError: a step found that another run does this work.
         """
@@ -222,32 +196,17 @@ class Tick:
             except ConcurrentRunError:
                 raise
             except Exception as error:
-                self.fail(task.table, error)
+                self.failures.add(task.table, error)
                 return None
             finally:
-                taken = time.monotonic() - started
-                self.seconds[task.table] = self.seconds.get(task.table, 0.0) + taken
+                with self._seconds_lock:
+                    self.seconds[task.table] = self.seconds.get(task.table, 0.0) + time.monotonic() - started
 
         with ThreadPoolExecutor(at_once or max(1, self.spec.settings.parallel_tables)) as pool:
             return dict(result for result in pool.map(attempt, tasks) if result is not None)
 
-    def fail(self, table: TableId, error: Exception) -> None:
-        """Leave a table out for the rest of the tick, and report it with this error.
-
-        The result also says that a registration was not active. Once active again it looks as if it always was.
-        """
-        if isinstance(error, RegistrationError):
-            self.capture_interrupted.add(table)
-        self.errors[table] = describe(error)
-        log_progress(f"table={table} failed: {self.errors[table]}")
-        log_stack(error)
-
     def _counted(self, batches: Sequence[PlannedBatch]) -> Sequence[PlannedBatch]:
         if not any(is_uncounted(planned, self.tasks[planned.table].upto) for planned in batches):
             return batches
-        with self.source.connect() as reader:
-            return reader.with_row_counts(batches, self.fail)
-
-    def _capture_lsn(self) -> Lsn | None:
-        with self.source.connect() as reader:
-            return reader.capture_lsn()
+        with self.context.source.connect() as reader:
+            return reader.with_row_counts(batches, self.failures.add)

@@ -53,6 +53,13 @@ def standing(
     return TablePositions(spec, history, lambda: lsn(fence + 20))
 
 
+def apply_batch(positions: TablePositions, upto: int) -> None:
+    """Apply a batch that NOW planned."""
+    last = positions.last[T]
+    planned = PlannedBatch(8, "run", NOW, T, last.upto, lsn(upto), 2_000, last.capture)
+    positions.advance(planned, replace(last, batch=8, upto=lsn(upto)))
+
+
 @pytest.fixture
 def instance() -> CaptureRegistration:
     """A capture instance that nothing was pruned of."""
@@ -66,7 +73,7 @@ def test_a_table_of_a_restored_source_is_set_back_also_by_a_retry(instance: Capt
     assert one.is_new(behind)
     assert one.position(behind).upto == lsn(10)
     assert not one.is_rewound(behind)
-    one.advance(replace(one.last[T], batch=8, upto=lsn(20)), is_own=True)
+    apply_batch(one, upto=20)
     assert one.is_rewound(behind)
     assert not one.is_new(behind)
 
@@ -134,7 +141,7 @@ def test_a_source_that_a_plan_found_restored_is_a_gap_until_the_table_begins_ane
         return
     assert one.pull_after(found) is None
     assert one.is_new(found)
-    one.advance(replace(one.last[T], batch=8, upto=lsn(70)), is_own=True)
+    apply_batch(one, upto=70)
     assert one.is_reinitialized(found)
     assert standing(instance, last=70, fence=70, by=NOW).pull_after(found) == lsn(70), "a retry goes on behind it"
 

@@ -53,7 +53,7 @@ class ChunkGroupReader:
     def __post_init__(self) -> None:
         self.tick = self.run.tick
         self.watermark = self.connection.watermark
-        self.target = self.tick.target.for_reader()
+        self.target = self.tick.context.target.for_reader()
         self._begun: dict[TableId, int] = {}
         self._chunks = first_chunks(self.tick.spec.settings)
         self._pace: ReadPace | None = None

@@ -73,7 +73,7 @@ class SnapshotCoordinator:
 
     def _work(self) -> None:
         with ExitStack() as stack:
-            connection, reader = (stack.enter_context(self.tick.source.connect()) for _ in range(2))
+            connection, reader = (stack.enter_context(self.tick.context.source.connect()) for _ in range(2))
             self.inbox.handle(self.tick.spec.signals, connection)
             # Only a snapshot that was requested before the plan may begin at the plan's clock. If the journal has rows
             # that the plan does not know, they may be of a request after it. A tick that died handled it, or a first
@@ -90,8 +90,8 @@ class SnapshotCoordinator:
     def _work_on(self, snapshot: Snapshot, connection: SourceReader, reader: SourceReader) -> None:
         """Work on one snapshot. An error of the whole snapshot fails its tables, and no other table of the tick."""
         tables = self.queue.queue.tables_in_turn(snapshot.id)
-        for table in tables & self.tick.errors.keys():
-            self.queue.fail(snapshot.id, table, self.tick.errors[table])
+        for table in tables & self.tick.failures.errors.keys():
+            self.queue.fail(snapshot.id, table, self.tick.failures.errors[table])
         try:
             low_mark = self.tick.spec.planned_clock if snapshot.id in self._planned else ""
             run = SnapshotRun(self.tick, self.queue, snapshot.id, low_mark, tables)
@@ -103,9 +103,9 @@ class SnapshotCoordinator:
             raise
         except Exception as error:
             open_tables = tables & {*self.queue.snapshot(snapshot.id).open_table_ids} & self.tick.tasks.keys()
-            for table in open_tables - self.tick.errors.keys():
-                self.tick.fail(table, error)
-                self.queue.fail(snapshot.id, table, self.tick.errors[table])
+            for table in open_tables - self.tick.failures.errors.keys():
+                self.tick.failures.add(table, error)
+                self.queue.fail(snapshot.id, table, self.tick.failures.errors[table])
 
     def with_snapshots(self, result: JobResult) -> JobResult:
         """Return the tick's result with the outcomes of signals, the progress of snapshots and the notifications."""
@@ -139,7 +139,7 @@ class SnapshotCoordinator:
         """
         self._restart_changed_tables()
         published = [
-            (chunk_range, applied) for chunk_range, applied in self.tick.history.chunk_ranges.values()
+            (chunk_range, applied) for chunk_range, applied in self.tick.context.history.chunk_ranges.values()
         ] + self.tick.published_ranges
         for chunk_range, applied in published:
             if any(snapshot.id == chunk_range.snapshot for snapshot in self.queue.queue.open):
@@ -150,7 +150,7 @@ class SnapshotCoordinator:
                 )
         for snapshot in self.queue.queue.open:
             for table in snapshot.open_table_ids if snapshot.kind != "initial" else ():
-                if table not in self.tick.tasks and table not in self.tick.errors:
+                if table not in self.tick.tasks and table not in self.tick.failures.errors:
                     self.queue.update_table(snapshot.id, table, partial(with_stop, reason=GONE))
 
     def _restart_changed_tables(self) -> None:

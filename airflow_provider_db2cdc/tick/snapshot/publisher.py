@@ -96,10 +96,10 @@ class GroupPublisher:
         batches = [
             self.tick.plan_batch(task, after, low) for task in tasks if (after := positions.position(task).upto) < low
         ]
-        batches = self.connection.with_row_counts(batches, self.tick.fail)
+        batches = self.connection.with_row_counts(batches, self.tick.failures.add)
         # A batch without changes is not needed: the window may begin earlier if it covers no further change.
         self.tick.plan_and_apply([planned for planned in batches if planned.rows])
-        for table in {*list(self.tick.errors)} & {task.table for task in tasks}:
+        for table in self.tick.failures.errors.keys() & {task.table for task in tasks}:
             self.snapshot_run.fail(table)
 
     def _unread(self) -> list[TableTask]:
@@ -126,7 +126,7 @@ class GroupPublisher:
             high = self._await_high(group.high_mark)
         except Exception as error:
             for task in tasks:
-                self.tick.fail(task.table, error)
+                self.tick.failures.add(task.table, error)
                 self.snapshot_run.fail(task.table)
             return
         planned_by_table = self.snapshot_run.each(
@@ -135,7 +135,7 @@ class GroupPublisher:
         if not planned_by_table or not self.snapshot_run.may_publish(planned_by_table):
             return
         self.write_down()
-        batches = self.connection.with_row_counts(list(planned_by_table.values()), self.tick.fail)
+        batches = self.connection.with_row_counts(list(planned_by_table.values()), self.tick.failures.add)
         for table in planned_by_table.keys() - {planned.table for planned in batches}:
             self.snapshot_run.fail(table)
         if batches and self.snapshot_run.may_publish([planned.table for planned in batches]):
@@ -203,14 +203,14 @@ class GroupPublisher:
             self.snapshot_run.fail(table)
             return
         chunk_range = last.chunk_range or planned.chunk_range
-        reason = self.tick.errors.get(table, "")
+        reason = self.tick.failures.errors.get(table, "")
         self.snapshot_run.update_table(
             table,
             lambda table_snapshot: replace(with_published(table_snapshot, chunk_range, last.reads), reason=reason),
         )
-        self.tick.target.delete_staged(self.tick.tasks[table], chunk_range)
+        self.tick.context.target.delete_staged(self.tick.tasks[table], chunk_range)
         if chunk_range.needs_another_read and len(chunk_range.windows) >= MAX_READS:
-            self.tick.fail(table, unsettled(table, len(chunk_range.windows)))
+            self.tick.failures.add(table, unsettled(table, len(chunk_range.windows)))
             self.snapshot_run.fail(table)
 
     @failpoint("plan_chunks")

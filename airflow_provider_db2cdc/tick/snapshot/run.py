@@ -43,7 +43,7 @@ class SnapshotRun:
 
     def running(self) -> Snapshot | None:
         """Return the snapshot with the tables that this tick can work on, None while it is not running."""
-        return self.queue.running(self.id, self.tables & self.tick.tasks.keys() - {*list(self.tick.errors)})
+        return self.queue.running(self.id, self.tables & self.tick.tasks.keys() - self.tick.failures.errors.keys())
 
     def table_snapshot(self, table: TableId) -> TableSnapshot:
         """Return the snapshot of one table."""
@@ -78,4 +78,4 @@ class SnapshotRun:
 
     def fail(self, table: TableId) -> None:
         """Leave a table snapshot out for the rest of the tick, for the reason that the tick has for its table."""
-        self.queue.fail(self.id, table, self.tick.errors.get(table, ""))
+        self.queue.fail(self.id, table, self.tick.failures.errors.get(table, ""))

@@ -68,7 +68,7 @@ class SignalInbox:
 
     @cached_property
     def _first_planned_at_ms(self) -> int:
-        return self.tick.batch_log.first_planned_at_ms() or self.tick.spec.planned_at_ms
+        return self.tick.context.batch_log.first_planned_at_ms() or self.tick.spec.planned_at_ms
 
     def _log(self, signal: Signal) -> None:
         request = parse(signal)
