@@ -13,7 +13,7 @@ The flow of a tick, one DAG run of `Db2CdcTaskGroup`:
 9. `Db2CdcCommitOperator` moves the offsets there, and emits an asset event for each table that changed.
 10. `Db2CdcOutcomeOperator` fails the run if a table failed, an offset was not kept, or a signal was refused.
 
-The Airflow classes are imported on first use: inside Spark this package is a zip beside which there is no Airflow.
+The Airflow classes are imported on first use: inside Spark this package is a zip on a machine without Airflow.
 """
 
 from __future__ import annotations

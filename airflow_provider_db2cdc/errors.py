@@ -6,10 +6,10 @@
     │   ├── RegistrationError  a table is not captured as it must be
     │   ├── CaptureStoppedError  the capture agent does not move
     │   └── GapError         changes were removed before they were read: snapshot again
-    ├── TargetError          the Delta target refuses or belongs to someone else
+    ├── TargetError          the Delta target refuses or belongs to another pipeline
     ├── OffsetError          the stored offset contradicts what Delta holds
     │   └── OffsetCommitError  some tables' offsets were not kept: everything else of the tick was
-    ├── SignalError          a signal asks for what cannot be done: it is refused, the work goes on
+    ├── SignalError          a signal asks for what cannot be done: it is refused, the work continues
     ├── ConcurrentRunError   another run did, or is doing, this work: let it
     └── TickFailedError      some tables of a tick failed; the others are committed
 

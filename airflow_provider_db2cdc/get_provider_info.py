@@ -1,4 +1,4 @@
-"""What Airflow is told of this provider; read at every start of Airflow, so it imports nothing."""
+"""What Airflow knows of this provider. It is read at every start of Airflow, so it imports nothing."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_each_setting_of_new_record_state_is_named(name: str) -> None:
 def test_new_record_state_that_drops_fields_is_refused() -> None:
     text = refusal(transforms="u", **named("u", UNWRAP, drop_fields_header_name="gone"))
     assert text.startswith(
-        "transforms.u: ExtractNewRecordState is not supported with drop.fields.header.name: leave columns"
+        "transforms.u: ExtractNewRecordState is not supported with drop.fields.header.name: exclude columns"
     )
 
 

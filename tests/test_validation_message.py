@@ -178,9 +178,9 @@ class TestEmptyList:
         ("name", "meaning"),
         [
             ("table.include.list", "all tables are carried"),
-            ("table.exclude.list", "no table is left out"),
+            ("table.exclude.list", "no table is excluded"),
             ("column.include.list", "all columns are carried"),
-            ("column.exclude.list", "no column is left out"),
+            ("column.exclude.list", "no column is excluded"),
             ("snapshot.include.collection.list", "all tables begin with a snapshot"),
             ("message.key.columns", "each table keeps its own key"),
         ],

@@ -127,7 +127,7 @@ class TableTask:
 
 @dataclass(frozen=True)
 class RejectedTable:
-    """A table that the plan had to leave out, and why.
+    """A table that the plan had to exclude, and why.
 
     It is reported as failed. The other tables continue. `is_replicated` is False for a signal table whose changes are
     not wanted.
@@ -214,7 +214,7 @@ class TableResult:
     `capture_interrupted`: after its plan, the tick found the registration inactive or gone. Changes of that time were
     not captured. `offset_recovered`: the offset was missing and is now the one that the target has committed.
 
-    `is_replicated` is False for a refused signal table. `is_rejected`: the plan had left the table out.
+    `is_replicated` is False for a refused signal table. `is_rejected`: the plan had excluded the table.
     `waits_for_operator`: the offset is missing or ahead until an operator has acted.
     """
 

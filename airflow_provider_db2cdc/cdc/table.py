@@ -72,7 +72,7 @@ class TableSchema:
     nullable, and nulls equal each other. `unique` says that the source enforces one row per key. For a key that an
     operator has named it does not.
 
-    `uncaptured_columns` names source columns that the change table does not carry: LOBs, BOOLEAN, columns left out of
+    `uncaptured_columns` names source columns that the change table does not carry: LOBs, BOOLEAN, columns excluded from
     the registration. They are not replicated. Neither are the `excluded_columns` of the configuration.
     """
 
@@ -127,15 +127,15 @@ def check_names(schema: TableSchema) -> None:
         if name.startswith(RESERVED_PREFIX):
             raise ConfigurationError(
                 f"{schema.table}: column '{name}' starts with {RESERVED_PREFIX!r}, which is reserved for this provider",
-                "Leave it out with column.exclude.list.",
+                "Exclude it with column.exclude.list.",
             )
         if name.lower() in RESERVED_NAMES:
             raise ConfigurationError(
                 f"{schema.table}: column '{name}' has the name of a column that Spark or Delta adds to a table",
-                "Leave it out with column.exclude.list.",
+                "Exclude it with column.exclude.list.",
             )
         if (first := seen.setdefault(name.lower(), name)) != name:
             raise ConfigurationError(
                 f"{schema.table}: columns '{first}' and '{name}' differ only in case, and Delta ignores case",
-                "Leave one out with column.exclude.list.",
+                "Exclude one with column.exclude.list.",
             )

@@ -91,7 +91,7 @@ def map_type(table: TableId, column: Column) -> TypeMapping:
         return TypeMapping("XMLSERIALIZE({c} AS CLOB)", "string")
     raise ConfigurationError(
         f"{table}: column {column.name!r} has type {column.type}, which has no mapping to Delta",
-        "Leave it out with column.exclude.list.",
+        "Exclude it with column.exclude.list.",
     )
 
 

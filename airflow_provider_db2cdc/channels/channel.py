@@ -55,7 +55,7 @@ class SignalChannel(Protocol):
 def open_channels(config: PipelineConfig, *names: str) -> Iterator[list[SignalChannel]]:
     """Open the channels of these names, or by default all in `signal.enabled.channels`.
 
-    The signal table and Airflow are left out.
+    The signal table and Airflow are not among them.
 
     :raises ConfigurationError: when a channel is unknown, or lacks a setting.
     """

@@ -112,7 +112,7 @@ class FileChannel:
         return [_signal(entry) for entry in [*_entries(_text(self._taken)), *whole]]
 
     def _remove(self, outcomes: Collection[SignalOutcome]) -> None:
-        # Lines that a crash left behind in an earlier removal come first.
+        # Lines that remained after a crash in an earlier removal come first.
         file, taken_path = self._file, self._taken
         _append(file, _lines(taken_path))
         taken_path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The channels of notifications besides the target's journal: the log, Airflow's asset events, and custom classes."""
+"""The channels of notifications: the log, Airflow's asset events, and custom classes. The journal has all of them."""
 
 from __future__ import annotations
 

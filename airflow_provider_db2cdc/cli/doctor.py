@@ -56,7 +56,7 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> int:
 
 
 def _local(config: PipelineConfig, store: KeptOffsets) -> list[Check]:
-    """Return the checks of this machine: what the command line needs besides the database."""
+    """Return the checks of this machine: what the command line needs in addition to the database."""
     spark = config.spark
     return [
         *(Check("properties", "configuration", False, text, FILL_OR_REMOVE, "warning") for text in config.warnings),

@@ -125,7 +125,7 @@ IGNORED = (
     ),
 )
 
-NO_TRANSFORM = "it changes values or leaves events out, which is not supported yet"
+NO_TRANSFORM = "it changes values or drops events, which is not supported yet"
 NO_QUERY = "a custom query is a Java class: give a table's select with snapshot.select.statement.overrides"
 
 RENAMED_LISTS = {
@@ -151,8 +151,8 @@ REFUSED = (
     refused("snapshot.query.mode.custom.name", NO_QUERY, ""),
     refused("skipped.operations", NO_TRANSFORM, "t", "none", ""),
     refused("skip.messages.without.change", NO_TRANSFORM, "false"),
-    refused("event.processing.failure.handling.mode", "a change is never left out", "fail"),
-    refused("event.converting.failure.handling.mode", "a value is never left out", "fail"),
+    refused("event.processing.failure.handling.mode", "a change is never dropped", "fail"),
+    refused("event.converting.failure.handling.mode", "a value is never dropped", "fail"),
     refused("provide.transaction.metadata", "every event has its commit's LSN, but no transaction block yet", "false"),
     refused("signal.*", "signals have no such setting"),
     refused("incremental.snapshot.allow.schema.changes", "the connector for Db2 has no such setting", "false"),

@@ -40,7 +40,7 @@ USED = (
     used(
         "table.exclude.list",
         "selection.table_exclude",
-        "Patterns of the tables to leave out. Give this list or `table.include.list`, not both.",
+        "Patterns of the tables to exclude. Give this list or `table.include.list`, not both.",
         form="list",
     ),
     used(
@@ -53,7 +53,7 @@ USED = (
     used(
         "column.exclude.list",
         "selection.column_exclude",
-        "Patterns of the columns to leave out. Give this list or `column.include.list`, not both.",
+        "Patterns of the columns to exclude. Give this list or `column.include.list`, not both.",
         form="list",
     ),
     used(

@@ -45,7 +45,7 @@ UNWRAP_SETTINGS: Mapping[str, str] = {
 """Settings of ExtractNewRecordState, each with the reason why it has no effect here."""
 
 OF_EVERY_TRANSFORM = frozenset({"type", "predicate", "negate"})
-NOT_DONE = "do it in what reads the target; nothing here changes values, leaves rows out or adds headers"
+NOT_DONE = "do it in what reads the target; nothing here changes values, drops rows or adds headers"
 PREDICATES = "it only chooses what a transform is applied to"
 
 
@@ -91,7 +91,7 @@ def _answer(settings: Mapping[str, Any]) -> tuple[bool, str]:
     if whole not in UNWRAPS:
         return False, f"{title} is not supported: {NOT_DONE}"
     if drops := sorted(name for name in settings if name.startswith("drop.fields.")):
-        return False, f"{title} is not supported with {drops[0]}: leave columns out with column.exclude.list"
+        return False, f"{title} is not supported with {drops[0]}: exclude columns with column.exclude.list"
     return True, f"{title}: {'; '.join((STATE, *_settings_of(settings)))}"
 
 

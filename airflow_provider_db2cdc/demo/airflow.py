@@ -45,13 +45,13 @@ SPARK_CONF = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": FAST
 RUN_TIMEOUT_S = 900.0
 END_TIMEOUT_S = 3.0
 LOCK_TIMEOUT_S = 60
-"""So long Airflow waits for its own SQLite; behind SQLite's 5 s a busy machine's API server answered with an error.
+"""How long Airflow waits for its own SQLite. After SQLite's 5 s a busy machine's API server answered with an error.
 
-With a write-ahead log those who read and the one who writes do not wait for each other.
+With a write-ahead log, readers and the writer do not wait for each other.
 """
 
 LOG_TAIL = re.compile(r"\s+\[[\w.]+\].*$")
-"""What Airflow's log puts behind a task's own line."""
+"""What Airflow's log puts after a task's own line."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class AirflowHome:
         self.spark_sql.chmod(0o755)
 
     def environment(self, sandbox: Sandbox | None = None, schedule: str = "none") -> dict[str, str]:
-        """Return the environment of its processes. The Airflow settings of the user who runs the demo are not in it."""
+        """Return the environment of its processes. The Airflow settings of the user are not in it."""
         env = {name: value for name, value in os.environ.items() if not name.startswith(OWN_PREFIXES)}
         env |= {
             "AIRFLOW_HOME": str(self.home),

@@ -38,7 +38,7 @@ def sandbox(context: typer.Context) -> None:
 
 def demo(
     folder: Annotated[Path, typer.Option(help="Folder for everything; emptied first.")] = Path("build", "demo"),
-    ticks: Annotated[int, typer.Option(min=1, help="DAG runs while the writers go on, after the snapshot.")] = 3,
+    ticks: Annotated[int, typer.Option(min=1, help="DAG runs while the writers continue, after the snapshot.")] = 3,
     seconds_per_tick: Annotated[float, typer.Option(min=0, help="Seconds of writing before each.")] = 3.0,
     rows: Annotated[int, typer.Option(min=50, help="Rows that the shop begins with.")] = 4000,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox running.")] = False,
@@ -53,5 +53,5 @@ def ui(
     rows: Annotated[int, typer.Option(min=50, help="Rows that the shop begins with.")] = 4000,
     schedule: Annotated[str, typer.Option(help="When the DAG runs: cron, or `none`.")] = "*/2 * * * *",
 ) -> None:
-    """Run Airflow's own UI with the sandbox, a changing shop and the shipped DAG behind it, until Ctrl-C."""
+    """Run Airflow's own UI with the sandbox, a changing shop and the shipped DAG, until Ctrl-C."""
     call("demo.start", folder, port, rows, schedule, function="ui")

@@ -55,13 +55,13 @@ def run(options: DemoOptions, console: Console) -> bool:
 
 
 def _run_all(dag: DagRuns, stage: Stage, board: Board, options: DemoOptions) -> list[Run]:
-    runs = [_run(dag, board, "DAG run 1, the initial snapshot while the writers go on")]
+    runs = [_run(dag, board, "DAG run 1, the initial snapshot while the writers continue")]
     for number in range(2, options.ticks + 2):
-        with board.step("the writers go on") as step:
+        with board.step("the writers continue") as step:
             time.sleep(options.seconds_per_tick)
             stage.writers.check()
             step.outcome = describe(stage.writers)
-        runs.append(_run(dag, board, f"DAG run {number}, a tick while the writers go on"))
+        runs.append(_run(dag, board, f"DAG run {number}, a tick while the writers continue"))
     with board.step("the writers stop, capture catches up") as step:
         stage.writers.stop()
         stage.writers.check()

@@ -128,12 +128,12 @@ def _tell(console: Console, stage: Stage, port: int, options: UiOptions) -> None
         f"Airflow is at {url} (no login; everyone on this machine is an admin)",
         f"  {url}/dags/{DAG_ID}   the DAG: it runs {when}; trigger it for a tick of your own",
         f"  {url}/dags/{DAG_ID}_snapshot   its Trigger button asks for a snapshot: pick tables, kind, conditions",
-        "  its grid: the tasks plan, apply, commit and outcome; the logs of apply and commit tell of each table,",
+        "  its grid: the tasks plan, apply, commit and outcome; the logs of apply and commit show each table,",
         "  the XCom of plan is the whole plan, that of apply its result",
         f"  {url}/variables   the offsets, one JSON document a table",
         f"  {url}/assets   an asset for each table, with an event for each run that changed it",
         f"{write_command(home, stage.sandbox)} status   the same at the command line: offsets, lag, snapshots",
-        f"The writers go on; the Delta tables lie in {home.lake}, all logs in {home.logs}.",
+        f"The writers continue. The Delta tables are in {home.lake}, all logs in {home.logs}.",
         "",
     ]
     for text in lines:

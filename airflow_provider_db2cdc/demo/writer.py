@@ -1,4 +1,4 @@
-"""The writers: clerks of the shop, each on a separate connection, who change it continuously."""
+"""The writers: clerks of the shop, each on a separate connection. They change it continuously."""
 
 from __future__ import annotations
 

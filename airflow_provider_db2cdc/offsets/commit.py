@@ -43,7 +43,7 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], 
 
     Return the offsets that moved, and an error for those that could not. An offset that lies beyond what this tick
     applied, or that cannot be read or stored, does not stop the others. The offset of a failed table moves too if an
-    earlier crash had left it behind. If it is missing or ahead, an operator must act. A retry moves nothing.
+    earlier crash had kept it back. If it is missing or ahead, an operator must act. A retry moves nothing.
 
     The summary is stored first. The next tick continues the snapshots that are open in it, whatever the offsets are.
 

@@ -33,7 +33,7 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
     """Run a tick's plan in Spark and return the result as JSON.
 
     It takes every argument of `SparkSubmitOperator` (conf, jars, packages, driver_memory, env_vars, spark_binary ...).
-    It adds what the job needs besides: entry script, the package as a zip, Delta's settings, and jars. Without a
+    It adds what else the job needs: entry script, the package as a zip, Delta's settings, and jars. Without a
     binary of your own, the job runs with the installed pyspark's spark-submit and this Python. The Db2 user and
     password are only in the job's environment. The job runs in client mode, because its result is read from its output.
 
@@ -47,7 +47,7 @@ class Db2CdcApplyOperator(SparkSubmitOperator):
     :param spark_conn_id: The Spark connection. It must exist.
     :param jars_folder: A folder of jars on the worker, as `db2cdc jars` fills it. By default it is the default folder,
         or the Maven coordinates of the installed versions. Its jars are added to those that jars, packages and conf
-        name. If these have Delta or a JDBC driver already, its own is left out. If jars or packages is an empty text,
+        name. If these have Delta or a JDBC driver already, its own is not added. If jars or packages is an empty text,
         no jar is added, because the cluster has them.
     """
 

@@ -43,7 +43,7 @@ A colon within quotes or in a pattern's `(?:` does not. A text with an SQL liter
 class Db2CdcSignalOperator(TriggerDagRunOperator):
     """Trigger a run of a pipeline's DAG that carries a signal. The `output` is the signal's id.
 
-    The run waits until the current one has ended. It acts on the signal, and does an ordinary tick besides. An invalid
+    The run waits until the current one has ended. It acts on the signal, and does an ordinary tick too. An invalid
     signal is refused before anything is triggered. A retry sends the same id, so the pipeline acts on it only once. A
     cleared task sends a new signal.
 
@@ -102,12 +102,12 @@ def _given_conf(conf: Any) -> Mapping[str, Any]:
     except ValueError:
         given = None
     if not isinstance(given, Mapping):
-        raise SignalError("the conf to be sent along is not a JSON object", 'Write {"name": "value"}, or leave it out.')
+        raise SignalError("the conf to be sent along is not a JSON object", 'Write {"name": "value"}, or omit it.')
     return given
 
 
 def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
-    """Return a signal's data from the params of the trigger form. Empty fields are left out.
+    """Return a signal's data from the params of the trigger form. Empty fields are omitted.
 
     :raises SignalError: when a field is unknown or the action does not use it, or a line is not a condition.
     """

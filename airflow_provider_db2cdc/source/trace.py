@@ -50,7 +50,7 @@ def applied_of(capture: CaptureRegistration, offset: Offset | None) -> AppliedCo
 def newest(applied: Iterable[AppliedCommit | None], position: Lsn) -> AppliedCommit | None:
     """Return the newest of several tables' commits.
 
-    Commits of another length than the capture position are left out, because they cannot be compared.
+    Commits of another length than the capture position are excluded, because they cannot be compared.
     """
     comparable = [commit for commit in applied if commit is not None and len(commit.commit.raw) == len(position.raw)]
     return max(comparable, key=lambda commit: commit.commit, default=None)

@@ -52,7 +52,7 @@ def indexes(tables: Sequence[TableId]) -> Query:
     """Return the select of the tables' indexes: one row per column, in the index's order, without INCLUDE columns.
 
     Columns: TABSCHEMA, TABNAME, INDSCHEMA, INDNAME, UNIQUERULE (P primary key, U unique, D neither), NULLKEYS, COLNAME.
-    With NULLKEYS N, the index leaves out rows whose key is null. Such rows need not be unique.
+    With NULLKEYS N, the index omits rows whose key is null. Such rows need not be unique.
     """
     return Query(
         "SELECT I.TABSCHEMA, I.TABNAME, I.INDSCHEMA, I.INDNAME, I.UNIQUERULE, I.NULLKEYS, U.COLNAME "

@@ -14,7 +14,7 @@ MARK_CHARACTERS = 42
 
 
 def given_signals(signals: SignalTable) -> str:
-    """Return the select of the signals: id, type, data. Watermarks of snapshots and padding blanks are left out.
+    """Return the select of the signals: id, type, data. Watermarks of snapshots and padding blanks are removed.
 
     If capture has shown rows of the table, the signals come from its change table, in the order of their commits.
     Deleted ones are included. Otherwise the order is not known. They are then sorted by the length of the id and the

@@ -27,7 +27,7 @@ def build_bundle(into: Path | None = None) -> Path:
     """Return the zip of the package as it is now. It is built if the folder does not have it.
 
     Its name has the hash of its content, and equal content gives equal bytes. Several processes may therefore build it
-    at once. It runs on Python 3.11 and later, and needs only pyspark besides.
+    at once. It runs on Python 3.11 and later, and needs only pyspark.
     """
     sources = {name: path.read_bytes() for name, path in _sources()}
     digest = sha256()

@@ -72,7 +72,7 @@ def spark_conf(
     log4j: str | Path | None = None,
     short: bool = False,
 ) -> dict[str, str]:
-    """Return the settings of an apply job: those of `extra`, and what the job needs besides.
+    """Return the settings of an apply job: those of `extra`, and what else the job needs.
 
     Driver and executors run in UTC, because in another zone a JVM shifts Db2's timestamps, which have no zone. `log4j`
     is a file that the driver can read. A file that `extra` names replaces it. With `short` the driver's JVM compiles
@@ -85,7 +85,7 @@ def spark_conf(
     if given.get(DEPLOY_MODE) == "cluster":
         raise ConfigurationError(f"{DEPLOY_MODE} is cluster, where the job's result cannot pass", "Use client mode.")
     if given.get(SESSION_ZONE, "UTC") != "UTC":
-        raise ConfigurationError(f"{SESSION_ZONE} is {given[SESSION_ZONE]!r}", "Leave it out: timestamps need UTC.")
+        raise ConfigurationError(f"{SESSION_ZONE} is {given[SESSION_ZONE]!r}", "Remove it: timestamps need UTC.")
     conf = {**DEFAULTS, **given, SESSION_ZONE: "UTC"}
     conf[EXTENSIONS] = _joined(given.get(EXTENSIONS, ""), DELTA_EXTENSION)
     driver, executor = JVM_OPTIONS

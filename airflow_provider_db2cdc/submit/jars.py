@@ -74,7 +74,7 @@ def spark_packages(spark: str = "", delta: str = "") -> tuple[str, ...]:
 
 
 def spark_classpath(folder: Path | None, named: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
-    """Return the jar files and the Maven coordinates that a job needs besides those that it names itself.
+    """Return the jar files and the Maven coordinates that a job needs in addition to those that it names itself.
 
     The folder is `folder`, $DB2CDC_JARS, or the default folder of `db2cdc jars`. If that default folder has no jars,
     the coordinates of the installed versions are returned instead. If `named` (files or coordinates) has Delta or a
@@ -102,7 +102,7 @@ def ensure_jars(into: Path, parts: Sequence[Part], resolve: Resolve) -> list[Pat
 
     Other versions of these files, from an older provider, are removed. Every file there is on the class path.
 
-    `resolve` fetches coordinates with their dependencies into a scratch folder. Jars that Spark ships are left out,
+    `resolve` fetches coordinates with their dependencies into a scratch folder. Jars that Spark ships are excluded,
     Scala's library among them. Each part is resolved separately, so that none decides the library versions of another.
 
     :raises ConfigurationError: when a file differs from the tested one, or cannot be fetched.
@@ -132,7 +132,7 @@ def ivy_resolve(on_line: OnLine, ivy_settings: Path | None = None, binary: str =
         if code:
             raise ConfigurationError(
                 f"spark-submit could not resolve {', '.join(coordinates)} (exit code {code})",
-                "Its output says why. Behind a mirror, name an Ivy settings file with --ivy-settings.",
+                "Its output says why. With a mirror, name an Ivy settings file with --ivy-settings.",
             )
         return (scratch / "jars").glob("*.jar")
 

@@ -50,7 +50,7 @@ def describe(error: BaseException) -> str:
     if is_concurrent_write(error):
         return (
             "another run wrote this batch at the same moment, so this one wrote nothing. "
-            "Let the other finish; the next tick goes on from there."
+            "Let the other finish; the next tick continues from there."
         )
     text = str(as_own(error))
     return f"{text}{keep_stack(text, error)}"

@@ -82,7 +82,7 @@ class SourceReader(Protocol):
         """Return planned batches with the number of change rows in their ranges.
 
         A batch whose range is the plan's keeps the plan's count. A table that cannot be counted is given to `fail` and
-        left out. Otherwise changes that are pruned before they are read would go unnoticed. The same holds for a table
+        excluded. Otherwise changes that are pruned before they are read would go unnoticed. The same holds for a table
         whose registration or columns have changed.
         """
 

@@ -57,8 +57,8 @@ def _check_newest(spec: JobSpec, history: BatchHistory) -> None:
         raise ConcurrentRunError(
             f"this plan is of {_clock(spec.planned_at_ms)}, and the target holds what was planned at "
             f"{_clock(newest_ms)}",
-            "Nothing was written. A later run has gone on from here: leave this one, or clear all of its tasks, the "
-            "plan too.",
+            "Nothing was written. A later run has continued from here. Leave this one as it is, or clear all of "
+            "its tasks, the plan too.",
         )
 
 

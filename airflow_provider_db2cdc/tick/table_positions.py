@@ -171,7 +171,7 @@ class TablePositions:
             if isinstance(error, OffsetError):
                 self.waiting_for_operator.add(task.table)
             raise error
-        log_progress(f"table={task.table} is snapshotted anew: {error.problem}")
+        log_progress(f"table={task.table} is snapshotted again: {error.problem}")
         self._recovering.add(task.table)
 
     def capture_lsn(self, after: Lsn) -> Lsn:

@@ -72,7 +72,7 @@ class WorkProbe:
     def _signals(self) -> list[Signal]:
         """Return the signals of all channels.
 
-        A channel that cannot be opened is left out. The triggerer may lack the module of a custom one.
+        A channel that cannot be opened is skipped. The triggerer may lack the module of a custom one.
         """
         signals: list[Signal] = []
         for name in self.config.signal_channels:
@@ -106,7 +106,7 @@ def passed(position: CapturePosition, upto: datetime, now: datetime) -> bool:
 def redact(config: PipelineConfig) -> dict[str, Any]:
     """Return a configuration as an argument of a trigger, without the database's address and without Spark's settings.
 
-    The settings of Kafka's consumer hold its login. They are left out too if Airflow's API shows the arguments to every
+    The settings of Kafka's consumer hold its login. They are removed too if Airflow's API shows the arguments to every
     reader of task instances.
     """
     if SHOWS_ARGUMENTS:

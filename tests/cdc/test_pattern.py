@@ -19,7 +19,7 @@ DOLLAR = TableId("S", "ORDER$")
     [
         (r"\QS.T\E", r"\Q...\E", r"Write S\.T instead."),
         (r"S\.\Qa b$", r"\Q...\E", r"Write S\.a\ b\$ instead."),
-        (r"S\.\E", r"\E", "Leave it out"),
+        (r"S\.\E", r"\E", "Remove it"),
         (r"BANK[A-Z&&[^X]]*\..*", "&& in a class", "(?=[^X])[A-Z]"),
         (r"S\.[a[bc]]", "[ in a class", "Write one class"),
         (r"S\.[[:alpha:]]+", "[ in a class", "Write one class"),

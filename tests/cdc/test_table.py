@@ -79,5 +79,5 @@ def test_names_with_the_providers_prefix_are_refused():
 
 @pytest.mark.parametrize("name", ["_metadata", "_METADATA", "_row_dropped_"])
 def test_names_of_columns_that_spark_and_delta_add_are_refused(name):
-    with pytest.raises(ConfigurationError, match=rf"S\.T: column '{name}' .* Leave it out with column\.exclude\.list"):
+    with pytest.raises(ConfigurationError, match=rf"S\.T: column '{name}' .* Exclude it with column\.exclude\.list"):
         check_names(named("ID", name))

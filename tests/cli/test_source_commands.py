@@ -97,7 +97,7 @@ def test_connector_is_taken_as_it_was_pasted(tmp_path: Path, sandbox: Sandbox, m
     monkeypatch.setenv("DB2CDC_TEST_LEFT_OUT", "")
     done = db2cdc("doctor", "--config", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "table.exclude.list is given, but empty: no table is left out" in done.stdout
+    assert "table.exclude.list is given, but empty: no table is excluded" in done.stdout
     assert "transforms.route is ignored: RegexRouter" in done.stderr
     assert "database.server.name is ignored: topic.prefix is given" in done.stderr
     path.write_text(path.read_text().replace('"sandbox"', '"${vault:db2}"'))

@@ -532,7 +532,7 @@ def test_the_job_of_a_plan_that_others_have_overtaken_is_refused(new_pipeline: C
     pipeline.passed()
     before = logged_events(pipeline, good)
 
-    with pytest.raises(ConcurrentRunError, match="A later run has gone on from here"):
+    with pytest.raises(ConcurrentRunError, match="A later run has continued from here"):
         job.run(first)
 
     assert logged_events(pipeline, good) == before
@@ -561,7 +561,7 @@ def test_a_plan_of_the_time_of_one_whose_commit_died_is_no_retry_of_it(new_pipel
     assert [one.status for one in result.snapshots] == ["completed"]
     pipeline.commit(result)
     assert not need_offset(pipeline, good).restart
-    with pytest.raises(ConcurrentRunError, match="A later run has gone on from here"):
+    with pytest.raises(ConcurrentRunError, match="A later run has continued from here"):
         job.run(first)
 
 

@@ -21,11 +21,11 @@ QUOTE = re.compile(r"\\Q(.*?)(?:\\E|\Z)", re.DOTALL)
 CLASS_ESCAPE = re.compile(r"\\(?:x\{|.)", re.DOTALL)
 FIRST_FLAGS = re.compile(r"\(\?[aimsux]+\)")
 
-_WHOLE = "Leave it out: a pattern matches the whole name."
+_WHOLE = "Remove it: a pattern matches the whole name."
 _CHARACTERS = "List the characters in a class, as [A-Za-z]; \\w is all letters, digits and _."
 _CODE = "Write the character itself, or \\uhhhh."
 ESCAPES = {
-    "\\E": "Leave it out, and put a backslash before each sign that stands for itself.",
+    "\\E": "Remove it, and put a backslash before each sign that stands for itself.",
     "\\p": _CHARACTERS,
     "\\P": _CHARACTERS,
     "\\h": "Write [ \\t] instead.",
@@ -64,7 +64,7 @@ def find_java(expression: str) -> tuple[str, str] | None:
             case "inside" if java_form := _in_class(token["inside"]):
                 return java_form
             case "flags" if token.start() > 0 or not FIRST_FLAGS.fullmatch(token[0]):
-                return token[0], "Leave it out: case is ignored everywhere. Other flags stand at the start."
+                return token[0], "Remove it: case is ignored everywhere. Other flags stand at the start."
             case "group":
                 return "(?<name>...)", "Write (?P<name>...), or a plain (...)."
     return None

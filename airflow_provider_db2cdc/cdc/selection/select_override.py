@@ -48,13 +48,13 @@ def check_overrides(listed: Iterable[str], selects: Mapping[str, str]) -> None:
     for name in (given[meant] for meant in given.keys() - names.keys()):
         raise ConfigurationError(
             f"{PROPERTY}.{name} is given, though {PROPERTY} does not name the table",
-            "Add it to that list, or leave out its select.",
+            "Add it to that list, or remove its select.",
         )
     for name in (name for name, select in selects.items() if reads_uncommitted(select)):
         raise ConfigurationError(
             f"{PROPERTY}.{name} reads uncommitted rows (WITH UR): a row of a transaction that is rolled back later "
             "would come into the target, and no change would take it out",
-            "Leave WITH UR out; WITH CS, RS or RR may stand there.",
+            "Remove WITH UR. WITH CS, RS or RR may stand there.",
         )
 
 

@@ -66,7 +66,7 @@ def parse_table(name: str, setting: str) -> TableId:
         return TableId(*patterns.unquoted(name, 2))
     except ConfigurationError:
         raise ConfigurationError(
-            f"{setting}: '{name}' is not schema.table", "Leave out the database, and quote a name that holds a dot."
+            f"{setting}: '{name}' is not schema.table", "Remove the database, and quote a name that holds a dot."
         ) from None
 
 

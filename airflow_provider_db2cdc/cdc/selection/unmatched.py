@@ -142,7 +142,7 @@ def _without_column(list_name: str, entry: str, known: Collection[Names]) -> Unm
     if list_name != COLUMN_EXCLUDE:
         remedy = f"{near} Correct the entry or remove it.".lstrip()
         return Unmatched(list_name, entry, f"{list_name}: '{entry}' matches no column", remedy, False)
-    why = "the column that it should leave out may be carried"
+    why = "the column that it should exclude may be carried"
     remedy = f"{near} Correct the entry. Remove it only if there is no such column.".lstrip()
     return Unmatched(list_name, entry, f"{list_name}: '{entry}' matches no column, so {why}", remedy, True)
 

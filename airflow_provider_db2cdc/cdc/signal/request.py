@@ -128,7 +128,7 @@ def _condition(item: Any) -> Condition:
         )
     pattern, text = item["data-collection"], item["filter"].strip()
     if not text:
-        raise SignalError(f"the condition for {pattern} is empty", "Write a condition, or leave this one out.")
+        raise SignalError(f"the condition for {pattern} is empty", "Write a condition, or remove this one.")
     if pattern == "*":
         check_condition(text)
     else:
@@ -144,7 +144,7 @@ def _check_select(condition: Condition, kind: SnapshotKind) -> None:
             'Give only its condition, or request {"type": "blocking"}.',
         )
     if reads_uncommitted(condition.filter):
-        raise SignalError(f"the select for {condition.pattern} reads uncommitted rows (WITH UR)", "Leave WITH UR out.")
+        raise SignalError(f"the select for {condition.pattern} reads uncommitted rows (WITH UR)", "Remove WITH UR.")
 
 
 def _check_pattern(pattern: str) -> None:

@@ -93,7 +93,7 @@ class SignalTable:
 
 @dataclass(frozen=True)
 class SignalOutcome:
-    """The outcome of a signal. `reason` says why it was refused, stopped or failed, or which part of it was left out.
+    """The outcome of a signal. `reason` says why it was refused, stopped or failed, or which part of it was not done.
 
     `asked` is the digest of the signal's request.
     """

@@ -29,7 +29,7 @@ def requested_tables(
     _check_conditions(request, requested)
     table_snapshots = [_table_snapshot(table, request) for table in requested]
     if request.surrogate_key and all(table_snapshot.select for table_snapshot in table_snapshots):
-        raise SignalError("the surrogate key is never used: a select is read as one chunk", "Leave it out.")
+        raise SignalError("the surrogate key is never used: a select is read as one chunk", "Remove it.")
     for index, table_snapshot in enumerate(table_snapshots):
         if tables[table_snapshot.table]:
             table_snapshots[index] = replace(table_snapshot, status="failed", reason=tables[table_snapshot.table])
@@ -51,11 +51,11 @@ def _check_conditions(request: ExecuteSnapshot, requested: Sequence[TableId]) ->
             listed = ", ".join(map(str, requested[:LISTED]))
             raise SignalError(
                 f"the {called} applies to no table of data-collections",
-                f"They name {listed}. Add the table to them, or leave its condition out.",
+                f"They name {listed}. Add the table to them, or remove its condition.",
             )
         if not named:
             raise SignalError(
-                f"the {called} is never used: an earlier one applies to its tables", "Leave one of the two out."
+                f"the {called} is never used: an earlier one applies to its tables", "Remove one of the two."
             )
         without_condition = [table for table in without_condition if table not in named]
     for select in {condition.filter for condition in request.conditions if is_select(condition.filter)}:

@@ -46,17 +46,17 @@ class Snapshotter(Protocol):
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode as fixed answers. `anew` snapshots known tables too, at each tick."""
+    """A mode as fixed answers. `resnapshot` snapshots known tables too, at each tick."""
 
     data: bool = True
-    anew: bool = False
+    resnapshot: bool = False
     streaming: bool = True
     on_gap: bool = False
     recovers: bool = False
 
     def snapshot_data(self, known: bool, in_progress: bool) -> bool:
         """Return whether a table is snapshotted."""
-        return self.data and not in_progress and (not known or self.anew)
+        return self.data and not in_progress and (not known or self.resnapshot)
 
     def stream(self) -> bool:
         """Return whether changes are pulled."""
@@ -105,7 +105,7 @@ class CustomMode:
 
 MODES: Mapping[str, Mode] = {
     "initial": Mode(),
-    "always": Mode(anew=True, on_gap=True),
+    "always": Mode(resnapshot=True, on_gap=True),
     "initial_only": Mode(streaming=False),
     "no_data": Mode(data=False),
     "recovery": Mode(data=False, recovers=True),

@@ -80,14 +80,14 @@ class SnapshotQueue:
         """Return the tables whose turn belongs to a snapshot. Its other tables wait for an earlier snapshot."""
         return frozenset(table for table, holder in snapshots_in_turn(self.open).items() if holder == id_)
 
-    def next_snapshot(self, tables: Container[TableId], besides: Collection[str] = ()) -> Snapshot | None:
-        """Return the snapshot to work on, without those of `besides`: new tables first, then in the requested order.
+    def next_snapshot(self, tables: Container[TableId], excluded: Collection[str] = ()) -> Snapshot | None:
+        """Return the snapshot to work on, without the `excluded` ids: new tables first, then in the requested order.
 
         A snapshot that only waits for others does not count. A blocking one waits for the turn of all its tables. The
         last ones are those that make no progress with `tables`, the pipeline's: they could use all time of each tick.
         """
         holders = snapshots_in_turn(self.open)
-        running = [snapshot for snapshot in self.open if snapshot.status == "running" and snapshot.id not in besides]
+        running = [snapshot for snapshot in self.open if snapshot.status == "running" and snapshot.id not in excluded]
         in_turn = [snapshot for snapshot in running if _has_turn(snapshot, holders)]
         return min(
             in_turn,

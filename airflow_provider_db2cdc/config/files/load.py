@@ -28,7 +28,7 @@ def load_config(
 
     Paths in the file are relative to it, and `${env:NAME}` stands for an environment variable. Without a user or
     password in the file, they come from DB2CDC_USER and DB2CDC_PASSWORD. Without `with_database` the properties of the
-    database are left out and not resolved. Airflow has a connection instead, and its machines may not have the
+    database are skipped and not resolved. Airflow has a connection instead, and its machines may not have the
     password. Drivers' options among them are then listed in `ignored`, so that their loss is reported.
 
     :raises ConfigurationError: when the file cannot be read, or has mistakes. It lists all of them.

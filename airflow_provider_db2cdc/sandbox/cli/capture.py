@@ -41,12 +41,12 @@ def pause(folder: Folder = DEFAULT_FOLDER) -> None:
 
 @app.command()
 def resume(folder: Folder = DEFAULT_FOLDER) -> None:
-    """Let capture go on from where it stood: a warm start."""
+    """Let capture continue from where it was: a warm start."""
     from airflow_provider_db2cdc.sandbox.capture import faults
 
     with connected(folder) as connection:
         faults.resume(connection)
-    say("capture goes on")
+    say("capture continues")
 
 
 @app.command()
@@ -64,7 +64,7 @@ def lag(
 
 @app.command("missing-uow")
 def missing_uow(
-    on: Annotated[bool, typer.Option("--on/--off", help="Leave the rows out, or write them again.")] = True,
+    on: Annotated[bool, typer.Option("--on/--off", help="Omit the rows, or write them again.")] = True,
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
     """Write no rows into IBMSNAP_UOW, as an agent with these inserts off."""
@@ -113,13 +113,13 @@ def set_state(table: TableName, state: RegistrationState, folder: Folder = DEFAU
 
 @app.command()
 def reregister(table: TableName, folder: Folder = DEFAULT_FOLDER) -> None:
-    """Remove a table from capture and register it anew: its captured changes are gone."""
+    """Remove a table from capture and register it again: its captured changes are gone."""
     from airflow_provider_db2cdc.sandbox.capture import faults
 
     [parsed] = tables_of([table])
     with connected(folder) as connection:
         faults.reregister(connection, parsed.schema, parsed.name)
-    say(f"registered anew: {parsed}")
+    say(f"registered again: {parsed}")
 
 
 @app.command()

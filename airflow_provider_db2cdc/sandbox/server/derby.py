@@ -187,7 +187,7 @@ def end_orphans(home: Path) -> None:
     deadline = time.monotonic() + 5
     while (left := _serving(home)) and time.monotonic() < deadline:
         for pid in left:
-            log.warning("ending a derby that an earlier service left behind: pid=%s", pid)
+            log.warning("ending a derby of an earlier service: pid=%s", pid)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)

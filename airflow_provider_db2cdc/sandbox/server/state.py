@@ -13,7 +13,7 @@ from typing import IO, Any, Literal
 DEFAULT_FOLDER = Path("build", "sandbox")
 HOST = "127.0.0.1"
 BANNER = (
-    "This is the db2cdc sandbox: Apache Derby behind a protocol shim, with an emulated capture agent. "
+    "This is the db2cdc sandbox: Apache Derby with a protocol shim, with an emulated capture agent. "
     "It is NOT Db2; it serves development, demos and tests, and nothing it does is evidence about Db2's behaviour."
 )
 _DATABASE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,17}")
@@ -98,7 +98,7 @@ class SandboxState:
 def read_state(folder: Path) -> SandboxState | None:
     """Return the folder's state, or None if it never held a sandbox.
 
-    Fields of another version that this one does not know are left out. So one version may take over another's folder.
+    Fields of another version that this one does not know are ignored. So one version may take over another's folder.
 
     Raises:
         ValueError: the file is no JSON, or an option of it is refused.

@@ -30,7 +30,7 @@ _CAPTURED = "Name one with signal.data.collection and register it for capture, o
 def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | None = None) -> list[Check]:
     """Run every check that can be run, and return passed and failed ones. Nothing is written.
 
-    A check that needs a failed one is left out. Without a login there is no further check. Without control tables no
+    A check that needs a failed one does not run. Without a login there is no further check. Without control tables no
     table is checked. Given `offsets` are compared with what the change tables still hold.
     """
     asn_schema = config.asn_schema

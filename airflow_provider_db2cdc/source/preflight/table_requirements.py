@@ -86,7 +86,7 @@ def _check_key(capture: CaptureRegistration, schema: TableSchema, config: Pipeli
         raise RegistrationError(
             f"{capture.table} has no key (neither a primary key nor a unique index whose columns are all captured; an "
             "index that excludes null keys only counts if its columns are NOT NULL), and its change table does not "
-            "tell which row an update changed",
+            "show which row an update changed",
             "Register it with CHG_UPD_TO_DEL_INS = 'Y', then reinit the capture agent; or name columns whose values "
             f"are unique with {PROPERTY} ('{name_of(schema.table)}:<column>,<column>'), or exclude the table with "
             "table.exclude.list.",
@@ -128,8 +128,8 @@ def _check_before_images(capture: CaptureRegistration, schema: TableSchema, conf
     misread = all(f"{prefix}{name}" in cd_names for name in schema.names if name not in unclear)
     if unclear and (misread or not unclear.keys().isdisjoint(schema.names)):
         named = ", ".join(f"{image} (of {name})" for image, name in unclear.items())
-        leave_out = "" if misread else "leave them out with column.exclude.list, or "
-        remedy = f"{leave_out}register the table again with another BEFORE_IMG_PREFIX."
+        exclude = "" if misread else "exclude them with column.exclude.list, or "
+        remedy = f"{exclude}register the table again with another BEFORE_IMG_PREFIX."
         raise RegistrationError(
             f"the change table of {capture.table} has columns that may be before images (BEFORE_IMG_PREFIX is "
             f"{prefix!r}) or captured columns of that very name: {named}",
@@ -149,7 +149,7 @@ def _check_values(capture: CaptureRegistration, schema: TableSchema, config: Pip
         raise RegistrationError(
             f"{capture.table} lacks {CAPTURE_LONG}, without which values of {', '.join(long)} are not captured",
             f"`ALTER TABLE {quote_table(capture.table)} {CAPTURE_LONG}`. If it was replicated before, have it "
-            f"snapshotted again by {restart_hint(capture.table)}. Or leave them out with column.exclude.list.",
+            f"snapshotted again by {restart_hint(capture.table)}. Or exclude them with column.exclude.list.",
         )
     carried = {column.name: column for column in capture.cd_columns}
     pairs = [(column, carried[column.name]) for column in schema.columns if column.name in carried]
