@@ -84,12 +84,12 @@ def failpoint_action(point: Failpoint, before: Action | None = None, after: Acti
     """
     if point not in get_args(Failpoint):
         raise ValueError(f"there is no failpoint {point!r}")
-    own: Active = tuple((point, when, action) for when, action in _given(before, after))
-    _replace(lambda active: (*active, *own))
+    added: Active = tuple((point, when, action) for when, action in _given(before, after))
+    _replace(lambda active: (*active, *added))
     try:
         yield
     finally:
-        _replace(lambda active: tuple(one for one in active if not any(one is mine for mine in own)))
+        _replace(lambda active: tuple(entry for entry in active if not any(entry is own for own in added)))
 
 
 def _given(before: Action | None, after: Action | None) -> Iterator[tuple[When, Action]]:

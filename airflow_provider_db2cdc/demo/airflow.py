@@ -113,8 +113,8 @@ class AirflowHome:
 
     def spark_settings(self) -> dict[str, str]:
         """Return the settings that another Spark needs to read the target."""
-        own = {"spark.driver.memory": "1g", "spark.sql.warehouse.dir": str(self.home / "spark-warehouse")}
-        return spark_conf(sorted(spark_jars().glob("*.jar")), (), own, LOG4J, short=True)
+        settings = {"spark.driver.memory": "1g", "spark.sql.warehouse.dir": str(self.home / "spark-warehouse")}
+        return spark_conf(sorted(spark_jars().glob("*.jar")), (), settings, LOG4J, short=True)
 
     def _write_spark_sql(self) -> None:
         """Write a program that runs SQL on the Delta tables: Spark's own program with the settings for it."""

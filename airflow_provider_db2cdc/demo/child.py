@@ -58,9 +58,9 @@ class Child:
             self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout_s)
-        left = {*family, *_family(self.process.pid)}
-        _each(left, psutil.Process.terminate)
-        _, stubborn = psutil.wait_procs(left, timeout_s / 2)
+        remaining = {*family, *_family(self.process.pid)}
+        _each(remaining, psutil.Process.terminate)
+        _, stubborn = psutil.wait_procs(remaining, timeout_s / 2)
         last = {*stubborn, *_family(self.process.pid)}
         _each(last, psutil.Process.kill)
         psutil.wait_procs(last, timeout_s)
@@ -79,11 +79,11 @@ class Child:
 
 def _family(pid: int) -> set[psutil.Process]:
     """Return the process, its descendants, and the processes of its session whose parent was killed."""
-    found: set[psutil.Process] = set()
+    family: set[psutil.Process] = set()
     with contextlib.suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
-        found |= {root, *root.children(recursive=True)}
-    return found | {process for process in psutil.process_iter() if _session(process.pid) == pid}
+        family |= {root, *root.children(recursive=True)}
+    return family | {process for process in psutil.process_iter() if _session(process.pid) == pid}
 
 
 def _session(pid: int) -> int | None:

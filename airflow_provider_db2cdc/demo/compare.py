@@ -90,8 +90,8 @@ def read_target(home: AirflowHome) -> dict[str, Any]:
     code = run_child(submit_argv(spark_binary(), submission), env, said.append)
     if code or not into.is_file():
         raise TickFailedError(f"Spark could not read the target (exit code {code})", "\n".join(said))
-    found: dict[str, Any] = json.loads(into.read_text(encoding="utf-8"))
-    return found
+    contents: dict[str, Any] = json.loads(into.read_text(encoding="utf-8"))
+    return contents
 
 
 def read_position(sandbox: Sandbox, offsets: Sequence[Offset]) -> Position:
@@ -106,7 +106,9 @@ def read_position(sandbox: Sandbox, offsets: Sequence[Offset]) -> Position:
             (captured.registrations[offset.table], LsnRange(offset.lsn, captured.position.lsn)) for offset in known
         ]
         counts = dict(source.rows(count_changes(steps))) if steps else {}
-    return Position(captured.position.lsn, {offset.table: int(counts.get(at, 0)) for at, offset in enumerate(known)})
+    return Position(
+        captured.position.lsn, {offset.table: int(counts.get(place, 0)) for place, offset in enumerate(known)}
+    )
 
 
 def source_table(connection: Connection, table: TableId) -> tuple[list[str], list[list[str | None]]]:

@@ -19,8 +19,8 @@ def main(request: str) -> None:
 
     spark = SparkSession.builder.appName("compare").getOrCreate()
     wanted = json.loads(Path(request).read_text(encoding="utf-8"))
-    found = {name: _content(spark, places) for name, places in wanted["tables"].items()}
-    Path(wanted["into"]).write_text(json.dumps(found), encoding="utf-8")
+    contents = {name: _content(spark, places) for name, places in wanted["tables"].items()}
+    Path(wanted["into"]).write_text(json.dumps(contents), encoding="utf-8")
     spark.stop()
 
 

@@ -40,10 +40,10 @@ def portable(value: Any) -> Portable:
 def by_key(columns: Sequence[str], rows: Iterable[Sequence[Portable]], key: Sequence[str]) -> dict[Key, list[Key]]:
     """Return rows by their key columns. Several rows under one key are kept, because that is an error to show."""
     places = [columns.index(name) for name in key]
-    found: dict[Key, list[Key]] = {}
+    rows_by_key: dict[Key, list[Key]] = {}
     for row in rows:
-        found.setdefault(tuple(row[at] for at in places), []).append(tuple(row))
-    return found
+        rows_by_key.setdefault(tuple(row[place] for place in places), []).append(tuple(row))
+    return rows_by_key
 
 
 def differing(source: dict[Key, list[Key]], target: dict[Key, list[Key]]) -> list[Key]:

@@ -60,7 +60,7 @@ def _report(run: Any) -> dict[str, Any]:
             "state": str(run.state),
             "tasks": {task.task_id: str(task.state) for task in tasks},
             "result": results[0].value if results else None,
-            "offsets": [one.get_val() for one in variables if not one.key.endswith(SUMMARY)],
+            "offsets": [variable.get_val() for variable in variables if not variable.key.endswith(SUMMARY)],
         }
 
 

@@ -112,10 +112,10 @@ def _source_lines(folder: Path, kept: bool) -> list[str]:
 
 def _program(name: str) -> str:
     """Return a program of this Python environment as a user types it here."""
-    beside = Path(sys.executable).with_name(name)
-    return str(_short(beside)) if beside.is_file() else name
+    installed = Path(sys.executable).with_name(name)
+    return str(_short(installed)) if installed.is_file() else name
 
 
 def _short(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    working_folder = Path.cwd()
+    return path.relative_to(working_folder) if path.is_relative_to(working_folder) else path

@@ -177,20 +177,20 @@ def compile_triggers(connection: Connection) -> None:
 
 def drop_triggers(connection: Connection, journal: Journal) -> None:
     """Drop a journal's triggers, those that are left: a dropped source table has taken its own along."""
-    left = fetch(
+    triggers = fetch(
         connection,
         "SELECT TRIGGERNAME FROM SYS.SYSTRIGGERS T JOIN SYS.SYSSCHEMAS S ON S.SCHEMAID = T.SCHEMAID "
         "WHERE SCHEMANAME = 'SANDBOX'",
     )
-    names = {f"SANDBOX.{row[0]}" for row in left}
+    names = {f"SANDBOX.{row[0]}" for row in triggers}
     for statement in drop_trigger_statements(journal):
         if statement.removeprefix("DROP TRIGGER ") in names:
             execute(connection, statement)
 
 
 def _is_installed(connection: Connection) -> bool:
-    found = fetch(connection, "SELECT 1 FROM SYS.SYSSCHEMAS WHERE SCHEMANAME = 'SANDBOX'")
-    return bool(found)
+    schemas = fetch(connection, "SELECT 1 FROM SYS.SYSSCHEMAS WHERE SCHEMANAME = 'SANDBOX'")
+    return bool(schemas)
 
 
 def _images(connection: Connection, prefix: str | None, update_as: UpdateAs | None) -> tuple[str, UpdateAs]:

@@ -103,8 +103,8 @@ def load_journals(connection: Connection) -> list[Journal]:
 
 def find_journal(connection: Connection, schema: str, table: str) -> Journal | None:
     """Return the journal of one source table, or None if it is not captured."""
-    found = _journals(connection, "WHERE J.SOURCE_OWNER = ? AND J.SOURCE_TABLE = ?", schema, table)
-    return found[0] if found else None
+    journals = _journals(connection, "WHERE J.SOURCE_OWNER = ? AND J.SOURCE_TABLE = ?", schema, table)
+    return journals[0] if journals else None
 
 
 def insert_journal(

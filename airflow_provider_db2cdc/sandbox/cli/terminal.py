@@ -31,10 +31,10 @@ def say(text: str, style: str | None = None) -> None:
 
 def show_rows(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows as a table; bytes as hex digits."""
-    found = new_table(*names)
+    table = new_table(*names)
     for row in rows:
-        found.add_row(*map(shown, row))
-    screen().print(found)
+        table.add_row(*map(shown, row))
+    screen().print(table)
 
 
 def shown(value: Any) -> str:

@@ -76,8 +76,8 @@ def tool(name: str) -> str:
         DerbyError: there is none.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which(name, path=str(Path(home, "bin"))) if home else None
-    if path := found or shutil.which(name):
+    in_home = shutil.which(name, path=str(Path(home, "bin"))) if home else None
+    if path := in_home or shutil.which(name):
         return path
     raise DerbyError(
         f"the sandbox finds no {name}", "Put a JDK of version 17 or newer on PATH or name it in JAVA_HOME."
