@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -77,21 +77,28 @@ class Place:
     owner: Owner
 
 
-def ensure_table(
-    spark: SparkSession, owner: Owner, name: DeltaName, columns: Iterable[str], ddl: str, properties: Mapping[str, str]
-) -> Mapping[str, str]:
-    """Create a table if it is missing, and return its properties: those of the existing table, else `properties`.
+@dataclass(frozen=True)
+class TableDefinition:
+    """A table as it must be: its columns as DDL, column names that it must accept, and its own properties."""
 
-    `columns` are column names that the table must accept.
+    name: DeltaName
+    ddl: str
+    columns: Sequence[str]
+    properties: Mapping[str, str]
+
+
+def ensure_table(spark: SparkSession, owner: Owner, table: TableDefinition) -> Mapping[str, str]:
+    """Create a table if it is missing, and return its properties: those of the existing table, else the given ones.
 
     :raises TargetError: when the table exists and has another owner.
     """
-    needs_mapping = any(REFUSED_IN_NAMES & set(column) for column in columns)
+    name = table.name
+    needs_mapping = any(REFUSED_IN_NAMES & set(column) for column in table.columns)
     mapping = {MAPPING: "name"} if needs_mapping else {}
-    wanted = {**OWN, **properties, **mapping}
+    wanted = {**OWN, **table.properties, **mapping}
     if not table_exists(spark, name):
-        create_table(spark, name, ddl, {**owner.properties, **wanted})
-        return properties
+        create_table(spark, name, table.ddl, {**owner.properties, **wanted})
+        return table.properties
     existing = table_properties(spark, name)
     writer = owner_of(existing)
     if writer != owner:

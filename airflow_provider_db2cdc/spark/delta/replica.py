@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.delta.ownership import APPEND_ONLY, Place, ensure_table
+from airflow_provider_db2cdc.spark.delta.ownership import APPEND_ONLY, Place, TableDefinition, ensure_table
 from airflow_provider_db2cdc.spark.delta.schema_evolution import (
     FIXED,
     TYPES,
@@ -296,4 +296,4 @@ class Replica:
             set_properties(self.spark, self.layout.state(self.table), {TYPES: now})
 
     def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> Mapping[str, str]:
-        return ensure_table(self.spark, self.place.owner, name, self.schema.names, ddl, properties)
+        return ensure_table(self.spark, self.place.owner, TableDefinition(name, ddl, self.schema.names, properties))

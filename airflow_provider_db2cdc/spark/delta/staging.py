@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cdc.layout import DeltaName
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.delta.ownership import Place, ensure_table
+from airflow_provider_db2cdc.spark.delta.ownership import Place, TableDefinition, ensure_table
 from airflow_provider_db2cdc.spark.delta.table_io import append, delete_files, load, newest_version, overwrite
 from airflow_provider_db2cdc.spark.events.envelope import row_type
 
@@ -40,7 +40,8 @@ class Staging:
         """
         ddl = f"row {row_type(self.schema)}, chunk int"
         no_statistics = {"delta.dataSkippingNumIndexedCols": "0"}
-        ensure_table(self.spark, self.place.owner, self.name, self.schema.names, ddl, no_statistics)
+        definition = TableDefinition(self.name, ddl, self.schema.names, no_statistics)
+        ensure_table(self.spark, self.place.owner, definition)
         version = overwrite(rows, self.name, FILES)
         if version is not None:
             return version
