@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -12,7 +11,10 @@ from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, ChunkSpan, TableSnapshot
-from airflow_provider_db2cdc.spark.apply.batch import apply_batch, check_readable, max_rows, stage_chunks
+from airflow_provider_db2cdc.spark.apply.batch import apply_batch
+from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
+from airflow_provider_db2cdc.spark.apply.change_pull import check_readable
+from airflow_provider_db2cdc.spark.apply.chunk_stage import ChunkStager
 from airflow_provider_db2cdc.spark.apply.foreign_changes import (
     apply_guarded,
     check_exists,
@@ -20,7 +22,7 @@ from airflow_provider_db2cdc.spark.apply.foreign_changes import (
     is_check_due,
     refill_if_changed,
 )
-from airflow_provider_db2cdc.spark.apply.merge import StateDiff, diff_state
+from airflow_provider_db2cdc.spark.apply.state_diff import StateDiff, diff_state
 from airflow_provider_db2cdc.spark.delta.ownership import Place
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
@@ -73,18 +75,15 @@ class SparkTables:
     def apply(self, batch: TableBatch) -> AppliedBatch:
         """Append to the change log, then merge into the state; check that only this pipeline wrote between."""
         task, planned, last = batch.task, batch.planned, batch.last
-        read = 0 if planned.chunk_range is None else max_rows(planned.chunk_range, 0 if last is None else last.rows)
+        read = 0 if planned.chunk_range is None else _max_rows(planned.chunk_range, last)
         changes = task.rows if planned.rows is None else planned.rows
         replica = self._replica(task, changes + read, batch.is_redone)
-        diff = batch.diff
-        assert diff is None or isinstance(diff, StateDiff)
-        apply = partial(apply_batch, replica, self.spec, self.source, task, planned, last, batch.is_begun, diff)
-        return apply_guarded(replica, None if batch.is_begun else last, apply)
+        context = BatchContext(replica, self.spec, self.source, batch)
+        return apply_guarded(replica, None if batch.is_begun else last, lambda: apply_batch(context))
 
     def diff(self, task: TableTask, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
         """Compare staged rows with the state, in one Spark job."""
-        rows = max_rows(chunk_range, 0 if last is None else last.rows)
-        return diff_state(self._replica(task, rows), chunk_range, last)
+        return diff_state(self._replica(task, _max_rows(chunk_range, last)), chunk_range, last)
 
     def stage(
         self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, span: ChunkSpan, readers: int
@@ -93,7 +92,8 @@ class SparkTables:
         settings = self.spec.settings
         rows = (span.last - chunk_range.first + 1) * settings.snapshot_chunk_rows
         replica = self._replica(task, sys.maxsize if settings.snapshot_chunk_bytes else rows)
-        return stage_chunks(replica, self.spec, self.source, table_snapshot, chunk_range, span, readers)
+        stager = ChunkStager(replica.staging, self.source, settings)
+        return stager.stage(table_snapshot, chunk_range, span, readers)
 
     def delete_staged(self, task: TableTask, chunk_range: ChunkRange) -> None:
         """Delete the files of staged rows. For few rows it is not worth the time."""
@@ -108,3 +108,14 @@ class SparkTables:
 
     def _replica(self, task: TableTask, rows: int, is_redone: bool = False) -> Replica:
         return Replica(self.sessions.session(task.table, rows), self.place, task.schema, is_redone)
+
+
+def _max_rows(chunk_range: ChunkRange, last: AppliedBatch | None) -> int:
+    """Return the greatest number of rows that a chunk range may add or delete.
+
+    The number of deletes is not known beforehand. A deletion of missing rows has no limit.
+    """
+    if chunk_range.delete_missing:
+        return sys.maxsize
+    held = last.rows if last is not None and chunk_range.deletes_by_range else 0
+    return sum(chunk.rows_read for chunk in chunk_range.counts) + held

@@ -15,8 +15,9 @@ from support.history import HistoryOptions, random_history
 from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection, RowChange, events_of
 from airflow_provider_db2cdc.cdc.event.net_effect import net_effects as plain_effects
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.events.envelope import BARE_UPDATE, paired, row_struct
+from airflow_provider_db2cdc.spark.events.envelope import row_struct
 from airflow_provider_db2cdc.spark.events.net_effect import count_batch, net_effects
+from airflow_provider_db2cdc.spark.events.pairing import BARE_UPDATE, Pairing, paired
 from airflow_provider_db2cdc.spark.events.state_rows import effect_rows
 
 pytestmark = pytest.mark.spark
@@ -41,7 +42,7 @@ def test_pairing_is_the_plain_rule(
     changes, schema = many_changes(update_as, keys), SEEDED_TEXT if keys == "blanks" else SEEDED
     frame = change_frame(spark, changes, text=keys == "blanks")
 
-    frame = paired(frame, schema, detection, before_images=False, bare_updates=True)
+    frame = paired(frame, schema, Pairing(detection, before_images=False, bare_updates=True))
 
     assert Counter(events_in(frame.collect())) == Counter(events_of(changes, detection))
 
@@ -54,7 +55,9 @@ def test_a_time_is_told_by_its_digits_midnight_at_the_days_end_too(spark: SparkS
 
 
 def test_pairing_shuffles_nothing(spark: SparkSession) -> None:
-    frame = paired(change_frame(spark, many_changes("DI")), SEEDED, "adjacent", before_images=False, bare_updates=True)
+    frame = paired(
+        change_frame(spark, many_changes("DI")), SEEDED, Pairing("adjacent", before_images=False, bare_updates=True)
+    )
 
     assert "Exchange" not in frame._jdf.queryExecution().executedPlan().toString()
 
@@ -64,7 +67,7 @@ def test_updates_with_before_images_pair_like_deletes_and_inserts(spark: SparkSe
     row = (bytearray.fromhex(lsn), bytearray.fromhex(lsn), "U", 1, 2, 3, "new", 1, 2, 3, "old")
     moved = (bytearray.fromhex(lsn), bytearray.fromhex("bb" * 16), "U", 1, 9, 3, "x", 1, 8, 3, "x")
     rows = spark.createDataFrame([row, moved], WITH_BEFORE_IMAGES).coalesce(1)
-    frame = paired(rows, SEEDED, "adjacent", before_images=True, bare_updates=False)
+    frame = paired(rows, SEEDED, Pairing("adjacent", before_images=True, bare_updates=False))
 
     update, delete, create = events_in(frame.orderBy("intent", F.col("op").desc()).collect())
 
@@ -84,7 +87,7 @@ def test_a_deletion_and_an_insertion_are_no_update_where_an_update_is_one_row(sp
     frame = spark.createDataFrame(rows, WITH_BEFORE_IMAGES).coalesce(1)
 
     def ops(one_row: bool) -> list[str]:
-        found = paired(frame, SEEDED, "adjacent", before_images=True, bare_updates=False, one_row=one_row)
+        found = paired(frame, SEEDED, Pairing("adjacent", before_images=True, bare_updates=False, one_row=one_row))
         return [event.op for event in events_in(found.orderBy("intent").collect())]
 
     assert (ops(True), ops(False)) == (["d", "c", "u"], ["u", "u"])
@@ -100,7 +103,7 @@ def test_an_update_that_is_older_than_its_before_images_is_a_bare_one(spark: Spa
     lsn = bytearray.fromhex("aa" * 16)
     rows = spark.createDataFrame([(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)
 
-    [update] = events_in(paired(rows, SEEDED, "adjacent", before_images=True, bare_updates=True).collect())
+    [update] = events_in(paired(rows, SEEDED, Pairing("adjacent", before_images=True, bare_updates=True)).collect())
 
     assert (update.op, update.before, update.after) == ("u", None, (1, 2, 3, "new"))
 
@@ -109,7 +112,7 @@ def test_an_update_that_is_older_than_its_before_images_is_a_bare_one(spark: Spa
 def test_a_bare_update_is_an_error_where_it_is_not_accepted(spark: SparkSession, before_images: bool) -> None:
     lsn = bytearray.fromhex("aa" * 16)
     rows = spark.createDataFrame([(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)
-    events = paired(rows, SEEDED, "adjacent", before_images, bare_updates=False)
+    events = paired(rows, SEEDED, Pairing("adjacent", before_images, bare_updates=False))
 
     with pytest.raises(PySparkException, match=BARE_UPDATE):
         events.collect()
@@ -119,7 +122,7 @@ def test_a_bare_update_is_an_error_where_it_is_not_accepted(spark: SparkSession,
 def test_net_effects_are_the_plain_rule(spark: SparkSession, update_as: str, keys: str) -> None:
     changes, schema = many_changes(update_as, keys), SEEDED_TEXT if keys == "blanks" else SEEDED
     frame = change_frame(spark, changes, text=keys == "blanks")
-    events = paired(frame, schema, "adjacent", before_images=False, bare_updates=True)
+    events = paired(frame, schema, Pairing("adjacent", before_images=False, bare_updates=True))
     batch = log_frame(events)
     counts = count_batch(batch)
 
@@ -140,7 +143,7 @@ def test_the_sign_of_a_zero_is_kept_of_a_key_with_several_events(spark: SparkSes
         for commit, intent, op, value in ((1, 1, "I", 0.0), (2, 2, "D", 0.0), (2, 3, "I", -0.0))
     ]
     frame = spark.createDataFrame(rows, "CC binary, CI binary, CO string, C0 int, C1 double").coalesce(1)
-    batch = log_frame(paired(frame, schema, "adjacent", before_images=False, bare_updates=False))
+    batch = log_frame(paired(frame, schema, Pairing("adjacent", before_images=False, bare_updates=False)))
 
     [row] = net_effects(batch, schema, count_batch(batch)).collect()
 
@@ -154,7 +157,7 @@ def test_the_sign_of_a_zero_is_kept_in_a_key_with_several_events(spark: SparkSes
         for at, op, value in ((1, "I", 1), (2, "D", 1), (3, "I", 2))
     ]
     frame = spark.createDataFrame(rows, "CC binary, CI binary, CO string, C0 double, C1 int").coalesce(1)
-    batch = log_frame(paired(frame, schema, "adjacent", before_images=False, bare_updates=False))
+    batch = log_frame(paired(frame, schema, Pairing("adjacent", before_images=False, bare_updates=False)))
 
     [row] = effect_rows(net_effects(batch, schema, count_batch(batch)), schema).collect()
 

@@ -17,8 +17,9 @@ from airflow_provider_db2cdc.cdc.event.change_event import Op, RowChange, events
 from airflow_provider_db2cdc.cdc.event.net_effect import count_images
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.events.envelope import paired, row_type
+from airflow_provider_db2cdc.spark.events.envelope import row_type
 from airflow_provider_db2cdc.spark.events.net_effect import BROADCAST_KEYS
+from airflow_provider_db2cdc.spark.events.pairing import Pairing, paired
 from airflow_provider_db2cdc.spark.events.row_multiset import (
     copy_effects,
     count_deltas,
@@ -50,7 +51,7 @@ def test_events_and_counts_are_the_plain_rule(spark: SparkSession) -> None:
     made = changes(rng)
     held = Counter(rng.choices(IMAGES, k=30))
 
-    events = paired(_change_frame(spark, made), SCHEMA, "adjacent", before_images=False, bare_updates=True)
+    events = paired(_change_frame(spark, made), SCHEMA, Pairing("adjacent", before_images=False, bare_updates=True))
     log = _log(events)
     wanted = events_of(made)
     assert Counter(events_in(events.collect())) == Counter(wanted)
@@ -99,7 +100,7 @@ def test_what_a_read_settles_is_the_plain_rule(spark: SparkSession, is_first: bo
 
 def test_whole_rows_go_to_every_executor_only_where_they_are_few(spark: SparkSession) -> None:
     """A million of them are more than a driver holds."""
-    made = paired(_change_frame(spark, []), SCHEMA, "adjacent", before_images=False, bare_updates=True)
+    made = paired(_change_frame(spark, []), SCHEMA, Pairing("adjacent", before_images=False, bare_updates=True))
     for count, is_sent in ((BROADCAST_KEYS, True), (BROADCAST_KEYS + 1, False)):
         effects = copy_effects(count_deltas(_log(made)), count, _rows(spark, []), SCHEMA)
         assert ("strategy=broadcast" in effects._jdf.queryExecution().analyzed().toString()) is is_sent
@@ -108,7 +109,7 @@ def test_whole_rows_go_to_every_executor_only_where_they_are_few(spark: SparkSes
 def test_the_sign_of_a_zero_is_kept(spark: SparkSession) -> None:
     image = (1, "v", -0.0)
     made = [RowChange(_lsn(1), _lsn(at), "I", None, image) for at in range(2)]
-    log = _log(paired(_change_frame(spark, made), SCHEMA, "adjacent", before_images=False, bare_updates=True))
+    log = _log(paired(_change_frame(spark, made), SCHEMA, Pairing("adjacent", before_images=False, bare_updates=True)))
     rows = copy_effects(count_deltas(log), 1, _rows(spark, []), SCHEMA).collect()
     assert [str(row["X"]) for row in rows] == ["-0.0", "-0.0"]
     assert [str(row["X"]) for row in staged_copies(_rows(spark, [image]), SCHEMA, _lsn(1)).collect()] == ["-0.0"]

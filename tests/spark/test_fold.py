@@ -23,8 +23,9 @@ from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.spark.apply.fold import safe_to_fold
 from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
 from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.events.envelope import TOMBSTONE, paired
+from airflow_provider_db2cdc.spark.events.envelope import TOMBSTONE
 from airflow_provider_db2cdc.spark.events.net_effect import count_batch
+from airflow_provider_db2cdc.spark.events.pairing import Pairing, paired
 
 pytestmark = pytest.mark.spark
 HISTORIES = 150
@@ -37,7 +38,7 @@ def target_of(spark: SparkSession, folder: Path, schema: TableSchema) -> Replica
 
 def log_of(frame: DataFrame, schema: TableSchema) -> DataFrame:
     """Return change rows as rows of the log with their tombstones, in the source's order."""
-    own = log_frame(paired(frame, schema, "adjacent", before_images=False, bare_updates=True))
+    own = log_frame(paired(frame, schema, Pairing("adjacent", before_images=False, bare_updates=True)))
     events = own.withColumn("__ordinal", F.lit(EVENT))
     blank = {name: F.lit(None).cast(events.schema[name].dataType) for name in ("op", "before", "after", "source")}
     stones = events.where("op = 'd'").withColumns({**blank, "__ordinal": F.lit(TOMBSTONE)})

@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.cdc.job import Isolation, SourceSpec
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkSpan, TableSnapshot, with_chunks
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import SourceError
-from airflow_provider_db2cdc.spark.jdbc.chunk_reader import chunk_rows
+from airflow_provider_db2cdc.spark.jdbc.chunk_reader import ChunkReader
 from airflow_provider_db2cdc.spark.jdbc.connection import FETCH, DriverConnection, Fetch, JdbcSource
 from airflow_provider_db2cdc.sql.chunk import ChunkKey, chunk_predicate, count_rows
 
@@ -154,7 +154,7 @@ def test_chunks_are_read_by_so_many_readers_and_each_row_knows_its_chunk(
     column = Column("ID", "INTEGER", 4, nullable=False)
     schema = TableSchema(TableId(pipeline.schema, "T"), (column,), ("ID",))
     part = with_chunks(TableSnapshot(schema.table), [(str(at),) for at in (9, 19, 29, 39)], "f")
-    rows = chunk_rows(spark, source, schema, part, ChunkSpan(schema.table, 1, 4), FETCH, readers)
+    rows = ChunkReader(spark, source, schema, part).rows(ChunkSpan(schema.table, 1, 4), FETCH, readers)
     assert rows.rdd.getNumPartitions() == partitions
     # A chunk is ten keys, the last one of them its bound; behind the last bound there are twice as many.
     assert {(row["row"]["ID"], row["chunk"]) for row in rows.collect()} == {

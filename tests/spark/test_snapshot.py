@@ -23,8 +23,8 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkCounts, ChunkRange, TableSnapshot
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
-from airflow_provider_db2cdc.spark.events.envelope import paired
 from airflow_provider_db2cdc.spark.events.net_effect import count_batch, net_effects
+from airflow_provider_db2cdc.spark.events.pairing import Pairing, paired
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import check_counts, check_part, find_bounds, surviving
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 from airflow_provider_db2cdc.sql.changes import change_table
@@ -93,7 +93,7 @@ def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:
     reads = [torn_read(seed, random_history(seed, options), rng) for seed in range(1, HISTORIES)]
     staged = [row for rows, _ in reads for row in rows]
     changes = [change for _, some in reads for change in some]
-    events = paired(change_frame(spark, changes), SEEDED, "adjacent", before_images=False, bare_updates=True)
+    events = paired(change_frame(spark, changes), SEEDED, Pairing("adjacent", before_images=False, bare_updates=True))
     window = log_frame(events)
     rows = spark.createDataFrame(
         [(image, 0) for _, image in staged], "row struct<SEED: int, ID: int, A: int, B: string>, chunk int"

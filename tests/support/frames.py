@@ -46,7 +46,7 @@ def change_frame(spark: SparkSession, changes: Iterable[RowChange], text: bool =
 
 
 def log_frame(events: DataFrame) -> DataFrame:
-    """Return rows of `spark.changes.paired` as the change log holds them, as far as net effects need it."""
+    """Return rows of `spark.events.pairing.paired` as the change log holds them, as far as net effects need it."""
     return events.select(
         F.col("commit").alias("__commit_lsn"),
         F.col("intent").alias("__intent_lsn"),
@@ -60,7 +60,7 @@ def log_frame(events: DataFrame) -> DataFrame:
 
 
 def events_in(rows: Iterable[Row]) -> list[Event]:
-    """Return collected rows of `spark.changes.paired` as events."""
+    """Return collected rows of `spark.events.pairing.paired` as events."""
     return [
         Event(
             Lsn.parse(row["commit"]), Lsn.parse(row["intent"]), row["op"], _plain(row["key"]), _plain(row["before"]),

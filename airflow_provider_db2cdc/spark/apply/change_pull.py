@@ -6,31 +6,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.capture.gap import gap_error
+from airflow_provider_db2cdc.cdc.capture.gap import find_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.fold import safe_to_fold
 from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.events.envelope import BARE_UPDATE, envelopes, lsn_text, paired
-from airflow_provider_db2cdc.spark.events.net_effect import BatchCounts, count_batch
-from airflow_provider_db2cdc.spark.jdbc.connection import Fetch, JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.delta.table_io import table_exists
+from airflow_provider_db2cdc.spark.events.envelope import lsn_text
+from airflow_provider_db2cdc.spark.events.net_effect import LoggedEvents, count_batch
+from airflow_provider_db2cdc.spark.events.pairing import BARE_UPDATE, Pairing, paired
+from airflow_provider_db2cdc.spark.jdbc.connection import Fetch, driver_connection
 from airflow_provider_db2cdc.spark.ledger.batch_log import check_not_applied
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS, conf_for_row_count
 from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
 
 
-def pull(
-    replica: Replica, spec: JobSpec, source: JdbcSource, task: TableTask, planned: PlannedBatch
-) -> tuple[DataFrame, BatchCounts | None]:
-    """Append the changes of a planned batch to the change log. Return the batch's events, and their counts if new.
+def pull(context: BatchContext) -> LoggedEvents | None:
+    """Append the changes of a planned batch to the change log. Return its events, None if a first try appended them.
 
     A retry neither reads nor appends nor counts a batch that is there already. The rows are checkpointed while they are
     counted, ordered and appended. A small batch is also returned from the checkpoint: opening the table's new version
@@ -39,42 +40,71 @@ def pull(
     :raises GapError: when change rows were pruned before they were read.
     :raises SourceError: when an update has no before image, so that the changed row is unknown. Nothing is appended.
     """
+    replica, planned = context.replica, context.planned
     is_small = planned.rows is not None and planned.rows <= SMALL_ROWS
-    events, counts = replica.batch_events(planned.batch), None
-    with _naming_bare_updates(spec, task), conf_for_row_count(replica.spark, planned.rows):
+    events, counts = context.events, None
+    with _naming_bare_updates(context), conf_for_row_count(replica.spark, planned.rows):
         if not replica.has_written("changes", planned.batch):
             level = StorageLevel.MEMORY_AND_DISK if is_small else StorageLevel.DISK_ONLY
-            events = _changes(replica.spark, spec, source, task, planned).localCheckpoint(storageLevel=level)
+            events = _changes(context).localCheckpoint(storageLevel=level)
             counts = count_batch(events)
             events = safe_to_fold(replica, events, counts)
         is_new = replica.append_changes(events.limit(0) if counts is None else events, planned.batch, "changes")
     if planned.rows:
-        _check_all_read(replica, source, task, planned, planned.rows)
-    return events if is_small and is_new else replica.batch_events(planned.batch), counts if is_new else None
+        _check_all_read(context, planned.rows)
+    if not is_new or counts is None:
+        return None
+    return LoggedEvents(events if is_small else context.events, counts)
 
 
-def _changes(
-    spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, planned: PlannedBatch
-) -> DataFrame:
+@failpoint("check_readable")
+def check_readable(replica: Replica, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
+    """Check that the changes of a batch to redo are still at the source, or in the change log already.
+
+    `capture_lsn` is the capture position.
+
+    :raises GapError: when the changes may be lost at the source, and the change log has fewer than were planned.
+    """
+    gap = find_gap(
+        task.table, planned.after, planned.capture, task.capture.identity, task.capture.pruned_upto, capture_lsn
+    )
+    if gap is None or planned.span.empty:
+        return
+    is_there = table_exists(replica.spark, replica.layout.changes(replica.table))
+    if not is_there or rows_behind(replica.batch_events(planned.batch), task) < (planned.rows or 1):
+        raise gap_error(task.table, gap)
+
+
+def _changes(context: BatchContext) -> DataFrame:
     """Return the batch's change rows as envelopes. Each reader has a sub-range of whole commits, in order."""
-    before_images = has_before_images(task.schema, task.capture)
-    bare_updates = spec.settings.accept_update_rows and bool(task.schema.key)
+    spark, spec, source, task = context.replica.spark, context.spec, context.source, context.batch.task
+    pairing = _pairing(spec, task)
     events: DataFrame | None = None
-    for span in _spans(spark, spec, source, task, planned):
+    for span in _spans(context):
         fetch = Fetch(spec.settings.query_fetch_rows)
         rows = source.frame(spark, change_rows(task.schema, task.capture, span), fetch).coalesce(1)
-        options = (spec.settings.key_change_detection, before_images, bare_updates, _is_one_row(task))
-        span_events = paired(rows, task.schema, *options)
+        span_events = paired(rows, task.schema, pairing)
         events = span_events if events is None else events.unionAll(span_events)
     assert events is not None
-    times = source.frame(spark, commit_times(spec.source.asn_schema, task.capture, planned.span))
+    times = source.frame(spark, commit_times(spec.source.asn_schema, task.capture, context.planned.span))
     at_us = F.unix_micros(F.col("LOGMARKER").cast("timestamp"))
     first = times.groupBy(lsn_text("CC").alias("commit")).agg(F.min(at_us).alias("ts_us"))
-    return envelopes(events, task.schema, spec, planned.batch, F.broadcast(first), planned.planned_at_ms)
+    return context.envelopes.of_changes(events, F.broadcast(first))
+
+
+def _pairing(spec: JobSpec, task: TableTask) -> Pairing:
+    before_images = has_before_images(task.schema, task.capture)
+    return Pairing(
+        spec.settings.key_change_detection,
+        before_images,
+        bare_updates=spec.settings.accept_update_rows and bool(task.schema.key),
+        one_row=task.capture.update_as == "U" and before_images,
+    )
 
 
 @contextmanager
-def _naming_bare_updates(spec: JobSpec, task: TableTask) -> Iterator[None]:
+def _naming_bare_updates(context: BatchContext) -> Iterator[None]:
+    task = context.batch.task
     try:
         yield
     except Exception as error:
@@ -82,7 +112,7 @@ def _naming_bare_updates(spec: JobSpec, task: TableTask) -> Iterator[None]:
         if BARE_UPDATE not in str(error):
             raise
         if task.capture.update_as == "DI":
-            why, reinit = "although it is registered with CHG_UPD_TO_DEL_INS = 'Y'", _reinit(spec)
+            why, reinit = "although it is registered with CHG_UPD_TO_DEL_INS = 'Y'", _reinit(context.spec)
         else:
             nulls = " (or of which each column was null)" if all(c.nullable for c in task.schema.columns) else ""
             why, reinit = f"which are older than its columns for before images{nulls}", ""
@@ -100,7 +130,7 @@ def _reinit(spec: JobSpec) -> str:
 
 
 @failpoint("check_all_read")
-def _check_all_read(replica: Replica, source: JdbcSource, task: TableTask, planned: PlannedBatch, rows: int) -> None:
+def _check_all_read(context: BatchContext, rows: int) -> None:
     """Check that this try, or an earlier one, read all change rows that were counted.
 
     The count comes after the read. If the source still has all rows, the read was complete. If rows are pruned by now,
@@ -109,11 +139,12 @@ def _check_all_read(replica: Replica, source: JdbcSource, task: TableTask, plann
     :raises ConcurrentRunError: when another run has finished the batch.
     :raises GapError: when rows were pruned before they were read.
     """
-    with driver_connection(replica.spark, source) as connection:
+    replica, task, planned = context.replica, context.batch.task, context.planned
+    with driver_connection(replica.spark, context.source) as connection:
         [[_, count]] = connection.text_rows(count_changes([(task.capture, planned.span)]).text)
     if int(count or 0) >= rows:
         return
-    if rows_behind(replica.batch_events(planned.batch), task) < rows:
+    if rows_behind(context.events, task) < rows:
         check_not_applied(replica.spark, replica.layout, task.table, planned.batch)
         raise gap_error(
             task.table, f"of {rows} change rows up to {planned.upto} some were pruned before they were read"
@@ -137,22 +168,16 @@ def _source_events(batch: DataFrame) -> DataFrame:
     return batch.where("op IN ('c', 'u', 'd') AND source.snapshot = 'false'")
 
 
-def _is_one_row(task: TableTask) -> bool:
-    """Whether each update of the table is one change row with both images."""
-    return task.capture.update_as == "U" and has_before_images(task.schema, task.capture)
-
-
-def _spans(
-    spark: SparkSession, spec: JobSpec, source: JdbcSource, task: TableTask, planned: PlannedBatch
-) -> list[LsnRange]:
-    settings, span = spec.settings, planned.span
+def _spans(context: BatchContext) -> list[LsnRange]:
+    task, planned = context.batch.task, context.planned
+    settings, span = context.spec.settings, planned.span
     # A snapshot's window, or a batch of an older plan, has its own count instead of the plan's.
     counted = task.rows if planned.rows is None else planned.rows
     if counted <= settings.rows_per_read:
         return [span]
     rows = max(settings.rows_per_read, -(-counted // settings.parallel_reads))
     cuts: list[Lsn] = []
-    with driver_connection(spark, source) as connection:
+    with driver_connection(context.replica.spark, context.source) as connection:
         while len(cuts) < settings.parallel_reads:
             rest = LsnRange(cuts[-1] if cuts else span.after, span.upto)
             commit_rows = connection.text_rows(commit_at_row(task.capture, rest, rows - 1))

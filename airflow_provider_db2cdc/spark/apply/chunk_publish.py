@@ -9,23 +9,22 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.job import JobSpec
-from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
-from airflow_provider_db2cdc.cdc.signal.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import BatchWindow, ChunkRange
-from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.apply.abandoned_batch import abandoned_copies, abandoned_rows
+from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.events.envelope import read_envelopes, swept_envelopes
-from airflow_provider_db2cdc.spark.events.net_effect import BatchCounts, count_batch, count_reads, net_effects
+from airflow_provider_db2cdc.spark.events.net_effect import (
+    BatchCounts,
+    LoggedEvents,
+    count_batch,
+    count_reads,
+    net_effects,
+)
 from airflow_provider_db2cdc.spark.events.row_multiset import settled, surplus, touched
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import surviving
 from airflow_provider_db2cdc.spark.quoting import quoted
 from airflow_provider_db2cdc.spark.session import conf_for_row_count
-
-SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "true", "incremental": "incremental"}
-"""The value of `source.snapshot` in a snapshot's events, as in Debezium."""
 
 
 @dataclass(frozen=True)
@@ -44,109 +43,91 @@ class PublishedRows:
     is_new: bool = True
 
 
-def with_same_columns(chunk_range: ChunkRange | None, schema: TableSchema) -> ChunkRange | None:
-    """Return a chunk range, or None if it was read under other columns. A deletion of missing rows has no rows."""
-    return (
-        chunk_range
-        if chunk_range is not None and (chunk_range.delete_missing or chunk_range.fingerprint == schema.fingerprint)
-        else None
-    )
-
-
-def has_own_window(chunk_range: ChunkRange, planned: PlannedBatch) -> bool:
-    """Whether the window of a chunk range is its batch's range: no batch pulled changes since its low watermark."""
-    return chunk_range.low_watermark == planned.after
-
-
 @failpoint("append_found_deletes")
-def append_found_deletes(
-    replica: Replica, spec: JobSpec, planned: PlannedBatch, chunk_range: ChunkRange, last: AppliedBatch | None
-) -> bool:
+def append_found_deletes(context: BatchContext) -> bool:
     """Append `d` events for rows that the chunk range shows to be missing. Return whether there may be any.
 
     A deletion of missing rows (`delete_missing`) deletes rows that no batch of its snapshot wrote. A read of a table
-    without a key deletes surplus rows of the state, whose last applied batch is `last`. Both also delete rows that only
-    abandoned batches published. A retry after the write of the state appends nothing.
+    without a key deletes surplus rows of the state. Both also delete rows that only abandoned batches published. A
+    retry after the write of the state appends nothing.
     """
-    if chunk_range.delete_missing:
-        rows = replica.rows_to_delete(chunk_range.low_batch)
-        rows = (
-            rows.unionByName(abandoned_rows(replica, chunk_range.abandoned_batches, planned.batch))
-            if chunk_range.abandoned_batches
-            else rows
-        )
-    elif chunk_range.windows and (chunk_range.abandoned_batches or not replica.is_empty(last)):
-        moved = _changed_images(replica, chunk_range.windows[-1])
-        unknown = _unsettled_images(replica, chunk_range.windows[:-1])
-        staged, held = replica.staging.rows(chunk_range.staging_version), replica.rows()
-        held = (
-            held.unionByName(abandoned_copies(replica, chunk_range.abandoned_batches, staged))
-            if chunk_range.abandoned_batches and chunk_range.covers_key_range
-            else held
-        )
-        rows = surplus(held, settled(staged, moved, unknown), moved, unknown, chunk_range.covers_key_range)
-    else:
+    chunk_range = context.chunk_range
+    if chunk_range is None:
         return False
-    _append_deletes(replica, spec, planned, chunk_range, rows)
-    return True
+    if chunk_range.delete_missing:
+        _append_deletes(context, _missing_rows(context, chunk_range))
+        return True
+    if chunk_range.windows and (chunk_range.abandoned_batches or not context.replica.is_empty(context.held)):
+        _append_deletes(context, _surplus_rows(context, chunk_range))
+        return True
+    return False
 
 
 def append_range_deletes(
-    replica: Replica, spec: JobSpec, planned: PlannedBatch, reads: PublishedRows, batch: BatchCounts, gone: DataFrame
-) -> BatchCounts:
-    """Append `d` events for rows of the state that a chunk range did not find. Return the counts with them."""
-    count = gone.count()
-    if reads.chunk_range is not None and count:
-        rows = gone.select(F.struct(*map(quoted, replica.schema.names)).alias("row"))
-        _append_deletes(replica, spec, planned, reads.chunk_range, rows)
+    context: BatchContext, changes: LoggedEvents, reads: PublishedRows, gone: DataFrame
+) -> LoggedEvents:
+    """Append `d` events for rows (`gone`) that a chunk range did not find. Return the batch's events with them."""
+    if count := gone.count():
+        _append_deletes(context, gone.select(F.struct(*map(quoted, context.replica.schema.names)).alias("row")))
     # If an earlier try appended the reads, it may have appended these deletes, too. The state may lack the rows by now.
-    return (
-        replace(batch, deletes=batch.deletes + count)
-        if reads.is_new
-        else count_batch(replica.batch_events(planned.batch))
-    )
+    counts = replace(changes.counts, deletes=changes.counts.deletes + count) if reads.is_new else None
+    return replace(changes, counts=counts or count_batch(context.events))
 
 
-def append_read_events(
-    replica: Replica,
-    spec: JobSpec,
-    planned: PlannedBatch,
-    chunk_range: ChunkRange | None,
-    batch: DataFrame,
-    counts: BatchCounts,
-) -> PublishedRows:
+def append_read_rows(context: BatchContext, changes: LoggedEvents) -> PublishedRows:
     """Append the staged rows that the window does not override as `r` events, and return them.
 
-    `counts` are the batch's. For an excluded chunk range it returns what a first try has appended.
+    For an excluded chunk range it returns what a first try has appended.
     """
-    if chunk_range is None and planned.chunk_range is not None:
-        return _rows_of_first_try(replica, planned.batch)
+    chunk_range = context.chunk_range
+    if context.excludes_chunks:
+        return _rows_of_first_try(context)
     if chunk_range is None or chunk_range.delete_missing:
         return PublishedRows(chunk_range)
-    # If no batch pulled changes since, the batches between hold at most deletes that groups of other keys have found.
-    has_same_window = has_own_window(chunk_range, planned)
-    window = batch if has_same_window else replica.window(chunk_range.low_batch, planned.batch)
-    counts = counts if has_same_window else count_batch(window)
-    staged, effects = replica.staging.rows(chunk_range.staging_version), None
-    is_whole, needs_another_read = not counts.events and len(chunk_range.windows) < 2, False
+    window = changes if context.has_own_window else _window(context, chunk_range)
+    staged, effects = context.replica.staging.rows(chunk_range.staging_version), None
+    is_whole = not window.counts.events and len(chunk_range.windows) < 2
     if chunk_range.windows:
-        rows, needs_another_read = _settled_rows(replica, chunk_range, staged, counts)
-    elif counts.events:
-        with conf_for_row_count(replica.spark, counts.events):
-            effects = net_effects(window, replica.schema, counts).localCheckpoint()
-        rows = surviving(staged, replica.schema, window, counts, effects)
+        rows, needs_another_read = _settled_rows(context.replica, chunk_range, staged, window.counts)
+        chunk_range = replace(chunk_range, needs_another_read=needs_another_read)
+    elif window.counts.events:
+        with conf_for_row_count(context.replica.spark, window.counts.events):
+            effects = net_effects(window.rows, context.replica.schema, window.counts).localCheckpoint()
+        rows = surviving(staged, context.replica.schema, window.rows, window.counts, effects)
     else:
         rows = staged
-    snapshot = SNAPSHOT_FIELD[chunk_range.snapshot_kind]
-    events = read_envelopes(rows, replica.schema, spec, planned.batch, planned.upto, snapshot, planned.planned_at_ms)
-    is_new = replica.append_changes(events, planned.batch, "reads")
-    chunk_range = replace(chunk_range, needs_another_read=needs_another_read)
+    is_new = context.replica.append_changes(context.envelopes.of_reads(rows), context.planned.batch, "reads")
     if is_whole:
         read = {number: chunk.rows_read for number, chunk in enumerate(chunk_range.counts, chunk_range.first)}
-        return PublishedRows(chunk_range, staged, read, counts, is_new=is_new)
+        return PublishedRows(chunk_range, staged, read, window.counts, is_new=is_new)
     # The published rows are read back: computing them again takes several joins.
-    published, by_chunk = replica.read_rows(planned.batch), count_reads(replica.batch_events(planned.batch))
-    return PublishedRows(chunk_range, published, by_chunk, counts, effects, is_new)
+    published, by_chunk = context.replica.read_rows(context.planned.batch), count_reads(context.events)
+    return PublishedRows(chunk_range, published, by_chunk, window.counts, effects, is_new)
+
+
+def _window(context: BatchContext, chunk_range: ChunkRange) -> LoggedEvents:
+    """Return the events of the batches since the low watermark.
+
+    If no batch pulled changes since, the batches between hold at most deletes that groups of other keys have found.
+    """
+    rows = context.replica.window(chunk_range.low_batch, context.planned.batch)
+    return LoggedEvents(rows, count_batch(rows))
+
+
+def _missing_rows(context: BatchContext, chunk_range: ChunkRange) -> DataFrame:
+    rows, abandoned = context.replica.rows_to_delete(chunk_range.low_batch), chunk_range.abandoned_batches
+    return rows.unionByName(abandoned_rows(context.replica, abandoned, context.planned.batch)) if abandoned else rows
+
+
+def _surplus_rows(context: BatchContext, chunk_range: ChunkRange) -> DataFrame:
+    """Return the rows that the target has and the read of a table without a key shows to be missing."""
+    replica, is_whole = context.replica, chunk_range.covers_key_range
+    moved = _changed_images(replica, chunk_range.windows[-1])
+    unknown = _unsettled_images(replica, chunk_range.windows[:-1])
+    staged, held = replica.staging.rows(chunk_range.staging_version), replica.rows()
+    if chunk_range.abandoned_batches and is_whole:
+        held = held.unionByName(abandoned_copies(replica, chunk_range.abandoned_batches, staged))
+    return surplus(held, settled(staged, moved, unknown), moved, unknown, is_whole)
 
 
 def _settled_rows(
@@ -159,18 +140,14 @@ def _settled_rows(
     return settled(staged, moved, unknown), needs_another_read
 
 
-def _rows_of_first_try(replica: Replica, batch: int) -> PublishedRows:
+def _rows_of_first_try(context: BatchContext) -> PublishedRows:
     """Return the `r` rows that an earlier try of a batch appended before its chunk range was excluded."""
-    counts = count_reads(replica.batch_events(batch))
-    return PublishedRows(None, replica.read_rows(batch) if counts else None, counts)
+    counts = count_reads(context.events)
+    return PublishedRows(None, context.replica.read_rows(context.planned.batch) if counts else None, counts)
 
 
-def _append_deletes(
-    replica: Replica, spec: JobSpec, planned: PlannedBatch, chunk_range: ChunkRange, rows: DataFrame
-) -> None:
-    snapshot = SNAPSHOT_FIELD[chunk_range.snapshot_kind]
-    events = swept_envelopes(rows, replica.schema, spec, planned.batch, planned.upto, snapshot, planned.planned_at_ms)
-    replica.append_changes(events, planned.batch, "deletes")
+def _append_deletes(context: BatchContext, rows: DataFrame) -> None:
+    context.replica.append_changes(context.envelopes.of_deletes(rows), context.planned.batch, "deletes")
 
 
 def _changed_images(replica: Replica, window: BatchWindow) -> DataFrame:

@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import load
 from airflow_provider_db2cdc.spark.events.envelope import float_names
+from airflow_provider_db2cdc.spark.events.state_rows import key_range
 from airflow_provider_db2cdc.spark.quoting import quoted
+
+
+@dataclass(frozen=True)
+class StateDiff:
+    """The differences between a chunk range's staged rows and the state. None: the state has no row there.
+
+    `state_version` is the version of the state that was compared.
+    """
+
+    chunk_range: ChunkRange
+    state_version: int
+    differences: DataFrame | None
+
+    def is_valid(self, replica: Replica, chunk_range: ChunkRange) -> bool:
+        """Whether the chunk range has the same staged rows, and the state is still the one that was compared."""
+        has_same_rows = self.chunk_range.staging_version == chunk_range.staging_version
+        return has_same_rows and self.state_version == replica.newest_version()
+
+
+@failpoint("compare_state")
+def diff_state(replica: Replica, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
+    """Compare the staged rows of a chunk range with the state's rows of its key range. It is an action.
+
+    It does not need the window's changes, so it runs while the tick waits for capture. Keys with changes are excluded
+    later, see `apply.merge`.
+    """
+    version = replica.newest_version()
+    within = key_range(replica.schema, chunk_range.counts[0].low, chunk_range.counts[-1].high)
+    if replica.is_empty(last) or (chunk_range.snapshot_kind == "initial" and replica.has_no_rows(within)):
+        return StateDiff(chunk_range, version, None)
+    rows = replica.staging.rows(chunk_range.staging_version).select("row.*")
+    return StateDiff(
+        chunk_range, version, diff_with_state(replica, rows, within, chunk_range.low_batch).localCheckpoint()
+    )
 
 
 def missing_from_state(replica: Replica, rows: DataFrame, bounds: str) -> DataFrame:

@@ -36,6 +36,14 @@ class BatchCounts:
         return self.creates + self.updates + self.deletes
 
 
+@dataclass(frozen=True)
+class LoggedEvents:
+    """A part of the change log, and the counts of its events."""
+
+    rows: DataFrame
+    counts: BatchCounts
+
+
 @failpoint("count_batch")
 def count_batch(batch: DataFrame) -> BatchCounts:
     """Count a batch's events in one pass. Reads do not count: they are not from the source's log. It is an action."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -52,49 +53,47 @@ def find_bounds(
     return connection.chunk_bounds(cut, _rows_per_chunk(connection, schema, settings, cut))
 
 
-@failpoint("read_chunk_rows")
-def chunk_rows(
-    spark: SparkSession,
-    source: JdbcSource,
-    schema: TableSchema,
-    part: TableSnapshot,
-    span: ChunkSpan,
-    how: Fetch,
-    readers: int,
-) -> DataFrame:
-    """Return the rows of a chunk span as `row` and `chunk`: one partition per reader, with one or more chunks."""
-    cut = chunk_key(schema, part)
-    predicates = [chunk_predicate(cut.of_rows, part.bounds, chunk) for chunk in _chunks(span)]
-    rows = source.parts(spark, table_rows(schema, cut), predicates, how)
-    chunk = F.spark_partition_id() + F.lit(span.first)
-    # JDBC reads each chunk as one partition, so its number must be taken before coalesce() joins partitions.
-    return rows.select(row_struct(schema, "C").cast(row_type(schema)).alias("row"), chunk.alias("chunk")).coalesce(
-        readers
-    )
+@dataclass(frozen=True)
+class ChunkReader:
+    """The chunks of one table of a snapshot, at the source."""
 
+    spark: SparkSession
+    source: JdbcSource
+    schema: TableSchema
+    part: TableSnapshot
 
-@failpoint("count_chunks")
-def count_chunks(
-    spark: SparkSession, source: JdbcSource, schema: TableSchema, part: TableSnapshot, span: ChunkSpan, readers: int
-) -> dict[int, int]:
-    """Return the rows that the source counts in each chunk. A statement counts several; each reader has a connection.
+    @failpoint("read_chunk_rows")
+    def rows(self, span: ChunkSpan, how: Fetch, readers: int) -> DataFrame:
+        """Return the rows of a chunk span as `row` and `chunk`: one partition per reader, with one or more chunks."""
+        cut = chunk_key(self.schema, self.part)
+        predicates = [chunk_predicate(cut.of_rows, self.part.bounds, chunk) for chunk in _chunks(span)]
+        rows = self.source.parts(self.spark, table_rows(self.schema, cut), predicates, how)
+        row, chunk = row_struct(self.schema, "C").cast(row_type(self.schema)), F.spark_partition_id() + span.first
+        # JDBC reads each chunk as one partition, so its number must be taken before coalesce() joins partitions.
+        return rows.select(row.alias("row"), chunk.alias("chunk")).coalesce(readers)
 
-    The driver's own connections run the counts: for a frame Spark would also query the columns.
-    """
-    cut = chunk_key(schema, part)
+    @failpoint("count_chunks")
+    def counts(self, span: ChunkSpan, readers: int) -> dict[int, int]:
+        """Return the rows that the source counts in each chunk. Each reader has a connection.
 
-    def count(chunks: range) -> list[tuple[int, int]]:
+        The driver's own connections run the counts: for a frame Spark would also query the columns.
+        """
+        shares = [_chunks(span)[reader::readers] for reader in range(readers)]
+        with ThreadPoolExecutor(readers) as pool:
+            counted = pool.map(self._counts, filter(None, shares))
+            return dict(chunk_and_rows for counts in counted for chunk_and_rows in counts)
+
+    def _counts(self, chunks: range) -> list[tuple[int, int]]:
+        """Return chunks with their numbers of rows. A statement counts several."""
+        cut = chunk_key(self.schema, self.part)
         groups = (chunks[start : start + COUNTED_AT_ONCE] for start in range(0, len(chunks), COUNTED_AT_ONCE))
         selects = (
-            count_rows(cut, {chunk: chunk_predicate(cut, part.bounds, chunk) for chunk in group}) for group in groups
+            count_rows(cut, {chunk: chunk_predicate(cut, self.part.bounds, chunk) for chunk in group})
+            for group in groups
         )
-        with driver_connection(spark, source) as connection:
+        with driver_connection(self.spark, self.source) as connection:
             rows = [row for select in selects for row in connection.text_rows(select)]
         return [(int(chunk or 0), int(counted or 0)) for chunk, counted in rows]
-
-    shares = [_chunks(span)[reader::readers] for reader in range(readers)]
-    with ThreadPoolExecutor(readers) as pool:
-        return dict(chunk_and_rows for counts in pool.map(count, filter(None, shares)) for chunk_and_rows in counts)
 
 
 def surviving(
