@@ -145,6 +145,7 @@ def _check_all_read(context: BatchContext, rows: int) -> None:
     if int(count or 0) >= rows:
         return
     if rows_behind(context.events, task) < rows:
+        # Without this check a run that another one has overtaken would have the table snapshotted again for a gap.
         check_not_applied(replica.spark, replica.layout, task.table, planned.batch)
         raise gap_error(
             task.table, f"of {rows} change rows up to {planned.upto} some were pruned before they were read"

@@ -175,7 +175,8 @@ def _state_version(context: BatchContext, rows: int | None, version: int | None)
     """
     replica = context.replica
     number = replica.newest_version() if version is None else version
-    # Check after the version is read. Later batches are merged only once this one is applied: so the version has none.
+    # A run that hung here, while another run applied this batch and the next, must not take the next one's version. So
+    # check after the version is read: later batches are merged only once this one is applied.
     if version is None:
         check_not_applied(replica.spark, replica.layout, replica.table, context.planned.batch)
     # Delta counts the rows of a version from its statistics, without reading them.
