@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
-from airflow_provider_db2cdc.cdc.event.change_event import Event
 from airflow_provider_db2cdc.cdc.job import ApplySettings, JobResult, JobSpec, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
@@ -17,8 +17,10 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.offsets.commit import commit_tick, record_reported
 from airflow_provider_db2cdc.tick.run import run_tick
 from support.memory_journal import JournalRows, MemoryJournal
-from support.memory_source import MemorySource, lsn, registration_of, schema_of
-from support.memory_target import MemoryBatchLog, MemoryTables, MemoryTarget
+from support.memory_rows import folded_by_copies, folded_by_key
+from support.memory_source import MemorySource, Row, lsn
+from support.memory_tables import MemoryTables
+from support.memory_target import MemoryBatchLog, MemoryTarget
 
 SETTINGS = ApplySettings(parallel_tables=1, parallel_reads=1, snapshot_group_chunks=2)
 ZERO = lsn(0)
@@ -94,19 +96,27 @@ class MemoryPipeline:
 
     def state(self, table: TableId) -> dict[int, int]:
         """Return the current state of a table as keys and values."""
-        return {row[0]: row[1] for row, _ in self.target.state.get(table, {}).values()}
+        return {row[0]: row[1] for row, _ in self.target.state.get(table, {}).values()}  # type: ignore[misc]
+
+    def images(self, table: TableId) -> Counter[Row]:
+        """Return how often the current state of a table has each row."""
+        return Counter(row for row, _ in self.target.state.get(table, {}).values())
 
     def folded(self, table: TableId) -> dict[int, int]:
-        """Return the keys and values after the last event of each key in the change log."""
-        last: dict[object, Event] = {event.key: event for _, _, event in self.target.log.get(table, ())}
-        return {image[0]: image[1] for event in last.values() if (image := event.after)}  # type: ignore[index]
+        """Return the keys and values that the change log of a table adds up to."""
+        return {row[0]: row[1] for row in self.folded_images(table)}  # type: ignore[misc]
+
+    def folded_images(self, table: TableId) -> Counter[Row]:
+        """Return how often each row is in what the change log of a table adds up to."""
+        fold = folded_by_key if self.source.schema(table).key else folded_by_copies
+        return Counter(row for row, _ in fold(self.target.log.get(table, ())).values())
 
     def _task(self, table: TableId) -> TableTask:
         offset, upto = self.offsets.get(table), lsn(self.source.captured)
         stored = None if offset is None else offset.lsn
         rows = 0 if stored is None else len(self.source.captured_changes(table, LsnRange(stored, upto)))
         return TableTask(
-            schema_of(table), registration_of(table), stored, upto, rows,
+            self.source.schema(table), self.source.registration(table), stored, upto, rows,
             "pull" if offset is None or not offset.restart else "restart",
             batch=0 if offset is None else offset.batch,
             revision="" if offset is None else offset.revision,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import RLock
+from typing import Literal
 
+from airflow_provider_db2cdc.cdc.capture.gap import gap_error, is_pruned
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
 from airflow_provider_db2cdc.cdc.event.change_event import RowChange
 from airflow_provider_db2cdc.cdc.job import TableTask
@@ -18,7 +21,8 @@ from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.tick.ports import Fail, Watermark
 
 CHUNK_ROWS = 3
-Row = tuple[int, int]
+IMAGES = 4
+Row = tuple[int | None, ...]
 
 
 def lsn(number: int) -> Lsn:
@@ -47,13 +51,18 @@ def registration_of(table: TableId) -> CaptureRegistration:
 class MemorySource:
     """Tables of a key and a value, with a number of `commits`. The first `captured` of them are in the change tables.
 
-    While a watermark is awaited, capture advances, as with an agent that is only slow.
+    While a watermark is awaited, capture advances, as with an agent that is only slow. A table of `keyless` has only
+    the value, which takes few values: so it has equal rows. The column that a table gains is null in older rows, and
+    has the value again in newer ones. Changes up to the commit of `pruned` are no longer in the change tables.
     """
 
     tables: Sequence[TableId]
+    keyless: Collection[TableId] = ()
     rows: dict[TableId, dict[int, int]] = field(default_factory=dict)
     changes: dict[TableId, list[RowChange]] = field(default_factory=dict)
     history: dict[int, dict[TableId, dict[int, int]]] = field(default_factory=dict)
+    gained: dict[TableId, set[int]] = field(default_factory=dict)
+    pruned: dict[TableId, int] = field(default_factory=dict)
     commits: int = 1
     captured: int = 1
     lock: RLock = field(default_factory=RLock)
@@ -64,6 +73,38 @@ class MemorySource:
             self.changes.setdefault(table, [])
         self.history[self.commits] = {table: {} for table in self.tables}
 
+    def schema(self, table: TableId) -> TableSchema:
+        """Return the columns that a table has now."""
+        schema = schema_of(table)
+        if table in self.gained:
+            schema = replace(schema, columns=(*schema.columns, Column("B", "INTEGER", 4)))
+        return replace(schema, columns=schema.columns[1:], key=()) if table in self.keyless else schema
+
+    def registration(self, table: TableId) -> CaptureRegistration:
+        """Return a table's registration, with its columns and how far its changes are pruned."""
+        floor = self.pruned.get(table)
+        registration = replace(registration_of(table), cd_columns=self.schema(table).columns)
+        return registration if floor is None else replace(registration, pruned_upto=lsn(floor))
+
+    def images(self, table: TableId, commit: int | None = None) -> Counter[Row]:
+        """Return how often a table has each row, now or as of a commit."""
+        rows = self.rows[table] if commit is None else self.history[commit][table]
+        return Counter(self._image(table, key, value) for key, value in rows.items())
+
+    def gain(self, table: TableId) -> None:
+        """Add a column to a table and to its change table."""
+        with self.lock:
+            self.gained[table] = set()
+            changes = self.changes[table]
+            self.changes[table] = [replace(change, image=(*change.image, None)) for change in changes]  # type: ignore[misc]
+
+    def prune(self, upto: int) -> None:
+        """Delete the change rows of every commit up to this one."""
+        with self.lock:
+            for table in self.tables:
+                self.pruned[table] = max(upto, self.pruned.get(table, 0))
+                self.changes[table] = [row for row in self.changes[table] if number(row.commit) > upto]
+
     def commit(self, values: Mapping[tuple[TableId, int], int | None]) -> None:
         """Set the values of keys in one commit. None deletes a key's row."""
         with self.lock:
@@ -73,12 +114,22 @@ class MemorySource:
             self.history[self.commits] = {table: dict(rows) for table, rows in self.rows.items()}
 
     def _change(self, table: TableId, key: int, value: int | None, intent: int) -> None:
-        rows, commit = self.rows[table], lsn(self.commits)
+        rows = self.rows[table]
         if key in rows:
-            self.changes[table].append(RowChange(commit, 2 * intent, "D", (key,), (key, rows.pop(key))))
+            self._log(table, 2 * intent, "D", self._image(table, key, rows.pop(key)))
         if value is not None:
-            self.changes[table].append(RowChange(commit, 2 * intent + 1, "I", (key,), (key, value)))
+            if table in self.gained:
+                self.gained[table].add(key)
+            self._log(table, 2 * intent + 1, "I", self._image(table, key, value))
             rows[key] = value
+
+    def _log(self, table: TableId, intent: int, op: Literal["D", "I"], image: Row) -> None:
+        key = image if table in self.keyless else image[:1]
+        self.changes[table].append(RowChange(lsn(self.commits), intent, op, key, image))
+
+    def _image(self, table: TableId, key: int, value: int) -> Row:
+        row: Row = (value % IMAGES,) if table in self.keyless else (key, value)
+        return (*row, value if key in self.gained[table] else None) if table in self.gained else row
 
     def capture(self) -> None:
         """Capture every commit."""
@@ -95,7 +146,7 @@ class MemorySource:
         """Return the rows whose key is after the bound `low` and up to the bound `high`."""
         with self.lock:
             return [
-                (key, value)
+                self._image(table, key, value)
                 for key, value in sorted(self.rows[table].items())
                 if (not low or key > int(low[0])) and (not high or key <= int(high[0]))
             ]
@@ -122,17 +173,22 @@ class MemoryReader:
         return lsn(self.source.captured)
 
     def with_row_counts(self, batches: Sequence[PlannedBatch], fail: Fail) -> list[PlannedBatch]:
-        """Count the change rows in the batches' ranges."""
-        return [
-            replace(planned, rows=len(self.source.captured_changes(planned.table, planned.span)))
-            if is_uncounted(planned, planned.after)
-            else planned
-            for planned in batches
-        ]
+        """Count the change rows in the batches' ranges. A table fails if some may be pruned."""
+        counted = []
+        for planned in batches:
+            floor = self.source.registration(planned.table).pruned_upto
+            if not is_uncounted(planned, planned.upto):
+                counted.append(planned)
+            elif is_pruned(planned.after, floor):
+                fail(planned.table, gap_error(planned.table, f"changes up to {floor} are pruned"))
+            else:
+                rows = len(self.source.captured_changes(planned.table, planned.span))
+                counted.append(replace(planned, rows=rows))
+        return counted
 
     def find_bounds(self, task: TableTask, table_snapshot: TableSnapshot) -> Sequence[Sequence[str]]:
         """Return each third key, except the last one."""
-        keys = [key for key, _ in self.source.read(task.table, (), ())]
+        keys = [] if task.table in self.source.keyless else sorted(self.source.rows[task.table])
         return [(str(key),) for key in keys[CHUNK_ROWS - 1 : -1 : CHUNK_ROWS]]
 
     def check_counts(

@@ -1,0 +1,201 @@
+"""The tables of a target in memory, filled from a source in memory by the plain rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_provider_db2cdc.cdc.capture.gap import find_gap, gap_error
+from airflow_provider_db2cdc.cdc.event.change_event import Event, events_of
+from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
+    ChunkCounts,
+    ChunkRange,
+    ChunkSpan,
+    TableSnapshot,
+    chunk_bounds,
+)
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
+from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.tick.ports import StateDiff, TableBatch
+from support.memory_rows import folded_by_copies, folded_by_key, keyed_changes, keyless_changes
+from support.memory_snapshot import published, snapshot_events, source_events
+from support.memory_source import MemorySource, Row
+from support.memory_target import MemoryTarget
+
+
+@dataclass(frozen=True)
+class MemoryTables:
+    """The tables of a target in memory, filled from a source in memory."""
+
+    target: MemoryTarget
+    source: MemorySource
+
+    def for_reader(self) -> MemoryTables:
+        """Return the same tables. A lock protects them."""
+        return self
+
+    def slots(self) -> int | None:
+        """Return two."""
+        return 2
+
+    @failpoint("prepare_table")
+    def prepare(
+        self, task: TableTask, last: AppliedBatch | None, is_begun: bool, abandoned: Sequence[int], batch: int
+    ) -> None:
+        """Create or widen the tables, restore lost rows, and fence the writers of abandoned batches."""
+        target, table = self.target, task.table
+        with target.lock:
+            if last is not None and not is_begun and table not in target.state:
+                raise TargetError(f"{table}: its tables are not there any more")
+            target.log.setdefault(table, [])
+            target.state.setdefault(table, {})
+            target.commits.setdefault(table, [])
+            self._widen(target.schemas.get(table, task.schema), task.schema, is_begun)
+            if last is not None and is_begun and not all(target.commits[table][last.state_version :]):
+                lost = {key: row for key, row in self._folded(task.schema).items() if key not in target.state[table]}
+                target.once(table, "refill", batch, lambda: target.put_rows(table, lost))
+            if abandoned:
+                target.fences[table] = max(*abandoned, target.fences.get(table, 0))
+
+    @failpoint("check_readable")
+    def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
+        """Look for a pending batch's changes in the change log, where the source may have pruned them."""
+        identity, floor = task.capture.identity, task.capture.pruned_upto
+        gap = find_gap(task.table, planned.after, planned.capture, identity, floor, capture_lsn)
+        if gap and not planned.span.empty and self._logged_rows(planned) < (planned.rows or 1):
+            raise gap_error(task.table, gap)
+
+    def check_idle(self, task: TableTask, last: AppliedBatch, batch: int) -> AppliedBatch:
+        """Check the state's versions in each batch, because it takes no time."""
+        if task.table not in self.target.state:
+            raise TargetError(f"{task.table}: its tables are not there any more")
+        self.target.check_foreign(task.table, last.state_version)
+        return replace(last, state_version=len(self.target.commits[task.table]))
+
+    def apply(self, batch: TableBatch) -> AppliedBatch:
+        """Write one batch: into the change log, then into the state."""
+        table, planned = batch.task.table, batch.planned
+        known = len(self.target.commits[table]) if batch.last is None or batch.is_begun else batch.last.state_version
+        self.target.check_foreign(table, known)
+        self._append_changes(planned)
+        chunk_range = self._usable_range(batch)
+        if chunk_range is not None:
+            reads, deletes, chunk_range = snapshot_events(self.target, planned, chunk_range)
+            if not chunk_range.delete_missing:
+                self.append(table, planned.batch, "reads", reads)
+            if deletes:
+                self.append(table, planned.batch, "deletes", deletes)
+        if not self._merge(batch.task.schema, planned.batch) and self.target.is_applied(table, planned.batch):
+            raise ConcurrentRunError(f"another run has finished batch {planned.batch} of {table} meanwhile")
+        self.target.check_foreign(table, known)
+        return self._applied(batch, chunk_range)
+
+    def diff(self, task: TableTask, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
+        """Return nothing, because `apply` compares by itself."""
+        return None
+
+    @failpoint("stage_chunks")
+    def stage(
+        self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, span: ChunkSpan, readers: int
+    ) -> ChunkRange:
+        """Read chunks, each in one moment, and stage them as a new version."""
+        versions = self.target.staged.setdefault(task.table, [])
+        rows = dict(versions[chunk_range.staging_version]) if chunk_range.counts else {}
+        counts = list(chunk_range.counts)
+        for chunk in range(span.first, span.last + 1):
+            low, high = chunk_bounds(table_snapshot, chunk)
+            rows[chunk] = self.source.read(task.table, low, high)
+            counts.append(ChunkCounts(low, high, len(rows[chunk]), len(rows[chunk])))
+        versions.append(rows)
+        return replace(chunk_range, last=span.last, staging_version=len(versions) - 1, counts=tuple(counts))
+
+    def delete_staged(self, task: TableTask, chunk_range: ChunkRange) -> None:
+        """Keep the rows. Memory is freed with the test."""
+
+    @failpoint("append_changes")
+    def append(self, table: TableId, batch: int, step: str, events: Iterable[Event]) -> bool:
+        """Append the events of one step of a batch to the change log, once."""
+        logged = [(batch, step, event) for event in events]
+        if step != "changes" and batch <= self.target.excluded.get(table, 0):
+            raise ConcurrentRunError(f"another run has redone batch {batch} of {table} without its chunk range")
+        return self.target.once(table, step, batch, lambda: self.target.log[table].extend(logged))
+
+    def _widen(self, known: TableSchema, schema: TableSchema, is_begun: bool) -> None:
+        """Take over a table's columns. Rows that are there have nulls in the columns that it gained."""
+        table, gained = schema.table, len(schema.columns) - len(known.columns)
+        if schema.columns[: len(known.columns)] != known.columns or (gained and not schema.key and not is_begun):
+            raise TargetError(f"{table}: its columns are others than those of its current state")
+        self.target.schemas[table] = schema
+        nulls, state = (None,) * gained, self.target.state[table]
+        widened = {key: ((*image, *nulls), batch) for key, (image, batch) in state.items()}
+        self.target.put_rows(table, widened if gained else {})
+
+    def _append_changes(self, planned: PlannedBatch) -> None:
+        """Append the change rows of a batch's range, and check that no counted row was pruned before it was read.
+
+        A batch without changes does not use up its transaction id, as on Delta.
+        """
+        table = planned.table
+        if planned.span.empty or planned.rows == 0:
+            return
+        rows = self.source.captured_changes(table, planned.span)
+        self.append(table, planned.batch, "changes", events_of(rows))
+        wanted = planned.rows or 0
+        if len(rows) < wanted and self._logged_rows(planned) < wanted:
+            raise gap_error(table, f"of {wanted} change rows some were pruned before they were read")
+
+    def _logged_rows(self, planned: PlannedBatch) -> int:
+        """Return how many change rows the events of a batch come from: two for an update."""
+        events = source_events(self.target, planned.table, planned.batch - 1, planned.batch)
+        return sum(2 if event.op == "u" else 1 for event in events)
+
+    def _usable_range(self, batch: TableBatch) -> ChunkRange | None:
+        """Return a batch's chunk range, unless it was read under other columns. Then its writers are refused."""
+        chunk_range, table = batch.planned.chunk_range, batch.task.table
+        if chunk_range is None or chunk_range.delete_missing:
+            return chunk_range
+        if chunk_range.fingerprint == batch.task.schema.fingerprint:
+            return chunk_range
+        self.target.excluded[table] = max(batch.planned.batch, self.target.excluded.get(table, 0))
+        return None
+
+    def _folded(self, schema: TableSchema) -> dict[Hashable, tuple[Row, int]]:
+        return (folded_by_key if schema.key else folded_by_copies)(self.target.log[schema.table])
+
+    @failpoint("merge_state")
+    def _merge(self, schema: TableSchema, batch: int) -> bool:
+        """Write a batch's effects to the state, once. Return False if they were written before."""
+        state, table = self.target.state[schema.table], schema.table
+        own = [logged for logged in self.target.log[table] if logged[0] == batch]
+        changed = keyed_changes(own, state) if schema.key else keyless_changes(own, state)
+        rows = {key: image and (image, batch) for key, image in changed.items()}
+        return not own or self.target.once(table, "state", batch, lambda: self.target.put_rows(table, rows))
+
+    def _applied(self, batch: TableBatch, chunk_range: ChunkRange | None) -> AppliedBatch:
+        planned, last = batch.planned, None if batch.is_begun else batch.last
+        events = [event for at, _, event in self.target.log[planned.table] if at == planned.batch]
+        ops = Counter(event.op for event in events)
+        own = source_events(self.target, planned.table, planned.batch - 1, planned.batch)
+        read = {event.after for event in events if event.op == "r"}
+        return AppliedBatch(
+            batch=planned.batch,
+            table=planned.table,
+            upto=planned.upto,
+            capture=planned.capture,
+            creates=ops["c"],
+            updates=ops["u"],
+            deletes=ops["d"],
+            reads=ops["r"],
+            commit_ts_ms=None,
+            state_version=len(self.target.commits[planned.table]),
+            rows=len(self.target.state[planned.table]),
+            chunk_range=chunk_range,
+            published=published(self.target, planned.table, chunk_range, read),
+            snapshot=None if chunk_range is None else chunk_range.snapshot,
+            commit_lsn=max((event.commit for event in own), default=None if last is None else last.commit_lsn),
+        )
