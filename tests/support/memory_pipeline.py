@@ -90,8 +90,11 @@ class MemoryPipeline:
         return result
 
     def restart(self, table: TableId) -> None:
-        """Request a restart of a table, as an operator does."""
-        if (offset := self.offsets.get(table)) is not None:
+        """Request a restart of a table, as an operator does. A table whose first batch failed has no offset."""
+        offset = self.offsets.get(table)
+        if offset is None and table in self.offsets.summary().tables:
+            offset = Offset(table, ZERO, 0)
+        if offset is not None:
             self.offsets.put(replace(offset, restart=True))
 
     def state(self, table: TableId) -> dict[int, int]:
