@@ -173,7 +173,7 @@ class MemoryTables:
         state, table = self.target.state[schema.table], schema.table
         own = [logged for logged in self.target.log[table] if logged[0] == batch]
         changed = keyed_changes(own, state) if schema.key else keyless_changes(own, state)
-        rows = {key: image and (image, batch) for key, image in changed.items()}
+        rows = {key: None if image is None else (image, batch) for key, image in changed.items()}
         return not own or self.target.once(table, "state", batch, lambda: self.target.put_rows(table, rows))
 
     def _applied(self, batch: TableBatch, chunk_range: ChunkRange | None) -> AppliedBatch:

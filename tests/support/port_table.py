@@ -1,0 +1,97 @@
+"""One table of a twin of the target port, to which a run applies batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_db2cdc.cdc.lsn import LsnRange
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, ChunkSpan, TableSnapshot
+from airflow_provider_db2cdc.tick.ports import TableBatch, Tables
+from support.memory_twin import Twin
+
+BOUNDS = (("3",), ("6",))
+SPANS = ((0, 1), (2, 2))
+Values = Mapping[int, int | None]
+
+
+@dataclass
+class Table:
+    """A table of a twin, to which a run applies batches. `last` is its last applied batch, `at` its position."""
+
+    twin: Twin
+    last: AppliedBatch | None = None
+    batch: int = 0
+
+    def __post_init__(self) -> None:
+        self.at = self.twin.captured()
+        self.tables = self.twin.open()
+
+    def plan(self, chunk_range: ChunkRange | None = None) -> PlannedBatch:
+        """Plan the next batch, of everything that is committed."""
+        self.batch += 1
+        upto = self.twin.captured()
+        task, rows = self.twin.task(upto), self.twin.count(LsnRange(self.at, upto))
+        origin = (1_000, task.capture.identity)
+        planned = PlannedBatch(
+            self.batch, "run", "plan", task.table, self.at, upto, *origin, chunk_range, has_offset=True, rows=rows
+        )
+        self.at = upto
+        return planned
+
+    def prepare(self, is_begun: bool = False, abandoned: Sequence[int] = ()) -> None:
+        """Prepare the table for the next batch."""
+        self.tables.prepare(self.twin.task(self.at), self.last, is_begun, abandoned, self.batch + 1)
+
+    def apply(self, planned: PlannedBatch, tables: Tables | None = None, **facts: bool) -> AppliedBatch:
+        """Apply a batch, as a run that died before it recorded it."""
+        batch = TableBatch(self.twin.task(planned.upto), planned, self.last, **facts)
+        return (tables or self.tables).apply(batch)
+
+    def done(self, planned: PlannedBatch, **facts: bool) -> AppliedBatch:
+        """Apply a batch and record it."""
+        self.last = self.apply(planned, None, **facts)
+        self.twin.record(self.last)
+        return self.last
+
+    def begin(self, values: Values) -> AppliedBatch:
+        """Apply the first batch: these rows."""
+        self.twin.commit(values)
+        self.prepare()
+        return self.done(self.plan())
+
+    def begin_with_snapshot(self, values: Values) -> ChunkRange:
+        """Apply the first batch: these rows, as a snapshot reads them. Return what was staged for it."""
+        self.twin.commit(values)
+        self.at = self.twin.captured()
+        self.prepare(is_begun=True)
+        staged = self.stage()
+        self.done(self.plan(staged), is_begun=True)
+        return staged
+
+    def again(self, planned: PlannedBatch) -> AppliedBatch:
+        """Apply a batch again, as the next run does."""
+        return self.apply(planned, self.twin.open(), is_redone=True)
+
+    def stage(
+        self, bounds: tuple[tuple[str, ...], ...] = BOUNDS, spans: Sequence[tuple[int, int]] = SPANS, **facts: Any
+    ) -> ChunkRange:
+        """Stage chunks of a snapshot, one span after the other."""
+        task = self.twin.task(self.at)
+        low = (self.at, self.batch, self.batch, task.schema.fingerprint)
+        staged = ChunkRange("snapshot", "incremental", 0, -1, *low, **facts)
+        for first, last in spans:
+            span = ChunkSpan(task.table, first, last)
+            staged = self.tables.stage(task, self.snapshot(bounds=bounds), staged, span, 2)
+        return staged
+
+    def stage_whole(self, **facts: Any) -> ChunkRange:
+        """Stage the table as one chunk, which shows every row that is missing."""
+        return self.stage((), [(0, 0)], covers_key_range=True, **facts)
+
+    def snapshot(self, **facts: Any) -> TableSnapshot:
+        """Return a table snapshot under way."""
+        schema = self.twin.task(self.at).schema
+        return TableSnapshot(schema.table, status="reading", fingerprint=schema.fingerprint, **facts)

@@ -1,0 +1,268 @@
+"""The contract of the target port, held by what is in memory and by what is on Delta."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.crash import killed
+from support.memory_twin import MemoryTwin
+from support.port_table import BOUNDS, Table
+
+from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import deletion_range
+from airflow_provider_db2cdc.errors import ConcurrentRunError, GapError, TargetError
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, When, failpoint_action
+
+DELTA = pytest.param("delta", marks=[pytest.mark.spark, pytest.mark.sandbox])
+BY_TWIN = pytest.mark.parametrize("kind", ["memory", DELTA])
+IDLE_BATCHES = range(1, 101)
+
+NewTable = Callable[[bool], Table]
+
+
+@pytest.fixture(scope="module")
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One source schema and one target for the tables of all tests: each costs more than a table does."""
+    from support.delta_twin import Lake
+    from support.ended import end_capture
+    from support.pipeline import Pipeline
+
+    sandbox, spark = request.getfixturevalue("captured_sandbox"), request.getfixturevalue("spark")
+    made = Lake(Pipeline(sandbox, spark, tmp_path_factory.mktemp("port")))
+    yield made
+    end_capture(made.pipeline.writer, made.pipeline.schema)
+    made.pipeline.writer.close()
+
+
+@pytest.fixture
+def new_table(kind: str, request: pytest.FixtureRequest) -> NewTable:
+    """Make tables of one kind of implementation, with or without a key."""
+    if kind == "memory":
+        return lambda is_keyed: Table(MemoryTwin(is_keyed))
+
+    def make(is_keyed: bool) -> Table:
+        from support.delta_twin import DeltaTwin
+
+        return Table(DeltaTwin(request.getfixturevalue("lake"), is_keyed))
+
+    return make
+
+
+@pytest.fixture
+def table(new_table: NewTable) -> Table:
+    """A table with a key."""
+    return new_table(True)
+
+
+def dying(table: Table, planned: PlannedBatch) -> None:
+    """Apply a batch, and die once its changes are in the change log."""
+    with killed("append_changes", "after"):
+        table.apply(planned)
+
+
+@BY_TWIN
+def test_changes_are_applied_once(table: Table) -> None:
+    table.begin({1: 10, 2: 20, 3: 30})
+    table.twin.commit({1: 11, 3: None, 4: 40})
+    planned = table.plan()
+    dying(table, planned)
+    applied = table.again(planned)
+    assert (applied.creates, applied.updates, applied.deletes, applied.reads, applied.rows) == (1, 1, 1, 0, 3)
+    assert applied.commit_lsn is not None
+    assert planned.after < applied.commit_lsn <= planned.upto == applied.upto
+    assert table.again(planned) == applied
+    assert table.twin.rows() == table.twin.at_source() == Counter([(1, 11), (2, 20), (4, 40)])
+    first = [(1, "c", (1, 10)), (1, "c", (2, 20)), (1, "c", (3, 30))]
+    assert table.twin.events() == [*first, (2, "c", (4, 40)), (2, "d", (3, 30)), (2, "u", (1, 11))]
+
+
+@BY_TWIN
+def test_a_chunk_range_yields_to_the_changes_of_its_window(table: Table) -> None:
+    table.begin({1: 10, 2: 20, 3: 30, 4: 40, 6: 60, 8: 80})
+    table.twin.commit({2: None, 3: 33, 5: 50, 6: None, 8: None}, is_captured=False)
+    staged = table.stage(spans=[(0, 0), (1, 1)], covers_key_range=True)
+    found = [(chunk.low, chunk.high, chunk.rows_read, chunk.rows_counted) for chunk in staged.counts]
+    assert found == [((), ("3",), 2, 2), (("3",), ("6",), 2, 2)]
+    table.twin.commit({1: 11, 4: None, 5: 51, 6: 66})
+    planned = table.plan(staged)
+    applied = table.apply(planned)
+    assert (applied.reads, applied.deletes, applied.rows, applied.snapshot) == (1, 2, 5, "snapshot")
+    assert {chunk: rows for chunk, rows in applied.published.items() if rows} == {0: 1}
+    assert table.again(planned) == applied
+    assert table.twin.rows() - table.twin.at_source() == Counter([(8, 80)]), "it is beyond the range"
+    assert not table.twin.at_source() - table.twin.rows()
+    reads = [event for event in table.twin.events() if event[0] == 2 and event[1] in "rd"]
+    assert reads == [(2, "d", (2, 20)), (2, "d", (4, 40)), (2, "r", (3, 33))]
+
+
+@BY_TWIN
+def test_a_row_that_no_batch_of_a_snapshot_wrote_is_deleted(table: Table) -> None:
+    table.begin_with_snapshot({1: 10, 2: 20, 3: 30, 8: 80})
+    table.twin.commit({2: None, 3: 33, 8: None}, is_captured=False)
+    staged = table.stage()
+    table.twin.commit({4: 40})
+    table.done(table.plan(staged))
+    assert table.twin.rows() == table.twin.at_source() + Counter([(2, 20), (8, 80)])
+    complete = table.snapshot(bounds=BOUNDS, published_chunks=3, low_batch=staged.low_batch)
+    planned = table.plan(deletion_range(complete, "snapshot", "incremental", table.at))
+    applied = table.apply(planned)
+    assert (applied.deletes, applied.reads, applied.rows) == (2, 0, 3)
+    assert table.again(planned) == applied
+    assert table.twin.rows() == table.twin.at_source()
+
+
+@BY_TWIN
+def test_an_abandoned_batch_is_closed_to_its_writers(table: Table) -> None:
+    table.begin({1: 10})
+    table.twin.commit({2: 20})
+    hung = table.plan()
+    dying(table, hung)
+    table.twin.commit({2: None}, is_captured=False)
+    table.prepare(is_begun=True, abandoned=[hung.batch])
+    with pytest.raises(TargetError):
+        table.apply(hung, is_redone=True)
+    assert table.twin.rows() == Counter([(1, 10)])
+    staged = table.stage(abandoned_batches=(hung.batch,))
+    table.done(table.plan(staged), is_begun=True)
+    complete = table.snapshot(
+        bounds=BOUNDS, published_chunks=3, low_batch=staged.low_batch, abandoned_batches=(hung.batch,)
+    )
+    assert table.done(table.plan(deletion_range(complete, "snapshot", "initial", table.at))).deletes == 1
+    assert table.twin.rows() == table.twin.at_source()
+    assert [event[1:] for event in table.twin.events() if event[0] > 2] == [("r", (1, 10)), ("d", (2, 20))]
+
+
+@BY_TWIN
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_overtaken_run_has_no_effect(table: Table, when: When) -> None:
+    table.twin.commit({1: 10})
+    table.prepare()
+    planned = table.plan()
+    other, turns = Table(table.twin), [1]
+
+    def overtake(_: ReachedFailpoint) -> None:
+        if turns.pop() if turns else 0:
+            other.done(planned, is_redone=True)
+            table.twin.commit({1: 11})
+            other.at, other.batch = planned.upto, planned.batch
+            other.done(other.plan())
+
+    with failpoint_action("append_changes", **{when: overtake}), pytest.raises(ConcurrentRunError):
+        table.apply(planned)
+    assert table.twin.rows() == Counter([(1, 11)])
+    assert table.twin.events() == [(1, "c", (1, 10)), (2, "u", (1, 11))]
+
+
+@BY_TWIN
+def test_a_table_that_begins_again_does_not_trust_its_last_batch(table: Table) -> None:
+    """Row 1 is lost from the state and gone at the source: only the change log has it, until the range deletes it."""
+    table.begin({1: 10, 2: 20, 3: 30})
+    table.twin.change_state((9, 90), lost=1)
+    table.twin.commit({1: None}, is_captured=False)
+    table.prepare(is_begun=True)
+    applied = table.done(table.plan(table.stage_whole()), is_begun=True)
+    assert (applied.rows, applied.reads, applied.deletes) == (2, 2, 2)
+    assert table.twin.rows() == table.twin.at_source() == Counter([(2, 20), (3, 30)])
+    assert [event for event in table.twin.events() if event[1] == "d"] == [(2, "d", (1, 10)), (2, "d", (9, 90))]
+
+
+@BY_TWIN
+def test_pruned_changes_are_a_gap_unless_the_log_has_them(table: Table) -> None:
+    table.begin({1: 10})
+    table.twin.commit({2: 20})
+    logged = table.plan()
+    dying(table, logged)
+    table.twin.commit({3: 30})
+    unread = table.plan()
+    table.twin.prune()
+    task, captured = table.twin.task(table.at), table.twin.captured()
+    table.tables.check_readable(task, logged, captured)
+    with pytest.raises(GapError):
+        table.tables.check_readable(task, unread, captured)
+    table.done(logged, is_redone=True)
+    with pytest.raises(GapError):
+        table.apply(unread)
+    assert table.twin.rows() == Counter([(1, 10), (2, 20)])
+
+
+@BY_TWIN
+def test_a_state_that_another_writer_changed_is_refused(table: Table) -> None:
+    last = table.begin({1: 10})
+    task = table.twin.task(table.at)
+    assert {table.tables.check_idle(task, last, batch) == last for batch in IDLE_BATCHES} == {True}
+    table.twin.change_state((9, 90))
+    table.twin.commit({2: 20})
+    planned = table.plan()
+    with pytest.raises(TargetError):
+        table.apply(planned)
+    with pytest.raises(TargetError):
+        [table.tables.check_idle(task, last, batch) for batch in IDLE_BATCHES]
+    assert table.twin.rows() == Counter([(1, 10), (9, 90)])
+
+
+@BY_TWIN
+def test_a_table_that_is_gone_is_refused(table: Table) -> None:
+    last = table.begin({1: 10})
+    table.twin.drop()
+    with pytest.raises(TargetError):
+        table.prepare()
+    with pytest.raises(TargetError):
+        [table.tables.check_idle(table.twin.task(table.at), last, batch) for batch in IDLE_BATCHES]
+
+
+@BY_TWIN
+def test_staged_rows_may_be_deleted_twice(table: Table) -> None:
+    staged = table.begin_with_snapshot({1: 10, 5: 50})
+    # So many rows that it is worth the time to delete them.
+    many = replace(staged, counts=tuple(replace(chunk, rows_read=10**6) for chunk in staged.counts))
+    for _ in range(2):
+        table.tables.delete_staged(table.twin.task(table.at), many)
+    table.twin.commit({1: 11}, is_captured=False)
+    table.done(table.plan(table.stage()))
+    assert table.twin.rows() == table.twin.at_source() == Counter([(1, 11), (5, 50)])
+
+
+@BY_TWIN
+def test_equal_rows_of_a_table_without_a_key_are_counted(new_table: NewTable) -> None:
+    table = new_table(False)
+    table.begin({1: 1, 2: 1, 3: 2, 4: 3})
+    table.twin.commit({1: None, 5: 1}, is_captured=False)
+    table.twin.commit({4: None, 6: 1}, is_captured=False)
+    low = table.batch
+    staged = table.stage_whole(windows=((low, low + 1),), needs_another_read=True)
+    table.twin.commit({7: 2, 3: None})
+    planned = table.plan(staged)
+    first = table.done(planned)
+    assert (first.reads, first.creates, first.deletes, first.rows) == (3, 1, 2, 4)
+    assert first.chunk_range is not None
+    assert first.chunk_range.needs_another_read
+    second = table.stage_whole(windows=(*staged.windows, (low + 1, low + 2)))
+    planned = table.plan(second)
+    applied = table.apply(planned)
+    assert (applied.reads, applied.deletes, applied.rows) == (1, 0, 4)
+    assert applied.chunk_range is not None
+    assert not applied.chunk_range.needs_another_read
+    assert table.again(planned) == applied
+    assert table.twin.rows() == table.twin.at_source() == Counter({(1,): 3, (2,): 1})
+    table.twin.gain()
+    with pytest.raises(TargetError):
+        table.prepare()
+
+
+@BY_TWIN
+def test_a_column_that_came_later_is_null_in_older_rows(table: Table) -> None:
+    table.begin({1: 10, 2: 20})
+    staged = table.stage()
+    table.twin.gain()
+    table.twin.commit({1: 11})
+    table.tables = table.twin.open()
+    table.prepare()
+    planned = table.plan(staged)
+    applied = table.apply(planned)
+    assert (applied.updates, applied.reads, applied.snapshot, applied.chunk_range) == (1, 0, None, None)
+    assert table.again(planned) == applied
+    assert table.twin.rows() == table.twin.at_source() == Counter([(1, 11, 11), (2, 20, None)])
