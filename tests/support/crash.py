@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -34,3 +34,18 @@ def dying(point: Failpoint, when: When, at: int = 1) -> Iterator[list[ReachedFai
 
     with failpoint_action(point, **{when: die}):
         yield times
+
+
+@contextmanager
+def once(point: Failpoint, when: When, act: Callable[[], object], at: int = 1) -> Iterator[None]:
+    """Act once within the block, when it reaches the failpoint for the `at`-th time. It must reach it."""
+    times: list[ReachedFailpoint] = []
+
+    def act_once(reached: ReachedFailpoint) -> None:
+        times.append(reached)
+        if len(times) == at:
+            act()
+
+    with failpoint_action(point, **{when: act_once}):
+        yield
+    assert len(times) >= at, f"the block never reached {point} {at} times"

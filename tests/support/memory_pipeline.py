@@ -6,15 +6,29 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
-from airflow_provider_db2cdc.cdc.job import ApplySettings, JobResult, JobSpec, SourceSpec, TableTask
-from airflow_provider_db2cdc.cdc.lsn import LsnRange
-from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.job import (
+    ApplySettings,
+    JobResult,
+    JobSpec,
+    RejectedTable,
+    SourceSpec,
+    TableTask,
+)
+from airflow_provider_db2cdc.cdc.offset.offset import (
+    Offset,
+    new_revision,
+    record_capture_interrupted,
+    record_source_restored,
+)
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot.mode import MODES, Snapshotter
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.offsets.commit import commit_tick, record_reported
+from airflow_provider_db2cdc.source.planning.table_plan import TablePlanner
 from airflow_provider_db2cdc.tick.run import run_tick
 from support.memory_journal import JournalRows, MemoryJournal
 from support.memory_rows import folded_by_copies, folded_by_key
@@ -24,6 +38,8 @@ from support.memory_target import MemoryBatchLog, MemoryTarget
 
 SETTINGS = ApplySettings(parallel_tables=1, parallel_reads=1, snapshot_group_chunks=2)
 ZERO = lsn(0)
+STOPPED = "registered in state 'S'"
+AHEAD_MS, MOST_TICKS = 1_000_000, 40
 
 
 @dataclass
@@ -52,22 +68,32 @@ class MemoryOffsets:
 
 @dataclass
 class MemoryPipeline:
-    """A source, a target and the offsets between them. Each plan has these `settings`."""
+    """A source, a target and the offsets between them. Each plan has these `settings` and this `mode`.
+
+    `tables` are the source's tables that the pipeline replicates, by default all.
+    """
 
     source: MemorySource
     settings: ApplySettings = SETTINGS
+    mode: Snapshotter = MODES["initial"]
+    tables: Sequence[TableId] = ()
     target: MemoryTarget = field(default_factory=MemoryTarget)
     journal: JournalRows = field(default_factory=JournalRows)
     offsets: MemoryOffsets = field(default_factory=MemoryOffsets)
     plans: count[int] = field(default_factory=lambda: count(1))
 
     def plan(self, signals: Sequence[Signal] = ()) -> JobSpec:
-        """Return the plan of a tick up to the capture position."""
-        at, summary = next(self.plans), self.offsets.summary()
+        """Return the plan of a tick up to the capture position. It rejects inactive registrations."""
+        at, summary, chosen = next(self.plans), self.offsets.summary(), self.tables or self.source.tables
         position = CapturePosition(lsn(self.source.captured), "", "2026-01-01T00:00:00.000000", 0.0)
+        for table in self.source.inactive:
+            record_capture_interrupted(self.offsets, table, position.lsn)
+        rejected = [RejectedTable(table, STOPPED) for table in chosen if table in self.source.inactive]
+        pending = [*signals, *summary.unhandled([*self.source.signals])]
+        tasks = [self._task(table) for table in chosen if table not in self.source.inactive]
         return JobSpec(
             "p", f"run-{at}", f"plan-{at:06d}", at, "/t", SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN"), position,
-            tuple(map(self._task, self.source.tables)), self.settings, signals=tuple(signals),
+            tuple(tasks), self._settings(), tuple(rejected), tuple(pending), planned_clock=str(self.source.commits),
             reported_seq=summary.reported_seq, notified_seq=summary.notified_upto,
         )  # fmt: skip
 
@@ -89,13 +115,60 @@ class MemoryPipeline:
         self.commit(result)
         return result
 
+    def passed(self, *signals: Signal) -> JobResult:
+        """Do a tick, and check that no table fails."""
+        result = self.tick(*signals)
+        assert not result.failed, result.failed
+        return result
+
+    def finish(self) -> JobResult:
+        """Capture everything, and do ticks until no snapshot is open. Then the target must equal the source."""
+        for _ in range(MOST_TICKS):
+            self.source.capture()
+            result = self.passed()
+            if not any(snapshot.open_table_ids for snapshot in result.snapshots):
+                break
+        self.source.capture()
+        result = self.passed()
+        for table in self.tables or self.source.tables:
+            assert self.state(table) == self.folded(table) == self.source.rows[table]
+        return result
+
+    def failure(self, table: TableId, *signals: Signal) -> str:
+        """Do a tick in which this table fails and no other, and return the error."""
+        [line] = self.tick(*signals).failed
+        assert line.table == table
+        return line.error
+
+    def set(self, **settings: Any) -> None:
+        """Change settings."""
+        self.settings = replace(self.settings, **settings)
+
+    def change(self, table: TableId, key: int, value: int | None) -> None:
+        """Commit a value of a key, and have it captured."""
+        self.source.commit({(table, key): value})
+        self.source.capture()
+
     def restart(self, table: TableId) -> None:
         """Request a restart of a table, as an operator does. A table whose first batch failed has no offset."""
         offset = self.offsets.get(table)
         if offset is None and table in self.offsets.summary().tables:
             offset = Offset(table, ZERO, 0)
         if offset is not None:
-            self.offsets.put(replace(offset, restart=True))
+            self.offsets.put(replace(offset, restart=True, revision=new_revision()))
+
+    def restored(self) -> None:
+        """Keep in every offset that the source was restored, as a plan does that finds it."""
+        for table in self.source.tables:
+            record_source_restored(self.offsets, table)
+
+    def reads(self, table: TableId) -> Counter[int]:
+        """Return how often snapshots have published each key."""
+        return Counter(
+            event.key[0]  # type: ignore[index]
+            for _, step, event in self.target.log.get(table, ())
+            if step == "reads"
+        )
 
     def state(self, table: TableId) -> dict[int, int]:
         """Return the current state of a table as keys and values."""
@@ -114,13 +187,28 @@ class MemoryPipeline:
         fold = folded_by_key if self.source.schema(table).key else folded_by_copies
         return Counter(row for row, _ in fold(self.target.log.get(table, ())).values())
 
+    def _settings(self) -> ApplySettings:
+        on_gap, recovers, streams = (
+            self.mode.snapshot_on_gap(),
+            self.mode.recover_offset(),
+            self.mode.stream(),
+        )
+        return replace(self.settings, snapshot_on_gap=on_gap, recover_offsets=recovers, streaming=streams)
+
     def _task(self, table: TableId) -> TableTask:
-        offset, upto = self.offsets.get(table), lsn(self.source.captured)
-        stored = None if offset is None else offset.lsn
-        rows = 0 if stored is None else len(self.source.captured_changes(table, LsnRange(stored, upto)))
+        filling, upto = self.offsets.summary().initially_loading, lsn(self.source.captured)
+        planner = TablePlanner(self.mode, (), upto, filling, old_ms=0, ahead_ms=AHEAD_MS)
+        plan = planner.plan(self.source.schema(table), self.source.registration(table), self.offsets.get(table))
+        rows = 0 if plan.span is None else len(self.source.captured_changes(table, plan.span))
         return TableTask(
-            self.source.schema(table), self.source.registration(table), stored, upto, rows,
-            "pull" if offset is None or not offset.restart else "restart",
-            batch=0 if offset is None else offset.batch,
-            revision="" if offset is None else offset.revision,
+            plan.schema, plan.capture, plan.stored_lsn, plan.upto, rows, plan.action, plan.select, plan.batch,
+            plan.capture_interrupted, plan.revision, plan.source_restored,
         )  # fmt: skip
+
+
+def filled(*tables: TableId, rows: int = 9, **settings: Any) -> MemoryPipeline:
+    """Return a pipeline whose tables have the keys from 0 on with the value 0, all captured."""
+    source = MemorySource(tables)
+    source.commit({(table, key): 0 for table in tables for key in range(rows)})
+    source.capture()
+    return MemoryPipeline(source, replace(SETTINGS, **settings))

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Literal
 
-from airflow_provider_db2cdc.cdc.capture.gap import gap_error, is_pruned
-from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
+from airflow_provider_db2cdc.cdc.capture.gap import find_gap, gap_error
+from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration, check_state
 from airflow_provider_db2cdc.cdc.event.change_event import RowChange
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
@@ -18,9 +18,10 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch, is_un
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, TableSnapshot
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.errors import RegistrationError
+from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.tick.ports import Fail, Watermark
 
-CHUNK_ROWS = 3
 IMAGES = 4
 Row = tuple[int | None, ...]
 
@@ -40,20 +41,17 @@ def schema_of(table: TableId) -> TableSchema:
     return TableSchema(table, (Column("ID", "INTEGER", 4, 0, False), Column("A", "INTEGER", 4)), ("ID",))
 
 
-def registration_of(table: TableId) -> CaptureRegistration:
-    """Return a registration under which updates are written as D and I."""
-    identity = CaptureIdentity(f"ASN.{table.name}", "2026-01-01", "2025-01-01", "0")
-    columns = (Column("ID", "INTEGER"), Column("A", "INTEGER"))
-    return CaptureRegistration(table, "ASN", table.name, "A", "", "DI", None, None, None, columns, identity)
-
-
 @dataclass
 class MemorySource:
     """Tables of a key and a value, with a number of `commits`. The first `captured` of them are in the change tables.
 
-    While a watermark is awaited, capture advances, as with an agent that is only slow. A table of `keyless` has only
-    the value, which takes few values: so it has equal rows. The column that a table gains is null in older rows, and
-    has the value again in newer ones. Changes up to the commit of `pruned` are no longer in the change tables.
+    While a watermark is awaited, capture advances, as with an agent that is only slow, unless it `is_stalled`. A table
+    of `keyless` has only the value, which takes few values: so it has equal rows. The column that a table gains is null
+    in older rows, and has the value again in newer ones. Changes up to the commit of `pruned` are no longer in the
+    change tables.
+
+    Registrations of `inactive` tables are stopped. `created` has the creation time of each change table that was
+    created again. Tables of `locked` cannot be counted. `signals` are the rows of the signal table.
     """
 
     tables: Sequence[TableId]
@@ -65,6 +63,13 @@ class MemorySource:
     pruned: dict[TableId, int] = field(default_factory=dict)
     commits: int = 1
     captured: int = 1
+    chunk_rows: int = 3
+    cold_start: str = "0"
+    is_stalled: bool = False
+    inactive: set[TableId] = field(default_factory=set)
+    locked: set[TableId] = field(default_factory=set)
+    created: dict[TableId, str] = field(default_factory=dict)
+    signals: list[Signal] = field(default_factory=list)
     lock: RLock = field(default_factory=RLock)
 
     def __post_init__(self) -> None:
@@ -81,10 +86,15 @@ class MemorySource:
         return replace(schema, columns=schema.columns[1:], key=()) if table in self.keyless else schema
 
     def registration(self, table: TableId) -> CaptureRegistration:
-        """Return a table's registration, with its columns and how far its changes are pruned."""
-        floor = self.pruned.get(table)
-        registration = replace(registration_of(table), cd_columns=self.schema(table).columns)
-        return registration if floor is None else replace(registration, pruned_upto=lsn(floor))
+        """Return a table's registration as it is now. Updates are written as D and I."""
+        state, floor = "S" if table in self.inactive else "A", self.pruned.get(table)
+        identity = CaptureIdentity(
+            f"ASN.{table.name}", self.created.get(table, "2026-01-01"), "2025-01-01", self.cold_start
+        )
+        return CaptureRegistration(
+            table, "ASN", table.name, state, "", "DI", None, None if floor is None else lsn(floor), None,
+            self.schema(table).columns, identity,
+        )  # fmt: skip
 
     def images(self, table: TableId, commit: int | None = None) -> Counter[Row]:
         """Return how often a table has each row, now or as of a commit."""
@@ -98,9 +108,10 @@ class MemorySource:
             changes = self.changes[table]
             self.changes[table] = [replace(change, image=(*change.image, None)) for change in changes]  # type: ignore[misc]
 
-    def prune(self, upto: int) -> None:
-        """Delete the change rows of every commit up to this one."""
+    def prune(self, upto: int | None = None) -> None:
+        """Delete the change rows of every commit up to this one, by default of all captured ones."""
         with self.lock:
+            upto = self.captured if upto is None else upto
             for table in self.tables:
                 self.pruned[table] = max(upto, self.pruned.get(table, 0))
                 self.changes[table] = [row for row in self.changes[table] if number(row.commit) > upto]
@@ -111,7 +122,19 @@ class MemorySource:
             self.commits += 1
             for intent, ((table, key), value) in enumerate(values.items()):
                 self._change(table, key, value, intent)
-            self.history[self.commits] = {table: dict(rows) for table, rows in self.rows.items()}
+            self._remember()
+
+    def load(self, table: TableId, key: int, value: int | None) -> None:
+        """Set the value of a key in a commit that is never captured, as LOAD does. None deletes the key's row."""
+        with self.lock:
+            self.commits += 1
+            self.rows[table].pop(key, None)
+            if value is not None:
+                self.rows[table][key] = value
+            self._remember()
+
+    def _remember(self) -> None:
+        self.history[self.commits] = {table: dict(rows) for table, rows in self.rows.items()}
 
     def _change(self, table: TableId, key: int, value: int | None, intent: int) -> None:
         rows = self.rows[table]
@@ -173,24 +196,39 @@ class MemoryReader:
         return lsn(self.source.captured)
 
     def with_row_counts(self, batches: Sequence[PlannedBatch], fail: Fail) -> list[PlannedBatch]:
-        """Count the change rows in the batches' ranges. A table fails if some may be pruned."""
+        """Count the change rows in the batches' ranges, then check that none can have been lost before the count."""
         counted = []
         for planned in batches:
-            floor = self.source.registration(planned.table).pruned_upto
             if not is_uncounted(planned, planned.upto):
                 counted.append(planned)
-            elif is_pruned(planned.after, floor):
-                fail(planned.table, gap_error(planned.table, f"changes up to {floor} are pruned"))
-            else:
-                rows = len(self.source.captured_changes(planned.table, planned.span))
+                continue
+            rows = len(self.source.captured_changes(planned.table, planned.span))
+            if (error := self._count_error(planned)) is None:
                 counted.append(replace(planned, rows=rows))
+            else:
+                fail(planned.table, error)
         return counted
 
-    def find_bounds(self, task: TableTask, table_snapshot: TableSnapshot) -> Sequence[Sequence[str]]:
-        """Return each third key, except the last one."""
-        keys = [] if task.table in self.source.keyless else sorted(self.source.rows[task.table])
-        return [(str(key),) for key in keys[CHUNK_ROWS - 1 : -1 : CHUNK_ROWS]]
+    def _count_error(self, planned: PlannedBatch) -> Exception | None:
+        table, now = planned.table, self.source.registration(planned.table)
+        if table in self.source.locked:
+            return OSError("deadlock or timeout")
+        if gap := find_gap(table, planned.after, planned.capture, now.identity, now.pruned_upto, planned.upto):
+            return gap_error(table, gap)
+        try:
+            check_state(now, "ASN")
+        except RegistrationError as error:
+            return error
+        return None
 
+    @failpoint("find_chunk_bounds")
+    def find_bounds(self, task: TableTask, table_snapshot: TableSnapshot) -> Sequence[Sequence[str]]:
+        """Return the last key of each chunk, except the last one."""
+        keys = [] if task.table in self.source.keyless else sorted(self.source.rows[task.table])
+        rows = self.source.chunk_rows
+        return [(str(key),) for key in keys[rows - 1 : -1 : rows]]
+
+    @failpoint("check_counts")
     def check_counts(
         self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, window: LsnRange
     ) -> None:
@@ -204,8 +242,8 @@ class MemoryReader:
         return {}
 
     def signals(self) -> list[Signal]:
-        """Return nothing, because there is no signal table."""
-        return []
+        """Return the rows of the signal table."""
+        return [*self.source.signals]
 
 
 @dataclass(frozen=True)
@@ -215,8 +253,8 @@ class MemoryWatermark:
     source: MemorySource
 
     def low_mark(self, planned: str) -> str:
-        """Return the newest commit."""
-        return str(self.source.commits)
+        """Return the planned commit, or the newest one."""
+        return planned or str(self.source.commits)
 
     def open(self) -> str:
         """Mark nothing."""
@@ -227,7 +265,8 @@ class MemoryWatermark:
         return str(self.source.commits)
 
     def reached(self, mark: str) -> Lsn | None:
-        """Return the capture position after the agent has had its turn."""
+        """Return the capture position after the agent has had its turn, None if it has not passed the mark."""
         with self.source.lock:
-            self.source.captured = max(self.source.captured, int(mark))
-            return lsn(self.source.captured)
+            if not self.source.is_stalled:
+                self.source.captured = max(self.source.captured, int(mark))
+            return lsn(self.source.captured) if self.source.captured >= int(mark) else None
