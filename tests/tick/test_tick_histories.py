@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from random import Random
@@ -214,14 +213,6 @@ def play(seed: int) -> None:
         ]
         assert len({*pulled}) == len(pulled), f"a change of {table} is in the log twice"
         assert world.pipeline.folded_images(table) == world.source.images(table), f"change log of {table}"
-
-
-@pytest.fixture(autouse=True)
-def little_garbage() -> Iterator[None]:
-    """A tick collects garbage after each group. Without this it looks through everything that is imported."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("seeds", [range(QUICK), *SLOW], ids=str)
