@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.tick.snapshot.publisher import GroupPublisher
 
-pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.long]
 
 
 def move_clock(pipeline: Pipeline) -> None:
@@ -32,7 +32,6 @@ def move_clock(pipeline: Pipeline) -> None:
     pipeline.writer.commit()
 
 
-@pytest.mark.long
 def test_a_table_cut_anew_under_its_first_columns_is_read_from_its_beginning(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -55,7 +54,6 @@ def test_a_table_cut_anew_under_its_first_columns_is_read_from_its_beginning(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("prefix", ["", "X"], ids=["bare", "with before images"])
 def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
     new_pipeline: Callable[..., Pipeline], prefix: str
@@ -74,7 +72,7 @@ def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.parametrize("marks", ["read_only", "insert_insert", pytest.param("insert_delete", marks=pytest.mark.long)])
+@pytest.mark.parametrize("marks", ["read_only", "insert_insert", "insert_delete"])
 def test_nothing_is_published_before_capture_has_passed_its_read(
     new_pipeline: Callable[..., Pipeline], marks: str
 ) -> None:
@@ -103,52 +101,6 @@ def test_nothing_is_published_before_capture_has_passed_its_read(
     assert [row["op"] for row in log] == ["r", "u"], "the staged row would be older than its event"
 
 
-def test_a_window_that_holds_nothing_does_not_tell_that_somebody_captures(
-    new_pipeline: Callable[..., Pipeline],
-) -> None:
-    """An agent that captures for nobody may move its clock alone; meanwhile a row moves into a chunk that was read."""
-    pipeline = new_pipeline()
-    table = filled(pipeline, 9)
-    pipeline.passed()
-    pipeline.properties = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 1}
-
-    def lose(number: int) -> None:
-        if number == 1:
-            pipeline.unseen(table, f"UPDATE {table} SET ID = -1 WHERE ID = 8")
-            faults.set_state(pipeline.writer, table.schema, table.name, "S")
-
-    faults.pause(pipeline.writer)
-    try:
-        with (
-            beside("await_low_mark", lambda: move_clock(pipeline)),
-            behind("stage_chunks", lose),
-            behind("close_watermark", lambda _: move_clock(pipeline)),
-        ):
-            result = pipeline.tick(ask(table))
-    finally:
-        faults.resume(pipeline.writer)
-    assert result is not None
-    [failed] = result.failed
-    assert "registered in state 'S'" in failed.error
-
-
-def test_changes_pruned_before_their_group_is_published_are_a_gap(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline = new_pipeline()
-    table = filled(pipeline, 30)
-    pipeline.passed()
-    pipeline.properties = {"incremental.snapshot.chunk.size": 12, "snapshot.group.chunks": 2}
-
-    def change(read: int) -> None:
-        if read == 1:
-            changed(pipeline, f"UPDATE {table} SET A = 'new' WHERE ID = 1")
-            faults.prune(pipeline.writer)
-
-    with behind("stage_rows", change):
-        result = pipeline.tick(ask(table))
-    assert result is not None
-    assert "are pruned" in result.failed[0].error
-
-
 def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_dies_before_its_merge(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -174,7 +126,6 @@ def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_d
     assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1
 
 
-@pytest.mark.long
 def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_dies_before_its_merge(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -193,7 +144,6 @@ def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_di
     assert pipeline.changes(table).where("op = 'd'").count() == 1
 
 
-@pytest.mark.long
 def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +169,6 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     assert reads(pipeline, table)[(5,)] == 2, "one a snapshot"
 
 
-@pytest.mark.long
 def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_and_came_back(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -260,7 +209,6 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
     assert doubled == [[], []], doubled
 
 
-@pytest.mark.long
 def test_a_window_of_many_changes_is_read_by_several_readers_whatever_the_plan_has_counted(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import pytest
 from support.crash import killed
@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox.capture import control_tables, faults
 from airflow_provider_db2cdc.spark import job
 
-pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.long]
 
 
 def has_values_first(pipeline: Pipeline, table: TableId) -> None:
@@ -73,7 +73,6 @@ def is_right(pipeline: Pipeline, table: TableId) -> None:
     check_log(pipeline, table)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "properties",
     [{"max.rows.per.batch": 2}, {"snapshot.mode": "initial_only"}],
@@ -94,7 +93,6 @@ def test_a_column_that_had_values_before_it_was_captured(
     is_right(pipeline, table)
 
 
-@pytest.mark.long
 def test_a_column_that_had_values_while_capture_lags(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = filled(pipeline, 5)
@@ -130,47 +128,6 @@ def test_a_change_that_nobody_captured_behind_one_that_a_running_tick_has_not_pu
     is_right(pipeline, table)
 
 
-def test_a_snapshot_that_the_plan_knew_of_waits_for_nothing_that_came_behind_it(
-    new_pipeline: Callable[..., Pipeline],
-) -> None:
-    pipeline = new_pipeline(**{"high.mark.timeout.s": 5})
-    table = filled(pipeline, 5)
-    pipeline.passed()
-    spec = pipeline.plan(signals=[ask(table)])
-    assert spec is not None
-    pipeline.captured()
-    faults.pause(pipeline.writer)
-    with behind("catch_up", lambda _: faults.resume(pipeline.writer)):
-        assert job.run(spec).snapshots[-1].status == "completed"
-
-
-def test_a_snapshot_that_is_heard_meanwhile_begins_behind_its_own_moment(
-    new_pipeline: Callable[..., Pipeline],
-) -> None:
-    """Capture has passed the plan by then, but not what was loaded since."""
-    pipeline = new_pipeline()
-    signals = hears_a_table(pipeline)
-    table, other = filled(pipeline, 5, "T1"), filled(pipeline, 5, "T2")
-    pipeline.passed()
-    resumed = threading.Timer(2.0, faults.resume, [pipeline.writer])
-
-    def load(number: int) -> None:
-        if number > 1:
-            return
-        faults.pause(pipeline.writer)
-        loads_behind_a_captured_change(pipeline, table)
-        asks_in_it(pipeline, signals, table)
-        waits.enter_context(beside("await_low_mark", resumed.start))
-
-    with behind("settle_table_snapshot", load), ExitStack() as waits:
-        result = pipeline.passed(ask(other))
-    resumed.join()
-    assert ("mend", "done") in [(one.id, one.status) for one in result.signals]
-    assert (1, "loaded") in pipeline.rows(table)
-    is_right(pipeline, table)
-
-
-@pytest.mark.long
 def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -200,7 +157,6 @@ def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
     is_right(pipeline, table)
 
 
-@pytest.mark.long
 def test_a_change_that_nobody_captured_while_capture_lags_is_mended_by_a_restart(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -214,16 +170,3 @@ def test_a_change_that_nobody_captured_while_capture_lags_is_mended_by_a_restart
     assert not logged_events(pipeline, table), "it begins anew behind what was captured by then"
     assert (1, "loaded") in pipeline.rows(table)
     is_right(pipeline, table)
-
-
-def test_a_table_at_rest_has_no_batch_of_its_own_before_the_read(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline = new_pipeline()
-    table = filled(pipeline, 5)
-    pipeline.passed()
-    spec = pipeline.plan(signals=[ask(table)])
-    assert spec is not None
-    planned: list[int] = []
-    with behind("plan_batch", planned.append):
-        result = job.run(spec)
-    assert result.snapshots[-1].status == "completed"
-    assert len(planned) == 2, "one up to the plan's fence, one of the snapshot"
