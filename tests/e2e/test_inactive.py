@@ -22,7 +22,7 @@ from airflow_provider_db2cdc.sandbox.capture import faults
 from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.spark.delta.table_io import load, table_exists
 
-pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.long]
 
 HALF_HOUR_MS = 1_800_000
 DAY_MS = 24 * 3600 * 1000
@@ -79,7 +79,6 @@ def is_suspended(pipeline: Pipeline, table: TableId) -> bool:
     return offset is not None and offset.capture_interrupted
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])
 def test_a_batch_of_before_that_is_redone_does_not_hide_it(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": mode})
@@ -96,7 +95,6 @@ def test_a_batch_of_before_that_is_redone_does_not_hide_it(new_pipeline: Callabl
         assert not is_suspended(pipeline, table)
 
 
-@pytest.mark.long
 def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = three_rows(pipeline, "BAD")
@@ -108,7 +106,6 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
     assert "not active for a while" in failure(pipeline.tick(), table)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "ahead_ms"),
     [("initial", 0), ("when_needed", 0), ("when_needed", HALF_HOUR_MS)],
@@ -143,7 +140,6 @@ def test_it_happens_again_before_the_run_that_mended_it_is_committed(
     assert not is_suspended(pipeline, table)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("at", [2, 0], ids=["its first batch is pending", "its first offset was never kept"])
 def test_a_table_whose_first_tick_died(new_pipeline: Callable[..., Pipeline], at: int) -> None:
     pipeline = new_pipeline()
@@ -160,7 +156,6 @@ def test_a_table_whose_first_tick_died(new_pipeline: Callable[..., Pipeline], at
     assert "not active for a while" in failure(pipeline.tick(), table)
 
 
-@pytest.mark.long
 def test_a_table_that_was_never_begun_begins_as_any_other(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     three_rows(pipeline, "GOOD")
@@ -173,7 +168,7 @@ def test_a_table_that_was_never_begun_begins_as_any_other(new_pipeline: Callable
     assert pipeline.tick() is None
 
 
-@pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
 def test_a_source_table_that_was_dropped_and_created_again_is_a_gap(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:
@@ -192,7 +187,6 @@ def test_a_source_table_that_was_dropped_and_created_again_is_a_gap(
         assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "d")}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])
 def test_a_restart_that_fails_behind_its_first_group_goes_on(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": mode, "incremental.snapshot.chunk.size": 1, "snapshot.group.chunks": 1})
@@ -215,7 +209,6 @@ def test_a_restart_that_fails_behind_its_first_group_goes_on(new_pipeline: Calla
     assert [one.status for one in last.snapshots] == ["completed"], "it went on, and did not begin once more"
 
 
-@pytest.mark.long
 def test_a_clock_that_was_ahead_and_a_commit_that_died_stop_nothing(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = three_rows(pipeline, "T")
@@ -229,7 +222,6 @@ def test_a_clock_that_was_ahead_and_a_commit_that_died_stop_nothing(new_pipeline
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-@pytest.mark.long
 def test_a_first_batch_that_is_redone_counts_what_its_state_holds(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
     table = three_rows(pipeline, "T")
@@ -263,12 +255,12 @@ def register_anew(pipeline: Pipeline, table: TableId) -> None:
 @pytest.mark.parametrize(
     ("end", "told"),
     [
-        pytest.param(stop, "registered in state 'S'", marks=pytest.mark.long),
+        (stop, "registered in state 'S'"),
         (start_cold, "was started cold"),
-        pytest.param(register_anew, "was created again at a later time", marks=pytest.mark.long),
+        (register_anew, "was created again at a later time"),
     ],
 )
-@pytest.mark.parametrize("mode", ["initial", pytest.param("initial_only", marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", ["initial", "initial_only"])
 def test_a_capture_that_ends_behind_a_snapshots_read_makes_no_window_look_whole(
     new_pipeline: Callable[..., Pipeline], mode: str, end: Callable[[Pipeline, TableId], None], told: str
 ) -> None:
@@ -293,31 +285,3 @@ def test_a_capture_that_ends_behind_a_snapshots_read_makes_no_window_look_whole(
     faults.set_state(pipeline.writer, table.schema, table.name, "A")
     pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
-
-
-@pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
-def test_a_registration_that_is_inactive_between_two_plans_is_kept_where_the_tick_met_it(
-    new_pipeline: Callable[..., Pipeline], mode: str
-) -> None:
-    """A row moves from a chunk that is not read yet into one that is published, and nobody captures that."""
-    small = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 1}
-    pipeline = new_pipeline(**{"snapshot.mode": mode}, **small)
-    table = three_rows(pipeline, "T")
-    pipeline.many(f"INSERT INTO {table} VALUES (?, 'a')", [(at,) for at in (4, 5, 6)])
-    pipeline.captured()
-
-    def lose(number: int) -> None:
-        if number == 3:
-            pipeline.unseen(table, f"UPDATE {table} SET ID = -1 WHERE ID = 5")
-            stop(pipeline, table)
-
-    with behind("stage_chunks", lose):
-        assert "registered in state 'S'" in failure(pipeline.tick(), table)
-    faults.set_state(pipeline.writer, table.schema, table.name, "A")
-    assert is_suspended(pipeline, table)
-    if mode == "initial":
-        assert "not active for a while" in failure(pipeline.tick(), table)
-        pipeline.restart(table)
-    pipeline.to_its_end()
-    assert pipeline.rows(table) == pipeline.source_rows(table)
-    assert not is_suspended(pipeline, table)

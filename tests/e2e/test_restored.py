@@ -1,10 +1,8 @@
-"""Offsets that do not stand where the target does, and a source that was restored: no tick is green over them."""
+"""A source that was restored: no tick is green over it."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from support.filled import changed, filled
@@ -14,7 +12,7 @@ from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox.capture.trigger_journal import find_journal
 
-pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.long]
 
 
 def failures(result: JobResult | None) -> dict[TableId, str]:
@@ -37,7 +35,7 @@ def restore(pipeline: Pipeline, table: TableId, *statements: str) -> None:
     pipeline.captured()
 
 
-@pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
 def test_a_source_that_was_restored_stops_all_tables_though_capture_has_passed_their_offsets(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:
@@ -61,41 +59,3 @@ def test_a_source_that_was_restored_stops_all_tables_though_capture_has_passed_t
     changed(pipeline, f"UPDATE {table} SET A = 'd' WHERE ID = 1")
     pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
-
-
-def test_an_offset_that_was_edited_ahead_is_never_idle(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline = new_pipeline()
-    table = filled(pipeline, 3)
-    pipeline.to_its_end()
-    right = pipeline.offsets.get(table)
-    assert right is not None
-    ahead = changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
-    pipeline.captured()
-    pipeline.offsets.reset(replace(right, lsn=ahead))
-    for _ in range(2):
-        assert "ahead of the target" in failures(pipeline.tick())[table]
-    pipeline.offsets.reset(right)
-    pipeline.to_its_end()
-    assert pipeline.rows(table) == pipeline.source_rows(table)
-
-
-def test_a_missing_offset_waits_for_a_person_or_is_recovered_with_a_warning(
-    new_pipeline: Callable[..., Pipeline], caplog: pytest.LogCaptureFixture
-) -> None:
-    pipeline = new_pipeline()
-    table = filled(pipeline, 3)
-    pipeline.to_its_end()
-    changed(pipeline, f"UPDATE {table} SET A = 'b' WHERE ID = 1")
-    pipeline.to_its_end()
-    pipeline.offsets.remove(table)
-    for _ in range(2):
-        error = failures(pipeline.tick())[table]
-        assert "its offset is missing" in error
-        assert f"db2cdc offset restart {table}" in error
-        assert pipeline.offsets.get(table) is None, "nobody has acted"
-    pipeline.properties = {"snapshot.mode": "recovery"}
-    with caplog.at_level(logging.WARNING):
-        pipeline.passed()
-    assert f"the offset of {table} was missing" in caplog.text
-    assert pipeline.offsets.get(table) is not None
-    pipeline.to_its_end()
