@@ -70,7 +70,6 @@ def _counts(spec: JobSpec, batches: Sequence[PlannedBatch], connection: DriverCo
     return rows, errors
 
 
-@failpoint("count_changes")
 def _rows(
     tasks: Sequence[TableTask], batches: Sequence[PlannedBatch], connection: DriverConnection
 ) -> dict[TableId, int]:

@@ -13,7 +13,6 @@ from airflow_provider_db2cdc.cdc.job import Watermarking
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal.signal import SignalTable
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
-from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 from airflow_provider_db2cdc.sql import asn
 from airflow_provider_db2cdc.sql.signal import WINDOW_CLOSE, WINDOW_OPEN, captured_mark, delete_mark, insert_mark
@@ -56,7 +55,6 @@ class ReadOnlyWatermark:
         """Return an empty text: this watermark needs no mark before a read."""
         return ""
 
-    @failpoint("close_watermark")
     def close(self, opened: str) -> str:
         """Return the source's clock.
 
@@ -105,7 +103,6 @@ class SignalTableWatermark:
         self._write(insert_mark(self._signals, f"{mark}-open", WINDOW_OPEN))
         return mark
 
-    @failpoint("close_watermark")
     def close(self, opened: str) -> str:
         """Insert the row that closes the window, or delete the one that opened it.
 
