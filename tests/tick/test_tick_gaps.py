@@ -146,7 +146,7 @@ def test_window_that_cannot_be_counted_fails_the_table() -> None:
     [
         (stop_capture, "registered in state 'S'"),
         (start_cold, "was started cold"),
-        (register_again, "was created anew at 2027"),
+        (register_again, "was created again at 2027"),
     ],
 )
 @pytest.mark.parametrize("mode", ["initial", "initial_only"])

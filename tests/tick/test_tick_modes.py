@@ -146,7 +146,7 @@ def test_mode_that_repairs_no_gap_stops_the_table_until_a_restart() -> None:
     pipeline.change(A, 0, None)
     register_again(pipeline, A)
     for _ in range(2):
-        assert "was created anew at 2027" in pipeline.failure(A)
+        assert "was created again at 2027" in pipeline.failure(A)
     pipeline.restart(A)
     pipeline.finish()
 

@@ -9,7 +9,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.capture.gap import find_gap, gap_error
+from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, gap_error
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
@@ -65,9 +65,8 @@ def check_readable(replica: Replica, task: TableTask, planned: PlannedBatch, cap
 
     :raises GapError: when the changes may be lost at the source, and the change log has fewer than were planned.
     """
-    gap = find_gap(
-        task.table, planned.after, planned.capture, task.capture.identity, task.capture.pruned_upto, capture_lsn
-    )
+    now = CapturePoint(capture_lsn, task.capture.identity, task.capture.pruned_upto)
+    gap = find_gap(CapturePoint(planned.after, planned.capture), now)
     if gap is None or planned.span.empty:
         return
     is_there = table_exists(replica.spark, replica.layout.changes(replica.table))
