@@ -72,6 +72,7 @@ $(MERMAID):
 	mv $(@D)/package/dist/mermaid.min.js $@
 	rm -r $(@D)/package $(@D)/*.tgz
 
+bench: export PYTHONPATH := $(CURDIR):$(CURDIR)/tests
 bench: setup ## Measure against the same work done barely; writes build/bench.json
 	$(PY) -m tests.bench
 

@@ -8,12 +8,16 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
-sys.path.insert(0, str(Path(__file__).parent))
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from support.pipeline import Pipeline
+
+    from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 # A run that decides over a change must come out the same twice. `make soak` looks at other cases each time.
 settings.register_profile("same", derandomize=True)
@@ -68,7 +72,7 @@ def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(spark_folder: Path) -> Iterator[Any]:
+def spark(spark_folder: Path) -> Iterator[SparkSession]:
     """A local session with Delta and IBM's driver, on one JVM for all workers."""
     from support.shared_spark import shared_spark
 
@@ -120,7 +124,7 @@ def spark(spark_folder: Path) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def captured_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def captured_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A running sandbox whose agent captures a few times a second."""
     from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
@@ -130,7 +134,7 @@ def captured_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture
-def new_pipeline(captured_sandbox: Any, spark: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def new_pipeline(captured_sandbox: Sandbox, spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Pipeline]]:
     """Make pipelines, each with a schema and a target of its own."""
     from support.ended import end_capture
     from support.pipeline import Pipeline

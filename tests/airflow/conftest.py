@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.airflow_fixtures import Connect, Inside, RunDag
+from support.captured_shop import Captured
+from support.fake_spark import FakeSpark
 
-from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.demo.runs import dag_bag
-from airflow_provider_db2cdc.sandbox.capture import control_tables, faults
-from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 from airflow_provider_db2cdc.sandbox.server.state import DRIVER_OPTIONS
 
@@ -40,7 +37,7 @@ os.environ.update(
 
 INSIDE = """
 from airflow.sdk import DAG, task
-from inside_task import CALLS
+from support.inside_task import CALLS
 
 with DAG("inside"):
 
@@ -61,7 +58,7 @@ def airflow_db() -> None:
 
 
 @pytest.fixture(scope="session")
-def run_dag(airflow_db: None) -> Callable[..., Any]:
+def run_dag(airflow_db: None) -> RunDag:
     """Run a DAG of a file's text as `airflow dags test` does, and return the run's state and each task's."""
 
     def run(dag_id: str, text: str, conf: dict[str, Any] | None = None) -> tuple[str, dict[str, str]]:
@@ -76,9 +73,9 @@ def run_dag(airflow_db: None) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def inside(run_dag: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any]:
+def inside(run_dag: RunDag) -> Inside:
     """Call a function within a task; its error is raised here."""
-    from inside_task import CALLS
+    from support.inside_task import CALLS
 
     def call(function: Callable[[], Any]) -> Any:
         outcome: list[Any] = []
@@ -99,25 +96,6 @@ def inside(run_dag: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any]:
     return call
 
 
-class FakeSpark:
-    """A folder with a spark-submit that is a script."""
-
-    def __init__(self, folder: Path) -> None:
-        self.binary = folder / "spark-submit"
-        script = Path(__file__).with_name("fake_spark_submit.py").read_text(encoding="utf-8")
-        self.binary.write_text(f"#!{sys.executable}\n{script}", encoding="utf-8")
-        self.binary.chmod(self.binary.stat().st_mode | stat.S_IXUSR)
-
-    def call(self) -> Any:
-        """Return what it was last called with."""
-        return json.loads(self.binary.with_name("call.json").read_text(encoding="utf-8"))
-
-    @property
-    def called(self) -> bool:
-        """Whether it was called at all."""
-        return self.binary.with_name("call.json").exists()
-
-
 @pytest.fixture
 def fake_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     """A spark-submit at the port, and the connection `spark_test` to go with it."""
@@ -126,7 +104,7 @@ def fake_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
 
 
 @pytest.fixture
-def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
     """Define an Airflow connection in the environment and return its id."""
 
     def define(conn_id: str = "db2_test", **fields: Any) -> str:
@@ -135,44 +113,6 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         return conn_id
 
     return define
-
-
-class Captured:
-    """The sandbox's own tables, captured, and what happens to them."""
-
-    schema = "SHOP"
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self.password = sandbox.password
-        self._connection = sandbox.connect()
-        self._cursor = self._connection.cursor()
-        self._cursor.execute(f"CREATE SCHEMA {self.schema}")
-        for name in ("ORDERS", "ITEMS"):
-            self._cursor.execute(f"CREATE TABLE {self.schema}.{name} (ID INTEGER NOT NULL PRIMARY KEY)")
-            self._connection.commit()
-            control_tables.addtable(self._connection, self.schema, name)
-        self.synchpoint()
-
-    def table(self, name: str) -> TableId:
-        """Name one of the tables, ORDERS or ITEMS."""
-        return TableId(self.schema, name)
-
-    def insert(self, table: TableId) -> None:
-        """Insert a row, and wait until it is captured."""
-        self._cursor.execute(f"INSERT INTO {table} SELECT COALESCE(MAX(ID), 0) + 1 FROM {table}")
-        self.synchpoint()
-
-    def set_state(self, table: TableId, state: str) -> None:
-        """Set the STATE of a table's registration."""
-        faults.set_state(self._connection, table.schema, table.name, state)
-
-    def synchpoint(self) -> Lsn:
-        """Return a position behind everything so far, once capture has reached it."""
-        return Lsn(await_captured(self._connection))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
 
 
 @pytest.fixture(scope="session")
@@ -188,7 +128,7 @@ def capturing_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
 
 
 @pytest.fixture
-def captured(capturing_sandbox: tuple[Sandbox, Captured], connect: Callable[..., str]) -> Captured:
+def captured(capturing_sandbox: tuple[Sandbox, Captured], connect: Connect) -> Captured:
     """Captured tables, and the connection `db2_sandbox` to them."""
     sandbox, captured = capturing_sandbox
     connect(

@@ -2,48 +2,55 @@ import json
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
-from job_samples import job_spec
+from support.airflow_fixtures import Connect
+from support.fake_spark import FakeSpark
+from support.job_samples import job_spec
 
-from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
 
 PASSWORD = "s3cret-'}"
 
 
-def task(connect, fake_spark, spec=None, **arguments):
+def task(connect: Connect, fake_spark: FakeSpark, spec: JobSpec | None = None, **arguments: Any) -> Db2CdcApplyOperator:
     connect(password=PASSWORD)
     usual = {"spark_conn_id": "spark_test", "spark_binary": str(fake_spark.binary), "jars": ""}
     text = (spec or job_spec("ORDERS", "ITEMS")).to_json()
     return Db2CdcApplyOperator(task_id="apply", spec=text, db2_conn_id="db2_test", **{**usual, **arguments})
 
 
+Apply = Callable[..., JobResult]
+
+
 @pytest.fixture
-def apply(connect, fake_spark):
+def apply(connect: Connect, fake_spark: FakeSpark) -> Apply:
     """Run the apply task on a spec and return its result; what spark-submit was told is in fake_spark.call()."""
 
-    def run(spec=None, **arguments):
+    def run(spec: JobSpec | None = None, **arguments: Any) -> JobResult:
         return JobResult.from_json(task(connect, fake_spark, spec, **arguments).execute({}))
 
     return run
 
 
-def options(call, name):
+def options(call: dict[str, Any], name: str) -> list[str]:
     argv = call["argv"]
     return [argv[place + 1] for place, word in enumerate(argv) if word == name]
 
 
-def conf(call):
+def conf(call: dict[str, Any]) -> dict[str, str]:
     return dict(each.split("=", 1) for each in options(call, "--conf"))
 
 
-def test_job_gets_the_spec_and_its_result_comes_back(apply, fake_spark):
+def test_job_gets_the_spec_and_its_result_comes_back(apply: Apply, fake_spark: FakeSpark) -> None:
     spec = job_spec("ORDERS", "ITEMS")
     result = apply(spec)
     assert [(str(table.table), table.status) for table in result.tables] == [
@@ -53,7 +60,9 @@ def test_job_gets_the_spec_and_its_result_comes_back(apply, fake_spark):
     assert fake_spark.call()["spec"] == json.loads(spec.to_json())
 
 
-def test_login_reaches_the_job_in_its_environment_and_nowhere_else(apply, fake_spark, capfd):
+def test_login_reaches_the_job_in_its_environment_and_nowhere_else(
+    apply: Apply, fake_spark: FakeSpark, capfd: pytest.CaptureFixture[str]
+) -> None:
     apply()
     call = fake_spark.call()
     assert (call["env"]["DB2CDC_USER"], call["env"]["DB2CDC_PASSWORD"]) == ("ann", PASSWORD)
@@ -63,7 +72,9 @@ def test_login_reaches_the_job_in_its_environment_and_nowhere_else(apply, fake_s
     assert PASSWORD not in shown.out + shown.err
 
 
-def test_login_is_not_put_on_the_command_line_of_a_cluster_either(apply, fake_spark, monkeypatch):
+def test_login_is_not_put_on_the_command_line_of_a_cluster_either(
+    apply: Apply, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps({"conn_type": "spark", "host": "yarn"}))
     apply(env_vars={"MINE": "1"})
     call = fake_spark.call()
@@ -72,7 +83,9 @@ def test_login_is_not_put_on_the_command_line_of_a_cluster_either(apply, fake_sp
     assert options(call, "--master") == ["yarn"]
 
 
-def test_job_is_told_where_stacks_are_kept_and_what_to_watch(apply, fake_spark, monkeypatch, tmp_path):
+def test_job_is_told_where_stacks_are_kept_and_what_to_watch(
+    apply: Apply, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("DB2CDC_LOGS", str(tmp_path / "logs"))
     apply()
     call = fake_spark.call()
@@ -80,14 +93,18 @@ def test_job_is_told_where_stacks_are_kept_and_what_to_watch(apply, fake_spark, 
     assert call["has_pipe"]
 
 
-def test_spec_is_in_a_folder_that_nobody_else_can_read_and_is_gone_afterwards(apply, fake_spark):
+def test_spec_is_in_a_folder_that_nobody_else_can_read_and_is_gone_afterwards(
+    apply: Apply, fake_spark: FakeSpark
+) -> None:
     apply()
     call = fake_spark.call()
     assert call["spec_folder_mode"] == 0o700
     assert not Path(call["argv"][-1]).parent.exists()
 
 
-def test_log_has_progress_and_warnings_but_neither_noise_nor_the_result(apply, capfd):
+def test_log_has_progress_and_warnings_but_neither_noise_nor_the_result(
+    apply: Apply, capfd: pytest.CaptureFixture[str]
+) -> None:
     apply()
     out = capfd.readouterr().out
     assert "DB2CDC table=S.T began" in out
@@ -97,21 +114,24 @@ def test_log_has_progress_and_warnings_but_neither_noise_nor_the_result(apply, c
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_how_far_a_snapshot_is_stands_in_the_xcom_while_the_job_runs(connect, fake_spark, capfd, is_kept):
+def test_how_far_a_snapshot_is_stands_in_the_xcom_while_the_job_runs(
+    connect: Connect, fake_spark: FakeSpark, capfd: pytest.CaptureFixture[str], is_kept: bool
+) -> None:
     pushed = {}
 
-    def push(key, value):
+    def push(key: str, value: object) -> None:
         if not is_kept:
             raise OSError("the API is away")
         pushed[key] = value
 
-    task(connect, fake_spark).execute({"ti": SimpleNamespace(xcom_push=push)})
+    context: Any = {"ti": SimpleNamespace(xcom_push=push)}
+    task(connect, fake_spark).execute(context)
     line = "snapshot 77 (incremental) running: 1 of 4 chunks, 10 rows, about 30 s more"
     assert pushed == ({"progress": line} if is_kept else {})
     assert f"DB2CDC {line}" in capfd.readouterr().out
 
 
-def test_job_is_told_script_bundle_and_settings_beneath_the_users_own(apply, fake_spark):
+def test_job_is_told_script_bundle_and_settings_beneath_the_users_own(apply: Apply, fake_spark: FakeSpark) -> None:
     apply(conf={"spark.ui.enabled": "true", "spark.sql.shuffle.partitions": 4}, py_files="/mine.zip")
     call = fake_spark.call()
     settings = conf(call)
@@ -126,14 +146,14 @@ def test_job_is_told_script_bundle_and_settings_beneath_the_users_own(apply, fak
     assert (Path(script).name, spec) == ("apply.py", "--spec")
 
 
-def test_python_of_the_job_is_this_one_unless_told_otherwise(apply, fake_spark):
+def test_python_of_the_job_is_this_one_unless_told_otherwise(apply: Apply, fake_spark: FakeSpark) -> None:
     apply()
     assert fake_spark.call()["env"]["PYSPARK_PYTHON"] == sys.executable
     apply(env_vars={"PYSPARK_PYTHON": "/other/python"})
     assert fake_spark.call()["env"]["PYSPARK_PYTHON"] == "/other/python"
 
 
-def test_spark_of_spark_home_is_taken_when_one_is_set(apply, fake_spark):
+def test_spark_of_spark_home_is_taken_when_one_is_set(apply: Apply, fake_spark: FakeSpark) -> None:
     home = fake_spark.binary.parent / "home"
     (home / "bin").mkdir(parents=True)
     there = type(fake_spark)(home / "bin")
@@ -141,7 +161,7 @@ def test_spark_of_spark_home_is_taken_when_one_is_set(apply, fake_spark):
     assert there.call()["env"]["SPARK_HOME"] == str(home)
 
 
-def packed(folder, *names):
+def packed(folder: Path, *names: str) -> str:
     """Write archives into a folder, as jars are, and return their paths in the order of their names."""
     for name in names:
         with zipfile.ZipFile(folder / name, "w") as archive:
@@ -152,13 +172,15 @@ def packed(folder, *names):
 DELTA = ("delta-spark_2.13-4.0.0.jar", "delta-storage-4.0.0.jar")
 
 
-def test_jars_of_a_folder_are_named_in_full(apply, fake_spark, tmp_path):
+def test_jars_of_a_folder_are_named_in_full(apply: Apply, fake_spark: FakeSpark, tmp_path: Path) -> None:
     paths = packed(tmp_path, "com.ibm.db2_jcc-12.jar", *DELTA)
     apply(jars=None, jars_folder=str(tmp_path))
     assert conf(fake_spark.call())["spark.jars"] == paths
 
 
-def test_folder_without_delta_is_refused_before_spark_starts_unless_spark_has_its_own(apply, fake_spark, tmp_path):
+def test_folder_without_delta_is_refused_before_spark_starts_unless_spark_has_its_own(
+    apply: Apply, fake_spark: FakeSpark, tmp_path: Path
+) -> None:
     paths = packed(tmp_path, "com.ibm.db2_jcc-12.jar")
     with pytest.raises(AirflowFailException, match=f"the jars folder {tmp_path} lacks delta-spark, delta-storage"):
         apply(jars=None, jars_folder=str(tmp_path))
@@ -174,7 +196,7 @@ def test_folder_without_delta_is_refused_before_spark_starts_unless_spark_has_it
     assert conf(there.call())["spark.jars"] == paths
 
 
-def test_ours_join_the_jars_and_packages_of_the_user(apply, fake_spark, tmp_path):
+def test_ours_join_the_jars_and_packages_of_the_user(apply: Apply, fake_spark: FakeSpark, tmp_path: Path) -> None:
     packed(tmp_path, "com.ibm.db2_jcc-12.jar", "mine.jar", *DELTA)
     given = {"spark.jars": "/a.jar", "spark.jars.packages": "io.example:conf:1"}
     apply(jars="/b.jar,/db2jcc4.jar", packages="io.example:mine:1", conf=given, jars_folder=str(tmp_path))
@@ -187,7 +209,7 @@ def test_ours_join_the_jars_and_packages_of_the_user(apply, fake_spark, tmp_path
     assert conf(call)["spark.jars.packages"] == "io.example:conf:1,io.example:mine:1"
 
 
-def test_an_empty_text_keeps_ours_away(apply, fake_spark, tmp_path):
+def test_an_empty_text_keeps_ours_away(apply: Apply, fake_spark: FakeSpark, tmp_path: Path) -> None:
     (tmp_path / "delta.jar").touch()
     apply(jars="", packages="io.example:mine:1", conf={"spark.jars": "/a.jar"}, jars_folder=str(tmp_path))
     settings = conf(fake_spark.call())
@@ -195,7 +217,7 @@ def test_an_empty_text_keeps_ours_away(apply, fake_spark, tmp_path):
 
 
 @pytest.mark.parametrize("given", ["", "/a.jar"])
-def test_the_jars_are_the_same_once_more(connect, fake_spark, tmp_path, given):
+def test_the_jars_are_the_same_once_more(connect: Connect, fake_spark: FakeSpark, tmp_path: Path, given: str) -> None:
     paths = packed(tmp_path, "com.ibm.db2_jcc-12.jar", *DELTA)
     once = task(connect, fake_spark, jars=given, jars_folder=str(tmp_path))
     for _ in range(2):
@@ -204,7 +226,9 @@ def test_the_jars_are_the_same_once_more(connect, fake_spark, tmp_path, given):
         assert named == (f"/a.jar,{paths}" if given else None)
 
 
-def test_failed_table_is_told_and_the_result_still_returned(apply, monkeypatch, capfd):
+def test_failed_table_is_told_and_the_result_still_returned(
+    apply: Apply, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("FAKE_FAIL", "ITEMS")
     result = apply()
     assert [str(table.table) for table in result.failed] == ["SALES.ITEMS"]
@@ -213,7 +237,9 @@ def test_failed_table_is_told_and_the_result_still_returned(apply, monkeypatch, 
     assert "table=SALES.ORDERS applied +3 ~0 -0 r2" in out
 
 
-def test_job_without_a_result_fails_with_its_last_lines_and_may_be_retried(apply, monkeypatch):
+def test_job_without_a_result_fails_with_its_last_lines_and_may_be_retried(
+    apply: Apply, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_DEATH", "java.lang.OutOfMemoryError: heap")
     with pytest.raises(
         AirflowException, match=r"exit code 1 and without a result: java.lang.OutOfMemoryError: h"
@@ -223,34 +249,38 @@ def test_job_without_a_result_fails_with_its_last_lines_and_may_be_retried(apply
     assert "INFO" not in str(failed.value)
 
 
-def test_error_of_the_job_that_lasts_is_not_retried(apply, monkeypatch):
+def test_error_of_the_job_that_lasts_is_not_retried(apply: Apply, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_DEATH", "TargetError: /lake belongs to the pipeline other. Choose another target.")
     with pytest.raises(AirflowFailException, match="without a result: /lake belongs to the pipeline other") as failed:
         apply()
     assert str(failed.value).index("belongs to") < str(failed.value).index("Its last lines")
 
 
-def test_what_airflow_itself_adds_to_the_settings_reaches_the_job(apply, fake_spark, monkeypatch):
+def test_what_airflow_itself_adds_to_the_settings_reaches_the_job(
+    apply: Apply, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
     added = "airflow.providers.apache.spark.operators.spark_submit.inject_parent_job_information_into_spark_properties"
     monkeypatch.setattr(added, lambda conf, context: {**conf, "spark.openlineage.parentJobName": "sales"})
     apply(openlineage_inject_parent_job_info=True)
     assert conf(fake_spark.call())["spark.openlineage.parentJobName"] == "sales"
 
 
-def test_missing_spark_connection_is_an_error_before_anything_runs(apply, fake_spark):
+def test_missing_spark_connection_is_an_error_before_anything_runs(apply: Apply, fake_spark: FakeSpark) -> None:
     with pytest.raises(AirflowFailException, match=r"no connection 'spark_nowhere'\. Create it"):
         apply(spark_conn_id="spark_nowhere")
     assert not fake_spark.called
 
 
-def test_cluster_mode_is_refused_because_the_result_could_not_come_back(apply, fake_spark):
+def test_cluster_mode_is_refused_because_the_result_could_not_come_back(apply: Apply, fake_spark: FakeSpark) -> None:
     with pytest.raises(AirflowFailException, match="deploy mode cluster"):
         apply(deploy_mode="cluster")
     assert not fake_spark.called
 
 
 @pytest.mark.parametrize("is_defined", [True, False])
-def test_missing_provider_of_kubernetes_is_named(apply, fake_spark, monkeypatch, is_defined):
+def test_missing_provider_of_kubernetes_is_named(
+    apply: Apply, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, is_defined: bool
+) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps({"conn_type": "spark", "host": "k8s://https://h:6443"}))
     monkeypatch.setattr(spark_submit, "kube_client", None, raising=False)
     if not is_defined:
@@ -260,13 +290,15 @@ def test_missing_provider_of_kubernetes_is_named(apply, fake_spark, monkeypatch,
     assert not fake_spark.called
 
 
-def test_missing_plan_is_named(connect, fake_spark):
+def test_missing_plan_is_named(connect: Connect, fake_spark: FakeSpark) -> None:
     operator = Db2CdcApplyOperator(task_id="apply", spec="None", spark_conn_id="spark_test")
     with pytest.raises(AirflowFailException, match="no plan to apply"):
         operator.execute({})
 
 
-def test_killing_the_task_ends_spark_submit(connect, fake_spark, monkeypatch):
+def test_killing_the_task_ends_spark_submit(
+    connect: Connect, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_SLEEP_S", "60")
     operator = task(connect, fake_spark)
     started = time.monotonic()

@@ -30,7 +30,7 @@ def keep(*documents: tuple[str, str]) -> None:
 
     with create_session() as session:
         for key, text in documents:
-            session.add(Variable(key=key, val=text))
+            session.add(Variable(key=key, val=text))  # type: ignore[no-untyped-call]
 
 
 def kept(key: str) -> str | None:

@@ -1,19 +1,26 @@
 import json
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Variable
-from job_samples import job_result, lsn, table_result
+from support.airflow_fixtures import Inside, RunDag
+from support.job_samples import job_result, lsn, table_result
 
 from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import Status
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.asset import table_asset
@@ -45,11 +52,18 @@ OUTCOME = """
 """
 
 
+Committed = tuple[str, dict[str, Lsn], dict[str, Any]]
+"""The state of the run, the offsets by table, and the extra of each asset event by URI."""
+Commit = Callable[..., Committed]
+
+
 @pytest.fixture
-def commit(run_dag, inside):
+def commit(run_dag: RunDag, inside: Inside) -> Commit:
     """Run the commit task on these results; return the run's state, the offsets and the asset events."""
 
-    def run(dag_id, *tables, fail=True, config=None, **more):
+    def run(
+        dag_id: str, *tables: TableResult, fail: bool = True, config: dict[str, Any] | None = None, **more: Any
+    ) -> Committed:
         result = job_result(*tables, pipeline=dag_id, **more).to_json()
         state, _ = run_dag(dag_id, DAG.format(dag_id=dag_id, result=result, fail=fail, config=config))
         names = [table.table.name for table in tables]
@@ -60,7 +74,7 @@ def commit(run_dag, inside):
     return run
 
 
-def events(dag_id):
+def events(dag_id: str) -> dict[str, Any]:
     """Return the asset events of a DAG: its extra by URI."""
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
@@ -70,7 +84,7 @@ def events(dag_id):
         return {event.asset.uri: event.extra for event in found}
 
 
-def test_offsets_move_and_each_changed_table_has_an_event(commit):
+def test_offsets_move_and_each_changed_table_has_an_event(commit: Commit) -> None:
     changed = table_result("ORDERS", creates=2, updates=1, upto=9)
     quiet = table_result("QUIET", upto=9)
     state, offsets, seen = commit("commit_moves", changed, quiet)
@@ -81,12 +95,12 @@ def test_offsets_move_and_each_changed_table_has_an_event(commit):
     assert "db2cdc://commit_moves/SALES/QUIET" not in seen
 
 
-def test_declared_outlet_of_a_table_gets_the_extra(commit):
+def test_declared_outlet_of_a_table_gets_the_extra(commit: Commit) -> None:
     _, _, seen = commit("commit_declared", table_result("DECLARED", deletes=4))
     assert seen["db2cdc://commit_declared/SALES/DECLARED"]["rows"] == 4
 
 
-def test_lag_is_told_by_the_sources_clock_whatever_its_zone(commit, capfd):
+def test_lag_is_told_by_the_sources_clock_whatever_its_zone(commit: Commit, capfd: pytest.CaptureFixture[str]) -> None:
     hour_ms, now_ms = 3_600_000, time.time_ns() // 1_000_000
     east, west = 2 * hour_ms, -5 * hour_ms
     for name, ahead_ms in (("commit_east", east), ("commit_west", west)):
@@ -96,7 +110,7 @@ def test_lag_is_told_by_the_sources_clock_whatever_its_zone(commit, capfd):
         assert 3600 <= float(lag) < 3700
 
 
-def test_failed_table_fails_the_task_after_the_others_offsets_are_kept(commit):
+def test_failed_table_fails_the_task_after_the_others_offsets_are_kept(commit: Commit) -> None:
     failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
     state, offsets, seen = commit("commit_fails", table_result("ORDERS", creates=1), failed)
     assert state == "failed"
@@ -104,20 +118,20 @@ def test_failed_table_fails_the_task_after_the_others_offsets_are_kept(commit):
     assert seen == {}, "Airflow emits the events of failed tasks: the outcome task is no longer needed"
 
 
-def test_failed_table_does_not_take_the_events_of_the_others_along_when_another_task_reports_it(commit):
+def test_failed_table_does_not_take_the_events_of_the_others_along_when_another_task_reports_it(commit: Commit) -> None:
     failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
     state, _, seen = commit("commit_reports", table_result("ORDERS", creates=1), failed, fail=False)
     assert state == "success"
     assert "db2cdc://commit_reports/SALES/ORDERS" in seen
 
 
-def snapshot(status="running", *parts):
+def snapshot(status: Status = "running", *parts: TableSnapshotProgress) -> SnapshotProgress:
     return SnapshotProgress(
         "77", "incremental", status, parts or (TableSnapshotProgress(ORDERS, "reading", 1, 4, 10),), 5
     )
 
 
-def test_signals_and_snapshots_become_the_backlog(commit, inside):
+def test_signals_and_snapshots_become_the_backlog(commit: Commit, inside: Inside) -> None:
     outcomes = [SignalOutcome("77", "airflow", "accepted"), SignalOutcome("1", "source", "done")]
     state, _, _ = commit("commit_signals", table_result("ORDERS"), signals=outcomes, snapshots=[snapshot()])
     assert state == "success"
@@ -125,7 +139,7 @@ def test_signals_and_snapshots_become_the_backlog(commit, inside):
     assert kept == PipelineSummary((snapshot(),), tuple(outcomes), ("1 #",), tables=(ORDERS,))
 
 
-def test_channels_are_told_what_became_of_their_signals(commit, tmp_path):
+def test_channels_are_told_what_became_of_their_signals(commit: Commit, tmp_path: Path) -> None:
     path = tmp_path / "signals"
     path.write_text('{"id": "1", "type": "pause-snapshot"}\n{"id": "2", "type": "pause-snapshot"}\n')
     config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(path)}
@@ -137,7 +151,9 @@ def test_channels_are_told_what_became_of_their_signals(commit, tmp_path):
     assert json.loads(told) == {"id": "1", "status": "refused", "reason": "why"}
 
 
-def test_signals_are_not_consumed_when_what_became_of_them_cannot_be_kept(commit, inside, tmp_path):
+def test_signals_are_not_consumed_when_what_became_of_them_cannot_be_kept(
+    commit: Commit, inside: Inside, tmp_path: Path
+) -> None:
     path = tmp_path / "signals"
     path.write_text('{"id": "1", "type": "pause-snapshot"}\n')
     config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(path)}
@@ -147,7 +163,9 @@ def test_signals_are_not_consumed_when_what_became_of_them_cannot_be_kept(commit
     assert '"1"' in path.read_text()
 
 
-def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(run_dag, inside, capfd):
+def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(
+    run_dag: RunDag, inside: Inside, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Their offsets have moved, so that no later tick would tell of it; its own changes are told once it moves."""
     inside(lambda: Variable.set("db2cdc.commit_broken.SALES.BROKEN", "{'restart': True}"))
     changed = [table_result("ORDERS", creates=1), table_result("BROKEN", creates=2)]
@@ -161,14 +179,14 @@ def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(run_dag, 
     assert said.count("were not kept: ") == 2, "commit logs it, and outcome fails with it"
 
 
-def test_an_offset_that_cannot_be_kept_fails_the_task_where_no_other_reports_it(commit, inside):
+def test_an_offset_that_cannot_be_kept_fails_the_task_where_no_other_reports_it(commit: Commit, inside: Inside) -> None:
     ahead = Offset(TableId("SALES", "AHEAD"), lsn(99), 9)
     inside(lambda: VariableOffsetStore("commit_ahead").put(ahead))
     state, offsets, _ = commit("commit_ahead", table_result("ORDERS"), table_result("AHEAD"))
     assert (state, offsets) == ("failed", {"ORDERS": lsn(9), "AHEAD": lsn(99)})
 
 
-def test_unreadable_file_of_signals_costs_neither_offset_nor_event(commit, tmp_path):
+def test_unreadable_file_of_signals_costs_neither_offset_nor_event(commit: Commit, tmp_path: Path) -> None:
     config = {"pipeline": "p", "target": "/t", "signal.enabled.channels": "file", "signal.file": str(tmp_path)}
     outcomes = [SignalOutcome("1", "file", "done")]
     changed = table_result("ORDERS", creates=1)
@@ -177,7 +195,7 @@ def test_unreadable_file_of_signals_costs_neither_offset_nor_event(commit, tmp_p
     assert "db2cdc://commit_unreadable/SALES/ORDERS" in seen
 
 
-def test_refused_signals_are_told_once_in_the_tasks_log(commit, capfd):
+def test_refused_signals_are_told_once_in_the_tasks_log(commit: Commit, capfd: pytest.CaptureFixture[str]) -> None:
     signals = [SignalOutcome("1", "source", "refused", "no such table"), SignalOutcome("2", "kafka", "accepted")]
     line = "signal 1 of channel source refused: no such table"
     for count in (1, 0):
@@ -186,7 +204,9 @@ def test_refused_signals_are_told_once_in_the_tasks_log(commit, capfd):
 
 
 @pytest.mark.parametrize(("channels", "count"), [("delta,airflow", 1), ("delta,log", 0)])
-def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(commit, inside, channels, count):
+def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(
+    commit: Commit, inside: Inside, channels: str, count: int
+) -> None:
     dag_id = f"commit_notifies_{count}"
     config = {"pipeline": dag_id, "target": "/t", "notification.enabled.channels": channels}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
@@ -197,7 +217,7 @@ def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(commi
     assert events_of_them == [{"notifications": [to_data(told)]}] * count
 
 
-def test_notifications_whose_events_airflow_drops_are_told_by_the_next_tick(commit, inside):
+def test_notifications_whose_events_airflow_drops_are_told_by_the_next_tick(commit: Commit, inside: Inside) -> None:
     config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": "airflow"}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
     failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
@@ -213,14 +233,14 @@ def test_notifications_whose_events_airflow_drops_are_told_by_the_next_tick(comm
 class Unreachable:
     """A notifier that cannot tell anybody."""
 
-    def __init__(self, config):
+    def __init__(self, config: object) -> None:
         pass
 
-    def send(self, notifications):
+    def send(self, notifications: object) -> None:
         raise OSError("no route to the pager")
 
 
-def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(commit, inside):
+def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(commit: Commit, inside: Inside) -> None:
     config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": f"{__name__}:Unreachable"}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
     old = replace(told, timestamp=told.timestamp - 25 * 3_600_000)
@@ -242,11 +262,11 @@ def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(c
     assert inside(lambda: VariableOffsetStore("commit_untold").summary()).notified_upto == 5
 
 
-def outcome(result):
-    return Db2CdcOutcomeOperator(task_id="outcome", result=result.to_json(), unkept=None).execute({})
+def outcome(result: JobResult) -> None:
+    Db2CdcOutcomeOperator(task_id="outcome", result=result.to_json(), unkept=None).execute({})
 
 
-def test_outcome_tells_failed_tables_and_refused_signals_together():
+def test_outcome_tells_failed_tables_and_refused_signals_together() -> None:
     failed = table_result("BROKEN", "failed", error="no disk")
     signals = [SignalOutcome("77", "airflow", "refused", "no such table")]
     with pytest.raises(AirflowFailException, match=r"(?s)BROKEN: no disk.*77 refused: no such table"):
@@ -254,17 +274,17 @@ def test_outcome_tells_failed_tables_and_refused_signals_together():
 
 
 @pytest.mark.parametrize("status", ["refused", "failed"])
-def test_outcome_fails_for_what_airflow_asked_and_did_not_get(status):
+def test_outcome_fails_for_what_airflow_asked_and_did_not_get(status: Literal["refused", "failed"]) -> None:
     with pytest.raises(AirflowFailException, match=f"77 {status}: why"):
         outcome(job_result(signals=[SignalOutcome("77", "airflow", status, "why")]))
 
 
-def test_outcome_is_green_for_what_another_channel_asked_and_what_is_under_way():
+def test_outcome_is_green_for_what_another_channel_asked_and_what_is_under_way() -> None:
     signals = [SignalOutcome("1", "file", "refused", "why"), SignalOutcome("2", "airflow", "accepted")]
-    assert outcome(job_result(table_result("ORDERS"), signals=signals)) is None
+    outcome(job_result(table_result("ORDERS"), signals=signals))
 
 
-def test_outcome_fails_for_offsets_that_were_not_kept():
+def test_outcome_fails_for_offsets_that_were_not_kept() -> None:
     result = job_result(table_result("ORDERS")).to_json()
     with pytest.raises(AirflowFailException, match=r"SALES\.BROKEN cannot be read"):
         Db2CdcOutcomeOperator(task_id="outcome", result=result, unkept="SALES.BROKEN cannot be read").execute({})
@@ -290,11 +310,11 @@ def test_outcome_fails_for_offsets_that_were_not_kept():
     ],
     ids=["counted", "not counted", "partly over"],
 )
-def test_summary_tells_how_far_a_snapshot_is(progress, line):
+def test_summary_tells_how_far_a_snapshot_is(progress: SnapshotProgress, line: str) -> None:
     assert describe_snapshot(progress) == line
 
 
-def test_asset_of_a_table_is_the_same_for_who_writes_and_who_schedules():
+def test_asset_of_a_table_is_the_same_for_who_writes_and_who_schedules() -> None:
     name = 'A.b#1 "x"'
     asset = table_asset("p", table_result(name).table)
     assert asset == table_asset("p", f"SALES.{name}")
@@ -315,11 +335,11 @@ def test_asset_of_a_table_is_the_same_for_who_writes_and_who_schedules():
     ],
     ids=["applied", "failed"],
 )
-def test_summary_tells_counts_position_and_lag(table, line):
+def test_summary_tells_counts_position_and_lag(table: TableResult, line: str) -> None:
     assert describe_table(table, 1_700_000_001_500) == line
 
 
-def test_notification_channel_that_is_not_there_costs_no_table_its_event(commit):
+def test_notification_channel_that_is_not_there_costs_no_table_its_event(commit: Commit) -> None:
     config = {"pipeline": "p", "target": "/t", "notification.enabled.channels": "module_of_another_worker:Pager"}
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
     changed = table_result("ORDERS", creates=1)

@@ -1,8 +1,10 @@
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.exceptions import ParamValidationError
-from job_samples import UNTOUCHED
+from support.job_samples import UNTOUCHED
 
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -21,11 +23,15 @@ spark: {master: "spark://unused:7077", conf: {spark.driver.memory: 700m}}
 """
 
 
+Dags = Callable[[str], dict[str, Any]]
+SnapshotDag = Callable[..., Any]
+
+
 @pytest.fixture
-def dags(airflow_db):
+def dags(airflow_db: None) -> Dags:
     """Load a shipped DAG file and return its DAGs."""
 
-    def load(name):
+    def load(name: str) -> Any:
         bag = dag_bag(DAGS / name, DAGS)
         assert bag.import_errors == {}
         return bag.dags
@@ -33,12 +39,14 @@ def dags(airflow_db):
     return load
 
 
-def test_every_shipped_dag_file_is_tested_here():
+def test_every_shipped_dag_file_is_tested_here() -> None:
     names = {"db2cdc_pipeline.py", "db2cdc_sales.py", "db2cdc_snapshot.py"}
     assert {path.name for path in DAGS.glob("*.py")} == names
 
 
-def test_configured_dag_comes_from_its_file_and_environment(dags, tmp_path, monkeypatch):
+def test_configured_dag_comes_from_its_file_and_environment(
+    dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     monkeypatch.setenv("DB2CDC_CONFIG", str(path))
@@ -54,7 +62,7 @@ def test_configured_dag_comes_from_its_file_and_environment(dags, tmp_path, monk
 
 
 @pytest.mark.parametrize("name", ["db2cdc_pipeline.py", "db2cdc_snapshot.py"])
-def test_documented_file_needs_no_password_here(dags, monkeypatch, name):
+def test_documented_file_needs_no_password_here(dags: Dags, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Nor does its DAG take the id of the example's, which is for a pipeline of the same name."""
     monkeypatch.setenv("DB2CDC_CONFIG", str(DAGS.parent / "docs" / "examples" / "pipeline.yaml"))
     monkeypatch.delenv("DB2CDC_PASSWORD", raising=False)
@@ -62,7 +70,7 @@ def test_documented_file_needs_no_password_here(dags, monkeypatch, name):
     assert dag_id not in dags("db2cdc_sales.py")
 
 
-def test_schedule_can_be_set_and_taken_away(dags, tmp_path, monkeypatch):
+def test_schedule_can_be_set_and_taken_away(dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(CONFIG, encoding="utf-8")
     monkeypatch.setenv("DB2CDC_CONFIG", str(path))
@@ -74,16 +82,18 @@ def test_schedule_can_be_set_and_taken_away(dags, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["db2cdc_pipeline.py", "db2cdc_snapshot.py"])
-def test_without_a_configuration_there_is_no_dag_and_no_error(dags, monkeypatch, name):
+def test_without_a_configuration_there_is_no_dag_and_no_error(
+    dags: Dags, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.delenv("DB2CDC_CONFIG", raising=False)
     assert dags(name) == {}
 
 
 @pytest.fixture
-def snapshot_dag(dags, tmp_path, monkeypatch):
+def snapshot_dag(dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SnapshotDag:
     """The DAG with the form, for a pipeline with these further lines in its file."""
 
-    def load(text=CONFIG):
+    def load(text: str = CONFIG) -> Any:
         path = tmp_path / "shop.yaml"
         path.write_text(text, encoding="utf-8")
         monkeypatch.setenv("DB2CDC_CONFIG", str(path))
@@ -93,7 +103,7 @@ def snapshot_dag(dags, tmp_path, monkeypatch):
     return load
 
 
-def test_form_sends_to_its_pipeline_and_follows(snapshot_dag):
+def test_form_sends_to_its_pipeline_and_follows(snapshot_dag: SnapshotDag) -> None:
     dag = snapshot_dag()
     assert (dag.dag_id, dag.schedule, dag.catchup) == ("db2cdc_shop_snapshot", None, False)
     send, follow = dag.get_task("send"), dag.get_task("follow")
@@ -102,13 +112,13 @@ def test_form_sends_to_its_pipeline_and_follows(snapshot_dag):
     assert follow.upstream_task_ids == {"send"}
 
 
-def test_form_says_which_tables_there_are(snapshot_dag):
+def test_form_says_which_tables_there_are(snapshot_dag: SnapshotDag) -> None:
     assert r"This pipeline carries `SHOP\..*`." in snapshot_dag().params.get_param("tables").description
     everything = CONFIG.replace("table.include.list: 'SHOP\\..*'", "")
     assert "carries all captured tables" in snapshot_dag(everything).params.get_param("tables").description
 
 
-def test_form_suggests_the_tables_of_the_last_tick(snapshot_dag, monkeypatch):
+def test_form_suggests_the_tables_of_the_last_tick(snapshot_dag: SnapshotDag, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "examples" not in snapshot_dag().params.get_param("known_tables").schema
     kept = PipelineSummary(tables=(TableId("SHOP", "ORDERS"), TableId("SHOP", 'a.b "c"')))
     monkeypatch.setenv("AIRFLOW_VAR_DB2CDC.SHOP~SUMMARY", kept.to_json())
@@ -119,7 +129,7 @@ def test_form_suggests_the_tables_of_the_last_tick(snapshot_dag, monkeypatch):
     assert "examples" not in snapshot_dag().params.get_param("known_tables").schema
 
 
-def test_form_that_nobody_touched_sends_nothing_that_some_action_does_not_use(snapshot_dag):
+def test_form_that_nobody_touched_sends_nothing_that_some_action_does_not_use(snapshot_dag: SnapshotDag) -> None:
     dag = snapshot_dag()
     assert dag.params.dump() == UNTOUCHED
     for action in dag.params.get_param("action").schema["enum"]:
@@ -142,7 +152,7 @@ VALID = [
 
 
 @pytest.mark.parametrize("conf", VALID, ids=["untouched", "stop", "everything"])
-def test_form_takes(snapshot_dag, conf):
+def test_form_takes(snapshot_dag: SnapshotDag, conf: dict[str, Any]) -> None:
     params = snapshot_dag().params
     params.update(conf)
     assert conf.items() <= params.validate().items()
@@ -162,13 +172,13 @@ INVALID = [
 
 
 @pytest.mark.parametrize("conf", INVALID, ids=str)
-def test_form_refuses(snapshot_dag, conf):
+def test_form_refuses(snapshot_dag: SnapshotDag, conf: dict[str, Any]) -> None:
     params = snapshot_dag().params
     with pytest.raises(ParamValidationError):
         params.update(conf)
 
 
-def test_example_pipeline_and_its_consumer_load(dags):
+def test_example_pipeline_and_its_consumer_load(dags: Dags) -> None:
     found = dags("db2cdc_sales.py")
     assert set(found) == {"sales_cdc", "sales_cdc_report"}
     outlets = found["sales_cdc"].get_task("sales.commit").outlets

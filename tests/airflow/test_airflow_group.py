@@ -1,10 +1,16 @@
 import json
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from support.airflow_fixtures import Inside, RunDag
+from support.captured_shop import Captured
+from support.fake_spark import FakeSpark
 
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
@@ -13,13 +19,13 @@ from airflow_provider_db2cdc.operators.task_group import Db2CdcTaskGroup
 pytestmark = pytest.mark.airflow
 
 
-def group(dag_arguments=None, **arguments):
+def group(dag_arguments: dict[str, Any] | None = None, /, **arguments: Any) -> dict[str, Any]:
     with DAG("d", **(dag_arguments or {})) as dag:
         Db2CdcTaskGroup("sales", **{"target": "/lake/sales", **arguments})
     return {task.task_id: task for task in dag.tasks}
 
 
-def test_tasks_follow_one_another_and_one_run_at_a_time_does_each():
+def test_tasks_follow_one_another_and_one_run_at_a_time_does_each() -> None:
     tasks = group()
     assert list(tasks) == ["sales.plan", "sales.apply", "sales.commit", "sales.outcome"]
     assert tasks["sales.apply"].upstream_task_ids == {"sales.plan"}
@@ -28,13 +34,13 @@ def test_tasks_follow_one_another_and_one_run_at_a_time_does_each():
     assert {task.max_active_tis_per_dag for task in tasks.values()} == {1}
 
 
-def test_pipeline_is_named_after_the_group_unless_told_otherwise():
+def test_pipeline_is_named_after_the_group_unless_told_otherwise() -> None:
     assert group()["sales.plan"].config["pipeline"] == "sales"
     assert group(pipeline="other")["sales.plan"].config["pipeline"] == "other"
     assert group(name="other")["sales.plan"].config == {"name": "other", "target": "/lake/sales"}
 
 
-def test_debeziums_own_names_are_taken():
+def test_debeziums_own_names_are_taken() -> None:
     assert group(**{"table.include.list": "A.B"})["sales.plan"].config["table.include.list"] == "A.B"
 
 
@@ -52,17 +58,17 @@ def test_debeziums_own_names_are_taken():
         ({"driver.currentLockTimeout": 5}, r"driver\.currentLockTimeout has no meaning .* extras of the connection"),
     ],
 )
-def test_wrong_property_breaks_the_dag_while_it_is_parsed(arguments, problem):
+def test_wrong_property_breaks_the_dag_while_it_is_parsed(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         group(**arguments)
 
 
-def test_template_is_checked_when_it_has_a_value():
+def test_template_is_checked_when_it_has_a_value() -> None:
     tasks = group(target="{{ var.value.lake }}", max_rows_per_batch="{{ params.rows }}")
     assert tasks["sales.plan"].config["max_rows_per_batch"] == "{{ params.rows }}"
 
 
-def test_sparks_settings_reach_the_job_with_their_templates():
+def test_sparks_settings_reach_the_job_with_their_templates() -> None:
     conf = {"spark.driver.memory": "8g", "spark.hadoop.fs.s3a.endpoint": "{{ var.value.s3 }}"}
     jars = {"spark_packages": ["{{ var.value.delta }}", "x:y:1"], "spark.jars": "{{ var.value.jars }}"}
     apply = group(spark_conf=conf, **jars)["sales.apply"]
@@ -73,7 +79,7 @@ def test_sparks_settings_reach_the_job_with_their_templates():
     )
 
 
-def test_nested_settings_are_as_good_as_dotted_ones():
+def test_nested_settings_are_as_good_as_dotted_ones() -> None:
     apply = group(spark={"conf": {"a": "{{ ds }}"}, "packages": ["x:y:1"]})["sales.apply"]
     assert (apply.conf, apply.packages) == ({"a": "{{ ds }}"}, "x:y:1")
     with pytest.raises(ConfigurationError, match=r"spark\.binary has a template"):
@@ -81,36 +87,36 @@ def test_nested_settings_are_as_good_as_dotted_ones():
 
 
 @pytest.mark.parametrize("name", ["pipeline", "name", "spark_binary", "spark.binary"])
-def test_what_is_needed_while_the_dag_is_parsed_takes_no_template(name):
+def test_what_is_needed_while_the_dag_is_parsed_takes_no_template(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} has a template"):
         group(**{name: "{{ var.value.x }}"})
 
 
-def test_selects_are_checked_with_their_list_when_all_of_them_have_values():
+def test_selects_are_checked_with_their_list_when_all_of_them_have_values() -> None:
     selects = {"snapshot.select.statement.overrides": "S.T", "snapshot.select.statement.overrides.S.T": "{{ ds }}"}
     assert group(**selects)["sales.plan"].config["snapshot.select.statement.overrides.S.T"] == "{{ ds }}"
     with pytest.raises(ConfigurationError, match="is missing"):
         group(**{"snapshot.select.statement.overrides": "S.T"})
 
 
-def test_address_and_password_of_a_pasted_connector_are_left_to_the_connection():
+def test_address_and_password_of_a_pasted_connector_are_left_to_the_connection() -> None:
     tasks = group(**{"database.hostname": "h", "database.password": "s3cret", "database.server.name": "srv"})
     assert tasks["sales.plan"].config == {"target": "/lake/sales", "database.server.name": "srv", "pipeline": "sales"}
 
 
-def test_retries_give_way_to_the_dags_and_the_groups():
+def test_retries_give_way_to_the_dags_and_the_groups() -> None:
     assert (group()["sales.plan"].retries, group()["sales.plan"].retry_delay) == (2, timedelta(seconds=30))
     assert group({"default_args": {"retries": 5}})["sales.apply"].retries == 5
     assert group({"default_args": {"retries": 5}}, default_args={"retries": 0})["sales.apply"].retries == 0
 
 
-def test_spark_settings_of_the_configuration_give_way_to_the_groups():
+def test_spark_settings_of_the_configuration_give_way_to_the_groups() -> None:
     config = PipelineConfig.from_properties(
         {"pipeline": "p", "target": "/t", "spark.conf": {"a": "1"}, "spark.packages": "x:y:1", "spark.binary": "/s"}
     )
     with DAG("d") as dag:
         Db2CdcTaskGroup("g", config=config, spark_submit={"spark_binary": "/mine", "driver_memory": "1g"})
-    apply = dag.get_task("g.apply")
+    apply: Any = dag.get_task("g.apply")
     assert (apply.conf, apply.packages, apply._spark_binary, apply._driver_memory) == (
         {"a": "1"},
         "x:y:1",
@@ -139,31 +145,42 @@ with DAG("{dag_id}"):
 """
 
 
-def dag_file(dag_id, captured, fake_spark, channels=("source", "airflow"), signal_file=None):
+def dag_file(
+    dag_id: str,
+    captured: Captured,
+    fake_spark: FakeSpark,
+    channels: tuple[str, ...] = ("source", "airflow"),
+    signal_file: str | None = None,
+) -> str:
     values = {"schema": captured.schema, "binary": str(fake_spark.binary)}
     return DAG_FILE.format(dag_id=dag_id, channels=[*channels], signal_file=signal_file, **values)
 
 
 @pytest.mark.sandbox
 def test_ticks_from_the_first_snapshot_over_a_failing_table_to_idleness(
-    captured, run_dag, inside, fake_spark, monkeypatch
-):
+    captured: Captured,
+    run_dag: RunDag,
+    inside: Inside,
+    fake_spark: FakeSpark,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Plan and commit are real, Db2 is the sandbox, Spark is a script that says it has applied what it was told."""
     dag_id = "ticks"
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
     text = dag_file(dag_id, captured, fake_spark)
 
-    def tick():
+    def tick() -> tuple[str, dict[str, str]]:
         state, tasks = run_dag(dag_id, text)
         return state, {task.split(".")[1]: state for task, state in tasks.items()}
 
-    def offset(table) -> Offset | None:
-        return inside(lambda: VariableOffsetStore(dag_id).get(table))
+    def offset(table: TableId) -> Offset:
+        found = inside(lambda: VariableOffsetStore(dag_id).get(table))
+        assert found is not None
+        return found
 
     state, tasks = tick()
     assert (state, set(tasks.values())) == ("success", {"success"})
     first = offset(orders)
-    assert first is not None
     assert first.lsn == offset(items).lsn
 
     state, tasks = tick()
@@ -190,7 +207,9 @@ def test_ticks_from_the_first_snapshot_over_a_failing_table_to_idleness(
 
 
 @pytest.mark.sandbox
-def test_plan_that_meets_an_inactive_registration_tells_the_offset(captured, run_dag, inside, fake_spark):
+def test_plan_that_meets_an_inactive_registration_tells_the_offset(
+    captured: Captured, run_dag: RunDag, inside: Inside, fake_spark: FakeSpark
+) -> None:
     dag_id, orders = "suspended", captured.table("ORDERS")
     text = dag_file(dag_id, captured, fake_spark)
     assert run_dag(dag_id, text)[0] == "success"
@@ -198,13 +217,20 @@ def test_plan_that_meets_an_inactive_registration_tells_the_offset(captured, run
     state, tasks = run_dag(dag_id, text)
     captured.set_state(orders, "A")
     assert (state, tasks["tick.plan"], tasks["tick.apply"]) == ("failed", "failed", "upstream_failed")
-    assert inside(lambda: VariableOffsetStore(dag_id).get(orders)).capture_interrupted
+    kept = inside(lambda: VariableOffsetStore(dag_id).get(orders))
+    assert kept is not None
+    assert kept.capture_interrupted
 
 
 @pytest.mark.sandbox
 def test_signals_go_from_where_they_are_given_to_the_job_and_back(
-    captured, run_dag, inside, fake_spark, tmp_path, monkeypatch
-):
+    captured: Captured,
+    run_dag: RunDag,
+    inside: Inside,
+    fake_spark: FakeSpark,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """An idle tick that was asked for something starts Spark, and each channel hears of its own signals."""
     dag_id, path = "signalled", tmp_path / "signals"
     text = dag_file(dag_id, captured, fake_spark, ("file", "airflow"), str(path))
@@ -234,7 +260,9 @@ def test_signals_go_from_where_they_are_given_to_the_job_and_back(
 
 
 @pytest.mark.sandbox
-def test_a_job_that_dies_with_signals_is_followed_by_one_that_tells(captured, run_dag, fake_spark, monkeypatch):
+def test_a_job_that_dies_with_signals_is_followed_by_one_that_tells(
+    captured: Captured, run_dag: RunDag, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It may have begun what they asked for, and the run that carried them does not come again."""
     dag_id, text = "dies", dag_file("dies", captured, fake_spark)
     assert run_dag(dag_id, text)[0] == "success"

@@ -3,7 +3,9 @@ import json
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from airflow.providers.common.compat.sdk import (
@@ -13,10 +15,13 @@ from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
     TaskDeferred,
 )
-from job_samples import lsn
+from support.airflow_fixtures import Connect, Inside, RunDag
+from support.captured_shop import Captured
+from support.job_samples import lsn
 
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, with_capture_interrupted
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, with_capture_interrupted
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -39,20 +44,20 @@ NOW = datetime(2026, 3, 1, 17, 0, 0, tzinfo=UTC)
     ],
     ids=["source's time", "after it", "zoned", "after it, zoned"],
 )
-def test_time_is_passed_when_capture_stands_behind_it(upto, expected):
+def test_time_is_passed_when_capture_stands_behind_it(upto: datetime, expected: bool) -> None:
     assert passed(FENCE, upto, NOW) is expected
 
 
-def test_offsets_are_remembered_as_they_were_first_seen():
+def test_offsets_are_remembered_as_they_were_first_seen() -> None:
     class Store:
         asked = 0
 
-        def get(self, table):
+        def get(self, table: TableId) -> Offset | None:
             self.asked += 1
             return Offset(table, lsn(self.asked), 1) if table.name == "A" else None
 
     store, table = Store(), TableId("S", "A")
-    first = FrozenOffsets(store)
+    first = FrozenOffsets(cast("OffsetStore", store))
     assert [first.get(table), first.get(table), first.get(TableId("S", "B"))] == [
         Offset(table, lsn(1), 1),
         Offset(table, lsn(1), 1),
@@ -62,7 +67,12 @@ def test_offsets_are_remembered_as_they_were_first_seen():
     assert FrozenOffsets(seen=first.seen).get(table) == Offset(table, lsn(1), 1)
 
 
-def sensor(**arguments):
+def in_run(run: SimpleNamespace) -> Any:
+    """Return the context of a task in a run, which is all that is looked at."""
+    return {"dag_run": run}
+
+
+def sensor(**arguments: Any) -> Db2CdcChangeSensor:
     return Db2CdcChangeSensor(
         task_id="wait", config={"pipeline": "p", "target": "/t"}, db2_conn_id="db2_test", **arguments
     )
@@ -76,62 +86,62 @@ def sensor(**arguments):
         ({"status": "failed", "message": "m", "error": "CaptureStoppedError"}, AirflowException),
     ],
 )
-def test_event_ends_the_wait_as_it_says(event, error):
+def test_event_ends_the_wait_as_it_says(event: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match=event["message"]) as raised:
         sensor().resume({}, event)
     assert type(raised.value) is error
 
 
 @pytest.mark.parametrize("deferrable", [True, False])
-def test_run_that_was_triggered_with_signals_waits_for_nothing(deferrable):
+def test_run_that_was_triggered_with_signals_waits_for_nothing(deferrable: bool) -> None:
     """There is no such connection: a look at the source would fail."""
     run = SimpleNamespace(run_id="r", conf={"signals": [{"type": "log", "data": {"message": "m"}}]})
-    assert sensor(deferrable=deferrable).execute({"dag_run": run}) is None
+    sensor(deferrable=deferrable).execute(in_run(run))
     for waits in (sensor(upto_time="2026-03-01T12:00:00"), sensor()):
         with pytest.raises(AirflowFailException, match="no connection 'db2_test'"):
-            waits.execute({"dag_run": run if waits.upto_time else SimpleNamespace(run_id="r", conf={})})
+            waits.execute(in_run(run if waits.upto_time else SimpleNamespace(run_id="r", conf={})))
 
 
-def test_change_that_has_come_lets_the_task_go_on():
-    assert sensor().resume({}, {"status": "come", "message": "3 changes"}) is None
+def test_change_that_has_come_lets_the_task_go_on() -> None:
+    sensor().resume({}, {"status": "come", "message": "3 changes"})
 
 
-def stands(table, at, planned_at_ms=0):
+def stands(table: TableId, at: Lsn, planned_at_ms: int = 0) -> Offset:
     """Return an offset as a result leaves it."""
     return Offset(table, at, 1, planned_at_ms=planned_at_ms, committed_lsn=at)
 
 
-def trigger(deadline_s=5.0, db2_conn_id="db2_test", **arguments):
+def trigger(deadline_s: float = 5.0, db2_conn_id: str = "db2_test", **arguments: Any) -> Db2CdcChangeTrigger:
     chosen = PipelineConfig(pipeline="p", target="/t", **arguments.pop("config", {}))
     config = redact(chosen)
-    usual = {"offsets": {}, "upto_time": None, "poll_s": 0.1, "deadline": time.time() + deadline_s}
+    usual: dict[str, Any] = {"offsets": {}, "upto_time": None, "poll_s": 0.1, "deadline": time.time() + deadline_s}
     return Db2CdcChangeTrigger(db2_conn_id, config, **{**usual, **arguments})
 
 
-def event_of(waiting):
+def event_of(waiting: Db2CdcChangeTrigger) -> dict[str, Any]:
     """Return the trigger's event, after a way through what Airflow stores of it."""
     name, arguments = waiting.serialize()
     assert name == "airflow_provider_db2cdc.triggers.change.Db2CdcChangeTrigger"
 
-    async def payloads():
+    async def payloads() -> list[dict[str, Any]]:
         return [event.payload async for event in Db2CdcChangeTrigger(**arguments).run()]
 
     [payload] = asyncio.run(asyncio.wait_for(payloads(), 60))
     return payload
 
 
-def test_source_out_of_reach_is_waited_for_until_the_time_is_over(connect):
+def test_source_out_of_reach_is_waited_for_until_the_time_is_over(connect: Connect) -> None:
     connect(host="127.0.0.1", port=1, extra={"ConnectTimeout": 1})
     event = event_of(trigger(deadline_s=1.0))
     assert event["status"] == "timeout"
     assert "127.0.0.1:1/SALES cannot be reached" in event["message"]
 
 
-def test_source_out_of_reach_at_the_first_look_is_waited_for_too(connect, inside):
+def test_source_out_of_reach_at_the_first_look_is_waited_for_too(connect: Connect, inside: Inside) -> None:
     connect(host="127.0.0.1", port=1, extra={"ConnectTimeout": 1})
     table = TableId("S", "T")
 
-    def deferred():
+    def deferred() -> tuple[dict[str, str], bool]:
         store = VariableOffsetStore("p")
         store.put(Offset(table, lsn(5), 1))
         store.put_summary(PipelineSummary(tables=(table,)))
@@ -145,12 +155,13 @@ def test_source_out_of_reach_at_the_first_look_is_waited_for_too(connect, inside
 
 
 @pytest.mark.parametrize(("softly", "ends"), [("soft_fail", True), ("never_fail", True), ("retries", False)])
-def test_first_look_fails_as_softly_as_the_sensor_is_meant_to(softly, ends, inside):
+def test_first_look_fails_as_softly_as_the_sensor_is_meant_to(softly: str, ends: bool, inside: Inside) -> None:
+    softness: dict[str, Any] = {softly: 1}
     waiting = Db2CdcChangeSensor(
-        task_id="wait", config={"pipeline": "p", "target": "/t"}, db2_conn_id="nowhere", **{softly: 1}
+        task_id="wait", config={"pipeline": "p", "target": "/t"}, db2_conn_id="nowhere", **softness
     )
 
-    def looked():
+    def looked() -> None:
         with pytest.raises(AirflowSkipException if ends else AirflowFailException, match="no connection 'nowhere'"):
             waiting.execute({})
 
@@ -158,7 +169,9 @@ def test_first_look_fails_as_softly_as_the_sensor_is_meant_to(softly, ends, insi
 
 
 @pytest.mark.parametrize(("shows", "channels"), [(True, ["file"]), (False, ["file", "kafka"])])
-def test_a_trigger_is_told_nothing_secret_that_airflow_shows(monkeypatch, shows, channels):
+def test_a_trigger_is_told_nothing_secret_that_airflow_shows(
+    monkeypatch: pytest.MonkeyPatch, shows: bool, channels: list[str]
+) -> None:
     monkeypatch.setattr("airflow_provider_db2cdc.triggers.change.SHOWS_ARGUMENTS", shows)
     config = PipelineConfig.from_properties(
         {
@@ -175,7 +188,7 @@ def test_a_trigger_is_told_nothing_secret_that_airflow_shows(monkeypatch, shows,
     assert ("kafkas" in json.dumps(redact(unheard))) is not shows
 
 
-def test_missing_connection_ends_the_wait():
+def test_missing_connection_ends_the_wait() -> None:
     event = event_of(trigger(db2_conn_id="nowhere"))
     assert (event["status"], event["error"]) == ("failed", "ConfigurationError")
     assert "no connection 'nowhere'" in event["message"]
@@ -185,7 +198,9 @@ def test_missing_connection_ends_the_wait():
 @pytest.mark.parametrize(
     ("text", "ends"), [("", "timeout"), ('{"type": "log", "id": "a", "data": {"message": "m"}}\n', "come")]
 )
-def test_channel_that_the_triggerer_has_not_ends_no_wait_and_hides_no_other(captured, tmp_path, text, ends):
+def test_channel_that_the_triggerer_has_not_ends_no_wait_and_hides_no_other(
+    captured: Captured, tmp_path: Path, text: str, ends: str
+) -> None:
     orders = captured.table("ORDERS")
     (tmp_path / "signals.jsonl").write_text(text)
     settings = {
@@ -194,19 +209,23 @@ def test_channel_that_the_triggerer_has_not_ends_no_wait_and_hides_no_other(capt
         "selection": {"table_include": [str(orders)]},
     }
     documents = {name_of(orders): stands(orders, captured.synchpoint(), time.time_ns() // 10**6)}
-    seen = {name: one.to_json() for name, one in {**documents, SUMMARY: PipelineSummary(tables=(orders,))}.items()}
+    seen = {name: one.to_json() for name, one in documents.items()}
+    seen[SUMMARY] = PipelineSummary(tables=(orders,)).to_json()
     assert event_of(trigger(0.5, "db2_sandbox", config=settings, offsets=seen))["status"] == ends
 
 
 @pytest.mark.sandbox
-def test_trigger_fires_when_a_change_is_captured(captured):
+def test_trigger_fires_when_a_change_is_captured(captured: Captured) -> None:
     orders = captured.table("ORDERS")
     settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
     here = stands(orders, captured.synchpoint())
 
-    def wait(deadline_s, planned_at_ms):
-        seen = {name_of(orders): replace(here, planned_at_ms=planned_at_ms), SUMMARY: PipelineSummary(tables=(orders,))}
-        documents = {name: document.to_json() for name, document in seen.items()}
+    def wait(deadline_s: float, planned_at_ms: int) -> dict[str, Any]:
+        summary = PipelineSummary(tables=(orders,))
+        documents = {
+            name_of(orders): replace(here, planned_at_ms=planned_at_ms).to_json(),
+            SUMMARY: summary.to_json(),
+        }
         return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets=documents))
 
     now_ms = time.time_ns() // 1_000_000
@@ -218,7 +237,7 @@ def test_trigger_fires_when_a_change_is_captured(captured):
 
 
 @pytest.mark.sandbox
-def test_trigger_fires_where_offsets_have_stood_still_for_long(captured):
+def test_trigger_fires_where_offsets_have_stood_still_for_long(captured: Captured) -> None:
     orders = captured.table("ORDERS")
     settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
     long_ago = stands(orders, captured.synchpoint(), 1)
@@ -228,7 +247,9 @@ def test_trigger_fires_where_offsets_have_stood_still_for_long(captured):
 
 
 @pytest.mark.sandbox
-def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_resumes(captured, inside):
+def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_resumes(
+    captured: Captured, inside: Inside
+) -> None:
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
     here, now_ms = captured.synchpoint(), time.time_ns() // 1_000_000
     documents = {name_of(table): stands(table, here, now_ms).to_json() for table in (orders, items)}
@@ -240,7 +261,7 @@ def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_re
     assert event["status"] == "failed"
     assert "registered in state 'S'" in event["message"]
 
-    def resumed():
+    def resumed() -> Offset | None:
         store = VariableOffsetStore("p")
         store.put(Offset(orders, lsn(200), 3))
         with pytest.raises(AirflowException, match="registered in state 'S'"):
@@ -248,32 +269,36 @@ def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_re
         return store.get(orders)
 
     kept = inside(resumed)
+    assert kept is not None
     assert (kept.lsn, kept.batch, kept.capture_interrupted) == (lsn(200), 3, True)
 
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("deferrable", [True, False])
-def test_sensor_that_meets_an_inactive_registration_keeps_that(captured, inside, deferrable):
+def test_sensor_that_meets_an_inactive_registration_keeps_that(
+    captured: Captured, inside: Inside, deferrable: bool
+) -> None:
     orders = captured.table("ORDERS")
     config = {"pipeline": "met", "target": "/t", "table.include.list": rf"{captured.schema}\.ORDERS"}
     waiting = Db2CdcChangeSensor(task_id="wait", config=config, db2_conn_id="db2_sandbox", deferrable=deferrable)
     captured.set_state(orders, "S")
 
-    def met():
+    def met() -> Offset | None:
         with pytest.raises(AirflowException, match="registered in state 'S'"):
             waiting.execute({}) if deferrable else waiting.poke({})
         return VariableOffsetStore("met").get(orders)
 
     kept = inside(met)
+    assert kept is not None
     captured.set_state(orders, "A")
     assert (kept.has_position, kept.capture_interrupted) == (False, True)
 
 
-def test_sensor_keeps_table_by_table_what_its_trigger_has_found(inside):
+def test_sensor_keeps_table_by_table_what_its_trigger_has_found(inside: Inside) -> None:
     tables = [TableId("S", name) for name in "AB"]
     found = [with_capture_interrupted(table, None, lsn(9), "m").to_json() for table in tables]
 
-    def resumed():
+    def resumed() -> Offset | None:
         from airflow.sdk import Variable
 
         Variable.set(variable_key("p", tables[0]), "damaged")
@@ -281,11 +306,13 @@ def test_sensor_keeps_table_by_table_what_its_trigger_has_found(inside):
             sensor().resume({}, {"status": "failed", "message": "why the wait ended", "inactive": found})
         return VariableOffsetStore("p").get(tables[1])
 
-    assert inside(resumed).capture_interrupted
+    kept = inside(resumed)
+    assert kept is not None
+    assert kept.capture_interrupted
 
 
 @pytest.mark.sandbox
-def test_sensor_wakes_for_a_signal_in_a_file(captured, tmp_path):
+def test_sensor_wakes_for_a_signal_in_a_file(captured: Captured, tmp_path: Path) -> None:
     orders = captured.table("ORDERS")
     path = tmp_path / "signals"
     path.write_text('{"id": "1", "type": "log", "data": {"message": "m"}}\n')
@@ -301,23 +328,23 @@ def test_sensor_wakes_for_a_signal_in_a_file(captured, tmp_path):
     assert path.read_text(), "whoever acts on it consumes it"
 
 
-def test_sensors_memory_keeps_tables_of_odd_names_apart():
+def test_sensors_memory_keeps_tables_of_odd_names_apart() -> None:
     tables = [TableId("S.T", "X"), TableId("S", "T.X")]
     kept = {table: Offset(table, lsn(at), 1) for at, table in enumerate(tables, 5)}
-    seen = FrozenOffsets(SimpleNamespace(get=kept.get))
+    seen = FrozenOffsets(cast("OffsetStore", SimpleNamespace(get=kept.get)))
     assert [seen.get(table) for table in tables] == [*kept.values()]
     assert [FrozenOffsets(seen=seen.seen).get(table) for table in tables] == [*kept.values()]
 
 
 @pytest.mark.sandbox
-def test_trigger_says_that_a_table_is_new(captured):
+def test_trigger_says_that_a_table_is_new(captured: Captured) -> None:
     settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
     event = event_of(trigger(5, "db2_sandbox", config=settings))
     assert event["message"].startswith("0 changes, 1 tables to begin with are waiting")
 
 
 @pytest.mark.sandbox
-def test_trigger_fires_when_capture_passes_a_time(captured):
+def test_trigger_fires_when_capture_passes_a_time(captured: Captured) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=2)
     event = event_of(trigger(20, "db2_sandbox", upto_time=soon.isoformat()))
     assert event["status"] == "come"
@@ -343,7 +370,7 @@ with DAG("waits"):
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("deferrable", [True, False], ids=["deferred", "poking"])
-def test_sensor_waits_in_a_dag(captured, run_dag, deferrable):
+def test_sensor_waits_in_a_dag(captured: Captured, run_dag: RunDag, deferrable: bool) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=2)
     text = DEFERRED.format(schema=captured.schema, deferrable=deferrable, upto=soon.isoformat())
     assert run_dag("waits", text)[0] == "success"

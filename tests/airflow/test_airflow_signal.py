@@ -1,11 +1,14 @@
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_2_PLUS
 from jinja2 import Template
-from job_samples import UNTOUCHED
+from support.airflow_fixtures import Inside, RunDag
+from support.job_samples import UNTOUCHED
 
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import Condition
@@ -16,8 +19,9 @@ from airflow_provider_db2cdc.cdc.signal.request import (
     StopSnapshot,
     parse,
 )
-from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalStatus
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import Status
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
@@ -31,11 +35,11 @@ RUN = "manual__2026-01-01"
 
 
 @pytest.mark.parametrize("conf", [None, {}, {"signals": []}, {"signals": None}, {"other": 1}], ids=str)
-def test_run_without_signals_has_none(conf):
+def test_run_without_signals_has_none(conf: dict[str, Any] | None) -> None:
     assert signals_of(conf, RUN) == []
 
 
-def test_signals_of_a_run_come_in_their_order_each_with_an_id():
+def test_signals_of_a_run_come_in_their_order_each_with_an_id() -> None:
     data = {"data-collections": ["S.T"]}
     conf = {
         "signals": [
@@ -51,7 +55,7 @@ def test_signals_of_a_run_come_in_their_order_each_with_an_id():
     ]
 
 
-def test_signal_without_an_id_has_the_runs_in_each_of_its_tries():
+def test_signal_without_an_id_has_the_runs_in_each_of_its_tries() -> None:
     conf = {"signals": [{"type": "pause-snapshot"}]}
     assert [signal.id for signal in signals_of(conf, RUN)] == [RUN]
     assert signals_of(conf, RUN) == signals_of(conf, RUN)
@@ -59,7 +63,7 @@ def test_signal_without_an_id_has_the_runs_in_each_of_its_tries():
 
 
 @pytest.mark.parametrize("items", ["x", {"type": "log"}, ["pause-snapshot"], [["log"]], 5], ids=str)
-def test_what_is_no_list_of_objects_is_an_error(items):
+def test_what_is_no_list_of_objects_is_an_error(items: object) -> None:
     with pytest.raises(SignalError, match=r"no list of objects in 'signals'\. Write \["):
         signals_of({"signals": items}, RUN)
 
@@ -69,7 +73,7 @@ def test_what_is_no_list_of_objects_is_an_error(items):
     [({}, "it has no type"), ({"type": "log"}, "no message"), ({"type": "log", "data": [1]}, "not a JSON object")],
     ids=str,
 )
-def test_what_is_no_signal_is_left_to_be_refused(item, reason):
+def test_what_is_no_signal_is_left_to_be_refused(item: dict[str, Any], reason: str) -> None:
     [signal] = signals_of({"signals": [item]}, RUN)
     with pytest.raises(SignalError, match=reason):
         parse(signal)
@@ -109,20 +113,20 @@ FORMS = [
         ({"action": "stop-snapshot", "surrogate_key": "ID"}, "stop-snapshot does not use the field surrogate_key"),
     ],
 )
-def test_form_does_nothing_to_more_than_was_named(form, says):
+def test_form_does_nothing_to_more_than_was_named(form: dict[str, Any], says: str) -> None:
     with pytest.raises(SignalError, match=says):
         form_data({"params": {**UNTOUCHED, **form}})
 
 
 @pytest.mark.parametrize(("form", "asked"), FORMS, ids=str)
-def test_form_becomes_the_data_of_its_action(form, asked):
+def test_form_becomes_the_data_of_its_action(form: dict[str, Any], asked: object) -> None:
     params = {**UNTOUCHED, **form}
     data = form_data({"params": params}, jinja_env=None)
     assert parse(Signal("1", params["action"], json.dumps(data), "airflow")) == asked
 
 
 @pytest.mark.parametrize("action", ["execute-snapshot", "stop-snapshot"])
-def test_form_with_blank_lines_alone_asks_for_nothing_but_is_refused(action):
+def test_form_with_blank_lines_alone_asks_for_nothing_but_is_refused(action: str) -> None:
     data = form_data({"params": {**UNTOUCHED, "action": action, "tables": [" ", ""]}})
     with pytest.raises(SignalError, match="not a list of names"):
         parse(Signal("1", action, json.dumps(data), "airflow"))
@@ -140,7 +144,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("lines", "found"), CONDITIONS, ids=str)
-def test_forms_conditions_stand_behind_their_tables(lines, found):
+def test_forms_conditions_stand_behind_their_tables(lines: list[str] | None, found: list[tuple[str, str]]) -> None:
     data = form_data({"params": {**UNTOUCHED, "tables": ["S.T"], "conditions": lines}})
     assert [(one["data-collection"], one["filter"]) for one in data.get("additional-conditions", [])] == found
 
@@ -162,12 +166,12 @@ def test_forms_conditions_stand_behind_their_tables(lines, found):
     ],
     ids=str,
 )
-def test_a_line_of_the_form_that_is_no_condition_is_refused(line):
+def test_a_line_of_the_form_that_is_no_condition_is_refused(line: object) -> None:
     with pytest.raises(SignalError, match=r"is not a table and its condition.*\n?.*SALES\.ORDERS: STATUS = 1"):
         form_data({"params": {**UNTOUCHED, "tables": ["S.T"], "conditions": [line]}})
 
 
-def test_form_without_tables_is_refused():
+def test_form_without_tables_is_refused() -> None:
     data = form_data({"params": UNTOUCHED})
     with pytest.raises(SignalError, match="names no data-collections"):
         parse(Signal("1", "execute-snapshot", json.dumps(data), "airflow"))
@@ -184,9 +188,9 @@ def test_form_without_tables_is_refused():
         ("pause-snapshot", {"tables": ["S.T"]}, "takes no 'tables'"),
     ],
 )
-def test_what_is_no_signal_is_refused_before_anything_is_triggered(kind, data, reason):
+def test_what_is_no_signal_is_refused_before_anything_is_triggered(kind: str, data: Any, reason: str) -> None:
     pushed = []
-    context = {"ti": SimpleNamespace(xcom_push=lambda **values: pushed.append(values))}
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda **values: pushed.append(values))}
     operator = Db2CdcSignalOperator(task_id="t", trigger_dag_id="d", signal_type=kind, data=data, signal_id="1")
     with pytest.raises(AirflowFailException, match=reason):
         operator.execute(context)
@@ -194,7 +198,7 @@ def test_what_is_no_signal_is_refused_before_anything_is_triggered(kind, data, r
 
 
 @pytest.mark.parametrize("conf", ["{oops", "[1]", "7", ["a"], 5], ids=str)
-def test_conf_to_be_sent_along_that_is_no_object_is_refused(conf):
+def test_conf_to_be_sent_along_that_is_no_object_is_refused(conf: object) -> None:
     operator = Db2CdcSignalOperator(
         task_id="t", trigger_dag_id="d", signal_type="pause-snapshot", signal_id="1", conf=conf
     )
@@ -231,12 +235,12 @@ with DAG("signal_sender", schedule=None, render_template_as_native_obj={native},
 """
 
 
-def sent_conf(target="signal_target"):
+def sent_conf(target: str = "signal_target") -> tuple[str, Any]:
     """Return the run and the conf of what was triggered last."""
     return sent_confs(1, target)[0]
 
 
-def sent_confs(count, target="signal_target"):
+def sent_confs(count: int, target: str = "signal_target") -> list[tuple[str, Any]]:
     """Return the runs and the confs of what was triggered last, the last first."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
@@ -246,7 +250,7 @@ def sent_confs(count, target="signal_target"):
         return [(run.run_id, run.conf) for run in runs]
 
 
-def xcom(dag_id, task_id, key="return_value"):
+def xcom(dag_id: str, task_id: str, key: str = "return_value") -> Any:
     """Return what a task's last run left."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
@@ -257,12 +261,17 @@ def xcom(dag_id, task_id, key="return_value"):
         return None if row is None else row.value
 
 
+Send = Callable[..., tuple[str, Any, Any]]
+
+
 @pytest.fixture
-def send(run_dag):
+def send(run_dag: RunDag) -> Send:
     """Run a DAG that sends a signal; return its state, the last triggered run's conf and the id that came out."""
     run_dag("signal_target", TARGET)
 
-    def run(arguments, params=None, native=False, form=None):
+    def run(
+        arguments: str, params: dict[str, Any] | None = None, native: bool = False, form: dict[str, Any] | None = None
+    ) -> tuple[str, Any, Any]:
         text = SENDER.format(arguments=arguments, params=params or {}, native=native)
         state, _ = run_dag("signal_sender", text, form)
         return state, sent_conf()[1], xcom("signal_sender", "hear")
@@ -271,7 +280,7 @@ def send(run_dag):
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["text", "native"])
-def test_operator_triggers_a_run_that_carries_the_signal_and_gives_its_id_on(send, native):
+def test_operator_triggers_a_run_that_carries_the_signal_and_gives_its_id_on(send: Send, native: bool) -> None:
     arguments = "signal_type='{{ params.kind }}', data={'data-collections': ['{{ params.table }}']}, conf={'mine': 1}"
     state, conf, heard = send(arguments, {"kind": "execute-snapshot", "table": "S.T"}, native)
     assert state == "success"
@@ -283,13 +292,13 @@ def test_operator_triggers_a_run_that_carries_the_signal_and_gives_its_id_on(sen
     assert heard == signal["id"]
 
 
-def test_conf_of_ones_own_may_be_the_text_of_one(send):
+def test_conf_of_ones_own_may_be_the_text_of_one(send: Send) -> None:
     state, conf, _ = send("signal_type='pause-snapshot', conf='{\"mine\": {{ 1 + 1 }}}'")
     assert state == "success"
     assert (conf["mine"], conf["signals"][0]["type"]) == (2, "pause-snapshot")
 
 
-def test_triggered_run_hears_the_signal(send, run_dag):
+def test_triggered_run_hears_the_signal(send: Send, run_dag: RunDag) -> None:
     _, _, heard = send("signal_type='log', data={'message': 'm'}, signal_id='77'")
     run_id, conf = sent_conf()
     assert "manual__" in run_id
@@ -298,14 +307,14 @@ def test_triggered_run_hears_the_signal(send, run_dag):
     assert xcom("signal_target", "read") == [["77", "log", '{"message": "m"}']]
 
 
-def test_form_of_the_dag_is_sent(send):
+def test_form_of_the_dag_is_sent(send: Send) -> None:
     form = {"tables": ["S.T"], "conditions": ["S.T: ID > 5"], "type": "blocking"}
     state, conf, _ = send("signal_type='{{ params.action }}', data=form_data", UNTOUCHED, native=True, form=form)
     assert state == "success"
     assert parse(signals_of(conf, "r")[0]) == ExecuteSnapshot(("S.T",), "blocking", (Condition("S.T", "ID > 5"),))
 
 
-def test_nothing_is_triggered_by_what_is_no_signal(send):
+def test_nothing_is_triggered_by_what_is_no_signal(send: Send) -> None:
     before = sent_conf()
     assert send("signal_type='execute-snapshot', data={}")[0] == "failed"
     assert sent_conf() == before
@@ -322,7 +331,7 @@ with DAG("signal_mapped", schedule=None):
 """
 
 
-def test_mapped_tasks_send_under_ids_of_their_own(send, run_dag):
+def test_mapped_tasks_send_under_ids_of_their_own(send: Send, run_dag: RunDag) -> None:
     assert run_dag("signal_mapped", MAPPED)[0] == "success"
     ids = [conf["signals"][0]["id"] for _, conf in sent_confs(2)]
     # In which order they run is Airflow's affair.
@@ -339,7 +348,7 @@ with DAG("signal_cleared", schedule=None):
 """
 
 
-def test_who_clears_the_task_asks_anew_and_each_of_its_tries_asks_once(send, run_dag):
+def test_who_clears_the_task_asks_anew_and_each_of_its_tries_asks_once(send: Send, run_dag: RunDag) -> None:
     from airflow.models.taskinstance import TaskInstance, clear_task_instances
     from airflow.utils.session import create_session
 
@@ -360,30 +369,39 @@ def test_who_clears_the_task_asks_anew_and_each_of_its_tries_asks_once(send, run
     assert [ids.count(id_) for id_ in dict.fromkeys(ids)] == [1, 3, 1]
 
 
-def progress(status, done=1, id_="77"):
+def progress(status: Status, done: int = 1, id_: str = "77") -> SnapshotProgress:
     part = TableSnapshotProgress(
         TableId("S", "T"), "completed" if status == "completed" else "reading", done, 4, done * 10
     )
     return SnapshotProgress(id_, "incremental", status, (part,), 5)
 
 
-def summary(status, snapshot="running", reason="", done=1):
+def summary(status: SignalStatus, snapshot: Status = "running", reason: str = "", done: int = 1) -> PipelineSummary:
     return PipelineSummary((progress(snapshot, done),), (SignalOutcome("77", "airflow", status, reason),))
 
 
+Look = Callable[..., tuple[bool, dict[str, Any]]]
+
+
 @pytest.fixture
-def look(inside):
+def look(inside: Inside) -> Look:
     """Let the sensor look once at a summary; return what it says, and the progress it leaves."""
 
-    def once(pipeline, kept=None, signal_id="77", runs=None, paused=None):
+    def once(
+        pipeline: str,
+        kept: PipelineSummary | None = None,
+        signal_id: object = "77",
+        runs: dict[tuple[str, str], str] | None = None,
+        paused: dict[str, bool] | None = None,
+    ) -> tuple[bool, dict[str, Any]]:
         pushed = {}
-        states = {"get_dagrun_state": lambda dag_id, run_id: (runs or {})[dag_id, run_id]}
+        states: dict[str, Any] = {"get_dagrun_state": lambda dag_id, run_id: (runs or {})[dag_id, run_id]}
         if paused is not None:
             states["get_dag"] = lambda dag_id: SimpleNamespace(is_paused=paused[dag_id])
-        context = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}), **states)}
+        context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}), **states)}
         run = {"trigger_dag_id": "sales", "trigger_run_id": "r1"} if runs else {}
 
-        def poke():
+        def poke() -> bool:
             if kept is not None:
                 VariableOffsetStore(pipeline).put_summary(kept)
             return Db2CdcSnapshotSensor(task_id="t", pipeline=pipeline, signal_id=signal_id, **run).poke(context)
@@ -393,12 +411,12 @@ def look(inside):
     return once
 
 
-def test_sensor_waits_for_a_tick_to_hear_the_signal(look):
+def test_sensor_waits_for_a_tick_to_hear_the_signal(look: Look) -> None:
     assert look("sensor_unheard") == (False, {})
     assert look("sensor_unheard", PipelineSummary((progress("running", id_="other"),))) == (False, {})
 
 
-def test_sensor_waits_while_the_snapshot_is_under_way_and_says_how_far_it_is(look):
+def test_sensor_waits_while_the_snapshot_is_under_way_and_says_how_far_it_is(look: Look) -> None:
     found, pushed = look("sensor_running", summary("accepted"))
     assert found is False
     told = pushed["progress"]
@@ -407,25 +425,25 @@ def test_sensor_waits_while_the_snapshot_is_under_way_and_says_how_far_it_is(loo
     assert look("sensor_running", summary("accepted", "paused"))[0] is False
 
 
-def test_sensor_ends_when_the_signal_is_done(look):
+def test_sensor_ends_when_the_signal_is_done(look: Look) -> None:
     found, pushed = look("sensor_done", summary("done", "completed", done=4))
     assert found is True
     assert pushed["progress"]["status"] == "completed"
 
 
-def test_sensor_says_what_was_left_out_of_a_signal_that_is_done(look, capfd):
+def test_sensor_says_what_was_left_out_of_a_signal_that_is_done(look: Look, capfd: pytest.CaptureFixture[str]) -> None:
     done = SignalOutcome("77", "airflow", "done", "no snapshot of SALES.TYPO runs")
     assert look("sensor_partly", PipelineSummary((), (done,)))[0] is True
     assert "signal 77 done: no snapshot of SALES.TYPO runs" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("status", ["refused", "failed", "stopped"])
-def test_sensor_fails_at_once_when_the_signal_came_to_a_bad_end(look, status):
+def test_sensor_fails_at_once_when_the_signal_came_to_a_bad_end(look: Look, status: SignalStatus) -> None:
     with pytest.raises(AirflowFailException, match=f"signal 77 {status}: no such table"):
         look("sensor_bad", PipelineSummary((), (SignalOutcome("77", "airflow", status, "no such table"),)))
 
 
-def test_sensor_does_not_take_another_signals_end_for_that_of_one_that_reused_its_id(look):
+def test_sensor_does_not_take_another_signals_end_for_that_of_one_that_reused_its_id(look: Look) -> None:
     first, other = (SignalOutcome(id_, "airflow", "done", asked="0a") for id_ in ("77", "77 #8"))
     again = SignalOutcome("77 #0b", "airflow", "refused", "its id was used before", "0b")
     assert look("sensor_reused", PipelineSummary((), (first, other)))[0] is True
@@ -434,13 +452,13 @@ def test_sensor_does_not_take_another_signals_end_for_that_of_one_that_reused_it
 
 
 @pytest.mark.parametrize("signal_id", [None, ""])
-def test_sensor_without_a_signal_does_not_wait(look, signal_id):
+def test_sensor_without_a_signal_does_not_wait(look: Look, signal_id: object) -> None:
     with pytest.raises(AirflowFailException, match="no signal to wait for"):
         look("sensor_none", signal_id=signal_id)
 
 
 @pytest.mark.parametrize("state", ["failed", "success"])
-def test_sensor_does_not_wait_for_a_run_that_is_over_and_told_nothing(look, state):
+def test_sensor_does_not_wait_for_a_run_that_is_over_and_told_nothing(look: Look, state: str) -> None:
     with pytest.raises(
         AirflowFailException, match=rf"run r1 of DAG sales is over \({state}\), and reported nothing on signal"
     ):
@@ -452,7 +470,7 @@ def test_sensor_does_not_wait_for_a_run_that_is_over_and_told_nothing(look, stat
 FOLLOWER = """
 from airflow.sdk import DAG, task
 from airflow_provider_db2cdc import Db2CdcSignalOperator, Db2CdcSnapshotSensor
-from inside_task import CALLS
+from support.inside_task import CALLS
 
 with DAG("signal_follower", schedule=None, render_template_as_native_obj=True):
     data = {{"message": "m"}}
@@ -470,12 +488,14 @@ with DAG("signal_follower", schedule=None, render_template_as_native_obj=True):
 """
 
 
-def test_who_follows_a_run_that_fails_before_it_acts_does_not_follow_for_ever(run_dag, capfd):
+def test_who_follows_a_run_that_fails_before_it_acts_does_not_follow_for_ever(
+    run_dag: RunDag, capfd: pytest.CaptureFixture[str]
+) -> None:
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
-    from inside_task import CALLS
+    from support.inside_task import CALLS
 
-    def fail():
+    def fail() -> None:
         with create_session() as session:
             run = session.query(DagRun).filter_by(dag_id="signal_target", run_id=sent_conf()[0]).one()
             run.state = "failed"
@@ -487,13 +507,13 @@ def test_who_follows_a_run_that_fails_before_it_acts_does_not_follow_for_ever(ru
     assert "is over (failed), and reported nothing on signal" in capfd.readouterr().out, "not by its timeout"
 
 
-def test_who_follows_a_run_of_a_dag_that_is_paused_is_told(run_dag, capfd):
+def test_who_follows_a_run_of_a_dag_that_is_paused_is_told(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> None:
     """From Airflow 3.2 on, whose API tells it; before, one waits as for any run."""
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
-    from inside_task import CALLS
+    from support.inside_task import CALLS
 
-    def pause(is_paused=True):
+    def pause(is_paused: bool = True) -> None:
         with create_session() as session:
             session.query(DagModel).filter_by(dag_id="signal_target").one().is_paused = is_paused
 
@@ -507,19 +527,19 @@ def test_who_follows_a_run_of_a_dag_that_is_paused_is_told(run_dag, capfd):
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
-def test_sensor_waits_for_its_run(look, state):
+def test_sensor_waits_for_its_run(look: Look, state: str) -> None:
     assert look("sensor_yet", runs={("sales", "r1"): state})[0] is False
     for older in ("done", "stopped"):
         assert look("sensor_older", summary(older), runs={("sales", "r1"): state})[0] is False, "another one's end"
 
 
-def test_sensor_says_that_the_dag_which_is_to_run_is_paused(look, capfd):
+def test_sensor_says_that_the_dag_which_is_to_run_is_paused(look: Look, capfd: pytest.CaptureFixture[str]) -> None:
     for paused, is_told in ((None, False), ({"sales": False}, False), ({"sales": True}, True)):
         assert look("sensor_paused", runs={("sales", "r1"): "queued"}, paused=paused)[0] is False
         assert ("DAG sales is paused" in capfd.readouterr().out) is is_told
 
 
-def test_sensor_finds_a_signal_whose_id_was_rendered_to_a_number(look):
+def test_sensor_finds_a_signal_whose_id_was_rendered_to_a_number(look: Look) -> None:
     assert look("sensor_number", summary("done", "completed"), signal_id=77)[0] is True
 
 
@@ -546,7 +566,7 @@ with DAG("signal_follow", schedule=None):
 
 
 @pytest.mark.parametrize(("finish", "state"), [("done", "success"), ("stopped", "failed")])
-def test_sensor_follows_in_a_dag_from_tick_to_tick(run_dag, finish, state):
+def test_sensor_follows_in_a_dag_from_tick_to_tick(run_dag: RunDag, finish: SignalStatus, state: str) -> None:
     begin = summary("accepted").to_json()
     end = summary(finish, "completed" if finish == "done" else "stopped", "asked for", done=4).to_json()
     found, tasks = run_dag("signal_follow", FOLLOW.format(begin=begin, finish=end))
@@ -555,7 +575,7 @@ def test_sensor_follows_in_a_dag_from_tick_to_tick(run_dag, finish, state):
     assert waits("signal_follow") > 0
 
 
-def waits(dag_id):
+def waits(dag_id: str) -> int:
     """Return how often the sensor of a DAG's last run was put off."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.taskreschedule import TaskReschedule

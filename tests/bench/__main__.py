@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.cases import CASES
-from tests.bench.measured import Measured
-from tests.bench.stage import Stage
+from .cases import CASES
+from .measured import Measured
+from .stage import Stage
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,9 +25,10 @@ from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.sql.changes import change_rows
 from airflow_provider_db2cdc.submit.runner import run_job
-from tests.bench.measured import Measured, high_water_kb, note, planned, run, timed
-from tests.bench.snapshots import incremental, network, snapshot
-from tests.bench.stage import ROOT, Stage
+
+from .measured import Measured, high_water_kb, note, planned, run, timed
+from .snapshots import incremental, network, snapshot
+from .stage import ROOT, Stage
 
 
 def batch(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
@@ -42,10 +44,10 @@ def batch(stage: Stage, options: argparse.Namespace, console: Console) -> Measur
         stage.change(pipeline, options.changes, options.rows, number)
         pipeline.captured()
         spec = planned(pipeline)
-        limit = timed(lambda spec=spec, number=number: _bare_append(stage, spec, number))
-        ours = timed(lambda spec=spec: pipeline.commit(run(spec)))
+        limit = timed(partial(_bare_append, stage, spec, number))
+        ours = timed(partial(_run_and_commit, pipeline, spec))
         reduced = _reduced(stage, pipeline, table, copy, number)
-        limit += timed(lambda reduced=reduced: _bare_merge(stage, copy, reduced))
+        limit += timed(partial(_bare_merge, stage, copy, reduced))
         note(measured, number, ours, limit, console)
     return measured
 
@@ -110,6 +112,10 @@ CASES: dict[str, Callable[[Stage, argparse.Namespace, Console], Measured]] = {
     "large": large,
     "tick": tick,
 }
+
+
+def _run_and_commit(pipeline: Pipeline, spec: JobSpec) -> None:
+    pipeline.commit(run(spec))
 
 
 def _bare_append(stage: Stage, spec: JobSpec, number: int) -> None:

@@ -22,11 +22,12 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import chunk_key
 from airflow_provider_db2cdc.spark.jdbc.connection import FETCH, JdbcSource, driver_connection
 from airflow_provider_db2cdc.sql.chunk import chunk_predicate, table_rows
-from tests.bench.counting import counted
-from tests.bench.measured import Measured, high_water_kb, note, planned, run, timed
-from tests.bench.network import behind
-from tests.bench.stage import Stage
-from tests.bench.writing import changing
+
+from .counting import counted
+from .measured import Measured, high_water_kb, note, planned, run, timed
+from .network import behind
+from .stage import Stage
+from .writing import changing
 
 
 def snapshot(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
@@ -38,8 +39,8 @@ def snapshot(stage: Stage, options: argparse.Namespace, console: Console) -> Mea
     for number in range(options.rounds + 1):
         pipeline.target = str(stage.folder / f"snapshot{number}")
         spec = planned(pipeline)
-        limit = timed(lambda spec=spec, number=number: _bare_snapshot(stage, spec, number))
-        ours = timed(lambda spec=spec: run(spec))
+        limit = timed(partial(_bare_snapshot, stage, spec, number))
+        ours = timed(partial(run, spec))
         note(measured, number, ours, limit, console)
         shutil.rmtree(pipeline.target)
     assert pipeline.source_rows(table) is not None
@@ -68,7 +69,8 @@ def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> 
         console.print(f"  {name}: {ours:.1f} s, {rows / ours:.0f} rows/s, {told}")
         measured.more[name] = {"rows/s": round(rows / ours), **told}
     measured.more["rows looked at for bounds, by row"] = _visited(pipeline, table) / rows
-    measured.more["peak memory (MB)"] = high_water_kb(stage.spark.sparkContext._gateway.proc.pid) // 1024
+    gateway: Any = stage.spark.sparkContext._gateway
+    measured.more["peak memory (MB)"] = high_water_kb(gateway.proc.pid) // 1024
     return measured
 
 

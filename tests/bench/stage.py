@@ -14,6 +14,7 @@ from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
+from airflow_provider_db2cdc.sandbox.server.state import SandboxOptions
 from airflow_provider_db2cdc.submit.command import spark_conf
 
 ROOT = Path(__file__).parents[2]
@@ -49,8 +50,8 @@ class Stage:
         for key, value in spark_conf(jars, extra=extra).items():
             builder = builder.config(key, value)
         derby = str(ROOT / "build" / "jars" / "sandbox")
-        served = {"commit_interval_s": commit_interval_s, "jars": derby, "java_options": "-Xmx2g"}
-        with Sandbox.start(folder / "sandbox", **served) as sandbox:
+        options = SandboxOptions(commit_interval_s=commit_interval_s, jars=derby, java_options="-Xmx2g")
+        with Sandbox.start(folder / "sandbox", options) as sandbox:
             spark = builder.getOrCreate()
             spark.sparkContext.setLogLevel("ERROR")
             yield cls(folder, sandbox, spark, spark.newSession())

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from broker import JARS, Broker, running_broker
+from support.broker import JARS, Broker, running_broker
 
 
 @pytest.fixture(scope="session")

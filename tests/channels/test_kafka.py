@@ -9,8 +9,8 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from broker import Broker, end, running_broker
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from support.broker import Broker, end, running_broker
 from support.log import reads
 from support.pipeline import Pipeline
 
@@ -47,8 +47,11 @@ def topic(broker: Broker) -> str:
     return name
 
 
+Opened = Callable[..., KafkaChannel]
+
+
 @pytest.fixture
-def opened(broker: Broker, topic: str) -> Iterator[Callable[..., KafkaChannel]]:
+def opened(broker: Broker, topic: str) -> Iterator[Opened]:
     """Open channels to the topic; each is closed at the end."""
     channels: list[KafkaChannel] = []
 
@@ -65,12 +68,13 @@ def ids(channel: KafkaChannel) -> list[str]:
     return [signal.id for signal in channel.read()]
 
 
-def test_messages_are_read_from_the_beginning_in_their_order(broker: Broker, topic: str, opened: Callable) -> None:
+def test_messages_are_read_from_the_beginning_in_their_order(broker: Broker, topic: str, opened: Opened) -> None:
     before = int(time.time() * 1000)
     data = {"data-collections": ["S.T"]}
     broker.send(topic, ("shop", value("1", "execute-snapshot", data=data)), ("shop", value("2", data=json.dumps(data))))
     first, second = opened().read()
     assert first == Signal("1", "execute-snapshot", json.dumps(data), "kafka", first.at_ms)
+    assert first.at_ms is not None
     assert before <= first.at_ms <= int(time.time() * 1000)
     assert (second.id, second.data) == ("2", json.dumps(data)), "data may be JSON, or a text that holds it"
 
@@ -106,7 +110,7 @@ def moving(patch: pytest.MonkeyPatch, times: int) -> list[Moving]:
 
 
 def test_a_coordinator_that_has_moved_is_asked_again(
-    broker: Broker, topic: str, opened: Callable, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, topic: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.send(topic, ("shop", value("1")))
     moved = moving(monkeypatch, 2)
@@ -118,7 +122,7 @@ def test_a_coordinator_that_has_moved_is_asked_again(
 
 
 def test_a_coordinator_that_is_nowhere_is_an_error_in_bounded_time(
-    topic: str, opened: Callable, monkeypatch: pytest.MonkeyPatch
+    topic: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moving(monkeypatch, 60)
     channel = opened()
@@ -137,14 +141,14 @@ def test_topic_is_named_after_the_prefix(broker: Broker) -> None:
         channel.close()
 
 
-def test_empty_topic_has_no_signals(opened: Callable) -> None:
+def test_empty_topic_has_no_signals(opened: Opened) -> None:
     channel = opened()
     assert ids(channel) == []
     channel.acknowledge(done("1"))
 
 
 def test_messages_under_another_key_are_passed_over_and_the_log_says_so_once(
-    broker: Broker, topic: str, opened: Callable, caplog: pytest.LogCaptureFixture
+    broker: Broker, topic: str, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.send(topic, ("other", value("1")), (None, value("2")), ("shop", value("3")), ("SHOP", value("4")))
     broker.send(topic, ("other", value("5")))
@@ -160,7 +164,7 @@ def test_messages_under_another_key_are_passed_over_and_the_log_says_so_once(
 
 
 def test_of_many_other_keys_the_log_names_some(
-    broker: Broker, topic: str, opened: Callable, caplog: pytest.LogCaptureFixture
+    broker: Broker, topic: str, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.send(topic, *((f"{at:03}{'x' * 300}", value("1")) for at in range(50)))
     assert ids(opened()) == []
@@ -170,7 +174,7 @@ def test_of_many_other_keys_the_log_names_some(
     assert len(told) < 1500
 
 
-def test_nothing_is_committed_before_it_is_acknowledged(broker: Broker, topic: str, opened: Callable) -> None:
+def test_nothing_is_committed_before_it_is_acknowledged(broker: Broker, topic: str, opened: Opened) -> None:
     broker.send(topic, ("shop", value("1")))
     channel = opened(**{"signal.consumer.enable.auto.commit": "true", "signal.consumer.auto.commit.interval.ms": "10"})
     assert ids(channel) == ids(channel) == ["1"], "and reading does not consume"
@@ -178,7 +182,7 @@ def test_nothing_is_committed_before_it_is_acknowledged(broker: Broker, topic: s
     assert broker.committed(topic) is None
 
 
-def test_offset_moves_over_acted_on_messages_alone_and_in_order(broker: Broker, topic: str, opened: Callable) -> None:
+def test_offset_moves_over_acted_on_messages_alone_and_in_order(broker: Broker, topic: str, opened: Opened) -> None:
     broker.send(topic, *(("shop", value(id_)) for id_ in "1234"))
     channel = opened()
     channel.acknowledge(done("2"))
@@ -192,7 +196,7 @@ def test_offset_moves_over_acted_on_messages_alone_and_in_order(broker: Broker, 
 
 
 def test_offset_stays_before_another_signal_of_an_id_until_that_is_answered(
-    broker: Broker, topic: str, opened: Callable
+    broker: Broker, topic: str, opened: Opened
 ) -> None:
     broker.send(topic, ("shop", value("1")), ("shop", value("1", "resume-snapshot")))
     channel = opened()
@@ -203,7 +207,7 @@ def test_offset_stays_before_another_signal_of_an_id_until_that_is_answered(
     assert broker.committed(topic) == 2
 
 
-def test_second_channel_goes_on_behind_the_committed_offset(broker: Broker, topic: str, opened: Callable) -> None:
+def test_second_channel_goes_on_behind_the_committed_offset(broker: Broker, topic: str, opened: Opened) -> None:
     broker.send(topic, ("shop", value("1")), ("shop", value("2")))
     opened().acknowledge(done("1"))
     broker.send(topic, ("shop", value("3")))
@@ -212,7 +216,7 @@ def test_second_channel_goes_on_behind_the_committed_offset(broker: Broker, topi
 
 
 def test_pipelines_that_share_a_topic_do_not_consume_each_others_signals(
-    broker: Broker, topic: str, opened: Callable
+    broker: Broker, topic: str, opened: Opened
 ) -> None:
     broker.send(topic, ("other", value("1")), ("shop", value("2")))
     opened().acknowledge(done("2"))
@@ -224,7 +228,7 @@ MALFORMED = ["{oops", "[1]", '"text"', "7", "", None, b"\xff\xfe", "{}", "[" * 1
 
 @pytest.mark.parametrize("text", MALFORMED, ids=lambda text: repr(text)[:20])
 def test_malformed_message_is_refused_and_then_consumed(
-    broker: Broker, topic: str, opened: Callable, text: str | bytes | None
+    broker: Broker, topic: str, opened: Opened, text: str | bytes | None
 ) -> None:
     broker.send(topic, ("shop", text), ("shop", value("2")))
     channel = opened()
@@ -237,7 +241,7 @@ def test_malformed_message_is_refused_and_then_consumed(
     assert ids(opened()) == ["2"]
 
 
-def test_message_without_an_id_goes_by_its_offset_and_time(broker: Broker, topic: str, opened: Callable) -> None:
+def test_message_without_an_id_goes_by_its_offset_and_time(broker: Broker, topic: str, opened: Opened) -> None:
     broker.send(topic, ("shop", value("1")), ("shop", value(None)), ("shop", value(None)))
     one, *others = opened().read()
     assert one.id == "1"
@@ -245,7 +249,7 @@ def test_message_without_an_id_goes_by_its_offset_and_time(broker: Broker, topic
 
 
 def test_message_without_an_id_is_not_taken_for_one_of_an_older_topic(
-    broker: Broker, topic: str, opened: Callable
+    broker: Broker, topic: str, opened: Opened
 ) -> None:
     broker.send(topic, ("shop", value(None)))
     time.sleep(0.01)
@@ -256,7 +260,7 @@ def test_message_without_an_id_is_not_taken_for_one_of_an_older_topic(
 
 
 def test_reading_ends_where_the_topic_ends_with_marks_of_a_transaction(
-    broker: Broker, topic: str, opened: Callable
+    broker: Broker, topic: str, opened: Opened
 ) -> None:
     """Such marks have offsets, and no consumer is given them."""
     producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": f"{topic}-writer"})
@@ -276,7 +280,7 @@ def test_reading_ends_where_the_topic_ends_with_marks_of_a_transaction(
     assert ids(channel) == []
 
 
-def test_offset_of_an_older_topic_of_the_name_hides_nothing(broker: Broker, topic: str, opened: Callable) -> None:
+def test_offset_of_an_older_topic_of_the_name_hides_nothing(broker: Broker, topic: str, opened: Opened) -> None:
     broker.send(topic, ("shop", value("1")))
     broker.commit(topic, 50)
     channel = opened()
@@ -285,9 +289,7 @@ def test_offset_of_an_older_topic_of_the_name_hides_nothing(broker: Broker, topi
     assert broker.committed(topic) == 1
 
 
-def test_messages_that_the_topic_no_longer_keeps_are_not_waited_for(
-    broker: Broker, topic: str, opened: Callable
-) -> None:
+def test_messages_that_the_topic_no_longer_keeps_are_not_waited_for(broker: Broker, topic: str, opened: Opened) -> None:
     broker.send(topic, *(("shop", value(id_)) for id_ in "123"))
     broker.commit(topic, 0)
     at = TopicPartition(topic, 0, 2)
@@ -295,13 +297,13 @@ def test_messages_that_the_topic_no_longer_keeps_are_not_waited_for(
     assert ids(opened()) == ["3"]
 
 
-def test_topic_of_several_partitions_is_refused(broker: Broker, opened: Callable) -> None:
+def test_topic_of_several_partitions_is_refused(broker: Broker, opened: Opened) -> None:
     broker.create_topic("wide", partitions=2)
     with pytest.raises(ConfigurationError, match=r"topic wide of signals has 2 partitions\. Give it one"):
         opened(**{"signal.kafka.topic": "wide"}).read()
 
 
-def test_missing_topic_is_named(opened: Callable) -> None:
+def test_missing_topic_is_named(opened: Opened) -> None:
     with pytest.raises(SourceError, match=r"topic nowhere at .*Unknown topic.*and the topic there"):
         opened(**{"signal.kafka.topic": "nowhere"}).read()
 
@@ -311,7 +313,7 @@ def patient_for_2_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "TIMEOUT_S", 2.0)
 
 
-def test_what_became_of_signals_is_told_in_a_topic(broker: Broker, topic: str, opened: Callable) -> None:
+def test_what_became_of_signals_is_told_in_a_topic(broker: Broker, topic: str, opened: Opened) -> None:
     outcomes = f"{topic}-outcomes"
     broker.create_topic(outcomes)
     broker.send(topic, ("shop", value("1")), ("shop", "{oops"))
@@ -330,7 +332,7 @@ def test_what_became_of_signals_is_told_in_a_topic(broker: Broker, topic: str, o
     assert broker.committed(topic) == 2
 
 
-def test_without_a_topic_of_outcomes_nothing_is_told(broker: Broker, topic: str, opened: Callable) -> None:
+def test_without_a_topic_of_outcomes_nothing_is_told(broker: Broker, topic: str, opened: Opened) -> None:
     broker.send(topic, ("shop", value("1")))
     channel = opened()
     channel.check()
@@ -339,7 +341,7 @@ def test_without_a_topic_of_outcomes_nothing_is_told(broker: Broker, topic: str,
 
 
 def test_signals_come_again_where_outcomes_cannot_be_told(
-    broker: Broker, topic: str, opened: Callable, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, topic: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.send(topic, ("shop", value("1")))
     broker.commit(topic, 0)  # A new broker takes seconds to make the topic of offsets.
@@ -354,7 +356,7 @@ def test_signals_come_again_where_outcomes_cannot_be_told(
     assert ids(channel) == ["1"]
 
 
-def test_a_long_outcome_is_cut(broker: Broker, topic: str, opened: Callable) -> None:
+def test_a_long_outcome_is_cut(broker: Broker, topic: str, opened: Opened) -> None:
     outcomes, long = f"{topic}-outcomes", "\u00e4" * 2_000_000
     broker.create_topic(outcomes)
     opened(**{"signal.kafka.outcomes.topic": outcomes}).acknowledge(
@@ -366,7 +368,7 @@ def test_a_long_outcome_is_cut(broker: Broker, topic: str, opened: Callable) -> 
 
 
 def test_outcomes_are_told_by_a_client_with_the_consumers_properties(
-    broker: Broker, topic: str, opened: Callable
+    broker: Broker, topic: str, opened: Opened
 ) -> None:
     outcomes = f"{topic}-outcomes"
     broker.create_topic(outcomes)

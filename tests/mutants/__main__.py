@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutants.mutant import ROOT, Mutant, read_mutants
+from .mutant import ROOT, Mutant, read_mutants
 
 COPIED = ("airflow_provider_db2cdc", "spark_jobs", "dags", "tests", "docs")
 COPIED_FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")

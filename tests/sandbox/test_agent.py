@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
-from captured import Source, opened, replay, running
+from support.captured import Source, opened, replay, running
 
 from airflow_provider_db2cdc.errors import CaptureStoppedError
 from airflow_provider_db2cdc.sandbox.capture.agent import CaptureAgent, CaptureOptions, await_captured
@@ -23,7 +24,7 @@ def source(sandbox: Sandbox) -> Iterator[Source]:
         yield source
 
 
-def test_one_transaction_over_two_tables_is_the_worked_example(source):
+def test_one_transaction_over_two_tables_is_the_worked_example(source: Source) -> None:
     a, b = source.table(), source.table()
     source.run(f"INSERT INTO {b} VALUES (7, 'seven')")
     source.commit()
@@ -49,7 +50,7 @@ def test_one_transaction_over_two_tables_is_the_worked_example(source):
     assert source.fetch("SELECT MAX_COMMITSEQ FROM ASNCDC.IBMSNAP_RESTART")[0][0] >= commit
 
 
-def test_a_key_shift_comes_as_delete_and_insert_per_row_in_row_order(source):
+def test_a_key_shift_comes_as_delete_and_insert_per_row_in_row_order(source: Source) -> None:
     table = source.table()
     source.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     source.commit()
@@ -61,7 +62,7 @@ def test_a_key_shift_comes_as_delete_and_insert_per_row_in_row_order(source):
     assert replay(table.changes()) == table.rows()
 
 
-def test_all_changes_of_a_row_in_one_transaction_appear(source):
+def test_all_changes_of_a_row_in_one_transaction_appear(source: Source) -> None:
     table = source.table()
     source.run(f"INSERT INTO {table} VALUES (1, 'a')")
     source.run(f"DELETE FROM {table}")
@@ -71,7 +72,7 @@ def test_all_changes_of_a_row_in_one_transaction_appear(source):
     assert [operation for operation, *_ in table.captured()] == ["I", "D", "I", "D", "I"]
 
 
-def test_updates_may_be_single_rows_with_the_after_image(source):
+def test_updates_may_be_single_rows_with_the_after_image(source: Source) -> None:
     table = source.table(update_as="U")
     source.run(f"INSERT INTO {table} VALUES (1, 'a')")
     source.run(f"UPDATE {table} SET V = 'b', ID = 2")
@@ -85,7 +86,9 @@ def test_updates_may_be_single_rows_with_the_after_image(source):
     ("update_as", "updated"),
     [("U", [("U", 2, 1, "b", "a")]), ("DI", [("D", 1, 1, "a", "a"), ("I", 2, None, "b", None)])],
 )
-def test_before_images_stand_beside_their_columns(source, update_as, updated):
+def test_before_images_stand_beside_their_columns(
+    source: Source, update_as: str, updated: list[tuple[Any, ...]]
+) -> None:
     table = source.table(update_as=update_as, before_img_prefix="X")
     source.run(f"INSERT INTO {table} VALUES (1, 'a')")
     source.run(f"UPDATE {table} SET V = 'b', ID = 2")
@@ -95,7 +98,7 @@ def test_before_images_stand_beside_their_columns(source, update_as, updated):
     assert source.registration(table.name, "BEFORE_IMG_PREFIX") == ("X",)
 
 
-def test_every_captured_type_keeps_its_value(source):
+def test_every_captured_type_keeps_its_value(source: Source) -> None:
     values = (
         "-32768, 2147483647, -9223372036854775808, 12345678901234567890123456.78901, CAST(1.5 AS REAL), 1E300, 'c ', "
         "'', X'00FF10', DATE('0001-01-01'), TIME('23:59:59'), TIMESTAMP('9999-12-31 23:59:59.999999'), 'long'"
@@ -111,7 +114,7 @@ def test_every_captured_type_keeps_its_value(source):
     assert table.captured() == [("I", *row) for row in stored]
 
 
-def test_rolled_back_work_never_appears(source):
+def test_rolled_back_work_never_appears(source: Source) -> None:
     table = source.table()
     source.run(f"INSERT INTO {table} VALUES (1, 'kept')")
     source.commit()
@@ -121,7 +124,7 @@ def test_rolled_back_work_never_appears(source):
     assert table.captured() == [("I", 1, "kept")]
 
 
-def test_work_up_to_a_savepoint_is_all_that_remains_of_a_partial_rollback(source):
+def test_work_up_to_a_savepoint_is_all_that_remains_of_a_partial_rollback(source: Source) -> None:
     table = source.table()
     source.run(f"INSERT INTO {table} VALUES (1, 'kept')")
     source.run("SAVEPOINT S ON ROLLBACK RETAIN CURSORS")
@@ -132,7 +135,7 @@ def test_work_up_to_a_savepoint_is_all_that_remains_of_a_partial_rollback(source
     assert table.captured() == [("I", 1, "kept")]
 
 
-def test_open_work_is_not_waited_for_and_not_captured(source, sandbox):
+def test_open_work_is_not_waited_for_and_not_captured(source: Source, sandbox: Sandbox) -> None:
     table = source.table()
     with closing(sandbox.connect()) as other:
         execute(other, f"INSERT INTO {table} VALUES (1, 'open')")
@@ -147,7 +150,7 @@ def test_open_work_is_not_waited_for_and_not_captured(source, sandbox):
         assert first.intent > second.intent, "the long transaction changed its row first"
 
 
-def test_an_idle_agent_moves_synchpoint_and_synchtime_but_no_registration(source):
+def test_an_idle_agent_moves_synchpoint_and_synchtime_but_no_registration(source: Source) -> None:
     table = source.table()
     source.agent.round()
     points = [source.synchpoint()]
@@ -160,12 +163,12 @@ def test_an_idle_agent_moves_synchpoint_and_synchtime_but_no_registration(source
     assert source.registration(table.name, "CD_NEW_SYNCHPOINT") == (None,)
 
 
-def test_a_round_of_many_transactions_is_bounded_and_a_transaction_is_never_cut(source):
+def test_a_round_of_many_transactions_is_bounded_and_a_transaction_is_never_cut(source: Source) -> None:
     table = source.table()
     for number in range(6):
         source.run(f"INSERT INTO {table} VALUES ({2 * number}, 'a'), ({2 * number + 1}, 'b')")
         source.commit()
-    written, points = [], []
+    written, points = list[int](), list[Any]()
     while sum(written) < 12:
         written.append(source.agent.round(max_rows=3))
         points.append((source.synchpoint(), len(table.changes())))
@@ -180,7 +183,7 @@ def test_a_round_of_many_transactions_is_bounded_and_a_transaction_is_never_cut(
     assert points == sorted(points)
 
 
-def test_a_huge_transaction_is_captured_in_one_round(source):
+def test_a_huge_transaction_is_captured_in_one_round(source: Source) -> None:
     table = source.table()
     source.run(
         f"INSERT INTO {table} SELECT ROW_NUMBER() OVER (), 'x' FROM SYS.SYSCOLUMNS A, SYS.SYSTABLES B "
@@ -195,7 +198,7 @@ def test_a_huge_transaction_is_captured_in_one_round(source):
 
 
 @pytest.mark.parametrize("state", ["I", "S"])
-def test_a_registration_that_is_not_active_captures_nothing_until_it_is(source, state):
+def test_a_registration_that_is_not_active_captures_nothing_until_it_is(source: Source, state: str) -> None:
     table = source.table(state=state)
     source.run(f"INSERT INTO {table} VALUES (1, 'inactive')")
     source.commit()
@@ -209,7 +212,7 @@ def test_a_registration_that_is_not_active_captures_nothing_until_it_is(source, 
     assert table.captured() == [("I", 3, "active")]
 
 
-def test_setting_an_active_registration_active_loses_nothing(source):
+def test_setting_an_active_registration_active_loses_nothing(source: Source) -> None:
     table = source.table()
     source.run(f"INSERT INTO {table} VALUES (1, 'x')")
     source.run("UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'A' WHERE SOURCE_OWNER = ?", table.name[0])
@@ -217,7 +220,7 @@ def test_setting_an_active_registration_active_loses_nothing(source):
     assert table.captured() == [("I", 1, "x")]
 
 
-def test_a_transaction_that_touched_no_active_table_has_no_uow_row(source):
+def test_a_transaction_that_touched_no_active_table_has_no_uow_row(source: Source) -> None:
     table = source.table(state="I")
     source.agent.round()
     before = source.fetch("SELECT COUNT(*) FROM ASNCDC.IBMSNAP_UOW")
@@ -227,7 +230,7 @@ def test_a_transaction_that_touched_no_active_table_has_no_uow_row(source):
     assert source.fetch("SELECT COUNT(*) FROM ASNCDC.IBMSNAP_UOW") == before
 
 
-def test_a_failed_round_leaves_nothing_and_is_made_good(source, sandbox):
+def test_a_failed_round_leaves_nothing_and_is_made_good(source: Source, sandbox: Sandbox) -> None:
     table = source.table()
     source.run(f"INSERT INTO {table} VALUES (1, 'x')")
     source.run(f"ALTER TABLE {table.change_table} ADD CONSTRAINT BROKEN CHECK (ID > 1)")
@@ -241,7 +244,9 @@ def test_a_failed_round_leaves_nothing_and_is_made_good(source, sandbox):
     assert table.captured() == [("I", 1, "x")]
 
 
-def test_waiting_for_capture_returns_a_synchpoint_that_covers_what_was_committed(source, sandbox):
+def test_waiting_for_capture_returns_a_synchpoint_that_covers_what_was_committed(
+    source: Source, sandbox: Sandbox
+) -> None:
     table = source.table()
     with running(sandbox):
         for number in range(5):
@@ -251,14 +256,14 @@ def test_waiting_for_capture_returns_a_synchpoint_that_covers_what_was_committed
             assert [change.row[0] for change in table.changes() if change.commit <= point] == list(range(number + 1))
 
 
-def test_waiting_for_an_agent_that_does_not_run_ends_in_time_and_says_so(source):
+def test_waiting_for_an_agent_that_does_not_run_ends_in_time_and_says_so(source: Source) -> None:
     started = time.monotonic()
     with pytest.raises(CaptureStoppedError, match=r"SANDBOX\.CONTROL"):
         await_captured(source.connection, 0.2)
     assert time.monotonic() - started < 5
 
 
-def test_a_running_agent_survives_the_loss_of_its_connection(source, sandbox):
+def test_a_running_agent_survives_the_loss_of_its_connection(source: Source, sandbox: Sandbox) -> None:
     table = source.table()
     with running(sandbox) as agent:
         await_captured(source.connection, 20)
@@ -269,7 +274,7 @@ def test_a_running_agent_survives_the_loss_of_its_connection(source, sandbox):
     assert [change.row for change in table.changes()] == [(1, "x")]
 
 
-def test_the_interval_is_the_control_tables_own_unless_an_option_says_otherwise(source):
+def test_the_interval_is_the_control_tables_own_unless_an_option_says_otherwise(source: Source) -> None:
     source.run("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET COMMIT_INTERVAL = 3")
     source.commit()
     with closing(CaptureAgent(source.sandbox.dsn(), CaptureOptions(commit_interval_s=None))) as agent:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from captured import Source, opened
+from support.captured import Source, opened
 
 from airflow_provider_db2cdc.errors import RegistrationError
 from airflow_provider_db2cdc.sandbox.capture import control_tables
@@ -37,7 +37,9 @@ def source(sandbox: Sandbox) -> Iterator[Source]:
     [("IBMSNAP_REGISTER", REGISTER), ("IBMSNAP_UOW", UOW), ("IBMSNAP_RESTART", RESTART)],
     ids=["register", "uow", "restart"],
 )
-def test_a_control_table_has_the_columns_of_the_real_one_in_their_order(source, table, columns):
+def test_a_control_table_has_the_columns_of_the_real_one_in_their_order(
+    source: Source, table: str, columns: str
+) -> None:
     found = source.fetch(
         "SELECT COLNAME FROM SYSCAT.COLUMNS WHERE TABSCHEMA = 'ASNCDC' AND TABNAME = ? ORDER BY COLNO", table
     )
@@ -59,18 +61,18 @@ def test_a_control_table_has_the_columns_of_the_real_one_in_their_order(source, 
         "PRUNE_LOCK",
     ],
 )
-def test_the_other_control_tables_are_there(source, table):
+def test_the_other_control_tables_are_there(source: Source, table: str) -> None:
     assert source.fetch(f"SELECT COUNT(*) FROM ASNCDC.IBMSNAP_{table}")
 
 
-def test_installing_again_keeps_the_global_row_and_the_restart_point(source):
+def test_installing_again_keeps_the_global_row_and_the_restart_point(source: Source) -> None:
     before = source.fetch("SELECT MAX_COMMITSEQ, CAPTURE_FIRST_SEQ FROM ASNCDC.IBMSNAP_RESTART")
     source.agent.install()
     assert source.fetch("SELECT MAX_COMMITSEQ, CAPTURE_FIRST_SEQ FROM ASNCDC.IBMSNAP_RESTART") == before
     assert source.fetch("SELECT COUNT(*) FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'Y'") == [(1,)]
 
 
-def test_a_registration_has_the_values_that_addtable_gives(source):
+def test_a_registration_has_the_values_that_addtable_gives(source: Source) -> None:
     table = source.table()
     schema = table.name[0]
     assert source.registration(
@@ -84,7 +86,7 @@ def test_a_registration_has_the_values_that_addtable_gives(source):
     )
 
 
-def test_a_registration_has_its_own_pruncntl_row(source):
+def test_a_registration_has_its_own_pruncntl_row(source: Source) -> None:
     first, second = source.table(), source.table()
     rows = source.fetch(
         "SELECT SOURCE_OWNER, SYNCHPOINT, RTRIM(APPLY_QUAL), PHYS_CHANGE_TABLE, CAST(MAP_ID AS INTEGER) "
@@ -98,7 +100,7 @@ def test_a_registration_has_its_own_pruncntl_row(source):
     assert rows[0][4] < rows[1][4]
 
 
-def test_a_change_table_has_the_source_columns_and_a_unique_index_on_the_positions(source):
+def test_a_change_table_has_the_source_columns_and_a_unique_index_on_the_positions(source: Source) -> None:
     table = source.table("ID INTEGER NOT NULL PRIMARY KEY, A DECIMAL(7,2), B CHAR(3) NOT NULL DEFAULT 'x'")
     columns = source.fetch(
         'SELECT COLNAME, TYPENAME, LENGTH, SCALE, NULLS, "DEFAULT" FROM SYSCAT.COLUMNS '
@@ -119,7 +121,7 @@ def test_a_change_table_has_the_source_columns_and_a_unique_index_on_the_positio
     ) == [(f"IXCDC_{table.name[0]}_T", "+IBMSNAP_COMMITSEQ+IBMSNAP_INTENTSEQ", "U")]
 
 
-def test_lobs_and_booleans_are_left_out_as_the_real_agent_leaves_them(source):
+def test_lobs_and_booleans_are_left_out_as_the_real_agent_leaves_them(source: Source) -> None:
     table = source.table("ID INTEGER NOT NULL PRIMARY KEY, C CLOB(1K), B BLOB(1K), F BOOLEAN, V VARCHAR(5)")
     source.run(f"INSERT INTO {table} (ID, C, V) VALUES (1, CAST('long' AS CLOB(1K)), 'v')")
     source.run(f"UPDATE {table} SET C = CAST('longer' AS CLOB(1K))")
@@ -127,7 +129,7 @@ def test_lobs_and_booleans_are_left_out_as_the_real_agent_leaves_them(source):
     assert table.captured() == [("I", 1, "v"), ("D", 1, "v"), ("I", 1, "v")]
 
 
-def test_a_chosen_subset_of_columns_is_captured_in_the_order_of_the_table(source):
+def test_a_chosen_subset_of_columns_is_captured_in_the_order_of_the_table(source: Source) -> None:
     table = source.table("ID INTEGER NOT NULL PRIMARY KEY, A INTEGER, B INTEGER", columns=["B", "ID"])
     source.run(f"INSERT INTO {table} VALUES (1, 2, 3)")
     source.commit()
@@ -139,7 +141,7 @@ def test_a_chosen_subset_of_columns_is_captured_in_the_order_of_the_table(source
     [("A b", "C d"), ("dot.ted", 'qu"ote'), ("lower", "case"), ("ÅÄÖ", "日本"), ("SELECT", "FROM"), ("x--y", "it's;")],
     ids=["spaces", "dots and quotes", "lower case", "not ascii", "reserved", "comment and literal"],
 )
-def test_any_name_may_be_captured(source, schema, table):
+def test_any_name_may_be_captured(source: Source, schema: str, table: str) -> None:
     column = f"{table} ?"
     for statement in asn_names(schema, table, column):
         source.run(statement)
@@ -159,13 +161,13 @@ def asn_names(schema: str, table: str, column: str) -> list[str]:
     ]
 
 
-def test_a_name_too_long_for_a_change_table_is_shortened_and_stays_distinct():
+def test_a_name_too_long_for_a_change_table_is_shortened_and_stays_distinct() -> None:
     names = {control_tables.change_table_name("S" * 100, "T" * 100 + end) for end in ("A", "B")}
     assert len(names) == 2
     assert all(len(name) == 128 and name.startswith("CDC_SSS") for name in names)
 
 
-def test_a_table_of_the_longest_name_can_be_captured(source):
+def test_a_table_of_the_longest_name_can_be_captured(source: Source) -> None:
     name = ("S" * 128, "T" * 128)
     source.run(f"CREATE SCHEMA {name[0]}")
     source.run(f"CREATE TABLE {name[0]}.{name[1]} (ID INTEGER)")
@@ -175,7 +177,7 @@ def test_a_table_of_the_longest_name_can_be_captured(source):
     assert table.captured() == [("I", 1)]
 
 
-def test_a_change_table_may_have_a_name_and_a_schema_of_its_own(source):
+def test_a_change_table_may_have_a_name_and_a_schema_of_its_own(source: Source) -> None:
     table = source.table(cd_owner="Other cd", cd_table="Mine")
     source.run(f"INSERT INTO {table} VALUES (1, 'x')")
     source.commit()
@@ -183,7 +185,7 @@ def test_a_change_table_may_have_a_name_and_a_schema_of_its_own(source):
     assert table.captured() == [("I", 1, "x")]
 
 
-def test_a_second_registration_of_a_table_is_refused(source):
+def test_a_second_registration_of_a_table_is_refused(source: Source) -> None:
     table = source.table()
     with pytest.raises(RegistrationError, match="registered already"):
         control_tables.addtable(source.connection, *table.name)
@@ -194,7 +196,9 @@ def test_a_second_registration_of_a_table_is_refused(source):
     [("NONE", None, "no table"), ("T", ["NOPE"], "no column .* NOPE"), ("T", ["C"], "no column .* C")],
     ids=["table", "column", "lob column"],
 )
-def test_what_is_not_there_cannot_be_registered_and_leaves_nothing_behind(source, table, columns, message):
+def test_what_is_not_there_cannot_be_registered_and_leaves_nothing_behind(
+    source: Source, table: str, columns: list[str] | None, message: str
+) -> None:
     schema = source.table("ID INTEGER, C CLOB").name[0]
     control_tables.removetable(source.connection, schema, "T")
     with pytest.raises(RegistrationError, match=message):
@@ -202,7 +206,7 @@ def test_what_is_not_there_cannot_be_registered_and_leaves_nothing_behind(source
     assert source.fetch("SELECT 1 FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = ?", schema) == []
 
 
-def test_removing_a_table_leaves_nothing_of_its_capture(source):
+def test_removing_a_table_leaves_nothing_of_its_capture(source: Source) -> None:
     table = source.table()
     schema, name = table.name
     source.run(f"INSERT INTO {table} VALUES (1, 'x')")
@@ -218,7 +222,7 @@ def test_removing_a_table_leaves_nothing_of_its_capture(source):
         control_tables.removetable(source.connection, schema, name)
 
 
-def test_a_table_can_be_removed_after_its_source_was_dropped(source):
+def test_a_table_can_be_removed_after_its_source_was_dropped(source: Source) -> None:
     table = source.table()
     source.run(f"DROP TABLE {table}")
     source.commit()
@@ -226,7 +230,7 @@ def test_a_table_can_be_removed_after_its_source_was_dropped(source):
     assert source.fetch("SELECT 1 FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = ?", table.name[0]) == []
 
 
-def test_an_added_column_is_captured_from_then_on(source):
+def test_an_added_column_is_captured_from_then_on(source: Source) -> None:
     table = source.table(before_img_prefix="X")
     source.run(f"INSERT INTO {table} VALUES (1, 'x')")
     source.commit()
@@ -245,7 +249,7 @@ def test_an_added_column_is_captured_from_then_on(source):
     ]
 
 
-def test_a_table_that_is_being_changed_is_registered_after_that_change(source, sandbox):
+def test_a_table_that_is_being_changed_is_registered_after_that_change(source: Source, sandbox: Sandbox) -> None:
     table = source.table()
     control_tables.removetable(source.connection, *table.name)
     other = sandbox.connect()
@@ -263,14 +267,14 @@ def test_a_table_that_is_being_changed_is_registered_after_that_change(source, s
     other.close()
 
 
-def test_capture_triggers_are_compiled_before_the_first_writer_needs_them(source):
+def test_capture_triggers_are_compiled_before_the_first_writer_needs_them(source: Source) -> None:
     source.table()
     assert fetch(source.connection, "SELECT COUNT(*) FROM SYS.SYSSTATEMENTS WHERE TYPE = 'T' AND VALID = FALSE") == [
         (0,)
     ]
 
 
-def test_an_update_inserts_both_images_in_one_trigger_action():
+def test_an_update_inserts_both_images_in_one_trigger_action() -> None:
     journal = Journal(7, ("S", "T"), ("ASNCDC", "CDC_S_T"), ("ID",), prefix="X")
     statements = create_statements(journal, [Column("ID", "INTEGER NOT NULL")])
     assert statements[0].endswith('IBMSNAP_OPERATION CHAR(1) NOT NULL, "ID" INTEGER NOT NULL, "XID" INTEGER)')

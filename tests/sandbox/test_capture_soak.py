@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from captured import Change, Source, Table, opened, replay
+from support.captured import Change, Source, Table, opened, replay
 
 from airflow_provider_db2cdc.sandbox.capture.agent import CaptureAgent, await_captured
 from airflow_provider_db2cdc.sandbox.capture.statement import Connection, execute, fetch
@@ -213,7 +213,7 @@ def _prepare(source: Source) -> _Tables:
     return tables
 
 
-def test_the_soak_was_one(soak):
+def test_the_soak_was_one(soak: Soak) -> None:
     assert len(soak.committed) >= _COMMITS
     assert soak.rounds >= _ROUNDS
     assert len(soak.polls) >= _ROUNDS
@@ -221,9 +221,9 @@ def test_the_soak_was_one(soak):
     assert any(parts == _LARGE for parts in soak.parts.values())
 
 
-def test_commits_come_in_the_order_in_which_they_were_made(soak):
+def test_commits_come_in_the_order_in_which_they_were_made(soak: Soak) -> None:
     """Invariant 1: one COMMITSEQ per transaction, ascending over all tables in commit order."""
-    commits = {}
+    commits: dict[int, set[bytes]] = {}
     for change in soak.changes["ledger"]:
         commits.setdefault(change.row[0], set()).add(change.commit)
     assert all(len(found) == 1 for found in commits.values())
@@ -233,7 +233,7 @@ def test_commits_come_in_the_order_in_which_they_were_made(soak):
     assert counted == list(range(len(soak.committed) + 1))
 
 
-def test_intents_are_unique_and_ascend_within_a_transaction_in_the_order_of_its_statements(soak):
+def test_intents_are_unique_and_ascend_within_a_transaction_in_the_order_of_its_statements(soak: Soak) -> None:
     """Invariants 2 and 3, over all tables."""
     everything = [change for changes in soak.changes.values() for change in changes]
     assert len({change.intent for change in everything}) == len(everything)
@@ -245,8 +245,8 @@ def test_intents_are_unique_and_ascend_within_a_transaction_in_the_order_of_its_
         assert max(counted) < min(written)
 
 
-def test_a_long_transaction_holds_intents_below_those_of_earlier_commits(soak):
-    intents = {}
+def test_a_long_transaction_holds_intents_below_those_of_earlier_commits(soak: Soak) -> None:
+    intents: dict[bytes, tuple[bytes, bytes]] = {}
     for change in (change for changes in soak.changes.values() for change in changes):
         low, high = intents.get(change.commit, (change.intent, change.intent))
         intents[change.commit] = (min(low, change.intent), max(high, change.intent))
@@ -254,13 +254,13 @@ def test_a_long_transaction_holds_intents_below_those_of_earlier_commits(soak):
     assert any(later[0] < earlier[1] for earlier, later in pairwise(spans))
 
 
-def test_replaying_the_changes_gives_the_tables(soak):
+def test_replaying_the_changes_gives_the_tables(soak: Soak) -> None:
     """Nothing lost, nothing twice, nothing of what was rolled back (invariant 8)."""
     for name, changes in soak.changes.items():
         assert replay(changes) == soak.rows[name], name
 
 
-def test_no_image_is_deleted_before_it_was_there(soak):
+def test_no_image_is_deleted_before_it_was_there(soak: Soak) -> None:
     for name, changes in soak.changes.items():
         rows: Counter[tuple[Any, ...]] = Counter()
         for change in changes:
@@ -268,7 +268,7 @@ def test_no_image_is_deleted_before_it_was_there(soak):
             assert rows[change.row] >= 0, (name, change.commit, change.intent)
 
 
-def test_a_reader_sees_whole_transactions_and_no_gap_below_the_synchpoint(soak):
+def test_a_reader_sees_whole_transactions_and_no_gap_below_the_synchpoint(soak: Soak) -> None:
     """Invariants 4, 5 and 6: what is at or below a synchpoint is complete when the synchpoint is seen."""
     for poll in soak.polls:
         seen = sorted(poll.tickets)
@@ -277,26 +277,26 @@ def test_a_reader_sees_whole_transactions_and_no_gap_below_the_synchpoint(soak):
             assert poll.tickets[ticket] == soak.parts[ticket], ticket
 
 
-def test_what_a_reader_has_seen_below_a_synchpoint_never_changes(soak):
+def test_what_a_reader_has_seen_below_a_synchpoint_never_changes(soak: Soak) -> None:
     for poll in soak.polls:
         later = [change for change in soak.changes["ledger"] if change.commit <= poll.synchpoint]
         assert Counter(change.row[0] for change in later) == poll.tickets
 
 
-def test_synchpoint_and_synchtime_only_move_forward(soak):
+def test_synchpoint_and_synchtime_only_move_forward(soak: Soak) -> None:
     for earlier, later in pairwise(soak.polls):
         assert earlier.synchpoint <= later.synchpoint
         assert earlier.synchtime <= later.synchtime
 
 
-def test_what_was_committed_before_synchtime_is_captured(soak):
+def test_what_was_committed_before_synchtime_is_captured(soak: Soak) -> None:
     """Invariant 7: a change committed before the source's clock said t is there once SYNCHTIME is greater than t."""
     for poll in soak.polls:
         due = {ticket for ticket, at in soak.committed.items() if at < poll.synchtime}
         assert due <= set(poll.tickets)
 
 
-def test_each_transaction_has_one_uow_row_with_times_in_commit_order(soak):
+def test_each_transaction_has_one_uow_row_with_times_in_commit_order(soak: Soak) -> None:
     commits = {change.commit for changes in soak.changes.values() for change in changes}
     assert [bytes(row[0]) for row in soak.uow] == sorted(commits)
     times = [row[1] for row in soak.uow]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
-from captured import Source, Table, opened, running
+from support.captured import Source, Table, opened, running
 
 from airflow_provider_db2cdc.errors import CaptureStoppedError, RegistrationError
 from airflow_provider_db2cdc.sandbox.capture import control_tables, faults
@@ -43,7 +45,7 @@ def uow_of(source: Source, commits: list[bytes]) -> list[bytes]:
     return [bytes(row[0]) for row in rows if bytes(row[0]) in commits]
 
 
-def test_a_paused_agent_stands_still_and_resumes_without_a_loss(source, sandbox):
+def test_a_paused_agent_stands_still_and_resumes_without_a_loss(source: Source, sandbox: Sandbox) -> None:
     table = source.table()
     with running(sandbox):
         await_captured(source.connection, 20)
@@ -59,7 +61,7 @@ def test_a_paused_agent_stands_still_and_resumes_without_a_loss(source, sandbox)
         assert ids(table) == [1]
 
 
-def test_an_open_transaction_may_outlive_the_agent(source, sandbox):
+def test_an_open_transaction_may_outlive_the_agent(source: Source, sandbox: Sandbox) -> None:
     table = source.table()
     source.run(f"INSERT INTO {table} VALUES (1, 'x')")
     source.agent.round()
@@ -71,7 +73,7 @@ def test_an_open_transaction_may_outlive_the_agent(source, sandbox):
     assert len({change.commit for change in table.changes()}) == 1
 
 
-def test_a_lagging_agent_holds_back_what_is_young_and_its_synchtime_says_so(source):
+def test_a_lagging_agent_holds_back_what_is_young_and_its_synchtime_says_so(source: Source) -> None:
     table = source.table()
     insert(table, 1)
     faults.lag(source.connection, 60)
@@ -90,7 +92,7 @@ def test_a_lagging_agent_holds_back_what_is_young_and_its_synchtime_says_so(sour
     assert ids(table) == [1, 2, 3]
 
 
-def test_uow_rows_may_be_missing(source):
+def test_uow_rows_may_be_missing(source: Source) -> None:
     table = source.table()
     insert(table, 1)
     faults.missing_uow(source.connection)
@@ -102,7 +104,7 @@ def test_uow_rows_may_be_missing(source):
     assert uow_of(source, commits) == [commits[0], commits[2]]
 
 
-def test_a_prune_takes_a_prefix_away_and_moves_the_old_synchpoint(source):
+def test_a_prune_takes_a_prefix_away_and_moves_the_old_synchpoint(source: Source) -> None:
     table, other = source.table(), source.table()
     insert(table, 1, 2, 3)
     commits = [change.commit for change in table.changes()]
@@ -115,7 +117,7 @@ def test_a_prune_takes_a_prefix_away_and_moves_the_old_synchpoint(source):
     assert source.registration(other.name, "CD_OLD_SYNCHPOINT") == (commits[1],)
 
 
-def test_an_older_prune_does_not_move_the_old_synchpoint_back(source):
+def test_an_older_prune_does_not_move_the_old_synchpoint_back(source: Source) -> None:
     table = source.table()
     insert(table, 1, 2)
     commits = [change.commit for change in table.changes()]
@@ -124,7 +126,7 @@ def test_an_older_prune_does_not_move_the_old_synchpoint_back(source):
     assert source.registration(table.name, "CD_OLD_SYNCHPOINT") == (commits[1],)
 
 
-def test_a_retention_prune_spares_what_is_younger(source):
+def test_a_retention_prune_spares_what_is_younger(source: Source) -> None:
     table = source.table()
     insert(table, 1, 2)
     assert faults.prune(source.connection, retention_s=3600).upto is None
@@ -138,7 +140,7 @@ def test_a_retention_prune_spares_what_is_younger(source):
     assert ids(table) == [2]
 
 
-def test_a_prune_of_everything_leaves_empty_change_tables(source):
+def test_a_prune_of_everything_leaves_empty_change_tables(source: Source) -> None:
     table = source.table()
     insert(table, 1, 2)
     pruned = faults.prune(source.connection)
@@ -146,7 +148,7 @@ def test_a_prune_of_everything_leaves_empty_change_tables(source):
     assert source.registration(table.name, "CD_OLD_SYNCHPOINT") == (pruned.upto,)
 
 
-def test_a_cold_start_empties_all_loses_what_was_not_captured_and_goes_on_higher(source):
+def test_a_cold_start_empties_all_loses_what_was_not_captured_and_goes_on_higher(source: Source) -> None:
     table = source.table()
     insert(table, 1)
     last = source.synchpoint()[0]
@@ -166,7 +168,7 @@ def test_a_cold_start_empties_all_loses_what_was_not_captured_and_goes_on_higher
 
 
 @pytest.mark.parametrize("state", ["S", "I"])
-def test_a_table_whose_state_is_not_active_stops_and_the_others_go_on(source, state):
+def test_a_table_whose_state_is_not_active_stops_and_the_others_go_on(source: Source, state: str) -> None:
     table, other = source.table(), source.table()
     insert(table, 1)
     faults.set_state(source.connection, *table.name, state)
@@ -179,7 +181,7 @@ def test_a_table_whose_state_is_not_active_stops_and_the_others_go_on(source, st
     assert ids(table) == [1, 3]
 
 
-def test_a_table_registered_anew_has_a_fresh_change_table_of_the_same_form(source):
+def test_a_table_registered_anew_has_a_fresh_change_table_of_the_same_form(source: Source) -> None:
     table = source.table(update_as="U", before_img_prefix="X", columns=["ID"])
     insert(table, 1)
     faults.reregister(source.connection, *table.name)
@@ -192,13 +194,13 @@ def test_a_table_registered_anew_has_a_fresh_change_table_of_the_same_form(sourc
     )
 
 
-def test_a_fault_of_a_table_that_is_not_registered_is_refused(source):
+def test_a_fault_of_a_table_that_is_not_registered_is_refused(source: Source) -> None:
     with pytest.raises(RegistrationError, match=r"NO\.SUCH"):
         faults.set_state(source.connection, "NO", "SUCH", "S")
 
 
-def test_narrow_lsns_ascend_over_restarts_of_agent_and_sandbox(tmp_path, sandbox_jars):
-    options = {"lsn_bytes": 10, "update_as": "U", "before_images": True}
+def test_narrow_lsns_ascend_over_restarts_of_agent_and_sandbox(tmp_path: Path, sandbox_jars: str) -> None:
+    options: dict[str, Any] = {"lsn_bytes": 10, "update_as": "U", "before_images": True}
     for turn in range(2):
         with (
             Sandbox.start(tmp_path, jars=sandbox_jars, commit_interval_s=0.05, **options) as sandbox,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from captured import opened
+from support.captured import opened
 
 from airflow_provider_db2cdc.sandbox.capture import control_tables
-from airflow_provider_db2cdc.sandbox.capture.statement import execute, fetch
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection, execute, fetch
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -38,7 +37,7 @@ TYPES = {
 
 
 @pytest.fixture(scope="module")
-def connection(sandbox: Sandbox) -> Iterator[Any]:
+def connection(sandbox: Sandbox) -> Iterator[Connection]:
     with opened(sandbox) as source:
         connection = source.connection
         execute(connection, "CREATE SCHEMA CAT")
@@ -65,7 +64,7 @@ def connection(sandbox: Sandbox) -> Iterator[Any]:
         connection.commit()
 
 
-def test_columns_have_db2s_type_names_and_lengths(connection):
+def test_columns_have_db2s_type_names_and_lengths(connection: Connection) -> None:
     rows = fetch(
         connection,
         "SELECT TYPENAME, LENGTH, SCALE, CODEPAGE FROM SYSCAT.COLUMNS WHERE TABSCHEMA = 'CAT' AND TABNAME = 'TYPES' "
@@ -74,7 +73,7 @@ def test_columns_have_db2s_type_names_and_lengths(connection):
     assert dict(zip(TYPES, rows, strict=True)) == TYPES
 
 
-def test_columns_know_null_key_identity_generation_and_default(connection):
+def test_columns_know_null_key_identity_generation_and_default(connection: Connection) -> None:
     rows = fetch(
         connection,
         'SELECT COLNAME, COLNO, NULLS, KEYSEQ, "IDENTITY", GENERATED, "DEFAULT" FROM SYSCAT.COLUMNS '
@@ -91,7 +90,7 @@ def test_columns_know_null_key_identity_generation_and_default(connection):
     ]
 
 
-def test_indexes_know_their_rule_and_columns(connection):
+def test_indexes_know_their_rule_and_columns(connection: Connection) -> None:
     rows = fetch(
         connection,
         "SELECT UNIQUERULE, COLNAMES, COLCOUNT, INDSCHEMA FROM SYSCAT.INDEXES "
@@ -105,7 +104,7 @@ def test_indexes_know_their_rule_and_columns(connection):
     ]
 
 
-def test_null_keys_are_left_out_where_a_unique_constraint_lets_several_rows_have_them(connection):
+def test_null_keys_are_left_out_where_a_unique_constraint_lets_several_rows_have_them(connection: Connection) -> None:
     execute(connection, "CREATE TABLE CAT.NULLS (A INTEGER, B INTEGER, CONSTRAINT LOOSE UNIQUE (A))")
     execute(connection, "CREATE UNIQUE INDEX CAT.TIGHT ON CAT.NULLS (B)")
     connection.commit()
@@ -121,7 +120,7 @@ def test_null_keys_are_left_out_where_a_unique_constraint_lets_several_rows_have
         connection.commit()
 
 
-def test_index_columns_come_with_sequence_and_order(connection):
+def test_index_columns_come_with_sequence_and_order(connection: Connection) -> None:
     rows = fetch(
         connection,
         "SELECT COLNAME, COLSEQ, COLORDER FROM SYSCAT.INDEXCOLUSE WHERE INDSCHEMA = 'CAT' AND INDNAME = 'DUPLICATE' "
@@ -130,7 +129,7 @@ def test_index_columns_come_with_sequence_and_order(connection):
     assert rows == [("D", 1, "D"), ("A", 2, "A")]
 
 
-def test_constraints_have_db2s_letters(connection):
+def test_constraints_have_db2s_letters(connection: Connection) -> None:
     rows = fetch(
         connection,
         "SELECT CONSTNAME, TYPE FROM SYSCAT.TABCONST WHERE TABSCHEMA = 'CAT' AND TABNAME = 'KEYS' ORDER BY 1",
@@ -138,7 +137,7 @@ def test_constraints_have_db2s_letters(connection):
     assert rows == [("CK", "K"), ("FK", "F"), ("PK", "P"), ("UQ", "U")]
 
 
-def test_key_columns_come_in_key_order(connection):
+def test_key_columns_come_in_key_order(connection: Connection) -> None:
     rows = fetch(
         connection,
         "SELECT CONSTNAME, COLNAME, COLSEQ FROM SYSCAT.KEYCOLUSE WHERE TABSCHEMA = 'CAT' AND TABNAME = 'KEYS' ORDER BY 1, 3",
@@ -146,7 +145,7 @@ def test_key_columns_come_in_key_order(connection):
     assert rows == [("FK", "U", 1), ("PK", "A", 1), ("PK", "B", 2), ("UQ", "U", 1)]
 
 
-def test_tables_know_kind_and_column_count(connection):
+def test_tables_know_kind_and_column_count(connection: Connection) -> None:
     rows = fetch(
         connection,
         "SELECT TABNAME, TYPE, STATUS, COLCOUNT, DATACAPTURE FROM SYSCAT.TABLES WHERE TABSCHEMA = 'CAT' ORDER BY TABNAME",
@@ -159,7 +158,7 @@ def test_tables_know_kind_and_column_count(connection):
     ]
 
 
-def test_a_captured_table_says_so(connection):
+def test_a_captured_table_says_so(connection: Connection) -> None:
     control_tables.addtable(connection, "CAT", "MANUAL")
     select = "SELECT DATACAPTURE FROM SYSCAT.TABLES WHERE TABSCHEMA = 'CAT' AND TABNAME = 'MANUAL'"
     assert fetch(connection, select) == [("Y",)]
@@ -167,7 +166,7 @@ def test_a_captured_table_says_so(connection):
     assert fetch(connection, select) == [("N",)]
 
 
-def test_cardinality_follows_the_rows(connection):
+def test_cardinality_follows_the_rows(connection: Connection) -> None:
     execute(connection, "CREATE TABLE CAT.MANY (A INTEGER)")
     execute(connection, "INSERT INTO CAT.MANY VALUES 1, 2, 3, 4, 5, 6, 7, 8, 9, 10")
     execute(connection, "INSERT INTO CAT.MANY SELECT X.A FROM CAT.MANY X, CAT.MANY Y")
@@ -178,7 +177,7 @@ def test_cardinality_follows_the_rows(connection):
     assert 80 <= card <= 140
 
 
-def test_a_table_created_anew_has_another_number(connection):
+def test_a_table_created_anew_has_another_number(connection: Connection) -> None:
     select = "SELECT TBSPACEID, TABLEID FROM SYSCAT.TABLES WHERE TABSCHEMA = 'CAT' AND TABNAME = 'AGAIN'"
     numbers = []
     for _ in range(2):
@@ -189,12 +188,12 @@ def test_a_table_created_anew_has_another_number(connection):
     assert len(set(numbers)) == 2
 
 
-def test_the_sandboxs_own_tables_are_out_of_sight(connection):
+def test_the_sandboxs_own_tables_are_out_of_sight(connection: Connection) -> None:
     rows = fetch(connection, "SELECT DISTINCT TABSCHEMA FROM SYSCAT.TABLES WHERE TABSCHEMA LIKE 'SANDBOX%'")
     assert rows == []
 
 
-def test_the_instance_says_that_it_is_no_db2(connection):
+def test_the_instance_says_that_it_is_no_db2(connection: Connection) -> None:
     ((level,),) = fetch(connection, "SELECT SERVICE_LEVEL FROM SYSIBMADM.ENV_INST_INFO")
     assert "sandbox" in level
     assert "not Db2" in level

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from control_tables import ControlTables
-from sandbox_source import JARS, CountingSource, address_of
+from support.control_tables import ControlTables
+from support.sandbox_source import JARS, CountingSource, address_of
 
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 from airflow_provider_db2cdc.source.address import Db2Address
 
@@ -30,7 +30,7 @@ def address(silent_sandbox: Sandbox) -> Db2Address:
 
 
 @pytest.fixture(scope="session")
-def connection(silent_sandbox: Sandbox) -> Iterator[Any]:
+def connection(silent_sandbox: Sandbox) -> Iterator[Connection]:
     """A DB-API connection in autocommit, to prepare things with."""
     connection = silent_sandbox.connect()
     connection.set_autocommit(True)
@@ -39,7 +39,7 @@ def connection(silent_sandbox: Sandbox) -> Iterator[Any]:
 
 
 @pytest.fixture
-def control(connection: Any) -> ControlTables:
+def control(connection: Connection) -> ControlTables:
     """Fresh control tables, in which capture stands at 100."""
     tables = ControlTables(connection)
     tables.synch(100)

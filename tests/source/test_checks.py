@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from control_tables import COMMITTED_MS, lsn
+from support.control_tables import COMMITTED_MS, lsn
 
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary, TableFailure

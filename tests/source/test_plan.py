@@ -2,8 +2,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from control_tables import COMMITTED_MS, lsn
-from sandbox_source import CountingSource
+from support.control_tables import COMMITTED_MS, lsn
+from support.sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn

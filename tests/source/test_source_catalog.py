@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from control_tables import lsn
+from support.control_tables import lsn
 
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of

@@ -1,14 +1,25 @@
 """Chunk bounds and predicates, evaluated by SQLite: it has the comparisons, `table_database` lends it the rest."""
 
-import re
 import sqlite3
-import struct
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.keyed_tables import (
+    NUMBER,
+    TEXT,
+    as_text,
+    chunks,
+    cut_of,
+    float32,
+    in_order,
+    in_sqlite,
+    keyed,
+    keyed_tables,
+    table_database,
+)
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.sql.chunk import (
@@ -24,47 +35,11 @@ from airflow_provider_db2cdc.sql.chunk import (
     table_rows,
 )
 from airflow_provider_db2cdc.sql.query import count_of
-from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
-
-NUMBER, TEXT = Column("K", "INTEGER", 4, nullable=False), Column("K", "VARCHAR", 20, nullable=False)
-
-
-def cut_of(schema: TableSchema, condition: str = "") -> ChunkKey:
-    return ChunkKey(schema.table, tuple(schema.column(name) for name in schema.key), condition)
+from airflow_provider_db2cdc.sql.quoting import quote, text_literal
 
 
 def predicates(schema: TableSchema, bounds, condition: str = "") -> list[str]:
     return [chunk_predicate(cut_of(schema, condition), bounds, at) for at in range(len(bounds) + 1)]
-
-
-def float32(value: float) -> float:
-    return struct.unpack("f", struct.pack("f", value))[0]
-
-
-def keyed(*columns: Column) -> TableSchema:
-    named = [replace(column, name=f"K{at}") for at, column in enumerate(columns)]
-    return TableSchema(TableId("S", "T"), (*named, Column("V", "INTEGER", 4)), tuple(column.name for column in named))
-
-
-def table_database(schema: TableSchema, rows) -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:")
-    for name in ("TIMESTAMP", "DATE", "TIME"):
-        connection.create_function(name, 1, lambda text: text, deterministic=True)
-    connection.create_function("FLOAT32", 1, float32, deterministic=True)
-    connection.execute(f"ATTACH ':memory:' AS {quote(schema.table.schema)}")
-    names = ", ".join(quote(name) for name in schema.names)
-    connection.execute(f"CREATE TABLE {quote_table(schema.table)} ({names})")
-    marks = ", ".join("?" * len(schema.columns))
-    connection.executemany(f"INSERT INTO {quote_table(schema.table)} VALUES ({marks})", rows)
-    return connection
-
-
-def in_sqlite(select: str) -> str:
-    """Say a Db2 select in SQLite's words: nulls last; its CAST AS REAL keeps a double; its COUNT is big."""
-    select = re.sub(r"(?<=ORDER BY )(.*)(?= OFFSET)", lambda keys: nulls_last(keys[0]), select)
-    select = re.sub(r"OFFSET (\d+) ROWS FETCH FIRST 1 ROW ONLY$", r"LIMIT 1 OFFSET \1", select)
-    select = select.replace("COUNT_BIG(", "COUNT(")
-    return re.sub(r"CAST\((\S+) AS REAL\)", r"FLOAT32(\1)", select)
 
 
 def test_a_row_is_as_long_as_the_catalog_and_its_varying_columns_say() -> None:
@@ -81,22 +56,8 @@ def test_a_row_is_as_long_as_the_catalog_and_its_varying_columns_say() -> None:
     assert average("K > 9") is None
 
 
-def nulls_last(keys: str) -> str:
-    return ", ".join(f"{key} NULLS LAST" for key in re.findall(r'"(?:[^"]|"")+"', keys))
-
-
-def in_order(row):
-    return tuple((value is None, 0 if value is None else value) for value in row)
-
-
 def literals(schema: TableSchema, key) -> list[str]:
     return [key_literal(schema.column(name), as_text(value)) for name, value in zip(schema.key, key, strict=True)]
-
-
-def as_text(value) -> str | None:
-    if value is None:
-        return None
-    return value.hex().upper() if isinstance(value, bytes) else str(value)
 
 
 def walk(connection, schema: TableSchema, rows: int, text=as_text, most: int = 1000) -> list[list[str]]:
@@ -111,38 +72,6 @@ def walk(connection, schema: TableSchema, rows: int, text=as_text, most: int = 1
         texts = [text(value) for value in found]
         bounds.append([key_literal(schema.column(n), t) for n, t in zip(schema.key, texts, strict=True)])
     raise AssertionError("the walk does not end")
-
-
-def chunks(connection, schema: TableSchema, bounds) -> list[list[tuple]]:
-    cut = cut_of(schema)
-    columns = ", ".join(f"C{at}" for at in range(len(schema.columns)))
-    selects = [
-        f"SELECT {columns} FROM ({table_rows(schema, cut)}) AS S WHERE {chunk_predicate(cut.of_rows, bounds, at)}"
-        for at in range(len(bounds) + 1)
-    ]
-    return [connection.execute(in_sqlite(select)).fetchall() for select in selects]
-
-
-VALUES = {
-    "number": (NUMBER, st.integers(-3, 3)),
-    "text": (TEXT, st.text("aB'\"é ", max_size=2)),
-    "bits": (Column("K", "CHARACTER", 2, nullable=False, bit_data=True), st.binary(max_size=2)),
-    "nullable number": (Column("K", "INTEGER", 4), st.none() | st.integers(-2, 2)),
-    "nullable text": (Column("K", "VARCHAR", 20), st.none() | st.text("aB", max_size=2)),
-    "big": (Column("K", "BIGINT", 8, nullable=False), st.sampled_from([-(2**63), -1, 0, 2**53 + 1, 2**63 - 1])),
-}
-
-
-@st.composite
-def keyed_tables(draw):
-    """Draw a table with a key of one to three columns, its rows, and some ascending bounds among or between them."""
-    kinds = draw(st.lists(st.sampled_from([*VALUES]), min_size=1, max_size=3))
-    keys = st.tuples(*(VALUES[kind][1] for kind in kinds))
-    return (
-        keyed(*(VALUES[kind][0] for kind in kinds)),
-        [(*key, at) for at, key in enumerate(draw(st.lists(keys, unique=True, max_size=25)))],
-        sorted(draw(st.lists(keys, max_size=5)), key=in_order),
-    )
 
 
 @settings(deadline=None, database=None)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.keyed_tables import as_text, chunks, cut_of, in_order, in_sqlite, keyed_tables, table_database
 
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table
-from sql.test_chunk import as_text, chunks, cut_of, in_order, in_sqlite, keyed_tables, table_database
 
 
 class Walked(DriverConnection):

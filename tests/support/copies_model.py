@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange, events_of
 from airflow_provider_db2cdc.cdc.event.net_effect import count_images
@@ -27,7 +28,7 @@ MISTAKES = (
 )
 IMAGES = "abcd"
 PLACES = range(12)
-Image = str
+Image = Hashable
 
 
 class Wrong(AssertionError):
@@ -91,7 +92,7 @@ class CopiesModel:
         """Commit a transaction of a few changes."""
         at, changes = len(self.commits) + 1, list[RowChange]()
 
-        def note(op: str, image: Image) -> None:
+        def note(op: Literal["D", "I"], image: Image) -> None:
             changes.append(RowChange(at, len(changes), op, None, image))
 
         for _ in range(self.random.choice((1, 1, 2, 3))):

@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Literal
+from typing import Literal, cast
 
 from airflow_provider_db2cdc.cdc.capture.registration import UpdateAs
 from airflow_provider_db2cdc.cdc.event.change_event import RowChange
@@ -206,8 +206,8 @@ class _Generator:
         if shape.update_as == "U" and touch.old is not None and touch.new is not None:
             yield RowChange(commit, first, "U", shape.key_of(touch.new), touch.new)
             return
-        old = [] if touch.old is None else [("D", touch.old)]
-        new = [] if touch.new is None else [("I", touch.new)]
+        old: list[tuple[Literal["D", "I"], Row]] = [] if touch.old is None else [("D", touch.old)]
+        new: list[tuple[Literal["D", "I"], Row]] = [] if touch.new is None else [("I", touch.new)]
         rate = self.options.new_first_rate
         halves = [*new, *old] if rate and self.rng.random() < rate else [*old, *new]
         places = (first, second) if len(halves) > 1 else (first if old else second,)
@@ -254,7 +254,8 @@ class _Generator:
     ) -> list[Operation]:
         """Return a shift or swap that leaves keys unique and in their lane. It tries a few times."""
         for _ in range(6 if full else 0):
-            ends = [sorted(pair) for pair in zip(self.rng.choice(full), self.rng.choice(full), strict=True)]
+            numbers = cast("list[tuple[int, ...]]", full)
+            ends = [sorted(pair) for pair in zip(self.rng.choice(numbers), self.rng.choice(numbers), strict=True)]
             ranges = tuple((name, low, high) for name, (low, high) in zip(shape.key, ends, strict=True))
             at = self.rng.randrange(len(shape.key))
             column, low, high = ranges[at]
@@ -272,7 +273,7 @@ class _Generator:
         keys: list[Key] = [(number,) for number in numbers]
         if len(shape.key) > 1:
             keys = list(product((2 * lane, 2 * lane + 1), range(-1, self.options.width // 2)))
-        return [tuple(map(text_key, key)) for key in keys] if shape.text else keys
+        return [tuple(text_key(int(value)) for value in key) for key in keys] if shape.text else keys
 
     def _row(self, key: Key) -> Row:
         if self.options.keys == "blanks":

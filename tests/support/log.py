@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange, events_of
 from airflow_provider_db2cdc.cdc.event.net_effect import net_effects
@@ -75,7 +75,7 @@ def rebuilt(pipeline: Pipeline, table: TableId) -> set[tuple[Any, ...]]:
     for commit in sorted({row["__commit_lsn"] for row in rows}):
         own = [row for row in rows if row["__commit_lsn"] == commit]
         effects = net_effects(_event(row) for row in own if row["source"]["snapshot"] == "false")
-        held.update({key: effect.image for key, effect in effects.items()})
+        held.update({cast("tuple[Any, ...]", key): effect.image for key, effect in effects.items()})
         for row in own:
             if row["source"]["snapshot"] != "false":
                 held[tuple(row["key"])] = None if row["after"] is None else tuple(row["after"])

@@ -11,6 +11,7 @@ Value: TypeAlias = int | str | None
 Row: TypeAlias = tuple[Value, ...]
 Key: TypeAlias = tuple[int | str, ...]
 Ranges: TypeAlias = tuple[tuple[str, int, int], ...]
+"""Key columns, each with its lowest and highest value. Only integer keys are moved by ranges."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +128,14 @@ def compared(key: Key) -> Key:
 
 def lies_in(key: Key, ranges: Ranges) -> bool:
     """Return whether each column of the key lies in its range."""
-    return all(low <= value <= high for value, (_, low, high) in zip(key, ranges, strict=True))
+    numbers = cast("tuple[int, ...]", key)
+    return all(low <= value <= high for value, (_, low, high) in zip(numbers, ranges, strict=True))
 
 
 def moved(key: Key, at: int, operation: Shift | Swap) -> Key:
     """Return the key after a shift or swap. `at` is the place of the column that it changes."""
-    value = key[at] + operation.delta if isinstance(operation, Shift) else operation.total - key[at]
+    old = cast("tuple[int, ...]", key)[at]
+    value = old + operation.delta if isinstance(operation, Shift) else operation.total - old
     return (*key[:at], value, *key[at + 1 :])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from typing import Any, cast
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from support.history import History
@@ -24,5 +25,6 @@ def torn_scan(
     for at, moment in enumerate(moments):
         for identity, row in history.rows(table, moment).items():
             places[identity if by_place else key_of(row)][at] = row
-    looks = [rows for _, rows in sorted(places.items()) for _ in range(rng.choice((1, 1, 2)))]
-    return [(key_of(row), row) for look in looks if (row := rng.choice(look)) is not None]
+    in_order = sorted(cast("dict[Any, list[Row | None]]", places).items())
+    looks = [rows for _, rows in in_order for _ in range(rng.choice((1, 1, 2)))]
+    return [(key_of(row), row) for look in looks for row in [rng.choice(look)] if row is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -87,7 +87,8 @@ def _joined(conf: Mapping[str, str], address: Path) -> SparkSession:
     found = json.loads(address.read_text())
     os.environ.update(found)
     try:
-        gateway: Any = launch_gateway()
+        launch: Callable[[], Any] = launch_gateway
+        gateway = launch()
     finally:
         # Otherwise submitted jobs would look for their JVM there.
         for name in found:

@@ -134,7 +134,7 @@ class SnapshotModel:
             seen = [*seen[:2], *(row for row in seen[2:] if cast("Any", row[1])[-2] > values[0])]
         if self.mistake == "uncommitted read" and seen and self.rng.random() < 0.3:
             key, image = seen[0]
-            seen[0] = (key, (*image[:-1], "rolled back"))
+            seen[0] = (key, (*cast("Any", image)[:-1], "rolled back"))
         return seen
 
     def _publish(self) -> None:
@@ -250,10 +250,10 @@ class SnapshotModel:
         """Return a function for the chunk of a row: by its key, or by a column that is not its key."""
         self.count = self.rng.choice((1, 2, 3, 4))
         if self.by_image:
-            return lambda key, image: (image[-2] + 1) % self.count
+            return lambda key, image: int(cast("Any", image)[-2] + 1) % self.count
         keys = sorted({key for state in self.states for key in state})
         cuts = sorted(self.rng.sample(keys, min(len(keys), self.count - 1)))
-        return lambda key, image: sum(key > cut for cut in cuts)
+        return lambda key, image: sum(cast("Any", key) > cut for cut in cuts)
 
     def _go_stale(self) -> None:
         """Let the target hold old rows, or rows of before the source was restored. Those may have any position."""

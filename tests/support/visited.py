@@ -20,7 +20,7 @@ class VisitingConnection(DriverConnection):
 
     def text_rows(self, select: str) -> list[list[str | None]]:
         self._cursor.execute(select)
-        rows = [[*map(str, row)] for row in self._cursor.fetchall()]
+        rows: list[list[str | None]] = [[*map(str, row)] for row in self._cursor.fetchall()]
         self._cursor.execute("VALUES SYSCS_UTIL.SYSCS_GET_RUNTIMESTATISTICS()")
         self.visited += sum(map(int, VISITED.findall(self._cursor.fetchall()[0][0])))
         return rows

@@ -67,7 +67,7 @@ def in_turn(pipeline: Pipeline, transactions: Sequence[Sequence[str]], pause_s: 
         yield
 
 
-def behind(point: Failpoint, write: Callable[[int], None]) -> AbstractContextManager[None]:
+def behind(point: Failpoint, write: Callable[[int], object]) -> AbstractContextManager[None]:
     """Call `write` with each call's number after a failpoint. So fast and slow machines do the same writes."""
     numbers = itertools.count(1)
     return failpoint_action(point, after=lambda _: write(next(numbers)))

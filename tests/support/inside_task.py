@@ -1,3 +1,5 @@
 """What the DAG `inside` calls: a Variable can only be written from within a task."""
 
-CALLS = []
+from collections.abc import Callable
+
+CALLS: list[Callable[[], None]] = []

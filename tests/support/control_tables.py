@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection
 
 LSN = "VARCHAR(16) FOR BIT DATA"
 CATALOG = {
@@ -65,7 +66,7 @@ def lsn(number: int) -> Lsn:
 class ControlTables:
     """One ASN schema; `connection` is a DB-API connection in autocommit."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Connection) -> None:
         number = next(_numbers)
         self.asn, self.schema = f"ASN{number}", f"SRC{number}"
         self._cursor = connection.cursor()

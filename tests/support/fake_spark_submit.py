@@ -12,11 +12,12 @@ import stat
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 
 
-def outcome(task, failing):
+def outcome(task: dict[str, Any], failing: list[str]) -> dict[str, Any]:
     table = task["schema"]["table"]
     line = {"table": table, "lsn": task["stored_lsn"], "batch": 1 if task["stored_lsn"] else None, "duration_s": 0.1}
     line["revision"] = task["revision"]
@@ -26,7 +27,7 @@ def outcome(task, failing):
     return {**line, **applied, "status": "applied", "rows": 2, "commit_ts_ms": 1_700_000_000_000}
 
 
-def heard(signal, refused):
+def heard(signal: dict[str, Any], refused: list[str]) -> dict[str, Any]:
     asked = Signal(**{name: signal[name] for name in ("id", "type", "data", "channel")}).asked
     outcome = {"id": signal["id"], "channel": signal["channel"], "asked": asked}
     if signal["id"] in refused:
@@ -34,7 +35,7 @@ def heard(signal, refused):
     return {**outcome, "status": "done"}
 
 
-def main():
+def main() -> int:
     path = Path(sys.argv[sys.argv.index("--spec") + 1])
     spec = json.loads(path.read_text())
     mode = stat.S_IMODE(path.parent.stat().st_mode)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it has no __all__
 
 from airflow_provider_db2cdc.sandbox.server.derby import free_port
 
@@ -69,7 +69,7 @@ class Broker:
 
     def messages(self, topic: str) -> list[tuple[str, str]]:
         """Return the keys and values of all messages, in their order."""
-        found = []
+        found: list[tuple[str, str]] = []
         with self._consumer("reader") as consumer:
             _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
             consumer.assign([TopicPartition(topic, 0, 0)])
@@ -77,7 +77,10 @@ class Broker:
                 message = consumer.poll(20)
                 assert message is not None, f"only {len(found)} of {end} messages came"
                 assert message.error() is None
-                found.append((message.key().decode(), message.value().decode()))
+                key, value = message.key(), message.value()
+                assert key is not None
+                assert value is not None
+                found.append((key.decode(), value.decode()))
         return found
 
     @contextmanager

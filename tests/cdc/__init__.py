@@ -1,1 +1,0 @@
-"""The pure words and rules of change data capture."""

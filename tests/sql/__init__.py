@@ -1,1 +1,0 @@
-"""Statements as text, and what a database makes of them."""
