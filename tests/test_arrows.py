@@ -139,7 +139,7 @@ def is_in(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-def test_imports_are_found_wherever_they_stand():
+def test_imports_are_found_wherever_they_stand() -> None:
     source = """
 import a.b, c as d
 from e import f as g, h
@@ -151,17 +151,17 @@ def late():
     assert {*imported(source)} == {"a.b", "c", "e.f", "e.h", ".", "i.j.l", "m.n", "o", "p"}
 
 
-def test_there_is_something_to_look_at():
+def test_there_is_something_to_look_at() -> None:
     assert {"cdc", "sql", "source", "spark", "submit"} <= {part_of(path) for path in sources()}
     assert len(imports()) > 200
 
 
-def test_imports_are_absolute():
+def test_imports_are_absolute() -> None:
     assert [(str(path), name) for path, _, name in imports() if name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("part", WITHIN)
-def test_a_part_imports_only_the_parts_before_it(part):
+def test_a_part_imports_only_the_parts_before_it(part: str) -> None:
     wrong = [
         (str(path.relative_to(ROOT)), name)
         for path, own, name in imports()
@@ -171,14 +171,14 @@ def test_a_part_imports_only_the_parts_before_it(part):
 
 
 @pytest.mark.parametrize("part", sorted(PURE))
-def test_a_pure_part_imports_only_the_standard_library_and_the_package(part):
+def test_a_pure_part_imports_only_the_standard_library_and_the_package(part: str) -> None:
     known = sys.stdlib_module_names | {NAME}
     wrong = [(path.name, name) for path, own, name in imports() if own == part and name.split(".")[0] not in known]
     assert wrong == []
 
 
 @pytest.mark.parametrize("package", ONLY_IN)
-def test_only_its_own_parts_import(package):
+def test_only_its_own_parts_import(package: str) -> None:
     wrong = [
         (str(path.relative_to(ROOT)), name)
         for path, own, name in imports()
@@ -187,7 +187,7 @@ def test_only_its_own_parts_import(package):
     assert wrong == []
 
 
-def test_what_is_shipped_imports_test_equipment_at_one_guarded_place():
+def test_what_is_shipped_imports_test_equipment_at_one_guarded_place() -> None:
     scripts = [path for folder in ("spark_jobs", "dags") for path in sorted((ROOT / folder).rglob("*.py"))]
     shipped = [(path, name) for path, own, name in imports() if own not in NOT_SHIPPED]
     shipped += [(path, name) for path in scripts for name in imported(path.read_text("utf-8"))]
@@ -200,7 +200,7 @@ def test_what_is_shipped_imports_test_equipment_at_one_guarded_place():
 
 
 @pytest.mark.parametrize("part", sorted(WITHOUT_AIRFLOW))
-def test_the_part_does_not_import_airflow(part):
+def test_the_part_does_not_import_airflow(part: str) -> None:
     wrong = [(path.name, name) for path, own, name in imports() if own == part and is_in(name, "airflow")]
     assert wrong == []
 
@@ -244,35 +244,35 @@ def import_behind_gate(modules: Iterable[str], closed: str, *options: str, home:
     return {part_named(name.removeprefix(f"{NAME}.")) for name in loaded if "." in name}
 
 
-def test_the_gate_closes():
+def test_the_gate_closes() -> None:
     with pytest.raises(AssertionError, match="closed for this test: pyspark"):
         import_behind_gate([f"{NAME}.spark.events.net_effect"], "top == 'pyspark'")
 
 
 @pytest.mark.parametrize("part", sorted(PURE))
-def test_a_pure_part_loads_with_the_standard_library_alone(part):
+def test_a_pure_part_loads_with_the_standard_library_alone(part: str) -> None:
     closed = f"top != {NAME!r} and top not in sys.stdlib_module_names"
     came = import_behind_gate(modules_of(part), closed, "-I", "-S")
     assert came - PACKAGES <= WITHIN[part] | LEAVES | {part}, "the package itself loads its version and nothing else"
 
 
-def test_the_spark_side_loads_where_neither_airflow_nor_ibm_db_nor_pydantic_is_installed():
+def test_the_spark_side_loads_where_neither_airflow_nor_ibm_db_nor_pydantic_is_installed() -> None:
     closed = "top in ('airflow', 'ibm_db', 'ibm_db_dbi', 'pydantic', 'yaml', 'typer', 'rich', 'pendulum', 'attrs')"
     assert import_behind_gate(modules_of("spark"), closed) <= WITHIN["spark"] | LEAVES
 
 
-def test_channels_load_where_no_client_of_kafka_is_installed():
+def test_channels_load_where_no_client_of_kafka_is_installed() -> None:
     assert "channels" in import_behind_gate(modules_of("channels"), "top == 'confluent_kafka'")
 
 
-def test_all_but_the_spark_side_and_the_airflow_edge_load_where_neither_spark_nor_airflow_is_installed():
+def test_all_but_the_spark_side_and_the_airflow_edge_load_where_neither_spark_nor_airflow_is_installed() -> None:
     parts = {part_of(path) for path in sources()} & (WITHOUT_AIRFLOW - {"spark"})
     came = import_behind_gate(modules_of(*parts), "top in ('pyspark', 'delta', 'airflow')")
     assert "spark" not in came
 
 
 @pytest.mark.airflow
-def test_the_airflow_edge_loads_where_spark_is_not_installed(tmp_path):
+def test_the_airflow_edge_loads_where_spark_is_not_installed(tmp_path: Path) -> None:
     parts = {part_of(path) for path in sources()} - WITHOUT_AIRFLOW
     came = import_behind_gate(modules_of(*parts), "top in ('pyspark', 'delta')", home=tmp_path)
     assert "spark" not in came

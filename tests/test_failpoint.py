@@ -6,9 +6,9 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import get_args
+from typing import Literal, cast, get_args
 
 import pytest
 from support.crash import Killed, dying, killed
@@ -34,13 +34,13 @@ class Adder:
         return one + other
 
 
-def test_an_inactive_failpoint_only_calls():
+def test_an_inactive_failpoint_only_calls() -> None:
     assert Adder().add(1) == 3
     assert (Adder.add.__name__, Adder.add.__doc__) == ("add", "Add two numbers.")
 
 
-def test_actions_get_the_arguments_by_name_and_the_result():
-    adder, seen = Adder(), []
+def test_actions_get_the_arguments_by_name_and_the_result() -> None:
+    adder, seen = Adder(), list[ReachedFailpoint]()
     with failpoint_action("fill_state", before=seen.append, after=seen.append):
         assert adder.add(1, other=4) == 5
     arguments = {"self": adder, "one": 1, "other": 4}
@@ -50,7 +50,7 @@ def test_actions_get_the_arguments_by_name_and_the_result():
     ]
 
 
-def test_an_action_ends_with_its_block_and_acts_at_its_own_failpoint_only():
+def test_an_action_ends_with_its_block_and_acts_at_its_own_failpoint_only() -> None:
     seen: list[ReachedFailpoint] = []
     with failpoint_action("merge_state", before=seen.append, after=seen.append):
         Adder().add(1)
@@ -60,7 +60,7 @@ def test_an_action_ends_with_its_block_and_acts_at_its_own_failpoint_only():
     assert [reached.when for reached in seen] == ["before"]
 
 
-def test_what_an_action_raises_before_the_call_keeps_it_from_being_made():
+def test_what_an_action_raises_before_the_call_keeps_it_from_being_made() -> None:
     def fail(_: ReachedFailpoint) -> None:
         raise OSError("the disk is full")
 
@@ -73,25 +73,28 @@ def test_what_an_action_raises_before_the_call_keeps_it_from_being_made():
     assert adder.calls == [2]
 
 
-def test_a_failpoint_is_not_reached_after_a_call_that_fails():
+def test_a_failpoint_is_not_reached_after_a_call_that_fails() -> None:
     seen: list[ReachedFailpoint] = []
     with failpoint_action("fill_state", after=seen.append), pytest.raises(ValueError, match="negative"):
         Adder().add(-1)
     assert seen == []
 
 
-def test_actions_of_one_failpoint_nest():
+def test_actions_of_one_failpoint_nest() -> None:
     seen: list[str] = []
 
-    def note(name: str) -> dict[str, object]:
-        return {when: lambda reached: seen.append(f"{reached.when} {name}") for when in ("before", "after")}
+    def noted(name: str) -> AbstractContextManager[None]:
+        def note(reached: ReachedFailpoint) -> None:
+            seen.append(f"{reached.when} {name}")
 
-    with failpoint_action("fill_state", **note("outer")), failpoint_action("fill_state", **note("inner")):
+        return failpoint_action("fill_state", before=note, after=note)
+
+    with noted("outer"), noted("inner"):
         Adder().add(1)
     assert seen == ["before inner", "before outer", "after outer", "after inner"]
 
 
-def test_an_action_that_ends_first_leaves_the_others_active():
+def test_an_action_that_ends_first_leaves_the_others_active() -> None:
     seen: list[str] = []
     with ExitStack() as first:
         first.enter_context(failpoint_action("fill_state", before=lambda _: seen.append("first")))
@@ -101,7 +104,7 @@ def test_an_action_that_ends_first_leaves_the_others_active():
     assert seen == ["second"]
 
 
-def test_actions_act_in_each_thread():
+def test_actions_act_in_each_thread() -> None:
     seen: list[int] = []
     with (
         ThreadPoolExecutor(4) as pool,
@@ -111,13 +114,14 @@ def test_actions_act_in_each_thread():
     assert sorted(seen) == [*range(100)]
 
 
-def test_a_failpoint_that_is_not_declared_is_refused():
-    with pytest.raises(ValueError, match="no failpoint 'fil_state'"), failpoint_action("fil_state"):
+def test_a_failpoint_that_is_not_declared_is_refused() -> None:
+    unknown = cast("Failpoint", "fil_state")
+    with pytest.raises(ValueError, match="no failpoint 'fil_state'"), failpoint_action(unknown):
         pass
 
 
 @pytest.mark.parametrize(("when", "calls"), [("before", [1]), ("after", [1, 2])])
-def test_a_process_dies_at_the_call_that_is_named(when, calls):
+def test_a_process_dies_at_the_call_that_is_named(when: Literal["before", "after"], calls: list[int]) -> None:
     adder = Adder()
     with killed("fill_state", when, at=2):
         adder.add(1)
@@ -126,7 +130,7 @@ def test_a_process_dies_at_the_call_that_is_named(when, calls):
     assert adder.calls == calls
 
 
-def test_a_death_that_never_comes_fails_its_test():
+def test_a_death_that_never_comes_fails_its_test() -> None:
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"), killed("fill_state", "before", at=2):
         Adder().add(1)
     with pytest.raises(AssertionError, match="never reached fill_state 2 times"), killed("fill_state", "before", at=2):
@@ -136,7 +140,7 @@ def test_a_death_that_never_comes_fails_its_test():
     assert len(reached) == 1
 
 
-def test_what_is_done_beside_a_call_is_done_once_and_what_is_done_behind_calls_is_numbered():
+def test_what_is_done_beside_a_call_is_done_once_and_what_is_done_behind_calls_is_numbered() -> None:
     seen: list[object] = []
     with beside("fill_state", lambda: seen.append("beside")), behind("fill_state", seen.append):
         Adder().add(1)
@@ -147,7 +151,9 @@ def test_what_is_done_beside_a_call_is_done_once_and_what_is_done_behind_calls_i
 def declared_in(path: Path) -> Iterator[tuple[str, str]]:
     """Yield failpoint and function of each declaration."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        for call in getattr(node, "decorator_list", ()):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for call in node.decorator_list:
             if isinstance(call, ast.Call) and ast.unparse(call.func) == "failpoint":
                 yield ast.literal_eval(call.args[0]), node.name
 
@@ -156,7 +162,7 @@ def texts_in(path: Path) -> set[object]:
     return {node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)}
 
 
-def test_each_failpoint_stands_around_one_function_of_the_package():
+def test_each_failpoint_stands_around_one_function_of_the_package() -> None:
     """Or around what implements one method in several ways."""
     functions: dict[str, set[str]] = defaultdict(set)
     for path in PACKAGE.rglob("*.py"):
@@ -167,12 +173,12 @@ def test_each_failpoint_stands_around_one_function_of_the_package():
     assert {point: found for point, found in functions.items() if len(found) > 1} == {}
 
 
-def test_each_failpoint_is_used_by_a_test():
+def test_each_failpoint_is_used_by_a_test() -> None:
     used = {text for path in TESTS.rglob("*.py") if path != Path(__file__) for text in texts_in(path)}
     assert [point for point in DECLARED if point not in used] == []
 
 
-def test_nothing_in_the_package_activates_a_failpoint():
+def test_nothing_in_the_package_activates_a_failpoint() -> None:
     own = PACKAGE / "failpoint.py"
     assert [path for path in PACKAGE.rglob("*.py") if "failpoint_action" in path.read_text("utf-8")] == [own]
     nodes = [

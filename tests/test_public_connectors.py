@@ -7,7 +7,9 @@ documentation (versions 1 to 3), blog posts, question threads, a Debezium Server
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +55,7 @@ OLD = {**CLASS, **LOGIN, "database.server.name": "db2server", **OLD_HISTORY}
 NEW = {**CLASS, **LOGIN, "topic.prefix": "fulfillment", **HISTORY}
 PLAY = {**NEW, "database.cdcschema": "ASNCDC", "topic.prefix": "play.db2", "table.include.list": "PLAY.CAGE,PLAY.SLOT"}
 
-RUNS = {
+RUNS: dict[str, dict[str, Any]] = {
     "tutorial of version 1": {**OLD, "tasks.max": "1", "database.cdcschema": "ASNCDC"},
     "tutorial of version 2": {**NEW, "tasks.max": "1", "database.cdcschema": "ASNCDC"},
     "documentation of version 2": {**NEW, "table.include.list": "MYSCHEMA.CUSTOMERS"},
@@ -110,7 +112,7 @@ RUNS = {
 }
 """JSON that runs as it was pasted."""
 
-ANSWERED = {
+ANSWERED: dict[str, tuple[dict[str, object], list[str]]] = {
     "password in a file": (
         {**PLAY, **ROUTE, "database.password": "${file:/secrets/db2-password}"},
         ["database.password: write ${env:NAME}"],
@@ -225,7 +227,7 @@ spec:
 """
 
 
-def pasted(folder: Path, connector: dict[str, object], **beside: object) -> PipelineConfig:
+def pasted(folder: Path, connector: Mapping[str, object], **beside: object) -> PipelineConfig:
     text = json.dumps({"name": "inventory-connector", "config": connector, **beside}, indent="\t")
     path = folder / "connector.yaml"
     path.write_text(f"target: ./lake\n\n{text}\n", "utf-8")

@@ -67,7 +67,7 @@ def test_the_only_console_knows_no_markup_and_no_emoji() -> None:
 
 def test_nothing_asks_for_markup() -> None:
     """What takes a text for markup whatever the console says gets none: from_markup, a status, a spinner, a panel."""
-    offenders = []
+    offenders: list[tuple[str, int, object]] = []
     for path in MODULES:
         for name, node in calls(path):
             asks = {keyword.arg for keyword in node.keywords} & {"markup", "emoji"} and name != "Console"

@@ -5,6 +5,7 @@ import pytest
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.signal.signal import SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import Status
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.status import _show_snapshots
 
@@ -15,7 +16,7 @@ PARTS = (
 
 
 @pytest.mark.parametrize(("status", "second"), [("running", "waiting"), ("paused", "paused")])
-def test_snapshot_is_shown_table_by_table(capsys: pytest.CaptureFixture[str], status: str, second: str) -> None:
+def test_snapshot_is_shown_table_by_table(capsys: pytest.CaptureFixture[str], status: Status, second: str) -> None:
     _show_snapshots(PipelineSummary((SnapshotProgress("77", "incremental", status, PARTS, 5, remaining_s=90),)))
     lines = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert [[cell.strip() for cell in line] for line in lines] == [

@@ -1,6 +1,7 @@
 import os
 import sys
 import time
+from typing import IO
 
 import psutil
 import pytest
@@ -20,10 +21,15 @@ grandchild.wait()
 """
 
 
+def output_of(child: Child) -> IO[bytes]:
+    assert child.process.stdout is not None
+    return child.process.stdout
+
+
 @pytest.mark.parametrize("mode", ["parent", "orphan"])
 def test_a_stubborn_grandchild_ends_with_its_child_even_when_that_is_dead(tmp_path, mode):
     with Child([sys.executable, "-c", FAMILY, mode], os.environ, tmp_path) as child:
-        grandchild = psutil.Process(int(child.process.stdout.readline()))
+        grandchild = psutil.Process(int(output_of(child).readline()))
         if mode == "orphan":
             child.process.wait(10)
         assert grandchild.is_running()
@@ -53,4 +59,4 @@ def test_a_child_that_hears_no_more_may_end_by_itself(tmp_path):
     code = "import sys\nfor line in sys.stdin: pass\nprint('done', flush=True)"
     with Child([sys.executable, "-c", code], os.environ, tmp_path) as child:
         child.hang_up(10)
-        assert (child.process.poll(), child.process.stdout.read()) == (0, b"done\n")
+        assert (child.process.poll(), output_of(child).read()) == (0, b"done\n")

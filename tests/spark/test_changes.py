@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.errors import PySparkException
@@ -91,7 +91,7 @@ def test_a_deletion_and_an_insertion_are_no_update_where_an_update_is_one_row(sp
         return [event.op for event in events_in(found.orderBy("intent").collect())]
 
     assert (ops(True), ops(False)) == (["d", "c", "u"], ["u", "u"])
-    halves = [(1, "D", 2), (2, "I", 2), (3, "D", 2), (3, "I", 2)]
+    halves: list[tuple[int, Literal["D", "I"], int]] = [(1, "D", 2), (2, "I", 2), (3, "D", 2), (3, "I", 2)]
     changes = [RowChange(1, intent, op, key, f"{intent}{op}") for intent, op, key in halves]
     assert [[event.op for event in events_of(changes, one_row=one_row)] for one_row in (True, False)] == [
         ["d", "c", "u"],

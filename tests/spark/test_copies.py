@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, get_args
 
 import pytest
@@ -33,14 +33,14 @@ pytestmark = pytest.mark.spark
 SCHEMA = TableSchema(
     TableId("S", "BARE"), (Column("A b", "INTEGER", 4), Column("V", "VARCHAR", 9), Column("X", "DOUBLE", 8)), ()
 )
-IMAGES = [(a, v, x) for a in (None, 1, 2) for v in (None, "", "v") for x in (None, 0.5)]
+IMAGES: list[Hashable] = [(a, v, x) for a in (None, 1, 2) for v in (None, "", "v") for x in (None, 0.5)]
 ROW = row_type(SCHEMA)
 
 
 def changes(rng: random.Random) -> list[RowChange]:
     """Random changes of a few images; within a commit, deletions and insertions stand in any order."""
     return [
-        RowChange(_lsn(commit), _lsn(at), rng.choice("DI"), None, rng.choice(IMAGES))
+        RowChange(_lsn(commit), _lsn(at), rng.choice(("D", "I")), None, rng.choice(IMAGES))
         for commit in range(1, 40)
         for at in range(rng.randint(1, 4))
     ]

@@ -135,8 +135,13 @@ def test_a_change_between_the_look_and_the_write_is_found(target: Replica) -> No
 
 def test_a_batchs_own_writes_need_no_look_at_the_history(target: Replica) -> None:
     last, looks = left(target), list[ReachedFailpoint]()
+
+    def apply() -> AppliedBatch:
+        fill(target, 1)
+        return COMMIT
+
     with failpoint_action("read_table_history", before=looks.append):
-        now = apply_guarded(target, last, lambda: fill(target, 1) or COMMIT)
+        now = apply_guarded(target, last, apply)
     assert looks == []
     assert (now.state_version, now.changes_version) == (last.state_version + 1, last.changes_version)
 

@@ -86,7 +86,7 @@ def test_what_was_written_behind_the_last_commit_is_news(spark: SparkSession, tm
     assert (unsent.unreported.outcomes, unsent.unreported.notifications) == ((), (told, aborted))
     nothing = journal(spark, tmp_path)
     nothing.read(writer.seq, writer.seq)
-    assert nothing.unreported.notifications == nothing.unreported.outcomes == ()
+    assert (nothing.unreported.notifications, nothing.unreported.outcomes) == ((), ())
 
 
 def test_a_run_that_was_overtaken_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -104,7 +104,7 @@ def test_surviving_rows_are_the_plain_rule(spark: SparkSession) -> None:
 
     effects = plain_effects(events_of(changes))
     wanted = plain_surviving(staged, effects)
-    assert sorted(tuple(row["row"]) for row in found) == sorted(wanted.values())
+    assert sorted(tuple(row["row"]) for row in found) == sorted(cast("dict[Any, tuple[int, ...]]", wanted).values())
     touched = {event.key for event in events_of(changes)}
     assert touched & wanted.keys(), "no key's events cancelled out"
     assert {key for key, _ in staged} & effects.keys(), "no staged row had to give way"
@@ -149,7 +149,7 @@ def check(
     """
     keys = [(str(10 * at),) if part.surrogate else ("1", str(10 * at)) for at in range(1, len(counts))]
     ends: list[tuple[str, ...]] = [(), *keys, ()]
-    chunks = tuple(ChunkCounts(*ends[at : at + 2], *count) for at, count in enumerate(counts))
+    chunks = tuple(ChunkCounts(ends[at], ends[at + 1], *count) for at, count in enumerate(counts))
     of = ChunkRange("ad-hoc", "incremental", 3, 2 + len(counts), LOW, 1, 1, "", counts=chunks)
     source = ChangeTable(moves)
     check_counts(source, TableTask(SEEDED, capture, LOW, HIGH, 0), part, of, LsnRange(LOW, HIGH))

@@ -265,6 +265,7 @@ def test_what_is_staged_in_pieces_is_one_version_of_nothing_else(target: Replica
     target.staging.write(rows(9))
     first = target.staging.write(rows(1, 2))
     both = target.staging.add(rows(3), first)
+    assert both is not None
     assert (ids(first), ids(both)) == ([1, 2], [1, 2, 3])
     assert target.staging.add(rows(), both) == both, "a piece without rows"
     target.staging.write(rows(7))
