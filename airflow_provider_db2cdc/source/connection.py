@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import ibm_db_dbi
 
@@ -69,7 +69,7 @@ class Source:
             with contextlib.suppress(ibm_db_dbi.Error):
                 connection.close()
 
-    def __enter__(self) -> Source:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

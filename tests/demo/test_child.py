@@ -1,6 +1,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 from typing import IO
 
 import psutil
@@ -27,7 +28,7 @@ def output_of(child: Child) -> IO[bytes]:
 
 
 @pytest.mark.parametrize("mode", ["parent", "orphan"])
-def test_a_stubborn_grandchild_ends_with_its_child_even_when_that_is_dead(tmp_path, mode):
+def test_a_stubborn_grandchild_ends_with_its_child_even_when_that_is_dead(tmp_path: Path, mode: str) -> None:
     with Child([sys.executable, "-c", FAMILY, mode], os.environ, tmp_path) as child:
         grandchild = psutil.Process(int(output_of(child).readline()))
         if mode == "orphan":
@@ -38,7 +39,7 @@ def test_a_stubborn_grandchild_ends_with_its_child_even_when_that_is_dead(tmp_pa
         assert not grandchild.is_running() or grandchild.status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_child_hears_what_it_is_told_and_its_output_can_go_to_a_file(tmp_path):
+def test_a_child_hears_what_it_is_told_and_its_output_can_go_to_a_file(tmp_path: Path) -> None:
     code = "import sys\nfor line in sys.stdin: print('heard', line.strip(), flush=True)"
     log = tmp_path / "log"
     with Child([sys.executable, "-c", code], os.environ, tmp_path, log) as child:
@@ -49,13 +50,13 @@ def test_a_child_hears_what_it_is_told_and_its_output_can_go_to_a_file(tmp_path)
     assert log.read_text() == "heard something\n"
 
 
-def test_to_tell_a_dead_child_does_nothing(tmp_path):
+def test_to_tell_a_dead_child_does_nothing(tmp_path: Path) -> None:
     with Child([sys.executable, "-c", ""], os.environ, tmp_path) as child:
         child.process.wait(10)
         child.tell("anybody?")
 
 
-def test_a_child_that_hears_no_more_may_end_by_itself(tmp_path):
+def test_a_child_that_hears_no_more_may_end_by_itself(tmp_path: Path) -> None:
     code = "import sys\nfor line in sys.stdin: pass\nprint('done', flush=True)"
     with Child([sys.executable, "-c", code], os.environ, tmp_path) as child:
         child.hang_up(10)

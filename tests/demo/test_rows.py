@@ -23,16 +23,16 @@ COLUMNS, KEY = ["ID", "NAME"], ("ID",)
         ("\u00e9", "e\u0301"),
     ],
 )
-def test_what_is_not_the_same_value_is_not_the_same_text(one, other):
+def test_what_is_not_the_same_value_is_not_the_same_text(one: object, other: object) -> None:
     assert portable(one) != portable(other)
 
 
-def test_null_stays_null():
+def test_null_stays_null() -> None:
     assert portable(None) is None
 
 
 @pytest.mark.parametrize("value", [True, b"bytes", [1]])
-def test_a_type_that_the_shop_has_not_is_refused(value):
+def test_a_type_that_the_shop_has_not_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match="the shop has no"):
         portable(value)
 
@@ -49,6 +49,6 @@ def test_a_type_that_the_shop_has_not_is_refused(value):
         ([["1", "a"], ["2", None]], [("2",)]),
     ],
 )
-def test_missing_surplus_changed_and_double_rows_differ(target, keys):
+def test_missing_surplus_changed_and_double_rows_differ(target: list[list[str | None]], keys: list[tuple[str]]) -> None:
     source = by_key(COLUMNS, [["1", "a"], ["2", "b"]], KEY)
     assert differing(source, by_key(COLUMNS, target, KEY)) == keys

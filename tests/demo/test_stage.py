@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from airflow_provider_db2cdc.config.files.load import load_config
@@ -6,20 +8,20 @@ from airflow_provider_db2cdc.demo.stage import MARKER, empty
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(ConfigurationError, match="holds something else than a demo"):
         empty(tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
-def test_an_earlier_demos_folder_is_emptied(tmp_path):
+def test_an_earlier_demos_folder_is_emptied(tmp_path: Path) -> None:
     folder = empty(tmp_path / "demo")
     (folder / "lake").mkdir()
     assert [path.name for path in empty(folder).iterdir()] == [MARKER]
 
 
-def test_the_shipped_dag_and_a_configuration_that_can_be_read_are_laid_out(tmp_path):
+def test_the_shipped_dag_and_a_configuration_that_can_be_read_are_laid_out(tmp_path: Path) -> None:
     home = AirflowHome(tmp_path)
     home.lay_out()
     laid_out = {path.name: path.read_text() for path in (home.home / "dags").iterdir()}
@@ -30,7 +32,7 @@ def test_the_shipped_dag_and_a_configuration_that_can_be_read_are_laid_out(tmp_p
     assert "spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension\n" in (tmp_path / "spark.conf").read_text()
 
 
-def test_the_airflow_settings_of_whoever_runs_it_do_not_count(tmp_path, monkeypatch):
+def test_the_airflow_settings_of_whoever_runs_it_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
     monkeypatch.setenv("AIRFLOW_HOME", "elsewhere")
     monkeypatch.setenv("DB2CDC_DAG_ID", "other")

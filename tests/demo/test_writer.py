@@ -1,14 +1,16 @@
 import random
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
 
 from airflow_provider_db2cdc.demo import shop, writer
-from airflow_provider_db2cdc.demo.writer import WEIGHTS, Writers, open_desk
+from airflow_provider_db2cdc.demo.writer import WEIGHTS, Desk, Writers, open_desk
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
-from airflow_provider_db2cdc.sandbox.capture.statement import fetch
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection, fetch
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
 
@@ -17,7 +19,7 @@ KINDS = {"inserted", "updated", "deleted", "keys shifted", "commits", "rollbacks
 
 
 @pytest.fixture(scope="session")
-def shop_sandbox(captured_sandbox):
+def shop_sandbox(captured_sandbox: Sandbox) -> Sandbox:
     with closing(captured_sandbox.connect()) as connection:
         counts = shop.build(connection, 400)
     assert set(counts) == set(shop.TABLES)
@@ -26,21 +28,23 @@ def shop_sandbox(captured_sandbox):
 
 
 @pytest.fixture
-def connection(shop_sandbox):
+def connection(shop_sandbox: Sandbox) -> Iterator[Connection]:
     with closing(shop_sandbox.connect()) as connection:
         yield connection
 
 
-def desk(connection, lane=0):
+def desk(connection: Connection, lane: int = 0) -> Desk:
     return open_desk(connection, random.Random(5), lane, LANES)
 
 
-def holdings(desk):
+def holdings(desk: Desk) -> tuple[set[int], dict[int, tuple[int, ...]]]:
     return set(desk.customers), {key: tuple(sorted(numbers)) for key, numbers in desk.orders.items()}
 
 
 @pytest.mark.parametrize("work", WEIGHTS, ids=lambda work: work.__name__)
-def test_each_work_changes_rows_and_the_clerk_knows_what_the_database_holds(connection, work):
+def test_each_work_changes_rows_and_the_clerk_knows_what_the_database_holds(
+    connection: Connection, work: Callable[[Desk], None]
+) -> None:
     mine, others = desk(connection), desk(connection, lane=1)
     draft = mine.draft()
     work(draft)
@@ -50,7 +54,7 @@ def test_each_work_changes_rows_and_the_clerk_knows_what_the_database_holds(conn
     assert holdings(others) == holdings(desk(connection, lane=1))
 
 
-def test_what_is_rolled_back_is_forgotten(connection):
+def test_what_is_rolled_back_is_forgotten(connection: Connection) -> None:
     mine = desk(connection)
     before = holdings(mine)
     for work in WEIGHTS:
@@ -59,7 +63,9 @@ def test_what_is_rolled_back_is_forgotten(connection):
     assert holdings(mine) == before == holdings(desk(connection))
 
 
-def test_writers_change_every_table_in_every_way_and_capture_has_it(shop_sandbox, connection):
+def test_writers_change_every_table_in_every_way_and_capture_has_it(
+    shop_sandbox: Sandbox, connection: Connection
+) -> None:
     with Writers(shop_sandbox.connect, LANES, rate=60) as writers:
         deadline = time.monotonic() + 60
         while not (set(writers.counts) >= KINDS and writers.counts["commits"] > 100) and time.monotonic() < deadline:
@@ -72,14 +78,17 @@ def test_writers_change_every_table_in_every_way_and_capture_has_it(shop_sandbox
         assert {row[0] for row in seen} == {"D", "I"}
 
 
-def test_a_clerk_whose_connection_is_refused_tries_again(shop_sandbox, monkeypatch):
+def test_a_clerk_whose_connection_is_refused_tries_again(
+    shop_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writer, "RECONNECT_S", 0.01)
     refusals = iter([True, True])
 
-    def connect():
+    def connect() -> Connection:
         if next(refusals, False):
             raise ConnectionError("refused")
-        return shop_sandbox.connect()
+        connection: Connection = shop_sandbox.connect()
+        return connection
 
     with Writers(connect, number=1, rate=60) as writers:
         deadline = time.monotonic() + 30
@@ -90,10 +99,10 @@ def test_a_clerk_whose_connection_is_refused_tries_again(shop_sandbox, monkeypat
     assert writers.counts["commits"] > 0
 
 
-def test_a_clerk_who_never_gets_through_gives_up_loudly(monkeypatch):
+def test_a_clerk_who_never_gets_through_gives_up_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "RECONNECT_S", 0.001)
 
-    def connect():
+    def connect() -> Connection:
         raise ConnectionError("refused")
 
     with Writers(connect, number=1) as writers:

@@ -1,53 +1,57 @@
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
-from support.control_tables import COMMITTED_MS, lsn
+from support.control_tables import COMMITTED_MS, ControlTables, Shape, lsn
+from support.read_only_offsets import ReadOnlyOffsets
+from support.sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary, TableFailure
 from airflow_provider_db2cdc.cdc.selection.tables import Selection
 from airflow_provider_db2cdc.cdc.snapshot.mode import MODES, Mode
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.catalog import read_registrations
 from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.preflight.check import Check
 from airflow_provider_db2cdc.source.preflight.checks import preflight
 
 pytestmark = pytest.mark.sandbox
 
 
-class OneOffset:
+class OneOffset(ReadOnlyOffsets):
     """Every table stands at the same position."""
 
-    def __init__(self, number):
+    def __init__(self, number: int) -> None:
         self._number = number
 
-    def get(self, table):
+    def get(self, table: TableId) -> Offset:
         return Offset(table, lsn(self._number), 1)
 
-    def summary(self):
-        return PipelineSummary()
 
-    def put(self, offset):
-        raise AssertionError("a check writes nothing")
-
-
-def failed(source, config, **more):
+def failed(source: Source, config: PipelineConfig, **more: Any) -> list[Check]:
     return [check for check in preflight(source, config, **more) if not check.ok]
 
 
-def digest_of(source, config):
+def digest_of(source: CountingSource, config: PipelineConfig) -> str:
     [instance] = read_registrations(source, config.asn_schema).values()
     return instance.identity.digest
 
 
 @pytest.fixture
-def captured(control):
+def captured(control: ControlTables) -> ControlTables:
     """A table with which everything is well."""
     control.add("T")
     control.capture("T", 50)
     return control
 
 
-def test_healthy_source_passes_every_check(source, config, captured):
+def test_healthy_source_passes_every_check(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     checks = preflight(source, config, OneOffset(50))
     assert [check.name for check in checks if not check.ok] == []
     assert {check.name for check in checks} == {
@@ -61,7 +65,7 @@ def test_healthy_source_passes_every_check(source, config, captured):
 
 
 INDEXES = "DELETE FROM SANDBOX_SYSCAT.INDEXES WHERE TABSCHEMA"
-FAULTS = {
+FAULTS: dict[str, tuple[Callable[[ControlTables], None], str]] = {
     "state": (lambda c: c.set("T", STATE="I"), "error"),
     "update rows": (lambda c: c.set("T", CHG_UPD_TO_DEL_INS="N"), "error"),
     "option flags": (lambda c: c.set("T", OPTION_FLAGS="NNNY"), "error"),
@@ -92,7 +96,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_fails_its_own_check_and_no_other(source, config, captured, name):
+def test_fault_fails_its_own_check_and_no_other(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables, name: str
+) -> None:
     spoil, level = FAULTS[name]
     spoil(captured)
     [check] = failed(source, config, offsets=OneOffset(50))
@@ -101,7 +107,9 @@ def test_fault_fails_its_own_check_and_no_other(source, config, captured, name):
     assert check.remedy
 
 
-def test_columns_that_are_not_replicated_are_a_warning(source, config, control):
+def test_columns_that_are_not_replicated_are_a_warning(
+    source: CountingSource, config: PipelineConfig, control: ControlTables
+) -> None:
     control.add("T", (("ID", "INTEGER", 4, "N"), ("DOC", "CLOB", 9, "Y")))
     control.capture("T", 50)
     [check] = failed(source, config)
@@ -109,7 +117,9 @@ def test_columns_that_are_not_replicated_are_a_warning(source, config, control):
     assert "DOC" in check.problem
 
 
-def test_long_columns_must_be_in_the_log(source, config, control):
+def test_long_columns_must_be_in_the_log(
+    source: CountingSource, config: PipelineConfig, control: ControlTables
+) -> None:
     control.add("T", (("ID", "INTEGER", 4, "N"), ("MEMO", "LONG VARCHAR", 32700, "Y")))
     control.capture("T", 50)
     [check] = failed(source, config)
@@ -119,20 +129,26 @@ def test_long_columns_must_be_in_the_log(source, config, control):
     assert failed(source, config) == []
 
 
-def test_all_failures_of_all_tables_are_told_together(source, config, captured):
+def test_all_failures_of_all_tables_are_told_together(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     captured.add("BAD", STATE="S", CHG_UPD_TO_DEL_INS="N", OPTION_FLAGS="YNNN", key=())
     captured.synch(100, age_s=5000)
     found = {check.name for check in failed(source, config) if check.level == "error"}
     assert found == {"capture agent", "state", "key", "update rows", "option flags"}
 
 
-def test_agent_that_never_ran_does_not_hide_the_tables(source, config, captured):
+def test_agent_that_never_ran_does_not_hide_the_tables(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     captured.run(f"UPDATE {captured.asn}.IBMSNAP_REGISTER SET SYNCHPOINT = NULL, CD_NEW_SYNCHPOINT = NULL")
     captured.set("T", STATE="I")
     assert {check.name for check in failed(source, config)} == {"capture agent", "state"}
 
 
-def test_pattern_that_matches_nothing_does_not_hide_the_other_tables(source, config, captured):
+def test_pattern_that_matches_nothing_does_not_hide_the_other_tables(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     captured.set("T", STATE="I")
     chosen = Selection(table_include=("NO.TABLE", rf"{captured.schema}\.T"))
     found = failed(source, config.model_copy(update={"selection": chosen}))
@@ -141,7 +157,9 @@ def test_pattern_that_matches_nothing_does_not_hide_the_other_tables(source, con
 
 
 @pytest.mark.parametrize("lists", [{}, {"table_include": (".*",)}], ids=["no list", "a list"])
-def test_key_pattern_that_matches_nothing_does_not_hide_the_tables(source, config, captured, lists):
+def test_key_pattern_that_matches_nothing_does_not_hide_the_tables(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables, lists: dict[str, tuple[str, ...]]
+) -> None:
     captured.set("T", STATE="I")
     chosen = Selection(message_key="NO.TABLE:ID", **lists)
     found = failed(source, config.model_copy(update={"selection": chosen}))
@@ -157,39 +175,47 @@ def test_key_pattern_that_matches_nothing_does_not_hide_the_tables(source, confi
         ({"column_exclude": ("NO.TABLE.X",)}, "error"),
     ],
 )
-def test_each_list_is_checked(source, config, captured, lists, level):
-    [check] = failed(source, config.model_copy(update={"selection": Selection(**lists)}))
+def test_each_list_is_checked(
+    source: CountingSource,
+    config: PipelineConfig,
+    captured: ControlTables,
+    lists: dict[str, tuple[str, ...]],
+    level: str,
+) -> None:
+    [check] = failed(source, config.model_copy(update={"selection": Selection(**cast("Any", lists))}))
     [name] = lists
     assert (check.name, check.subject, check.level) == ("selection", f"{name.replace('_', '.')}.list", level)
     assert "'NO.TABLE" in check.problem
     assert check.remedy
 
 
-def test_nothing_registered_is_a_failure(source, config):
+def test_nothing_registered_is_a_failure(source: CountingSource, config: PipelineConfig) -> None:
     [check] = failed(source, config)
     assert check.name == "selection"
 
 
-def test_refused_login_is_the_only_check(address, config):
+def test_refused_login_is_the_only_check(address: Db2Address, config: PipelineConfig) -> None:
     [check] = preflight(Source(replace(address, password="hush")), config)
     assert (check.name, check.ok) == ("connection", False)
     assert "refuses the login" in check.problem
     assert "hush" not in repr(check)
 
 
-def test_missing_control_tables_end_the_checks(source, config):
+def test_missing_control_tables_end_the_checks(source: CountingSource, config: PipelineConfig) -> None:
     checks = preflight(source, config.model_copy(update={"asn_schema": "NOWHERE"}))
     assert [(check.name, check.ok) for check in checks] == [("connection", True), ("control tables", False)]
 
 
-def test_include_list_of_snapshots_is_checked(source, config, captured):
+def test_include_list_of_snapshots_is_checked(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     settings = {"snapshot_include": (r"SRC.*\.T", "S.TYPO")}
     [check] = failed(source, config.model_copy(update=settings))
     assert (check.name, check.subject) == ("selection", "snapshot.include.collection.list")
     assert "'S.TYPO' matches no table of this pipeline" in check.problem
 
 
-def test_select_of_ones_own_is_checked(source, config, captured):
+def test_select_of_ones_own_is_checked(source: CountingSource, config: PipelineConfig, captured: ControlTables) -> None:
     settings = {"snapshot_overrides": {"S.TYPO": "SELECT 1"}}
     [check] = failed(source, config.model_copy(update=settings))
     assert (check.name, check.subject) == ("selection", "snapshot.select.statement.overrides")
@@ -199,7 +225,7 @@ def test_select_of_ones_own_is_checked(source, config, captured):
 ASKED = (("ID", "VARCHAR", 42, "N"), ("TYPE", "VARCHAR", 32, "N"), ("DATA", "VARCHAR", 2048, "Y"))
 
 
-def test_signal_table_is_checked(source, config, captured):
+def test_signal_table_is_checked(source: CountingSource, config: PipelineConfig, captured: ControlTables) -> None:
     captured.add("ASKED", ASKED)
     chosen = {"selection": Selection(table_include=(rf"{captured.schema}\.T",))}
     for marks in ("read_only", "insert_insert"):
@@ -218,7 +244,14 @@ def test_signal_table_is_checked(source, config, captured):
     ],
     ids=["missing", "other columns", "none for marks"],
 )
-def test_signal_table_that_is_none_is_a_failure(source, config, captured, settings, name, problem):
+def test_signal_table_that_is_none_is_a_failure(
+    source: CountingSource,
+    config: PipelineConfig,
+    captured: ControlTables,
+    settings: dict[str, str],
+    name: str,
+    problem: str,
+) -> None:
     given = {key: value.format(s=captured.schema) for key, value in settings.items()}
     [check] = failed(source, config.model_copy(update=given))
     assert (check.name, problem in check.problem) == (name, True)
@@ -230,15 +263,17 @@ def test_signal_table_that_is_none_is_a_failure(source, config, captured, settin
     ids=["type", "length"],
 )
 def test_signal_table_whose_columns_cannot_hold_signals_or_marks_is_a_failure(
-    source, config, captured, at, shape, problem
-):
+    source: CountingSource, config: PipelineConfig, captured: ControlTables, at: int, shape: Shape, problem: str
+) -> None:
     captured.add("ASKED", tuple(shape if place == at else column for place, column in enumerate(ASKED)))
     chosen = {"selection": Selection(table_include=(rf"{captured.schema}\.T",)), "watermarking": "insert_insert"}
     [check] = failed(source, config.model_copy(update={**chosen, "signal_table": f"{captured.schema}.ASKED"}))
     assert (check.name, problem in check.problem) == ("signal table", True)
 
 
-def test_signal_table_that_is_not_captured_is_none_for_marks(source, config, captured):
+def test_signal_table_that_is_not_captured_is_none_for_marks(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     captured.add("ASKED", ASKED)
     captured.run(f"DELETE FROM {captured.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'ASKED'")
     settings = {"signal_table": f"{captured.schema}.ASKED", "watermarking": "insert_insert"}
@@ -250,18 +285,20 @@ def test_signal_table_that_is_not_captured_is_none_for_marks(source, config, cap
 class Kept(OneOffset):
     """An offset with marks."""
 
-    def __init__(self, number=50, summary=None, **marks):
+    def __init__(self, number: int = 50, summary: PipelineSummary | None = None, **marks: Any) -> None:
         super().__init__(number)
         self._marks, self._backlog = marks, summary or PipelineSummary()
 
-    def summary(self):
+    def summary(self) -> PipelineSummary:
         return self._backlog
 
-    def get(self, table):
+    def get(self, table: TableId) -> Offset:
         return replace(super().get(table), **self._marks)
 
 
-def test_offset_is_checked_as_a_tick_would_take_it(source, config, captured):
+def test_offset_is_checked_as_a_tick_would_take_it(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     captured.set("T", CD_OLD_SYNCHPOINT=lsn(40).raw)
     [check] = failed(source, config, offsets=Kept(capture_interrupted=True))
     assert "was not active for a while" in check.problem
@@ -277,25 +314,31 @@ def test_offset_is_checked_as_a_tick_would_take_it(source, config, captured):
     assert failed(source, config, offsets=Kept(0)) == [], "it has no position yet"
 
 
-def test_a_gap_that_the_mode_mends_or_that_nobody_pulls_is_no_failure(source, config, captured):
+def test_a_gap_that_the_mode_mends_or_that_nobody_pulls_is_no_failure(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     captured.set("T", CD_OLD_SYNCHPOINT=lsn(40).raw)
     [check] = failed(source, config.model_copy(update={"snapshot_mode": "when_needed"}), offsets=Kept(30))
     assert (check.name, check.level) == ("offset", "warning")
     assert failed(source, config.model_copy(update={"snapshot_mode": "initial_only"}), offsets=Kept(30)) == []
 
 
-def test_an_offset_is_read_before_capture_is_asked_how_far_it_is(source, config, captured):
+def test_an_offset_is_read_before_capture_is_asked_how_far_it_is(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     class Moved(OneOffset):
         """A tick ends meanwhile, which capture has gone on for."""
 
-        def get(self, table):
+        def get(self, table: TableId) -> Offset:
             captured.synch(150)
             return super().get(table)
 
     assert failed(source, config, offsets=Moved(140)) == []
 
 
-def test_a_table_that_never_began_is_no_failure_though_it_was_inactive(source, config, captured):
+def test_a_table_that_never_began_is_no_failure_though_it_was_inactive(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     table = captured.table("T")
     assert failed(source, config, offsets=Kept(0, capture_interrupted=True)) == []
     refused = PipelineSummary(
@@ -304,7 +347,9 @@ def test_a_table_that_never_began_is_no_failure_though_it_was_inactive(source, c
     assert failed(source, config, offsets=Kept(0, summary=refused, capture_interrupted=True)) == []
 
 
-def test_a_table_that_the_last_tick_had_or_failed_is_told(source, config, captured):
+def test_a_table_that_the_last_tick_had_or_failed_is_told(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     table = captured.table("T")
     [check] = failed(source, config, offsets=Kept(0, summary=PipelineSummary(tables=(table,))))
     assert (check.name, check.level) == ("offset", "warning")
@@ -315,7 +360,9 @@ def test_a_table_that_the_last_tick_had_or_failed_is_told(source, config, captur
     assert (check.name, check.level, check.problem) == ("last tick", "warning", "S.T: its key is not unique")
 
 
-def test_a_table_that_waits_for_a_person_is_a_failure_until_then(source, config, captured):
+def test_a_table_that_waits_for_a_person_is_a_failure_until_then(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     table = captured.table("T")
     lost = PipelineSummary(
         tables=(table,),
@@ -329,7 +376,9 @@ def test_a_table_that_waits_for_a_person_is_a_failure_until_then(source, config,
     assert failed(source, config, offsets=Kept(0, summary=lost, restart=True))[0].level == "warning"
 
 
-def test_a_restored_source_is_a_failure_before_any_plan_has_met_it(source, config, captured):
+def test_a_restored_source_is_a_failure_before_any_plan_has_met_it(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables
+) -> None:
     captured.unit(50)
     digest = digest_of(source, config)
     kept = Kept(90, capture=digest, committed_lsn=lsn(90), commit_lsn=lsn(50), commit_ts_ms=COMMITTED_MS)
@@ -340,7 +389,9 @@ def test_a_restored_source_is_a_failure_before_any_plan_has_met_it(source, confi
 
 
 @pytest.mark.parametrize("mode", [*MODES, "configuration_based"])
-def test_source_table_is_read_whatever_the_mode_for_a_snapshot_may_be_asked_for(source, config, captured, mode):
+def test_source_table_is_read_whatever_the_mode_for_a_snapshot_may_be_asked_for(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables, mode: str
+) -> None:
     captured.run(f'DROP TABLE {captured.schema}."T"')
     [check] = failed(source, config.model_copy(update={"snapshot_mode": mode}))
     assert (check.name, check.subject) == ("source table readable", f"{captured.schema}.T")
@@ -349,7 +400,9 @@ def test_source_table_is_read_whatever_the_mode_for_a_snapshot_may_be_asked_for(
 
 
 @pytest.mark.parametrize("switch", ["snapshot_data", "snapshot_on_data_error"])
-def test_source_table_must_be_readable_where_a_switch_has_it_snapshotted(source, config, captured, switch):
+def test_source_table_must_be_readable_where_a_switch_has_it_snapshotted(
+    source: CountingSource, config: PipelineConfig, captured: ControlTables, switch: str
+) -> None:
     captured.run(f'DROP TABLE {captured.schema}."T"')
     [check] = failed(source, config.model_copy(update={"snapshot_mode": "configuration_based", switch: True}))
     assert check.level == "error"
@@ -359,7 +412,7 @@ class Own(Mode):
     """A mode of one's own."""
 
 
-def test_mode_of_ones_own_is_loaded(source, config, captured):
+def test_mode_of_ones_own_is_loaded(source: CountingSource, config: PipelineConfig, captured: ControlTables) -> None:
     own = config.model_copy(update={"snapshot_mode": "custom", "snapshot_custom": f"{__name__}:Own"})
     [named] = [check for check in preflight(source, own) if check.subject == "snapshot.mode.custom.name"]
     assert (named.name, named.ok) == ("snapshot mode", True)
@@ -368,7 +421,7 @@ def test_mode_of_ones_own_is_loaded(source, config, captured):
     assert "has no attribute 'Nothing'" in check.problem
 
 
-def test_mode_of_ones_own_is_told_beside_a_refused_login(address, config):
+def test_mode_of_ones_own_is_told_beside_a_refused_login(address: Db2Address, config: PipelineConfig) -> None:
     settings = {"snapshot_mode": "custom", "snapshot_custom": "no.such.module:Class"}
     found = failed(Source(replace(address, password="hush")), config.model_copy(update=settings))
     assert [check.name for check in found] == ["snapshot mode", "connection"]

@@ -1,9 +1,13 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection
 from airflow_provider_db2cdc.sandbox.protocol.proxy import Shim
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
+from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 from airflow_provider_db2cdc.sql.query import Query
@@ -17,7 +21,9 @@ QUICK = {"Authentication": "SERVER", "ConnectTimeout": "2"}
 @pytest.mark.parametrize(
     "password", ["p;w='d}x{ y", "p=w", "p'w'", 'p"w"', "{pw}", "p}w{", "'pw'", '"pw"', "p w", "pä€w", "p?&%w"]
 )
-def test_each_password_logs_in_or_is_refused_by_name(address, connection, password):
+def test_each_password_logs_in_or_is_refused_by_name(
+    address: Db2Address, connection: Connection, password: str
+) -> None:
     doubled = password.replace("'", "''")
     connection.cursor().execute(f"CALL SYSCS_UTIL.SYSCS_SET_DATABASE_PROPERTY('derby.user.odd', '{doubled}')")
     source = Source(replace(address, user="odd", password=password))
@@ -30,7 +36,7 @@ def test_each_password_logs_in_or_is_refused_by_name(address, connection, passwo
 
 
 @pytest.mark.parametrize("quoted", ["'a;b'", '"a;b"', "{a;b}", "a\\;b"], ids=["quote", "double", "brace", "backslash"])
-def test_driver_knows_no_way_to_carry_a_semicolon(address, connection, quoted):
+def test_driver_knows_no_way_to_carry_a_semicolon(address: Db2Address, connection: Connection, quoted: str) -> None:
     """Why such a password is refused: should a new driver learn a way, this fails and the refusal can go."""
     import ibm_db
 
@@ -40,24 +46,24 @@ def test_driver_knows_no_way_to_carry_a_semicolon(address, connection, quoted):
         ibm_db.connect(dsn, "", "")
 
 
-def test_wrong_password_is_a_configuration_error_without_the_password(address):
+def test_wrong_password_is_a_configuration_error_without_the_password(address: Db2Address) -> None:
     with pytest.raises(ConfigurationError, match="refuses the login") as caught:
         Source(replace(address, password="hush-hush")).rows(ONE)
     assert "hush" not in str(caught.value)
 
 
-def test_unknown_database_is_named(address):
+def test_unknown_database_is_named(address: Db2Address) -> None:
     with pytest.raises(ConfigurationError, match=r"no database of that name: .*/NOPE"):
         Source(replace(address, database="NOPE")).rows(ONE)
 
 
 @pytest.mark.parametrize("elsewhere", [{"port": 1}, {"host": "no.such.host.invalid"}])
-def test_unreachable_server_is_told_apart(address, elsewhere):
+def test_unreachable_server_is_told_apart(address: Db2Address, elsewhere: dict[str, Any]) -> None:
     with pytest.raises(UnreachableError, match="cannot be reached"):
         Source(replace(address, options=QUICK, **elsewhere)).rows(ONE)
 
 
-def test_connection_opens_when_needed_and_again_after_an_error(address):
+def test_connection_opens_when_needed_and_again_after_an_error(address: Db2Address) -> None:
     with Source(address) as source:
         with pytest.raises(SourceError, match="answered"):
             source.rows(Query("SELECT NOPE FROM SYSIBM.SYSDUMMY1"))
@@ -66,7 +72,7 @@ def test_connection_opens_when_needed_and_again_after_an_error(address):
         assert source.rows(ONE) == [(1,)]
 
 
-def test_server_that_came_back_is_reached_at_the_next_call(silent_sandbox, address):
+def test_server_that_came_back_is_reached_at_the_next_call(silent_sandbox: Sandbox, address: Db2Address) -> None:
     derby, database = silent_sandbox.state.derby_port, silent_sandbox.database
     with Shim(derby, database) as before:
         source = Source(replace(address, port=before.port, options=QUICK))
@@ -78,7 +84,7 @@ def test_server_that_came_back_is_reached_at_the_next_call(silent_sandbox, addre
         source.close()
 
 
-def test_reads_hold_no_lock_after_they_return(address, connection):
+def test_reads_hold_no_lock_after_they_return(address: Db2Address, connection: Connection) -> None:
     cursor = connection.cursor()
     cursor.execute("CREATE TABLE LOCKED (ID INTEGER)")
     cursor.execute("INSERT INTO LOCKED VALUES 1")
@@ -87,11 +93,11 @@ def test_reads_hold_no_lock_after_they_return(address, connection):
         cursor.execute("DELETE FROM LOCKED")  # waits for a lock, in vain, if the read's transaction were still open
 
 
-def test_parameters_are_bound(address):
+def test_parameters_are_bound(address: Db2Address) -> None:
     with Source(address) as source:
         assert source.rows(Query("SELECT 1 FROM SYSIBM.SYSDUMMY1 WHERE IBMREQD = ?", ("Y",))) == [(1,)]
         assert source.rows(Query("SELECT 1 FROM SYSIBM.SYSDUMMY1 WHERE IBMREQD = ?", ("' OR 1=1 --",))) == []
 
 
-def test_jdbc_url_is_the_one_that_the_sandbox_gives(silent_sandbox, address):
+def test_jdbc_url_is_the_one_that_the_sandbox_gives(silent_sandbox: Sandbox, address: Db2Address) -> None:
     assert address.jdbc_url() == silent_sandbox.jdbc_url()

@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.sandbox.capture.statement import fetch
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection, fetch
 from airflow_provider_db2cdc.sandbox.protocol.prepared import PreparedConnection
+from airflow_provider_db2cdc.sandbox.server.service import Sandbox
+from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.driver import padded
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +51,7 @@ def environ(**changed: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def odd(address, connection):
+def odd(address: Db2Address, connection: Connection) -> Db2Address:
     """A table of odd texts."""
     connection.cursor().execute("CREATE SCHEMA ODD")
     connection.cursor().execute("CREATE TABLE ODD.TEXTS (V VARCHAR(200))")
@@ -61,18 +63,22 @@ def odd(address, connection):
 @pytest.mark.parametrize("other_first", [False, True], ids=["alone", "after-another-connection"])
 @pytest.mark.parametrize("changed", [*LOCALES, {"LANG": "C.UTF-8", "DB2CODEPAGE": "819"}], ids=str)
 @pytest.mark.sandbox
-def test_texts_parameters_and_values_are_the_same_in_every_locale(odd, changed, other_first):
+def test_texts_parameters_and_values_are_the_same_in_every_locale(
+    odd: Db2Address, changed: dict[str, str], other_first: bool
+) -> None:
     assert_read(odd, changed, other_first)
 
 
 @pytest.mark.parametrize("changed", LOCALES, ids=str)
 @pytest.mark.sandbox
-def test_a_password_is_sent_as_it_is_in_every_locale(odd, connection, changed):
+def test_a_password_is_sent_as_it_is_in_every_locale(
+    odd: Db2Address, connection: Connection, changed: dict[str, str]
+) -> None:
     connection.cursor().execute("CALL SYSCS_UTIL.SYSCS_SET_DATABASE_PROPERTY('derby.user.oddly', 'pä€Ş')")
     assert_read(replace(odd, user="oddly", password="pä€Ş"), changed, other_first=False)
 
 
-def assert_read(address, changed, other_first):
+def assert_read(address: Db2Address, changed: dict[str, str], other_first: bool) -> None:
     order = {"address": asdict(address), "texts": TEXTS, "other_first": other_first}
     command = [sys.executable, "-c", READ, json.dumps(order)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ(**changed), check=False)
@@ -82,7 +88,7 @@ def assert_read(address, changed, other_first):
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("text", TEXTS)
-def test_no_character_cuts_the_end_of_a_statement(silent_sandbox, connection, text):
+def test_no_character_cuts_the_end_of_a_statement(silent_sandbox: Sandbox, connection: Connection, text: str) -> None:
     agent = PreparedConnection(silent_sandbox.dsn())
     for one in (connection, agent):
         assert fetch(one, f"SELECT '{text}' FROM SYSIBM.SYSDUMMY1 WHERE 12 = 12") == [(text,)]
@@ -92,7 +98,7 @@ def test_no_character_cuts_the_end_of_a_statement(silent_sandbox, connection, te
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("half", ["\ud83d", "\udcc5\udc9e"])
-def test_half_a_character_is_refused_before_it_ends_the_process(connection, half):
+def test_half_a_character_is_refused_before_it_ends_the_process(connection: Connection, half: str) -> None:
     """JSON's escapes, or bytes of a command line that are no UTF-8, come as such."""
     for text, params in ((f"VALUES '{half}'", ()), ("VALUES CAST(? AS VARCHAR(9))", (f"a{half}",))):
         with pytest.raises(ConfigurationError, match=r"half a character \(U\+D"):
@@ -100,13 +106,13 @@ def test_half_a_character_is_refused_before_it_ends_the_process(connection, half
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_padded_text_has_as_many_code_points_as_the_text_has_units_of_utf_16(text):
+def test_a_padded_text_has_as_many_code_points_as_the_text_has_units_of_utf_16(text: str) -> None:
     units = len(text.encode("utf-16-le")) // 2
     assert len(padded(text)) == units
     assert padded(text).rstrip(" ") == text.rstrip(" ")
 
 
-def test_nothing_else_connects_prepares_or_runs_a_statement():
+def test_nothing_else_connects_prepares_or_runs_a_statement() -> None:
     """A connection or statement that goes past the driver module loses characters, and no error tells of it."""
     past = {"connect", "pconnect", "prepare", "exec_immediate", "execute", "executemany"}
     found = []

@@ -1,8 +1,10 @@
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from support.control_tables import COMMITTED_MS, lsn
+from support.control_tables import COMMITTED_MS, ControlTables, Shape, lsn
 from support.sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
@@ -13,24 +15,31 @@ from airflow_provider_db2cdc.cdc.selection.tables import Selection
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
 from airflow_provider_db2cdc.offsets.commit import record_signals_in_flight
+from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.catalog import read_capture_position
 from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
 from airflow_provider_db2cdc.sql.driver_error import explain
+from airflow_provider_db2cdc.sql.query import Query
 
 pytestmark = pytest.mark.sandbox
+
+
+Given = int | Lsn | Offset | Exception | None
+"""An offset's position, the offset itself, or the error of reading it."""
 
 
 class MemoryOffsets:
     """Offsets of a test, by table name; an exception stands for a document that cannot be read."""
 
-    def __init__(self, control, summary=None, **numbers):
+    def __init__(self, control: ControlTables, summary: PipelineSummary | None = None, /, **numbers: Given) -> None:
         self._backlog = summary or PipelineSummary(tables=tuple(control.registered))
         self._known = {control.table(name): number for name, number in numbers.items()}
-        self.written = []
+        self.written: list[Offset] = []
 
-    def get(self, table):
+    def get(self, table: TableId) -> Offset | None:
         number = self._known.get(table)
         if isinstance(number, Exception):
             raise number
@@ -41,54 +50,84 @@ class MemoryOffsets:
         at = number if isinstance(number, Lsn) else lsn(number)
         return Offset(table, at, 1, committed_lsn=at)
 
-    def summary(self):
+    def summary(self) -> PipelineSummary:
         return self._backlog
 
-    def put(self, offset):
+    def put(self, offset: Offset) -> None:
         self.written.append(offset)
 
-    def put_summary(self, summary):
+    def put_summary(self, summary: PipelineSummary) -> None:
         self._backlog = summary
 
 
-@pytest.fixture
-def plan(source, config, control):
-    """Plan a tick with these offsets."""
+class Planner:
+    """Plans ticks of the source with the offsets that a test gives."""
 
-    def planned(settings=None, summary=None, kept=None, **offsets):
-        chosen = config.model_copy(update=settings or {})
-        of_test = MemoryOffsets(control, summary, **offsets)
-        spec = plan_tick(source, chosen, kept or of_test, TickRun("run-1", 1234))
-        assert all(offset.capture_interrupted for offset in of_test.written), (
+    def __init__(self, source: CountingSource, config: PipelineConfig, control: ControlTables) -> None:
+        self._source, self._config, self._control = source, config, control
+
+    def __call__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        summary: PipelineSummary | None = None,
+        kept: MemoryOffsets | None = None,
+        **offsets: Given,
+    ) -> JobSpec:
+        """Return the plan of a tick, which must not be idle."""
+        spec = self._plan(settings, kept or MemoryOffsets(self._control, summary, **offsets))
+        assert spec is not None, "the tick is idle"
+        return spec
+
+    def is_idle(
+        self,
+        settings: Mapping[str, object] | None = None,
+        summary: PipelineSummary | None = None,
+        kept: MemoryOffsets | None = None,
+        **offsets: Given,
+    ) -> bool:
+        """Return whether there is nothing to plan."""
+        return self._plan(settings, kept or MemoryOffsets(self._control, summary, **offsets)) is None
+
+    def _plan(self, settings: Mapping[str, object] | None, offsets: MemoryOffsets) -> JobSpec | None:
+        chosen = self._config.model_copy(update=dict(settings or {}))
+        spec = plan_tick(self._source, chosen, offsets, TickRun("run-1", 1234))
+        assert all(offset.capture_interrupted for offset in offsets.written), (
             "a plan keeps that a registration is inactive"
         )
         return spec
 
-    return planned
+
+@pytest.fixture
+def plan(source: CountingSource, config: PipelineConfig, control: ControlTables) -> Planner:
+    return Planner(source, config, control)
 
 
-def ends(spec):
+def ends(spec: JobSpec) -> dict[str, tuple[Lsn, int]]:
     return {task.table.name: (task.upto, task.rows) for task in spec.tables}
 
 
-def test_idle_pipeline_plans_nothing_in_eight_statements(plan, source, control):
+def test_idle_pipeline_plans_nothing_in_eight_statements(
+    plan: Planner, source: CountingSource, control: ControlTables
+) -> None:
     for name in ("A", "B", "C"):
         control.add(name)
         control.capture(name, 50)
-    assert plan(A=60, B=100, C=50) is None
+    assert plan.is_idle(A=60, B=100, C=50)
     assert source.statements == 8
 
 
 @pytest.mark.parametrize("proven", [60, 90, None], ids=["ahead", "back", "written by hand"])
-def test_an_offset_that_is_not_as_a_result_left_it_is_looked_at_by_spark(plan, control, proven):
+def test_an_offset_that_is_not_as_a_result_left_it_is_looked_at_by_spark(
+    plan: Planner, control: ControlTables, proven: int | None
+) -> None:
     control.add("A")
     edited = Offset(control.table("A"), lsn(80), 1, committed_lsn=None if proven is None else lsn(proven))
     assert ends(plan(A=edited)) == {"A": (lsn(100), 0)}
-    assert plan(A=replace(edited, committed_lsn=lsn(80))) is None
+    assert plan.is_idle(A=replace(edited, committed_lsn=lsn(80)))
 
 
 @pytest.fixture
-def applied(plan, control):
+def applied(plan: Planner, control: ControlTables) -> dict[str, Offset]:
     """Tables of which A's commit 60 was applied last, and the offsets of that by name."""
     for name in ("A", "B", "LEFT_OUT", "ANEW"):
         control.add(name)
@@ -103,21 +142,25 @@ def applied(plan, control):
     return {"A": at, **others, "ANEW": replace(others["ANEW"], restart=True)}
 
 
-def forget(control):
+def forget(control: ControlTables) -> None:
     control.forget("A", 60)
 
 
-def retime(control):
+def retime(control: ControlTables) -> None:
     control.run(f"UPDATE {control.asn}.IBMSNAP_UOW SET IBMSNAP_LOGMARKER = TIMESTAMP('2026-01-02 03:04:05.679000')")
 
 
 @pytest.mark.parametrize("restore", [forget, retime])
 def test_a_restored_source_is_noticed_though_capture_has_passed_the_offsets_again(
-    plan, control, source, applied, restore
-):
+    plan: Planner,
+    control: ControlTables,
+    source: CountingSource,
+    applied: dict[str, Offset],
+    restore: Callable[[ControlTables], None],
+) -> None:
     chosen = {"selection": Selection(table_exclude=(r".*\.LEFT_OUT", r".*\.ANEW"))}
     before = source.statements
-    assert plan(chosen, **applied) is None
+    assert plan.is_idle(chosen, kept=MemoryOffsets(control, **applied))
     assert source.statements - before == 8, "looking the commit up costs no statement of its own"
     restore(control)
     kept = MemoryOffsets(control, **applied)
@@ -140,22 +183,26 @@ def test_a_restored_source_is_noticed_though_capture_has_passed_the_offsets_agai
     assert again.written == []
 
 
-def test_a_commit_that_was_pruned_is_no_sign_of_a_restored_source(plan, control, applied):
+def test_a_commit_that_was_pruned_is_no_sign_of_a_restored_source(
+    plan: Planner, control: ControlTables, applied: dict[str, Offset]
+) -> None:
     chosen = {"selection": Selection(table_include=(r".*\.[AB]",))}
     control.forget("A", 60)
     control.forget("A", 50)
-    assert plan(chosen, **applied) is None, "by hand: nothing older is left"
+    assert plan.is_idle(chosen, kept=MemoryOffsets(control, **applied)), "by hand: nothing older is left"
     control.capture("A", 50)
     control.set("A", CD_OLD_SYNCHPOINT=lsn(60).raw)
-    assert plan(chosen, **applied) is None, "the agent is about to delete the older one, too"
+    assert plan.is_idle(chosen, kept=MemoryOffsets(control, **applied)), (
+        "the agent is about to delete the older one, too"
+    )
 
 
 class PruningSource(CountingSource):
     """A source whose agent prunes everything up to 70 just before changes are counted."""
 
-    control = None
+    control: ControlTables
 
-    def rows(self, query):
+    def rows(self, query: Query) -> list[tuple[Any, ...]]:
         if "CHANGES" in query.text:
             self.control.run(f'DELETE FROM {self.control.asn}."CD_A"')
             self.control.set("A", CD_OLD_SYNCHPOINT=lsn(70).raw)
@@ -163,7 +210,9 @@ class PruningSource(CountingSource):
 
 
 @pytest.mark.parametrize("more", [0, 80], ids=["nothing is left", "and something is left"])
-def test_changes_pruned_before_they_are_counted_are_a_gap_to_the_job(config, control, address, more):
+def test_changes_pruned_before_they_are_counted_are_a_gap_to_the_job(
+    config: PipelineConfig, control: ControlTables, address: Db2Address, more: int
+) -> None:
     control.add("A")
     control.add("B")
     control.capture("A", 65)
@@ -172,34 +221,39 @@ def test_changes_pruned_before_they_are_counted_are_a_gap_to_the_job(config, con
     with PruningSource(address) as source:
         source.control = control
         spec = plan_tick(source, config, MemoryOffsets(control, A=60, B=60), TickRun("run-1", 1234))
+    assert spec is not None
     [task] = [task for task in spec.tables if task.table.name == "A"]
     assert (task.rows, task.stored_lsn, task.capture.pruned_upto) == (0, lsn(60), lsn(70))
 
 
-def test_offsets_of_an_idle_pipeline_move_on_before_pruning_overtakes_them(plan, control):
+def test_offsets_of_an_idle_pipeline_move_on_before_pruning_overtakes_them(
+    plan: Planner, control: ControlTables
+) -> None:
     control.add("A")
     control.add("B")
     control.capture("A", 50)
     kept = {name: Offset(TableId("S", name), lsn(60), 1, planned_at_ms=1_000, committed_lsn=lsn(60)) for name in "AB"}
-    assert plan({"offsets_max_age_s": 0.234}, **kept) is None
-    spec = plan({"offsets_max_age_s": 0.233}, **kept)
+    assert plan.is_idle({"offsets_max_age_s": 0.234}, kept=MemoryOffsets(control, **kept))
+    spec = plan({"offsets_max_age_s": 0.233}, kept=MemoryOffsets(control, **kept))
     assert ends(spec) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}
     at_fence = {
         name: Offset(TableId("S", name), lsn(100), 1, planned_at_ms=1_000, committed_lsn=lsn(100)) for name in "AB"
     }
-    assert plan({"offsets_max_age_s": 0.233}, **at_fence) is None, "there is nowhere to move to"
+    assert plan.is_idle({"offsets_max_age_s": 0.233}, kept=MemoryOffsets(control, **at_fence)), (
+        "there is nowhere to move to"
+    )
 
 
-def test_offset_of_a_wrong_clock_does_not_stand_still_until_that_time(plan, control):
+def test_offset_of_a_wrong_clock_does_not_stand_still_until_that_time(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     hour = 3_600_000
     at = Offset(control.table("A"), lsn(60), 1, committed_lsn=lsn(60))
     ahead = [replace(at, planned_at_ms=1234 + hour + more) for more in (0, 1)]
-    assert plan(A=ahead[0]) is None
+    assert plan.is_idle(A=ahead[0])
     assert ends(plan(A=ahead[1])) == {"A": (lsn(100), 0)}
 
 
-def test_a_plans_time_is_later_than_that_of_the_last_one_told_of(plan, control):
+def test_a_plans_time_is_later_than_that_of_the_last_one_told_of(plan: Planner, control: ControlTables) -> None:
     """The offsets alone do not tell it: a tick may have moved none, and its clock may have been ahead."""
     control.add("A")
     control.capture("A", 70)
@@ -207,39 +261,46 @@ def test_a_plans_time_is_later_than_that_of_the_last_one_told_of(plan, control):
     assert plan(summary=PipelineSummary(tables=(control.table("A"),), planned_at_ms=5_000), A=60).planned_at_ms == 5_001
 
 
-def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next_plan(plan, source, config, control):
+def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next_plan(
+    plan: Planner, source: CountingSource, config: PipelineConfig, control: ControlTables
+) -> None:
     """What it has begun stands in the target alone, and the run that carried them does not come again."""
     control.add("A")
     kept, asked = MemoryOffsets(control, A=100), Signal("1", "log", "{}", "airflow")
     spec = plan_tick(source, config, kept, TickRun("run-1", 5_000, [asked]))
+    assert spec is not None
     assert [one.id for one in spec.signals] == ["1"]
-    assert plan(kept=kept) is None, "who merely looks has started no job"
+    assert plan.is_idle(kept=kept), "who merely looks has started no job"
     record_signals_in_flight(spec, kept)
     again = plan(kept=kept)
     assert (ends(again), again.signals) == ({"A": (lsn(100), 0)}, ())
     assert again.planned_at_ms == 5_001, "by a clock that was ahead; or its result would not count"
     done = JobResult("p", "run-2", (TableResult(control.table("A"), "unchanged"),), planned_at_ms=again.planned_at_ms)
-    assert plan(summary=kept.summary().updated(done), A=100) is None
+    assert plan.is_idle(summary=kept.summary().updated(done), A=100)
 
 
-def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(plan, control):
+def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(
+    plan: Planner, control: ControlTables
+) -> None:
     control.add("A")
     control.add("B")
     filling = TableSnapshotProgress(control.table("B"), "reading", 1, 4, 10)
     running = SnapshotProgress("initial-1", "initial", "running", (filling,), 5)
     summary = PipelineSummary((running,), tables=(control.table("A"), control.table("B")))
     without = {"selection": Selection(table_include=(rf"{control.schema}\.A",))}
-    assert plan(without, summary, A=100) is None
+    assert plan.is_idle(without, summary, A=100)
     assert ends(plan(summary=summary, A=100, B=100)) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}, "it was taken back"
 
 
-def test_where_no_backlog_is_kept_the_target_is_asked_what_is_open(plan, control):
+def test_where_no_backlog_is_kept_the_target_is_asked_what_is_open(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     assert ends(plan(summary=PipelineSummary(), A=100)) == {"A": (lsn(100), 0)}
 
 
 @pytest.mark.parametrize("was_suspended", [False, True])
-def test_an_inactive_registration_is_kept_in_the_offset_whatever_becomes_of_the_tick(plan, control, was_suspended):
+def test_an_inactive_registration_is_kept_in_the_offset_whatever_becomes_of_the_tick(
+    plan: Planner, control: ControlTables, was_suspended: bool
+) -> None:
     control.add("A")
     control.add("B", STATE="S")
     table = control.table("B")
@@ -256,16 +317,20 @@ def test_an_inactive_registration_is_kept_in_the_offset_whatever_becomes_of_the_
     assert len(kept.written) == 2, "an agent that stopped an registration may have stopped itself"
 
 
-def test_an_inactive_registration_is_kept_also_of_a_table_that_is_not_chosen_now(plan, control):
+def test_an_inactive_registration_is_kept_also_of_a_table_that_is_not_chosen_now(
+    plan: Planner, control: ControlTables
+) -> None:
     control.add("A")
     control.add("B", STATE="S")
     control.add("NEVER", STATE="S")
     kept = MemoryOffsets(control, A=100, B=90)
-    assert plan({"selection": Selection(table_exclude=(r".*\.(B|NEVER)",))}, kept=kept) is None
+    assert plan.is_idle({"selection": Selection(table_exclude=(r".*\.(B|NEVER)",))}, kept=kept)
     assert [(offset.table.name, offset.capture_interrupted) for offset in kept.written] == [("B", True)]
 
 
-def test_an_inactive_registration_is_kept_though_a_list_names_a_table_that_is_gone(plan, control):
+def test_an_inactive_registration_is_kept_though_a_list_names_a_table_that_is_gone(
+    plan: Planner, control: ControlTables
+) -> None:
     control.add("B", STATE="S")
     kept = MemoryOffsets(control, B=90)
     lists = Selection(table_include=(rf"{control.schema}\.A", rf"{control.schema}\.B"))
@@ -274,7 +339,7 @@ def test_an_inactive_registration_is_kept_though_a_list_names_a_table_that_is_go
     assert [(offset.table.name, offset.capture_interrupted) for offset in kept.written] == [("B", True)]
 
 
-def test_another_source_than_meant_marks_no_offset(plan, control):
+def test_another_source_than_meant_marks_no_offset(plan: Planner, control: ControlTables) -> None:
     """Its registrations lack the tables, which a wrong connection or schema does, too."""
     control.add("OTHER")
     table = TableId(control.schema, "GONE")
@@ -284,26 +349,30 @@ def test_another_source_than_meant_marks_no_offset(plan, control):
     assert kept.written == []
 
 
-def test_an_offset_that_cannot_be_kept_does_not_keep_the_others_from_it(plan, control):
+def test_an_offset_that_cannot_be_kept_does_not_keep_the_others_from_it(
+    plan: Planner, control: ControlTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("A", "B", "C"):
         control.add(name, STATE="S")
-    kept, tries = MemoryOffsets(control, A=90, B=90, C=90), []
+    kept, tries = MemoryOffsets(control, A=90, B=90, C=90), list[str]()
     keep = kept.put
 
-    def put(offset):
+    def put(offset: Offset) -> None:
         tries.append(offset.table.name)
         if offset.table.name == "A" or tries == ["A", "A", "B"]:
             raise OffsetError("the offset would move back")
         keep(offset)
 
-    kept.put = put
+    monkeypatch.setattr(kept, "put", put)
     with pytest.raises(TickFailedError):
         plan(kept=kept)
     assert [offset.table.name for offset in kept.written] == ["B", "C"]
     assert tries == ["A", "A", "B", "B", "C"], "a commit may have moved it, so once more"
 
 
-def test_a_table_whose_registration_is_removed_is_not_left_behind_in_silence(plan, control):
+def test_a_table_whose_registration_is_removed_is_not_left_behind_in_silence(
+    plan: Planner, control: ControlTables
+) -> None:
     control.add("A")
     control.add("B")
     known = PipelineSummary(tables=(control.table("A"), control.table("B")))
@@ -311,10 +380,12 @@ def test_a_table_whose_registration_is_removed_is_not_left_behind_in_silence(pla
     with pytest.raises(TickFailedError, match=r"B is not registered .*ADDTABLE.*offset restart SRC\d+\.B"):
         plan(summary=known, A=100)
     without = {"selection": Selection(table_exclude=(r".*\.B",))}
-    assert plan(without, summary=known, A=100) is None
+    assert plan.is_idle(without, summary=known, A=100)
 
 
-def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inactive(plan, control):
+def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inactive(
+    plan: Planner, control: ControlTables
+) -> None:
     control.add("A")
     control.add("B", STATE="I")
     kept = MemoryOffsets(control, A=100)
@@ -327,7 +398,7 @@ def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inac
     assert (task.stored_lsn, task.action, task.capture_interrupted) == (None, "initial_snapshot", True)
 
 
-def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan, control):
+def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     [task] = plan(A=Offset(control.table("A"), lsn(100), 1, capture_interrupted=True)).tables
     assert (task.stored_lsn, task.capture_interrupted) == (lsn(100), True)
@@ -335,20 +406,22 @@ def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan, control
     assert (task.stored_lsn, task.capture_interrupted) == (lsn(200), True), "of a source that was restored besides"
 
 
-def test_a_plan_is_later_than_those_before_it_whatever_the_clock_says(plan, control):
+def test_a_plan_is_later_than_those_before_it_whatever_the_clock_says(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.capture("A", 70)
     assert plan(A=Offset(control.table("A"), lsn(60), 1, planned_at_ms=9_000)).planned_at_ms == 9_001
     assert plan(A=Offset(control.table("A"), lsn(60), 1, planned_at_ms=7)).planned_at_ms == 1234
 
 
-def test_the_offsets_mark_goes_with_the_plan(plan, control):
+def test_the_offsets_mark_goes_with_the_plan(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.capture("A", 70)
     assert [task.revision for task in plan(A=Offset(control.table("A"), lsn(60), 1, revision="m")).tables] == ["m"]
 
 
-def test_a_plan_tells_the_sources_clock_unless_capture_seems_to_be_ahead_of_it(plan, source, control):
+def test_a_plan_tells_the_sources_clock_unless_capture_seems_to_be_ahead_of_it(
+    plan: Planner, source: CountingSource, control: ControlTables
+) -> None:
     control.add("A")
     control.capture("A", 70)
     before = read_capture_position(source, control.asn).source_time.replace("T", " ")
@@ -358,13 +431,15 @@ def test_a_plan_tells_the_sources_clock_unless_capture_seems_to_be_ahead_of_it(p
     assert plan(A=60).planned_clock == ""
 
 
-def test_tables_that_stand_at_the_fence_are_not_even_counted(plan, source, control):
+def test_tables_that_stand_at_the_fence_are_not_even_counted(
+    plan: Planner, source: CountingSource, control: ControlTables
+) -> None:
     control.add("A")
-    assert plan(A=100) is None
+    assert plan.is_idle(A=100)
     assert source.statements == 6
 
 
-def test_changes_up_to_the_fence_are_planned_and_idle_tables_go_along(plan, control):
+def test_changes_up_to_the_fence_are_planned_and_idle_tables_go_along(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     control.capture("A", 70, rows=3)
@@ -376,7 +451,9 @@ def test_changes_up_to_the_fence_are_planned_and_idle_tables_go_along(plan, cont
     assert [task.stored_lsn for task in spec.tables] == [lsn(60), lsn(90)]
 
 
-def test_spec_carries_what_the_job_needs_and_survives_json(plan, source, config, control):
+def test_spec_carries_what_the_job_needs_and_survives_json(
+    plan: Planner, source: CountingSource, config: PipelineConfig, control: ControlTables
+) -> None:
     control.add("A")
     spec = plan()
     assert (spec.pipeline, spec.run_id, spec.planned_at_ms, spec.target) == ("p", "run-1", 1234, "/lake/p")
@@ -386,23 +463,28 @@ def test_spec_carries_what_the_job_needs_and_survives_json(plan, source, config,
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
-def test_ledger_is_needed_of_each_table_from_its_offsets_batch_and_whole_without_an_offset(plan, control):
+def test_ledger_is_needed_of_each_table_from_its_offsets_batch_and_whole_without_an_offset(
+    plan: Planner, control: ControlTables
+) -> None:
     control.add("A")
     control.add("B")
     control.capture("A", 70)
     offsets = {"A": Offset(control.table("A"), lsn(60), 7), "B": Offset(control.table("B"), lsn(100), 5)}
-    assert [(task.table.name, task.batch) for task in plan(**offsets).tables] == [("A", 7), ("B", 5)]
+    assert [(task.table.name, task.batch) for task in plan(kept=MemoryOffsets(control, **offsets)).tables] == [
+        ("A", 7),
+        ("B", 5),
+    ]
     assert [(task.table.name, task.batch) for task in plan(A=offsets["A"]).tables] == [("A", 7), ("B", 0)]
 
 
-def test_new_table_begins_at_the_fence_uncounted(plan, control):
+def test_new_table_begins_at_the_fence_uncounted(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.capture("A", 70)
     [task] = plan().tables
     assert (task.stored_lsn, task.upto, task.rows, task.action) == (None, lsn(100), 0, "initial_snapshot")
 
 
-def test_no_data_asks_for_no_snapshot(plan, control):
+def test_no_data_asks_for_no_snapshot(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     [task] = plan({"snapshot_mode": "no_data"}).tables
     assert task.action == "start_without_snapshot"
@@ -420,7 +502,9 @@ def test_no_data_asks_for_no_snapshot(plan, control):
     ],
     ids=["whole commits", "ends at a commit", "two that fit", "first is too large", "large one waits", "all fit"],
 )
-def test_limit_of_rows_cuts_between_commits(plan, control, commits, end, rows):
+def test_limit_of_rows_cuts_between_commits(
+    plan: Planner, control: ControlTables, commits: list[tuple[int, int]], end: int, rows: int
+) -> None:
     control.add("A")
     for commit, count in commits:
         control.capture("A", commit, count)
@@ -428,7 +512,9 @@ def test_limit_of_rows_cuts_between_commits(plan, control, commits, end, rows):
     assert ends(plan(A=5)) == {"A": (lsn(end), rows)}
 
 
-def test_tables_stop_at_one_frontier_and_rows_are_counted_up_to_it(plan, control, caplog):
+def test_tables_stop_at_one_frontier_and_rows_are_counted_up_to_it(
+    plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in ("A", "B"):
         control.add(name)
     for commit in range(10, 30):
@@ -439,7 +525,9 @@ def test_tables_stop_at_one_frontier_and_rows_are_counted_up_to_it(plan, control
     assert held in caplog.text
 
 
-def test_tables_that_the_agent_may_not_have_read_are_named_when_they_begin(plan, control, caplog):
+def test_tables_that_the_agent_may_not_have_read_are_named_when_they_begin(
+    plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture
+) -> None:
     """Who calls ADDTABLE without a reinit has all that changes meanwhile captured by nobody."""
     for name in ("A", "B", "C"):
         control.add(name)
@@ -452,7 +540,9 @@ def test_tables_that_the_agent_may_not_have_read_are_named_when_they_begin(plan,
 
 
 @pytest.mark.parametrize("width", [8, 10, 16])
-def test_floor_of_zeros_is_none(plan, control, caplog, width):
+def test_floor_of_zeros_is_none(
+    plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture, width: int
+) -> None:
     """Scripts set it so by hand, Debezium's in a width that no position has."""
     control.add("A")
     control.synch(100)
@@ -465,7 +555,9 @@ def test_floor_of_zeros_is_none(plan, control, caplog, width):
     assert ends(plan(A=100)) == {"A": (lsn(120), 1)}
 
 
-def test_table_far_behind_does_not_hold_the_others_back(plan, control, caplog):
+def test_table_far_behind_does_not_hold_the_others_back(
+    plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in ("A", "B"):
         control.add(name)
     for commit in range(10, 40):
@@ -475,7 +567,9 @@ def test_table_far_behind_does_not_hold_the_others_back(plan, control, caplog):
     assert "max.rows.per.batch" not in caplog.text
 
 
-def test_table_whose_changes_the_mode_leaves_is_not_said_to_have_reached_the_limit(plan, control, caplog):
+def test_table_whose_changes_the_mode_leaves_is_not_said_to_have_reached_the_limit(
+    plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture
+) -> None:
     """It ends the tick where the one that is still being filled begins it, which could go further."""
     for name in ("A", "B"):
         control.add(name)
@@ -487,32 +581,32 @@ def test_table_whose_changes_the_mode_leaves_is_not_said_to_have_reached_the_lim
     assert "max.rows.per.batch" not in caplog.text
 
 
-def test_pruned_past_the_offset_is_never_idle(plan, control):
+def test_pruned_past_the_offset_is_never_idle(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.set("A", CD_OLD_SYNCHPOINT=lsn(61).raw)
     assert ends(plan(A=60)) == {"A": (lsn(100), 0)}
     control.set("A", CD_OLD_SYNCHPOINT=lsn(60).raw)
-    assert plan(A=60) is None
+    assert plan.is_idle(A=60)
 
 
-def test_capture_started_cold_since_the_offset_is_never_idle(plan, control):
+def test_capture_started_cold_since_the_offset_is_never_idle(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.insert("IBMSNAP_RESTART", CAPTURE_FIRST_SEQ=lsn(5).raw)
     [task] = plan().tables
     digest = task.capture.identity.digest
     reached = Offset(control.table("A"), lsn(100), 1, capture=digest, committed_lsn=lsn(100))
-    assert plan(A=reached) is None
+    assert plan.is_idle(A=reached)
     control.run(f"UPDATE {control.asn}.IBMSNAP_RESTART SET CAPTURE_FIRST_SEQ = ?", lsn(61).raw)
     assert ends(plan(A=reached)) == {"A": (lsn(100), 0)}
 
 
-def test_capture_before_the_offset_is_never_idle(plan, control):
+def test_capture_before_the_offset_is_never_idle(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     assert ends(plan(A=170, B=100)) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}
 
 
-def test_capture_that_stands_still_stops_the_tick(plan, control):
+def test_capture_that_stands_still_stops_the_tick(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.synch(100, age_s=1000)
     with pytest.raises(CaptureStoppedError, match=r"stands still: SYNCHTIME is 20.*10\d\d s behind.*asncap.*CAPMON"):
@@ -531,7 +625,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("made", "words"), REFUSED.values(), ids=REFUSED)
-def test_table_that_cannot_be_carried_is_refused_and_the_others_go_on(plan, control, made, words):
+def test_table_that_cannot_be_carried_is_refused_and_the_others_go_on(
+    plan: Planner, control: ControlTables, made: dict[str, Any], words: str
+) -> None:
     control.add("BAD", **made)
     control.add("GOOD")
     control.capture("GOOD", 70)
@@ -543,7 +639,7 @@ def test_table_that_cannot_be_carried_is_refused_and_the_others_go_on(plan, cont
         raise AssertionError(refusal.error)
 
 
-def test_refusal_names_everything_that_stands_against_the_table(plan, control):
+def test_refusal_names_everything_that_stands_against_the_table(plan: Planner, control: ControlTables) -> None:
     control.add("BAD", STATE="I", key=(), CHG_UPD_TO_DEL_INS="N")
     control.add("GOOD")
     [refusal] = plan().rejected
@@ -551,18 +647,18 @@ def test_refusal_names_everything_that_stands_against_the_table(plan, control):
     assert "has no key" in refusal.error
 
 
-def test_accepted_update_rows_are_planned(plan, control):
+def test_accepted_update_rows_are_planned(plan: Planner, control: ControlTables) -> None:
     control.add("A", CHG_UPD_TO_DEL_INS="N")
     assert len(plan({"accept_update_rows": True}).tables) == 1
 
 
-def test_dropped_source_table_is_refused(plan, control):
+def test_dropped_source_table_is_refused(plan: Planner, control: ControlTables) -> None:
     control.register("GHOST")
     with pytest.raises(TickFailedError, match="GHOST is registered, but the catalog has no such table"):
         plan()
 
 
-def test_unreadable_offset_refuses_only_its_table(plan, control):
+def test_unreadable_offset_refuses_only_its_table(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     spec = plan(A=OffsetError("the offset kept in X cannot be read", "Put it back."))
@@ -570,7 +666,7 @@ def test_unreadable_offset_refuses_only_its_table(plan, control):
     assert "cannot be read" in spec.rejected[0].error
 
 
-def test_offset_of_another_width_refuses_only_its_table(plan, control):
+def test_offset_of_another_width_refuses_only_its_table(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     spec = plan(A=Lsn(b"\1" * 10))
@@ -578,7 +674,9 @@ def test_offset_of_another_width_refuses_only_its_table(plan, control):
     assert "10 bytes cannot be compared" in spec.rejected[0].error
 
 
-def test_positions_that_quiet_registrations_keep_from_before_the_agents_level_changed_stop_nothing(plan, control):
+def test_positions_that_quiet_registrations_keep_from_before_the_agents_level_changed_stop_nothing(
+    plan: Planner, control: ControlTables
+) -> None:
     old = Lsn(b"\xff" * 10).raw
     control.add("A", CD_OLD_SYNCHPOINT=old, CD_NEW_SYNCHPOINT=old)
     control.add("B")
@@ -588,7 +686,7 @@ def test_positions_that_quiet_registrations_keep_from_before_the_agents_level_ch
     assert not spec.rejected
 
 
-def test_change_table_that_cannot_be_read_refuses_only_its_table(plan, control):
+def test_change_table_that_cannot_be_read_refuses_only_its_table(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     control.capture("B", 70)
@@ -598,7 +696,7 @@ def test_change_table_that_cannot_be_read_refuses_only_its_table(plan, control):
     assert [refusal.table.name for refusal in spec.rejected] == ["A"]
 
 
-def test_refusals_without_other_work_fail_the_tick_by_name(plan, control):
+def test_refusals_without_other_work_fail_the_tick_by_name(plan: Planner, control: ControlTables) -> None:
     control.add("BAD", CHG_UPD_TO_DEL_INS="N")
     control.add("WORSE", key=(), CHG_UPD_TO_DEL_INS="N")
     control.add("IDLE")
@@ -606,37 +704,41 @@ def test_refusals_without_other_work_fail_the_tick_by_name(plan, control):
         plan(IDLE=100)
 
 
-def test_pipeline_without_a_table_is_not_taken_for_an_idle_one(plan, control):
+def test_pipeline_without_a_table_is_not_taken_for_an_idle_one(plan: Planner, control: ControlTables) -> None:
     with pytest.raises(ConfigurationError, match=f"no table that is registered in schema {control.asn} is chosen"):
         plan()
 
 
-def test_only_chosen_tables_are_planned(plan, control):
+def test_only_chosen_tables_are_planned(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     chosen = Selection(table_include=(rf"{control.schema}\.B",))
     assert list(ends(plan({"selection": chosen}))) == ["B"]
 
 
-def test_pattern_without_a_registered_table_fails_the_tick(plan, control):
+def test_pattern_without_a_registered_table_fails_the_tick(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     with pytest.raises(ConfigurationError, match="matches no registered table"):
         plan({"selection": Selection(table_include=("X.Y",))})
 
 
-def test_an_excluded_table_that_is_none_is_a_warning(plan, control, caplog):
+def test_an_excluded_table_that_is_none_is_a_warning(
+    plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture
+) -> None:
     control.add("A")
     assert list(ends(plan({"selection": Selection(table_exclude=("X.Y",))}))) == ["A"]
     assert "table.exclude.list: 'X.Y' matches no registered table" in caplog.text
 
 
-def with_columns(control):
+def with_columns(control: ControlTables) -> None:
     """Name columns of the table A: SSN is captured, DOC is a LOB."""
     shape = (("ID", "INTEGER", 4, "N"), ("SSN", "VARCHAR", 20, "Y"), ("DOC", "CLOB", 9, "Y"))
     control.add("A", shape, carried=("ID", "SSN"))
 
 
-def test_a_misspelt_column_to_exclude_fails_the_tick_before_anything_is_carried(plan, control):
+def test_a_misspelt_column_to_exclude_fails_the_tick_before_anything_is_carried(
+    plan: Planner, control: ControlTables
+) -> None:
     with_columns(control)
     excluded = Selection(column_exclude=(rf"{control.schema}\.A\.SSM",))
     with pytest.raises(ConfigurationError, match=r"column\.exclude\.list: '.*SSM' matches no column.*Near it: .*SSN"):
@@ -644,14 +746,18 @@ def test_a_misspelt_column_to_exclude_fails_the_tick_before_anything_is_carried(
 
 
 @pytest.mark.parametrize("column", ["SSN", "DOC"])
-def test_a_column_to_exclude_may_be_one_that_is_not_captured(plan, control, caplog, column):
+def test_a_column_to_exclude_may_be_one_that_is_not_captured(
+    plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture, column: str
+) -> None:
     with_columns(control)
     [task] = plan({"selection": Selection(column_exclude=(rf"{control.schema}\.A\.{column}",))}).tables
     assert column in task.schema.excluded_columns
     assert "column.exclude.list" not in caplog.text
 
 
-def test_a_column_to_exclude_may_be_of_a_table_that_is_registered_later(plan, source, control, caplog):
+def test_a_column_to_exclude_may_be_of_a_table_that_is_registered_later(
+    plan: Planner, source: CountingSource, control: ControlTables, caplog: pytest.LogCaptureFixture
+) -> None:
     with_columns(control)
     control.add("LATER")
     control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'LATER'")
@@ -662,12 +768,14 @@ def test_a_column_to_exclude_may_be_of_a_table_that_is_registered_later(plan, so
         plan({"selection": Selection(column_exclude=(f"{control.schema}.LATER.W",))})
 
 
-def test_a_list_of_columns_that_matches_costs_an_idle_plan_no_statement(plan, source, control):
+def test_a_list_of_columns_that_matches_costs_an_idle_plan_no_statement(
+    plan: Planner, source: CountingSource, control: ControlTables
+) -> None:
     with_columns(control)
     counts = []
-    for lists in ({}, {"column_exclude": (rf"{control.schema}\.A\.SSN",)}):
+    for selection in (Selection(), Selection(column_exclude=(rf"{control.schema}\.A\.SSN",))):
         before = source.statements
-        assert plan({"selection": Selection(**lists)}, A=100) is None
+        assert plan.is_idle({"selection": selection}, A=100)
         counts.append(source.statements - before)
     assert counts[0] == counts[1]
 
@@ -676,7 +784,7 @@ SIGNALS = (("ID", "VARCHAR", 42, "N"), ("TYPE", "VARCHAR", 32, "N"), ("DATA", "V
 
 
 @pytest.fixture
-def signals(control):
+def signals(control: ControlTables) -> dict[str, object]:
     """The settings of a table of signals that is not captured and holds one."""
     table = control.add("SIGNALS", SIGNALS)
     control.run(f"DELETE FROM {control.asn}.IBMSNAP_REGISTER WHERE SOURCE_TABLE = 'SIGNALS'")
@@ -685,44 +793,55 @@ def signals(control):
     return {"signal_table": str(table)}
 
 
-def test_signal_table_is_heard_while_its_channel_is_enabled(plan, control, signals):
+def test_signal_table_is_heard_while_its_channel_is_enabled(
+    plan: Planner, control: ControlTables, signals: dict[str, object]
+) -> None:
     control.add("A")
     spec = plan(signals, A=100)
     assert [(one.id, one.channel) for one in spec.signals] == [("77", "source")]
     assert spec.signal_table is not None
 
 
-def test_signals_of_a_table_that_is_not_captured_come_in_the_order_of_numbers(plan, control, signals):
+def test_signals_of_a_table_that_is_not_captured_come_in_the_order_of_numbers(
+    plan: Planner, control: ControlTables, signals: dict[str, object]
+) -> None:
     """Nobody knows when they were given; who counts them up does not have a stop acted on before what it stops."""
     control.add("A")
     control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('100', 'log', '{{}}'), ('9', 'log', '{{}}')")
     assert [one.id for one in plan(signals, A=100).signals] == ["9", "77", "100"]
 
 
-def test_signal_table_is_not_heard_without_its_channel(plan, control, signals):
+def test_signal_table_is_not_heard_without_its_channel(
+    plan: Planner, control: ControlTables, signals: dict[str, object]
+) -> None:
     control.add("A")
     off = {**signals, "signal_channels": ("airflow",)}
-    assert plan(off, A=100) is None
+    assert plan.is_idle(off, A=100)
     control.capture("A", 60)
     assert plan(off, A=50).signal_table is None
 
 
-def test_marks_need_the_table_though_its_channel_is_off(plan, control, signals):
+def test_marks_need_the_table_though_its_channel_is_off(
+    plan: Planner, control: ControlTables, signals: dict[str, object]
+) -> None:
     control.add("A")
     control.capture("A", 60)
     spec = plan({**signals, "signal_channels": (), "watermarking": "insert_insert"}, A=50)
+    assert spec.signal_table is not None
     assert (spec.signal_table.is_channel, spec.signals) == (False, ())
 
 
-def test_signal_table_that_is_none_is_no_matter_without_its_channel(plan, control):
+def test_signal_table_that_is_none_is_no_matter_without_its_channel(plan: Planner, control: ControlTables) -> None:
     control.add("A")
-    assert plan({"signal_table": "S.NOTHING", "signal_channels": ()}, A=100) is None
+    assert plan.is_idle({"signal_table": "S.NOTHING", "signal_channels": ()}, A=100)
     with pytest.raises(TickFailedError, match=r"S\.NOTHING does not exist"):
         plan({"signal_table": "S.NOTHING"}, A=100)
 
 
 @pytest.mark.parametrize("shape", [("ID", "TIMESTAMP", 10, "N"), ("ID", "DOUBLE", 8, "N")], ids=lambda one: one[1])
-def test_signal_table_whose_ids_are_other_texts_by_another_driver_is_refused(plan, control, shape):
+def test_signal_table_whose_ids_are_other_texts_by_another_driver_is_refused(
+    plan: Planner, control: ControlTables, shape: Shape
+) -> None:
     control.add("A")
     settings = {"signal_table": str(control.add("SIGNALS", (shape, *SIGNALS[1:])))}
     spec = plan({**settings, "selection": Selection(table_include=(r"SRC\d+\.A",))})
@@ -730,7 +849,7 @@ def test_signal_table_whose_ids_are_other_texts_by_another_driver_is_refused(pla
     assert "whose texts differ by driver" in refusal.error
 
 
-def test_signals_are_texts_whatever_the_columns_are(plan, control):
+def test_signals_are_texts_whatever_the_columns_are(plan: Planner, control: ControlTables) -> None:
     columns = (("ID", "INTEGER", 4, "N"), ("TYPE", "VARCHAR", 32, "Y"), SIGNALS[2])
     settings = {"signal_table": str(control.add("SIGNALS", columns))}
     for intent, values in (
@@ -747,7 +866,7 @@ def test_signals_are_texts_whatever_the_columns_are(plan, control):
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
-def test_blanks_that_pad_a_signal_are_no_part_of_it(plan, control):
+def test_blanks_that_pad_a_signal_are_no_part_of_it(plan: Planner, control: ControlTables) -> None:
     """A CHAR column is padded; a VARCHAR's trailing blanks were given."""
     columns = (("ID", "CHARACTER", 42, "N"), ("TYPE", "CHARACTER", 32, "N"), ("DATA", "CHARACTER", 60, "Y"))
     settings = {"signal_table": str(control.add("SIGNALS", columns))}
@@ -767,7 +886,9 @@ def test_blanks_that_pad_a_signal_are_no_part_of_it(plan, control):
     assert JobSpec.from_json(direct.to_json()) == direct
 
 
-def test_blanks_that_were_given_are_part_of_a_signals_id(plan, control, signals):
+def test_blanks_that_were_given_are_part_of_a_signals_id(
+    plan: Planner, control: ControlTables, signals: dict[str, object]
+) -> None:
     control.add("A")
     control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('a ', 'log', '{{}}')")
     assert [one.id for one in plan(signals, A=100).signals] == ["77", "a "]
@@ -784,7 +905,9 @@ def test_blanks_that_were_given_are_part_of_a_signals_id(plan, control, signals)
     ],
     ids=lambda one: str(one),
 )
-def test_signal_table_whose_columns_hold_no_signal_is_refused(plan, control, at, shape, problem):
+def test_signal_table_whose_columns_hold_no_signal_is_refused(
+    plan: Planner, control: ControlTables, at: int, shape: Shape, problem: str
+) -> None:
     control.add("A")
     control.capture("A", 70)
     columns = tuple(shape if place == at else column for place, column in enumerate(SIGNALS))
@@ -794,7 +917,9 @@ def test_signal_table_whose_columns_hold_no_signal_is_refused(plan, control, at,
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_signal_table_that_is_too_narrow_for_marks_is_refused_where_they_are_written(plan, control, at):
+def test_signal_table_that_is_too_narrow_for_marks_is_refused_where_they_are_written(
+    plan: Planner, control: ControlTables, at: int
+) -> None:
     control.add("A")
     control.capture("A", 70)
     columns = tuple((one[0], one[1], 20, one[3]) if place == at else one for place, one in enumerate(SIGNALS))
@@ -805,7 +930,7 @@ def test_signal_table_that_is_too_narrow_for_marks_is_refused_where_they_are_wri
     assert re.search(f"holds 20 characters, and needs {(42, 21)[at]} .*insert_delete", refusal.error)
 
 
-def test_signal_table_of_numbered_ids_takes_no_marks(plan, control):
+def test_signal_table_of_numbered_ids_takes_no_marks(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.capture("A", 70)
     settings = {"signal_table": str(control.add("SIGNALS", (("ID", "INTEGER", 4, "N"), *SIGNALS[1:])))}
@@ -815,7 +940,9 @@ def test_signal_table_of_numbered_ids_takes_no_marks(plan, control):
     assert "is INTEGER, and cannot hold the marks of insert_insert" in refusal.error
 
 
-def test_a_registered_signal_table_is_read_as_it_is_until_capture_has_shown_a_row(plan, control):
+def test_a_registered_signal_table_is_read_as_it_is_until_capture_has_shown_a_row(
+    plan: Planner, control: ControlTables
+) -> None:
     """What was inserted before the registration, or before the agent has read it, stands in no change table."""
     control.add("A")
     settings = {"signal_table": str(control.add("SIGNALS", SIGNALS))}
@@ -828,7 +955,9 @@ def test_a_registered_signal_table_is_read_as_it_is_until_capture_has_shown_a_ro
 
 
 @pytest.mark.parametrize("statement", ["DROP TABLE {cd}", "ALTER TABLE {cd} DROP COLUMN DATA"], ids=["gone", "no data"])
-def test_signal_table_that_cannot_be_read_is_refused_and_the_plan_goes_on(plan, control, statement):
+def test_signal_table_that_cannot_be_read_is_refused_and_the_plan_goes_on(
+    plan: Planner, control: ControlTables, statement: str
+) -> None:
     settings = {
         "signal_table": str(control.add("SIGNALS", SIGNALS)),
         "selection": Selection(table_include=(r"SRC\d+\.A",)),
@@ -842,19 +971,22 @@ def test_signal_table_that_cannot_be_read_is_refused_and_the_plan_goes_on(plan, 
     [refusal] = spec.rejected
     assert (refusal.table, refusal.is_replicated) == (control.table("SIGNALS"), False)
     assert f"signal table {control.table('SIGNALS')} cannot be read" in refusal.error
+    assert spec.signal_table is not None
     assert spec.signal_table.table == control.table("SIGNALS"), "marks may still be written into it"
 
 
 class LockedSource(CountingSource):
     """A source of which somebody has locked the table of signals."""
 
-    def rows(self, query):
+    def rows(self, query: Query) -> list[tuple[Any, ...]]:
         if "snapshot-window-open" in query.text:
             raise explain(Exception("SQL0911N  ... deadlock or timeout.  SQLSTATE=40001 SQLCODE=-911"), "db2:50000/S")
         return super().rows(query)
 
 
-def test_a_lock_on_the_signal_table_leaves_its_signals_to_the_next_tick(config, control, address, caplog):
+def test_a_lock_on_the_signal_table_leaves_its_signals_to_the_next_tick(
+    config: PipelineConfig, control: ControlTables, address: Db2Address, caplog: pytest.LogCaptureFixture
+) -> None:
     control.add("A")
     only = {"selection": Selection(table_include=(r"SRC\d+\.A",)), "signal_table": str(control.add("SIGNALS", SIGNALS))}
     with LockedSource(address) as source:
@@ -864,7 +996,9 @@ def test_a_lock_on_the_signal_table_leaves_its_signals_to_the_next_tick(config, 
 
 
 @pytest.mark.parametrize("pattern", [r"SRC\d+\.TYPO", r"SRC\d+\.B"], ids=["not registered", "not of the pipeline"])
-def test_include_list_of_snapshots_that_names_no_table_of_the_pipeline_fails_the_tick(plan, control, pattern):
+def test_include_list_of_snapshots_that_names_no_table_of_the_pipeline_fails_the_tick(
+    plan: Planner, control: ControlTables, pattern: str
+) -> None:
     control.add("A")
     control.add("B")
     chosen = Selection(table_include=(rf"{control.schema}\.A",))
@@ -874,7 +1008,7 @@ def test_include_list_of_snapshots_that_names_no_table_of_the_pipeline_fails_the
         plan({"selection": chosen, "snapshot_include": (r"SRC.*\.A", pattern)})
 
 
-def test_always_reads_again_what_the_list_of_snapshots_includes(plan, control):
+def test_always_reads_again_what_the_list_of_snapshots_includes(plan: Planner, control: ControlTables) -> None:
     for name in ("A", "B"):
         control.add(name)
         control.capture(name, 70)
@@ -884,7 +1018,7 @@ def test_always_reads_again_what_the_list_of_snapshots_includes(plan, control):
         assert [task.action for task in spec.tables] == again
 
 
-def test_select_of_ones_own_goes_with_its_table(plan, control):
+def test_select_of_ones_own_goes_with_its_table(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     selects = {f"{control.schema.lower()}.b": "SELECT 1"}
@@ -893,7 +1027,9 @@ def test_select_of_ones_own_goes_with_its_table(plan, control):
         plan({"snapshot_overrides": {"S.TYPO": "SELECT 1"}})
 
 
-def test_signal_table_that_was_refused_and_is_mended_or_named_otherwise_is_no_table_that_was_lost(plan, control):
+def test_signal_table_that_was_refused_and_is_mended_or_named_otherwise_is_no_table_that_was_lost(
+    plan: Planner, control: ControlTables
+) -> None:
     table = control.table("SIGNALS")
     settings = {"signal_table": str(table)}
     control.add("A")

@@ -1,12 +1,15 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from support.control_tables import lsn
+from support.control_tables import ControlTables, lsn
+from support.read_only_offsets import ReadOnlyOffsets
+from support.sandbox_source import CountingSource
 
-from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.selection.tables import Selection
-from airflow_provider_db2cdc.cdc.table import Column, TableId
+from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, RegistrationError
 from airflow_provider_db2cdc.source.catalog import (
     read_capture,
@@ -24,29 +27,18 @@ pytestmark = pytest.mark.sandbox
 ALL = Selection()
 
 
-class NoOffsets:
-    """Offsets of a pipeline that never ran."""
-
-    def get(self, table):
-        return None
-
-    def summary(self):
-        return PipelineSummary()
-
-    def put(self, offset):
-        raise AssertionError("a plan writes nothing")
-
-
-def images(*names):
+def images(*names: str) -> list[Column]:
     return [Column(name, "INTEGER", 4) for name in names]
 
 
-def schema_of(source, control, name="T", selection=ALL):
+def schema_of(
+    source: CountingSource, control: ControlTables, name: str = "T", selection: Selection = ALL
+) -> TableSchema:
     instances = read_registrations(source, control.asn)
     return read_schemas(source, instances.values(), selection)[control.table(name)]
 
 
-def test_fence_is_the_greatest_synchpoint_with_its_age(source, control):
+def test_fence_is_the_greatest_synchpoint_with_its_age(source: CountingSource, control: ControlTables) -> None:
     control.add("T")
     control.synch(100, age_s=40)
     fence = read_capture_position(source, control.asn)
@@ -56,19 +48,19 @@ def test_fence_is_the_greatest_synchpoint_with_its_age(source, control):
     assert read_capture_position(source, control.asn).lsn == lsn(120)
 
 
-def test_stopped_registration_does_not_move_the_fence(source, control):
+def test_stopped_registration_does_not_move_the_fence(source: CountingSource, control: ControlTables) -> None:
     control.add("T", STATE="S")
     control.set("T", CD_NEW_SYNCHPOINT=lsn(120).raw)
     assert read_capture_position(source, control.asn).lsn == lsn(100)
 
 
-def test_agent_that_never_ran_is_told(source, control):
+def test_agent_that_never_ran_is_told(source: CountingSource, control: ControlTables) -> None:
     control.run(f"UPDATE {control.asn}.IBMSNAP_REGISTER SET SYNCHPOINT = NULL, SYNCHTIME = NULL")
     with pytest.raises(CaptureStoppedError, match=r"never ran.*asncap capture_server=SANDBOX"):
         read_capture(source, control.asn)
 
 
-def test_registration_is_read_whole(source, control):
+def test_registration_is_read_whole(source: CountingSource, control: ControlTables) -> None:
     control.add("T", STATE="S", STATE_INFO="ASN0069E", CHG_UPD_TO_DEL_INS="N", BEFORE_IMG_PREFIX="X")
     control.set("T", CD_OLD_SYNCHPOINT=lsn(7).raw, CD_NEW_SYNCHPOINT=lsn(9).raw)
     control.insert("IBMSNAP_RESTART", CAPTURE_FIRST_SEQ=lsn(3).raw)
@@ -83,7 +75,7 @@ def test_registration_is_read_whole(source, control):
     assert instance.identity.cold_start == str(lsn(3))
 
 
-def test_change_table_that_is_gone_has_no_columns(source, control):
+def test_change_table_that_is_gone_has_no_columns(source: CountingSource, control: ControlTables) -> None:
     control.add("T")
     control.set("T", CD_TABLE="GONE")
     [instance] = read_registrations(source, control.asn).values()
@@ -91,14 +83,18 @@ def test_change_table_that_is_gone_has_no_columns(source, control):
     assert instance.identity.created == ""
 
 
-def test_registration_of_the_table_itself_is_taken_before_its_views(source, control):
+def test_registration_of_the_table_itself_is_taken_before_its_views(
+    source: CountingSource, control: ControlTables
+) -> None:
     control.add("T", SOURCE_VIEW_QUAL=1, CD_TABLE="CD_OF_VIEW")
     control.register("T")
     [instance] = read_registrations(source, control.asn).values()
     assert instance.cd_table == "CD_T"
 
 
-def test_columns_are_those_that_the_change_table_carries_by_name(source, control):
+def test_columns_are_those_that_the_change_table_carries_by_name(
+    source: CountingSource, control: ControlTables
+) -> None:
     late = (("LATE", "INTEGER", 4, "Y"), ("DOC", "CLOB", 99, "Y"))
     control.add("T", (("V", "VARCHAR", 20, "Y"), ("ID", "INTEGER", 4, "N"), *late), carried=("ID", "V", "DOC"))
     schema = schema_of(source, control)
@@ -113,7 +109,9 @@ def test_columns_are_those_that_the_change_table_carries_by_name(source, control
 PREFIXED = tuple((name, "INTEGER", 4, "N") for name in ("ID", "A", "XA"))
 
 
-def test_before_image_that_has_another_columns_name_is_refused_as_unclear(source, control, config):
+def test_before_image_that_has_another_columns_name_is_refused_as_unclear(
+    source: CountingSource, control: ControlTables, config: PipelineConfig
+) -> None:
     """Registered are ID and A with its before image XA; the table has a column XA of its own."""
     table = control.add("T", PREFIXED, BEFORE_IMG_PREFIX="X")
     [instance] = read_registrations(source, control.asn).values()
@@ -126,7 +124,9 @@ def test_before_image_that_has_another_columns_name_is_refused_as_unclear(source
 
 
 @pytest.mark.parametrize("excluded", [(), (r".*\.XA",)])
-def test_column_that_would_be_taken_for_a_before_image_is_not_just_left_out(source, control, config, excluded):
+def test_column_that_would_be_taken_for_a_before_image_is_not_just_left_out(
+    source: CountingSource, control: ControlTables, config: PipelineConfig, excluded: tuple[str, ...]
+) -> None:
     """The key has a before image of its own: without XA it looks as if each column had one."""
     control.add("T", PREFIXED, BEFORE_IMG_PREFIX="X")
     [instance] = read_registrations(source, control.asn).values()
@@ -136,23 +136,30 @@ def test_column_that_would_be_taken_for_a_before_image_is_not_just_left_out(sour
         require(told, schema, config)
 
 
-def test_column_of_the_source_that_is_not_carried_makes_no_before_image_unclear(source, control, config):
+def test_column_of_the_source_that_is_not_carried_makes_no_before_image_unclear(
+    source: CountingSource, control: ControlTables, config: PipelineConfig
+) -> None:
     control.add("T", PREFIXED, carried=("ID", "A"), BEFORE_IMG_PREFIX="X")
     [instance] = read_registrations(source, control.asn).values()
     require(instance, schema_of(source, control), config)
 
 
 @pytest.mark.parametrize(("prefix", "more"), [(None, ()), ("Y", ()), ("X", ("XXA",))])
-def test_captured_column_that_is_no_before_image_is_carried(source, control, config, prefix, more):
+def test_captured_column_that_is_no_before_image_is_carried(
+    source: CountingSource, control: ControlTables, config: PipelineConfig, prefix: str | None, more: tuple[str, ...]
+) -> None:
     shapes = (*PREFIXED, *((name, "INTEGER", 4, "Y") for name in more))
-    control.add("T", shapes, **({"BEFORE_IMG_PREFIX": prefix} if prefix else {}))
+    registered: dict[str, Any] = {"BEFORE_IMG_PREFIX": prefix} if prefix else {}
+    control.add("T", shapes, **registered)
     [instance] = read_registrations(source, control.asn).values()
     schema = schema_of(source, control, selection=Selection(column_exclude=tuple(rf".*\.{name}" for name in more)))
     require(instance, schema, config)
     assert schema.names == ("ID", "A", "XA")
 
 
-def test_long_columns_whose_values_are_not_in_the_log_are_refused_or_left_out(source, control, config):
+def test_long_columns_whose_values_are_not_in_the_log_are_refused_or_left_out(
+    source: CountingSource, control: ControlTables, config: PipelineConfig
+) -> None:
     table = control.add("T", (("ID", "INTEGER", 4, "N"), ("MEMO", "LONG VARCHAR", 32700, "Y")))
     [instance] = read_registrations(source, control.asn).values()
     long = rf"^{table} lacks DATA CAPTURE CHANGES INCLUDE LONGVAR COLUMNS, without which values of MEMO are not"
@@ -175,7 +182,9 @@ TYPED = (("ID", "INTEGER", 4, "N"), ("PRICE", "DECIMAL", 11, "Y"), ("V", "VARCHA
         ("CODEPAGE = 0 WHERE COLNAME = 'V'", r"V \(VARCHAR\(20\), there VARCHAR\(20\) FOR BIT DATA\)"),
     ],
 )
-def test_change_table_whose_columns_would_cut_values_is_refused(source, control, config, change, cut):
+def test_change_table_whose_columns_would_cut_values_is_refused(
+    source: CountingSource, control: ControlTables, config: PipelineConfig, change: str, cut: str
+) -> None:
     table = control.add("T", TYPED)
     control.run("UPDATE SANDBOX_SYSCAT.COLUMNS SET SCALE = 4 WHERE COLNAME = 'PRICE'")
     [instance] = read_registrations(source, control.asn).values()
@@ -190,13 +199,13 @@ def test_change_table_whose_columns_would_cut_values_is_refused(source, control,
     require(instance, schema_of(source, control, selection=Selection(column_include=(r".*\.ID",))), config)
 
 
-def test_bit_data_is_told_by_code_page_0(source, control):
+def test_bit_data_is_told_by_code_page_0(source: CountingSource, control: ControlTables) -> None:
     control.add("T")
     control.run(f"UPDATE SANDBOX_SYSCAT.COLUMNS SET CODEPAGE = 0 WHERE TABSCHEMA = '{control.schema}'")
     assert [column.bit_data for column in schema_of(source, control).columns] == [False, True]
 
 
-def test_chosen_columns_keep_the_key(source, control):
+def test_chosen_columns_keep_the_key(source: CountingSource, control: ControlTables) -> None:
     control.add("T", (("ID", "INTEGER", 4, "N"), ("A", "INTEGER", 4, "Y"), ("B", "INTEGER", 4, "Y")))
     schema = schema_of(source, control, selection=Selection(column_include=(r".*\.B",)))
     assert schema.names == ("ID", "B")
@@ -233,7 +242,13 @@ KEYED = (
         "none",
     ],
 )
-def test_key_is_the_primary_key_else_the_smallest_unique_index(source, control, primary, unique, key):
+def test_key_is_the_primary_key_else_the_smallest_unique_index(
+    source: CountingSource,
+    control: ControlTables,
+    primary: tuple[str, ...],
+    unique: list[tuple[str, ...]],
+    key: tuple[str, ...],
+) -> None:
     control.add("T", KEYED, key=primary)
     for columns in unique:
         control.index(control.schema, "T", "U", columns, include=("N",))
@@ -241,7 +256,7 @@ def test_key_is_the_primary_key_else_the_smallest_unique_index(source, control, 
     assert schema_of(source, control).key == key
 
 
-def test_key_column_that_is_not_captured_makes_no_key(source, control):
+def test_key_column_that_is_not_captured_makes_no_key(source: CountingSource, control: ControlTables) -> None:
     control.add("T", KEYED, key=("A",), carried=("B", "C"))
     control.index(control.schema, "T", "U", ("B", "C"))
     assert schema_of(source, control).key == ("B", "C")
@@ -252,24 +267,26 @@ def test_key_column_that_is_not_captured_makes_no_key(source, control):
     [(("N",), ()), (("A", "N"), ()), (("B", "A"), ("B", "A"))],
     ids=["nullable", "partly", "not null"],
 )
-def test_index_that_excludes_null_keys_is_a_key_only_without_nullable_columns(source, control, columns, key):
+def test_index_that_excludes_null_keys_is_a_key_only_without_nullable_columns(
+    source: CountingSource, control: ControlTables, columns: tuple[str, ...], key: tuple[str, ...]
+) -> None:
     control.add("T", KEYED, key=())
     control.index(control.schema, "T", "U", columns, null_keys="N")
     assert schema_of(source, control).key == key
 
 
-def test_nullable_key_column_that_is_not_captured_makes_no_key(source, control):
+def test_nullable_key_column_that_is_not_captured_makes_no_key(source: CountingSource, control: ControlTables) -> None:
     control.add("T", KEYED, key=(), carried=("A", "B"))
     control.index(control.schema, "T", "U", ("N", "A"))
     assert schema_of(source, control).key == ()
 
 
-def keyed_by(control, columns, **lists):
+def keyed_by(control: ControlTables, columns: str, **lists: Any) -> Selection:
     """A selection that names the key of table T."""
     return Selection(message_key=rf"{control.schema}\.T:{columns}", **lists)
 
 
-def test_named_columns_are_the_key_in_place_of_the_tables_own(source, control):
+def test_named_columns_are_the_key_in_place_of_the_tables_own(source: CountingSource, control: ControlTables) -> None:
     control.add("T", KEYED, key=("A",))
     control.add("OTHER", KEYED, key=("A",))
     selection = keyed_by(control, "n,B")
@@ -277,7 +294,9 @@ def test_named_columns_are_the_key_in_place_of_the_tables_own(source, control):
     assert schema_of(source, control, "OTHER", selection).key == ("A",)
 
 
-def test_named_columns_are_chosen_even_where_a_list_leaves_them_out(source, control):
+def test_named_columns_are_chosen_even_where_a_list_leaves_them_out(
+    source: CountingSource, control: ControlTables
+) -> None:
     control.add("T", KEYED, key=("A",))
     schema = schema_of(source, control, selection=keyed_by(control, "N", column_include=(r".*\.C",)))
     assert (schema.names, schema.key) == (("C", "N"), ("N",))
@@ -288,7 +307,9 @@ def test_named_columns_are_chosen_even_where_a_list_leaves_them_out(source, cont
     [("N,NOPE", "NOPE"), ("M", "M"), ('"n"', '"n"'), ("gone,B,NOPE", "gone, NOPE")],
     ids=["one of two", "not captured", "quoted in another case", "several"],
 )
-def test_named_column_that_the_table_lacks_refuses_the_table_by_name(source, control, config, columns, lacking):
+def test_named_column_that_the_table_lacks_refuses_the_table_by_name(
+    source: CountingSource, control: ControlTables, config: PipelineConfig, columns: str, lacking: str
+) -> None:
     table = control.add("T", KEYED, key=("A",), carried=("A", "B", "C", "N"))
     [instance] = read_registrations(source, control.asn).values()
     selection = keyed_by(control, columns, column_exclude=(r".*\.(B|N)",))
@@ -299,7 +320,9 @@ def test_named_column_that_the_table_lacks_refuses_the_table_by_name(source, con
         require(instance, schema, config.model_copy(update={"selection": selection}))
 
 
-def test_table_without_a_key_is_carried_whose_updates_name_both_rows(source, control, config):
+def test_table_without_a_key_is_carried_whose_updates_name_both_rows(
+    source: CountingSource, control: ControlTables, config: PipelineConfig
+) -> None:
     control.add("T", KEYED, key=())
     [instance] = read_registrations(source, control.asn).values()
     schema = schema_of(source, control)
@@ -307,7 +330,9 @@ def test_table_without_a_key_is_carried_whose_updates_name_both_rows(source, con
     assert (schema.key, schema.row_key) == ((), schema.names)
 
 
-def test_table_without_a_key_whose_select_may_read_some_of_equal_rows_is_refused(source, control, config):
+def test_table_without_a_key_whose_select_may_read_some_of_equal_rows_is_refused(
+    source: CountingSource, control: ControlTables, config: PipelineConfig
+) -> None:
     table = control.add("T", KEYED, key=())
     [instance] = read_registrations(source, control.asn).values()
     overridden = config.model_copy(update={"snapshot_overrides": {str(table).lower(): "SELECT 1"}})
@@ -320,7 +345,9 @@ def test_table_without_a_key_whose_select_may_read_some_of_equal_rows_is_refused
     require(instance, schema_of(source, control), others)
 
 
-def test_update_rows_are_carried_that_have_a_before_image_of_each_column(source, control, config):
+def test_update_rows_are_carried_that_have_a_before_image_of_each_column(
+    source: CountingSource, control: ControlTables, config: PipelineConfig
+) -> None:
     control.add("T", CHG_UPD_TO_DEL_INS="N", BEFORE_IMG_PREFIX="X")
     [instance] = read_registrations(source, control.asn).values()
     schema = schema_of(source, control)
@@ -329,7 +356,9 @@ def test_update_rows_are_carried_that_have_a_before_image_of_each_column(source,
     require(replace(instance, cd_columns=(*instance.cd_columns, *images("XID", "XV"))), schema, config)
 
 
-def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(source, control, config):
+def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(
+    source: CountingSource, control: ControlTables, config: PipelineConfig
+) -> None:
     table = control.add("T", KEYED, key=(), CHG_UPD_TO_DEL_INS="N")
     config = config.model_copy(update={"accept_update_rows": True})
     [instance] = read_registrations(source, control.asn).values()
@@ -342,28 +371,31 @@ def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(source, co
     require(instance, schema_of(source, control, selection=named), config.model_copy(update={"selection": named}))
 
 
-def test_table_of_a_wrongly_named_key_is_refused_and_the_others_go_on(source, control, config):
+def test_table_of_a_wrongly_named_key_is_refused_and_the_others_go_on(
+    source: CountingSource, control: ControlTables, config: PipelineConfig
+) -> None:
     control.add("T", KEYED)
     control.add("OTHER", KEYED, key=("A",))
     settings = config.model_copy(update={"selection": keyed_by(control, "NOPE")})
-    spec = plan_tick(source, settings, NoOffsets(), TickRun("run-1", 1))
+    spec = plan_tick(source, settings, ReadOnlyOffsets(), TickRun("run-1", 1))
+    assert spec is not None
     assert [task.table.name for task in spec.tables] == ["OTHER"]
     assert [refusal.table.name for refusal in spec.rejected] == ["T"]
 
 
-def test_names_with_lower_case_quotes_and_blanks_are_found(source, control):
+def test_names_with_lower_case_quotes_and_blanks_are_found(source: CountingSource, control: ControlTables) -> None:
     control.add("order Line's")
     schema = schema_of(source, control, "order Line's")
     assert schema.names == ("ID", "V")
 
 
-def test_table_that_the_catalog_lacks_comes_without_columns(source, control):
+def test_table_that_the_catalog_lacks_comes_without_columns(source: CountingSource, control: ControlTables) -> None:
     control.register("GHOST")
     schema = schema_of(source, control, "GHOST")
     assert (schema.columns, schema.key) == ((), ())
 
 
-def test_many_tables_need_few_statements(source, control):
+def test_many_tables_need_few_statements(source: CountingSource, control: ControlTables) -> None:
     for number in range(120):
         control.register(f"T{number}")
     instances = read_registrations(source, control.asn)
@@ -373,7 +405,9 @@ def test_many_tables_need_few_statements(source, control):
 
 
 @pytest.mark.parametrize(("registered", "stored"), [("T ", "T "), ("T", "T "), ("T ", "T"), ("T\u3000", "T\u3000")])
-def test_blanks_at_the_end_of_a_name_are_kept_as_the_registration_has_them(source, control, registered, stored):
+def test_blanks_at_the_end_of_a_name_are_kept_as_the_registration_has_them(
+    source: CountingSource, control: ControlTables, registered: str, stored: str
+) -> None:
     control.add(stored, SOURCE_TABLE=registered)
     control.add("U")
     table = TableId(control.schema, registered)
@@ -386,7 +420,9 @@ def test_blanks_at_the_end_of_a_name_are_kept_as_the_registration_has_them(sourc
     assert set(read_conditions(source, control.asn)) == set(instances)
 
 
-def test_names_that_differ_only_in_blanks_at_the_end_do_not_share_columns(source, control):
+def test_names_that_differ_only_in_blanks_at_the_end_do_not_share_columns(
+    source: CountingSource, control: ControlTables
+) -> None:
     """Db2 knows no such names, but a source that did must not mix them."""
     control.add("T")
     control.register("T ", CD_TABLE="CD_T")

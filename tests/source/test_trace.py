@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -152,7 +153,7 @@ actions = st.lists(
 )
 
 
-def live(life, action):
+def live(life: Life, action: tuple[Any, ...]) -> None:
     match action:
         case ("commit", table, step, timed, takes_ms):
             life.commit(table, step, timed, takes_ms)
@@ -173,7 +174,9 @@ def live(life, action):
 
 @settings(max_examples=1000, deadline=None)
 @given(actions)
-def test_a_restored_source_is_noticed_wherever_it_can_be_and_no_other_one_is(taken):
+def test_a_restored_source_is_noticed_wherever_it_can_be_and_no_other_one_is(
+    taken: list[tuple[str | int, ...]],
+) -> None:
     life = Life()
     for action in [("begin anew",), *taken]:
         live(life, action)
@@ -188,7 +191,7 @@ def test_a_restored_source_is_noticed_wherever_it_can_be_and_no_other_one_is(tak
 
 
 @pytest.mark.parametrize("step", [1, 2, 3], ids=["its position is another commit's", "it is gone", "all is farther on"])
-def test_a_source_that_was_restored_and_has_passed_the_offset_again_is_noticed(step):
+def test_a_source_that_was_restored_and_has_passed_the_offset_again_is_noticed(step: int) -> None:
     life = Life()
     for action in (("commit", TABLES[0], 1, True, 5), ("tick", 100), ("commit", TABLES[1], 1, True, 5), ("tick", 100)):
         live(life, action)
@@ -199,7 +202,7 @@ def test_a_source_that_was_restored_and_has_passed_the_offset_again_is_noticed(s
     assert life.look()[1]
 
 
-def test_what_is_pruned_by_hand_is_no_sign_of_another_history():
+def test_what_is_pruned_by_hand_is_no_sign_of_another_history() -> None:
     assert not CommitTrace(0, 0, 0, older=False).is_foreign(lsn(5), None)
     assert not CommitTrace(0, 0, 0, older=True).is_foreign(lsn(5), lsn(5))
     assert not CommitTrace(0, 1, 1, older=True).is_foreign(lsn(5), None)
@@ -207,7 +210,7 @@ def test_what_is_pruned_by_hand_is_no_sign_of_another_history():
     assert not CommitTrace(0, 0, 0, older=True).is_foreign(lsn(5), Lsn(b"\xff" * 10)), "a floor that does not compare"
 
 
-def test_a_commit_of_another_capture_or_that_is_known_to_be_lost_is_not_looked_up():
+def test_a_commit_of_another_capture_or_that_is_known_to_be_lost_is_not_looked_up() -> None:
     kept = Offset(
         TABLES[0], lsn(9), 1, 5_000, IDENTITY.digest, committed_lsn=lsn(9), commit_lsn=lsn(7)
     )  # fmt: skip

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.read_only_offsets import ReadOnlyOffsets
 from support.sandbox_source import JARS, CountingSource, address_of
 
+from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import Column, TableId
@@ -32,14 +34,20 @@ SCRIPT = (
 )
 
 
-class KeptOffsets(dict[TableId, Offset]):
+class KeptOffsets(ReadOnlyOffsets):
     """Offsets in memory."""
 
-    def summary(self):
-        return PipelineSummary(tables=tuple(self))
+    def __init__(self) -> None:
+        self._kept: dict[TableId, Offset] = {}
+
+    def get(self, table: TableId) -> Offset | None:
+        return self._kept.get(table)
+
+    def summary(self) -> PipelineSummary:
+        return PipelineSummary(tables=tuple(self._kept))
 
     def put(self, offset: Offset) -> None:
-        self[offset.table] = offset
+        self._kept[offset.table] = offset
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +77,18 @@ def change(connection: Any, *statements: str) -> None:
     await_captured(connection)
 
 
-def test_captured_changes_are_planned_from_the_snapshot_on(captured):
+def planned(source: CountingSource, offsets: KeptOffsets, run: str, now_ms: int) -> JobSpec:
+    spec = plan_tick(source, CONFIG, offsets, TickRun(run, now_ms))
+    assert spec is not None
+    return spec
+
+
+def test_captured_changes_are_planned_from_the_snapshot_on(captured: tuple[CountingSource, Any]) -> None:
     source, connection = captured
     offsets = KeptOffsets()
     change(connection, *(f"INSERT INTO SALES.ORDERS (ID, NOTE) VALUES ({number}, 'new')" for number in range(5)))
 
-    begun = plan_tick(source, CONFIG, offsets, TickRun("run-1", 1))
+    begun = planned(source, offsets, "run-1", 1)
     assert {task.table: (task.stored_lsn, task.rows) for task in begun.tables} == {ORDERS: (None, 0), ITEMS: (None, 0)}
     for task in begun.tables:
         offsets.put(Offset(task.table, task.upto, 1, committed_lsn=task.upto))
@@ -84,19 +98,19 @@ def test_captured_changes_are_planned_from_the_snapshot_on(captured):
     assert source.statements <= 8
 
     change(connection, "UPDATE SALES.ORDERS SET NOTE = 'old' WHERE ID < 2", "DELETE FROM SALES.ORDERS WHERE ID = 4")
-    some = plan_tick(source, CONFIG, offsets, TickRun("run-3", 3))
+    some = planned(source, offsets, "run-3", 3)
     assert {task.table: task.rows for task in some.tables} == {ORDERS: 5, ITEMS: 0}
 
     change(connection, "DELETE FROM SALES.ORDERS")
-    limited = plan_tick(source, CONFIG, offsets, TickRun("run-4", 4))
+    limited = planned(source, offsets, "run-4", 4)
     assert {task.table: task.rows for task in limited.tables} == {ORDERS: 5, ITEMS: 0}
     assert len({task.upto for task in limited.tables}) == 1
     assert limited.tables[0].upto < limited.capture_position.lsn
 
 
-def test_schemas_come_from_the_catalog(captured):
+def test_schemas_come_from_the_catalog(captured: tuple[CountingSource, Any]) -> None:
     source, _ = captured
-    tasks = {task.table: task for task in plan_tick(source, CONFIG, KeptOffsets(), TickRun("run", 1)).tables}
+    tasks = {task.table: task for task in planned(source, KeptOffsets(), "run", 1).tables}
     orders, items = tasks[ORDERS].schema, tasks[ITEMS].schema
     assert orders.columns == (
         Column("NOTE", "VARCHAR", 20, 0, True, False),
@@ -109,7 +123,7 @@ def test_schemas_come_from_the_catalog(captured):
     assert (items.names, items.key) == (("b", "A", "N"), ("A", "b"))
 
 
-def test_preflight_only_warns(captured):
+def test_preflight_only_warns(captured: tuple[CountingSource, Any]) -> None:
     source, connection = captured
     change(connection, 'INSERT INTO SALES."Order Items" VALUES (1, 1, 1)')
     failed = [check for check in preflight(source, CONFIG, KeptOffsets()) if not check.ok]

@@ -1,4 +1,6 @@
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -12,12 +14,12 @@ SPAN = LsnRange(LOW, HIGH)
 LOW_LITERAL, HIGH_LITERAL = "X'00000000000000000000000000000000'", "X'0000000000000000000000000000000F'"
 
 
-def capture(name):
+def capture(name: str) -> CaptureRegistration:
     identity = CaptureIdentity(f"ASN.{name}", "", "", "")
     return CaptureRegistration(TableId("S", "T"), "ASN", name, "A", "", "DI", None, None, None, (), identity)
 
 
-def test_count_is_one_statement_for_all_ranges_with_the_bare_column_compared():
+def test_count_is_one_statement_for_all_ranges_with_the_bare_column_compared() -> None:
     query = asn.count_changes([(capture("CD_A"), SPAN), (capture('CD"B'), SPAN)])
     where = f"WHERE IBMSNAP_COMMITSEQ > {LOW_LITERAL} AND IBMSNAP_COMMITSEQ <= {HIGH_LITERAL}"
     assert query.text == (
@@ -27,7 +29,7 @@ def test_count_is_one_statement_for_all_ranges_with_the_bare_column_compared():
     assert query.params == ()
 
 
-def test_a_commit_is_looked_up_on_the_bare_column_with_its_time_to_the_millisecond():
+def test_a_commit_is_looked_up_on_the_bare_column_with_its_time_to_the_millisecond() -> None:
     own, older = f"WHERE IBMSNAP_COMMITSEQ = {HIGH_LITERAL}", f"CASE WHEN MIN(IBMSNAP_COMMITSEQ) < {HIGH_LITERAL}"
     times = (
         "IBMSNAP_LOGMARKER >= TIMESTAMP('2026-01-02 03:04:05.999000') "
@@ -44,7 +46,7 @@ def test_a_commit_is_looked_up_on_the_bare_column_with_its_time_to_the_milliseco
     )
 
 
-def test_last_commit_before_excludes_both_ends():
+def test_last_commit_before_excludes_both_ends() -> None:
     assert asn.last_commit_before(capture("CD"), SPAN).text == (
         f'SELECT MAX(IBMSNAP_COMMITSEQ) FROM "ASN"."CD" '
         f"WHERE IBMSNAP_COMMITSEQ > {LOW_LITERAL} AND IBMSNAP_COMMITSEQ < {HIGH_LITERAL}"
@@ -52,13 +54,13 @@ def test_last_commit_before_excludes_both_ends():
 
 
 @pytest.mark.parametrize("query", [asn.registrations, asn.capture_conditions, asn.global_row, asn.capture_position])
-def test_control_schema_is_quoted(query):
+def test_control_schema_is_quoted(query: Callable[..., Any]) -> None:
     text = query('as"n').text
     assert '"as""n"."IBMSNAP_' in text
     assert text.count('as"n') == 0
 
 
-def test_nothing_is_read_uncommitted():
+def test_nothing_is_read_uncommitted() -> None:
     texts = [
         asn.capture_position("A").text,
         asn.registrations("A").text,
@@ -68,7 +70,7 @@ def test_nothing_is_read_uncommitted():
     assert not [text for text in texts if "WITH UR" in text.upper()]
 
 
-def test_catalog_asks_for_many_tables_at_once_by_parameters():
+def test_catalog_asks_for_many_tables_at_once_by_parameters() -> None:
     tables = [TableId("S", "A"), TableId("s'x", "B")]
     for query in (catalog.tables(tables), catalog.columns(tables), catalog.indexes(tables)):
         assert query.text.count("?") == 4

@@ -5,6 +5,7 @@ import re
 import sqlite3
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -51,27 +52,33 @@ def change_database(drawn: History) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.execute("ATTACH ':memory:' AS \"ASN odd\"")
     connection.execute(f"CREATE TABLE {change_table(CAPTURE)} ({', '.join((*META, 'ID', 'A', 'B'))})")
-    rows = [(row.commit.raw, row.intent.raw, row.op, *row.image) for row in drawn.changes["T0"]]
+    rows = [
+        (row.commit.raw, row.intent.raw, row.op, *cast("tuple[Any, ...]", row.image)) for row in drawn.changes["T0"]
+    ]
     random.Random(1).shuffle(rows)
     connection.executemany(f"INSERT INTO {change_table(CAPTURE)} VALUES (?, ?, ?, ?, ?, ?)", rows)
     return connection
 
 
-def fetched(connection: sqlite3.Connection, select: str) -> list[tuple]:
+def fetched(connection: sqlite3.Connection, select: str) -> list[tuple[Any, ...]]:
     return connection.execute(
         re.sub(r"OFFSET (\d+) ROWS FETCH FIRST 1 ROW ONLY$", r"LIMIT 1 OFFSET \1", select)
     ).fetchall()
 
 
-def expected(drawn: History, span: LsnRange) -> list[tuple]:
-    return [(row.commit.raw, row.intent.raw, row.op, *row.image) for row in drawn.changes["T0"] if row.commit in span]
+def expected(drawn: History, span: LsnRange) -> list[tuple[Any, ...]]:
+    return [
+        (row.commit.raw, row.intent.raw, row.op, *cast("tuple[Any, ...]", row.image))
+        for row in drawn.changes["T0"]
+        if row.commit in span
+    ]
 
 
-def histories():
+def histories() -> list[History]:
     return [random_history(seed, HistoryOptions(composite=False, lsn_bytes=(16, 10)[seed % 2])) for seed in range(30)]
 
 
-def test_a_range_reads_the_rows_of_its_commits_and_no_others():
+def test_a_range_reads_the_rows_of_its_commits_and_no_others() -> None:
     for drawn in histories():
         connection = change_database(drawn)
         for at, after in enumerate(drawn.positions):
@@ -80,7 +87,7 @@ def test_a_range_reads_the_rows_of_its_commits_and_no_others():
                 assert sorted(fetched(connection, change_rows(SCHEMA, CAPTURE, span))) == expected(drawn, span)
 
 
-def test_the_commit_at_a_row_is_that_rows_in_commit_order_and_none_behind_the_last():
+def test_the_commit_at_a_row_is_that_rows_in_commit_order_and_none_behind_the_last() -> None:
     for drawn in histories():
         connection = change_database(drawn)
         span = LsnRange(drawn.positions[1], drawn.positions[-1])
@@ -91,7 +98,7 @@ def test_the_commit_at_a_row_is_that_rows_in_commit_order_and_none_behind_the_la
 
 
 @pytest.mark.parametrize("rows_per_read", [1, 3, 10])
-def test_ranges_split_at_such_commits_read_every_row_once_and_cut_no_commit(rows_per_read):
+def test_ranges_split_at_such_commits_read_every_row_once_and_cut_no_commit(rows_per_read: int) -> None:
     for drawn in histories():
         connection = change_database(drawn)
         whole = LsnRange(drawn.positions[0], drawn.positions[-1])
@@ -109,7 +116,7 @@ def test_ranges_split_at_such_commits_read_every_row_once_and_cut_no_commit(rows
 
 @settings(deadline=None, database=None)
 @given(st.integers(0, 20), st.integers(1, 20), st.sets(st.integers(1, 40)))
-def test_split_ranges_meet_and_end_where_the_whole_does(after, length, offsets):
+def test_split_ranges_meet_and_end_where_the_whole_does(after: int, length: int, offsets: set[int]) -> None:
     span = LsnRange(lsn(after), lsn(after + length))
     cuts = [lsn(after + offset) for offset in sorted(offsets) if offset <= length]
     parts = split(span, cuts)
@@ -120,16 +127,16 @@ def test_split_ranges_meet_and_end_where_the_whole_does(after, length, offsets):
     assert not any(part.empty for part in parts)
 
 
-def test_a_range_without_cuts_or_cut_at_its_end_is_itself():
+def test_a_range_without_cuts_or_cut_at_its_end_is_itself() -> None:
     assert split(LsnRange(A, B), []) == split(LsnRange(A, B), [B]) == [LsnRange(A, B)]
 
 
-def test_cuts_that_do_not_ascend_are_refused():
+def test_cuts_that_do_not_ascend_are_refused() -> None:
     with pytest.raises(OffsetError, match="ends before it starts"):
         split(LsnRange(A, B), [lsn(0x20), lsn(0x10)])
 
 
-def test_a_range_compares_the_bare_column_with_bit_literals():
+def test_a_range_compares_the_bare_column_with_bit_literals() -> None:
     assert within(LsnRange(A, B)) == (
         "IBMSNAP_COMMITSEQ > X'0000000000000000000000000000000A' "
         "AND IBMSNAP_COMMITSEQ <= X'0000000000000000000000000000FF00'"
@@ -138,11 +145,11 @@ def test_a_range_compares_the_bare_column_with_bit_literals():
 
 @settings(deadline=None, database=None)
 @given(st.sampled_from((10, 16)).flatmap(lambda width: st.binary(min_size=width, max_size=width)))
-def test_any_lsn_reads_back_from_its_literal(raw):
+def test_any_lsn_reads_back_from_its_literal(raw: bytes) -> None:
     assert sqlite3.connect(":memory:").execute(f"SELECT {lsn_literal(Lsn(raw))}").fetchone() == (raw,)
 
 
-def test_columns_are_selected_by_name_in_the_schemas_order_each_as_its_type_travels():
+def test_columns_are_selected_by_name_in_the_schemas_order_each_as_its_type_travels() -> None:
     schema = replace(SCHEMA, columns=(Column('T"', "TIME"), Column("ID", "INTEGER", 4)))
     select = change_rows(schema, CAPTURE, LsnRange(A, B))
     assert select == (
@@ -152,7 +159,7 @@ def test_columns_are_selected_by_name_in_the_schemas_order_each_as_its_type_trav
     )
 
 
-def test_before_images_are_selected_under_their_prefix_when_every_column_has_one():
+def test_before_images_are_selected_under_their_prefix_when_every_column_has_one() -> None:
     assert has_before_images(SCHEMA, PREFIXED)
     select = change_rows(SCHEMA, PREFIXED, LsnRange(A, B))
     assert '"ID" AS C0, "A" AS C1, "B" AS C2, "XID" AS B0, "XA" AS B1, "XB" AS B2 FROM' in select
@@ -169,12 +176,12 @@ def test_before_images_are_selected_under_their_prefix_when_every_column_has_one
     ],
     ids=["not registered", "no prefix", "empty prefix", "another prefix", "a column lacks one"],
 )
-def test_before_images_are_left_out_where_a_column_has_none(capture):
+def test_before_images_are_left_out_where_a_column_has_none(capture: CaptureRegistration) -> None:
     assert not has_before_images(SCHEMA, capture)
     assert "AS B0" not in change_rows(SCHEMA, capture, LsnRange(A, B))
 
 
-def test_commit_times_are_those_of_the_tables_own_commits_in_the_control_schemas_units_of_work():
+def test_commit_times_are_those_of_the_tables_own_commits_in_the_control_schemas_units_of_work() -> None:
     span = within(LsnRange(A, B))
     assert commit_times('my "asn"', CAPTURE, LsnRange(A, B)) == (
         "SELECT IBMSNAP_COMMITSEQ AS CC, IBMSNAP_LOGMARKER AS LOGMARKER "

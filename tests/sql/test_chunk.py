@@ -1,8 +1,10 @@
 """Chunk bounds and predicates, evaluated by SQLite: it has the comparisons, `table_database` lends it the rest."""
 
 import sqlite3
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 from support.keyed_tables import (
     NUMBER,
     TEXT,
+    Drawn,
+    Key,
     as_text,
     chunks,
     cut_of,
@@ -38,7 +42,7 @@ from airflow_provider_db2cdc.sql.query import count_of
 from airflow_provider_db2cdc.sql.quoting import quote, text_literal
 
 
-def predicates(schema: TableSchema, bounds, condition: str = "") -> list[str]:
+def predicates(schema: TableSchema, bounds: Sequence[Sequence[str]], condition: str = "") -> list[str]:
     return [chunk_predicate(cut_of(schema, condition), bounds, at) for at in range(len(bounds) + 1)]
 
 
@@ -50,17 +54,24 @@ def test_a_row_is_as_long_as_the_catalog_and_its_varying_columns_say() -> None:
 
     def average(condition: str) -> tuple[float] | None:
         select = row_bytes(schema, cut_of(schema, condition)).replace("FETCH FIRST 1000 ROWS ONLY", "LIMIT 1000")
-        return connection.execute(select).fetchone()
+        found: tuple[float] | None = connection.execute(select).fetchone()
+        return found
 
     assert average("K < 9") == (11 + (5 + 0 + 6) / 3,)
     assert average("K > 9") is None
 
 
-def literals(schema: TableSchema, key) -> list[str]:
+def literals(schema: TableSchema, key: Key) -> list[str]:
     return [key_literal(schema.column(name), as_text(value)) for name, value in zip(schema.key, key, strict=True)]
 
 
-def walk(connection, schema: TableSchema, rows: int, text=as_text, most: int = 1000) -> list[list[str]]:
+def walk(
+    connection: sqlite3.Connection,
+    schema: TableSchema,
+    rows: int,
+    text: Callable[[Any], str | None] = as_text,
+    most: int = 1000,
+) -> list[list[str]]:
     """Walk the bounds as a snapshot does."""
     bounds: list[list[str]] = []
     while len(bounds) < most:
@@ -76,7 +87,9 @@ def walk(connection, schema: TableSchema, rows: int, text=as_text, most: int = 1
 
 @settings(deadline=None, database=None)
 @given(keyed_tables())
-def test_every_row_is_in_exactly_one_chunk_wherever_the_bounds_lie(drawn):
+def test_every_row_is_in_exactly_one_chunk_wherever_the_bounds_lie(
+    drawn: Drawn,
+) -> None:
     schema, rows, bounds = drawn
     connection = table_database(schema, rows)
     parts = chunks(connection, schema, [literals(schema, bound) for bound in bounds])
@@ -86,7 +99,9 @@ def test_every_row_is_in_exactly_one_chunk_wherever_the_bounds_lie(drawn):
 
 @settings(deadline=None, database=None)
 @given(keyed_tables())
-def test_a_chunk_holds_the_rows_behind_its_low_bound_up_to_its_high_one(drawn):
+def test_a_chunk_holds_the_rows_behind_its_low_bound_up_to_its_high_one(
+    drawn: Drawn,
+) -> None:
     schema, rows, bounds = drawn
     connection = table_database(schema, rows)
     parts = chunks(connection, schema, [literals(schema, bound) for bound in bounds])
@@ -103,7 +118,7 @@ def test_a_chunk_holds_the_rows_behind_its_low_bound_up_to_its_high_one(drawn):
 
 @settings(deadline=None, database=None)
 @given(keyed_tables(), st.integers(1, 6))
-def test_the_walk_over_the_bounds_visits_each_row_once(drawn, rows_per_chunk):
+def test_the_walk_over_the_bounds_visits_each_row_once(drawn: Drawn, rows_per_chunk: int) -> None:
     schema, rows, _ = drawn
     connection = table_database(schema, rows)
     bounds = walk(connection, schema, rows_per_chunk)
@@ -115,7 +130,7 @@ def test_the_walk_over_the_bounds_visits_each_row_once(drawn, rows_per_chunk):
     assert ends == sorted(ends, key=in_order)
 
 
-def test_a_walk_over_real_keys_goes_on_where_their_texts_round():
+def test_a_walk_over_real_keys_goes_on_where_their_texts_round() -> None:
     """The text of a REAL read as a double lies beside it: without a cast the walk would meet the same row again."""
     column = Column("K", "REAL", 4, nullable=False)
     schema = keyed(column, NUMBER)
@@ -123,7 +138,7 @@ def test_a_walk_over_real_keys_goes_on_where_their_texts_round():
     rows = [(real, number, 0) for real in reals for number in range(5)]
     connection = table_database(schema, rows)
 
-    def driver_text(value):
+    def driver_text(value: float) -> str:
         texts = (f"{value:.{digits}g}" for digits in range(1, 10)) if isinstance(value, float) else [str(value)]
         return next(text for text in texts if float32(float(text)) == value)
 
@@ -132,11 +147,11 @@ def test_a_walk_over_real_keys_goes_on_where_their_texts_round():
     assert [len(part) for part in chunks(connection, schema, bounds)] == [2] * 15 + [0]
 
 
-def test_without_bounds_there_is_one_chunk_of_everything():
+def test_without_bounds_there_is_one_chunk_of_everything() -> None:
     assert predicates(keyed(NUMBER), []) == ["1 = 1"]
 
 
-def test_predicates_of_a_single_key():
+def test_predicates_of_a_single_key() -> None:
     assert predicates(keyed(NUMBER), [["1"], ["5"]]) == [
         'NOT ("K0" > 1)',
         '"K0" > 1 AND NOT ("K0" > 5)',
@@ -144,14 +159,14 @@ def test_predicates_of_a_single_key():
     ]
 
 
-def test_a_composite_predicate_is_led_by_a_comparison_that_an_index_range_can_use():
+def test_a_composite_predicate_is_led_by_a_comparison_that_an_index_range_can_use() -> None:
     assert predicates(keyed(NUMBER, NUMBER, TEXT), [["1", "2", "'x'"]])[1] == (
         '"K0" >= 1 AND (("K0" > 1) OR ("K0" = 1 AND "K1" > 2) OR ("K0" = 1 AND "K1" = 2 AND "K2" > \'x\'))'
     )
 
 
-def test_a_chunk_between_two_keys_is_led_by_comparisons_that_begin_and_end_an_index_range():
-    def led(schema, low, high):
+def test_a_chunk_between_two_keys_is_led_by_comparisons_that_begin_and_end_an_index_range() -> None:
+    def led(schema: TableSchema, low: list[str], high: list[str]) -> str:
         return predicates(schema, [low, high])[1].split(" AND ((")[0].split(" AND NOT")[0]
 
     keys, nullable = keyed(NUMBER, NUMBER), replace(NUMBER, nullable=True)
@@ -164,7 +179,7 @@ def test_a_chunk_between_two_keys_is_led_by_comparisons_that_begin_and_end_an_in
     assert predicates(keyed(nullable), [["1"], ["5"]])[1].startswith('"K0" >= 1 AND "K0" <= 5 AND ')
 
 
-def test_nulls_lie_beyond_every_value():
+def test_nulls_lie_beyond_every_value() -> None:
     nullable = replace(NUMBER, nullable=True)
     assert predicates(keyed(nullable), [["1"], ["NULL"]]) == [
         'NOT (("K0" > 1 OR "K0" IS NULL))',
@@ -174,7 +189,7 @@ def test_nulls_lie_beyond_every_value():
     assert predicates(keyed(nullable, NUMBER), [["NULL", "2"]])[1] == '"K0" IS NULL AND (("K0" IS NULL AND "K1" > 2))'
 
 
-def test_a_condition_stands_beside_every_predicate():
+def test_a_condition_stands_beside_every_predicate() -> None:
     assert predicates(keyed(NUMBER), [["1"]], "A = 1 OR B = 2") == [
         'NOT ("K0" > 1) AND (A = 1 OR B = 2)',
         '"K0" > 1 AND (A = 1 OR B = 2)',
@@ -184,7 +199,7 @@ def test_a_condition_stands_beside_every_predicate():
     assert ' WHERE "K0" > 1 AND (A = 1 OR B = 2) ORDER BY' in select
 
 
-def test_checks_of_what_a_request_names():
+def test_checks_of_what_a_request_names() -> None:
     table = TableId("S", "T")
     assert condition_check(keyed(NUMBER), "A = 1") == 'SELECT 1 AS ONE FROM "S"."T" WHERE (A = 1) AND 1 = 0'
     bare = TableSchema(table, (Column("A", "INTEGER", 4), Column('B"', "INTEGER", 4)), ())
@@ -200,7 +215,7 @@ def test_checks_of_what_a_request_names():
     )
 
 
-def test_bound_selects():
+def test_bound_selects() -> None:
     assert bound_after(cut_of(keyed(NUMBER)), None, 100) == (
         'SELECT "K0" FROM "S"."T" ORDER BY "K0" OFFSET 99 ROWS FETCH FIRST 1 ROW ONLY'
     )
@@ -210,7 +225,7 @@ def test_bound_selects():
     )
 
 
-def test_a_bound_is_selected_as_its_type_travels_and_ordered_as_it_is():
+def test_a_bound_is_selected_as_its_type_travels_and_ordered_as_it_is() -> None:
     columns = (replace(NUMBER, name="N"), Column("T", "TIME", 3, nullable=False))
     assert bound_after(ChunkKey(TableId("S", "T"), columns), None, 100) == (
         'SELECT "N", HOUR("T") * 10000 + MINUTE("T") * 100 + SECOND("T") FROM "S"."T" '
@@ -218,12 +233,12 @@ def test_a_bound_is_selected_as_its_type_travels_and_ordered_as_it_is():
     )
 
 
-def test_a_bound_of_another_width_than_the_key_is_refused():
+def test_a_bound_of_another_width_than_the_key_is_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
         bound_after(cut_of(keyed(NUMBER, NUMBER)), ["1"], 100)
 
 
-def test_rows_are_selected_in_the_schemas_order_each_as_its_type_travels():
+def test_rows_are_selected_in_the_schemas_order_each_as_its_type_travels() -> None:
     columns = (Column("V", "XML"), Column("K", "INTEGER", 4), Column("T", "TIME"))
     schema = TableSchema(TableId("S", "T"), columns, ("K",))
     select = (
@@ -235,7 +250,7 @@ def test_rows_are_selected_in_the_schemas_order_each_as_its_type_travels():
     assert chunk_predicate(cut_of(schema, "A = 1").of_rows, [["1"]], 1) == '("K0" > 1 OR "K0" IS NULL)'
 
 
-def test_a_select_stands_in_the_tables_place():
+def test_a_select_stands_in_the_tables_place() -> None:
     schema = keyed(NUMBER)
     cut = replace(cut_of(schema), select="SELECT * FROM X WHERE A = 1")
     place = "(SELECT * FROM X WHERE A = 1) AS O"
@@ -249,7 +264,7 @@ ODD = ["select", "a b", 'quo"te', '""', "it's", "ä€", "{c}", "{0}", "%s", "a.
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_identifiers_survive_in_every_statement(name):
+def test_odd_identifiers_survive_in_every_statement(name: str) -> None:
     columns = (Column(name, "INTEGER", 4, nullable=False), Column(name + "2", "INTEGER", 4, nullable=False))
     schema = TableSchema(TableId(name, name), columns, (name, name + "2"))
     rows = [(one, two) for one in range(3) for two in range(3)]
@@ -302,19 +317,19 @@ NOT_RUN_ON_DB2 = [
         *(pytest.param(*case, id=f"{case[0].type} {case[1]} not run on Db2") for case in NOT_RUN_ON_DB2),
     ],
 )
-def test_literal_of_each_key_type(column, text, literal):
+def test_literal_of_each_key_type(column: Column, text: str, literal: str) -> None:
     assert key_literal(column, text) == literal
 
 
 @settings(deadline=None, database=None)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
-def test_any_text_reads_back_from_its_literal(text):
+def test_any_text_reads_back_from_its_literal(text: str) -> None:
     assert sqlite3.connect(":memory:").execute(f"SELECT {text_literal(text)}").fetchone() == (text,)
 
 
 @settings(deadline=None, database=None)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), st.integers())
-def test_any_identifier_is_quoted_as_one_name(name, value):
+def test_any_identifier_is_quoted_as_one_name(name: str, value: int) -> None:
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE TABLE t ({quote(name)} INTEGER)")
     connection.execute(f"INSERT INTO t ({quote(name)}) VALUES ({value % 1000})")
@@ -325,7 +340,7 @@ def test_any_identifier_is_quoted_as_one_name(name, value):
 
 @settings(deadline=None, database=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2, unique=True).map(sorted))
-def test_doubles_keep_their_order_as_literals(pair):
+def test_doubles_keep_their_order_as_literals(pair: list[float]) -> None:
     column = Column("K", "DOUBLE")
     texts = [key_literal(column, repr(value)) for value in pair]
     assert all(low < high for low, high in pairwise(float(text) for text in texts))

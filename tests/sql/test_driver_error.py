@@ -174,12 +174,12 @@ JCC_CASES = {
 CASES |= JCC_CASES
 
 
-def test_of_an_error_that_is_not_explained_nothing_is_quoted():
+def test_of_an_error_that_is_not_explained_nothing_is_quoted() -> None:
     assert known_error("DB2 SQL Error: SQLCODE=-420, SQLSTATE=22018, SQLERRMC=DECFLOAT;hush", WHERE) is None
 
 
 @pytest.mark.parametrize(("text", "kind", "words"), CASES.values(), ids=CASES)
-def test_driver_error_becomes_operators_words(text, kind, words):
+def test_driver_error_becomes_operators_words(text: str, kind: type[object], words: str) -> None:
     error = explain(Exception(text), WHERE)
     assert type(error) is kind
     assert WHERE in str(error)
@@ -187,10 +187,10 @@ def test_driver_error_becomes_operators_words(text, kind, words):
         raise error
 
 
-def test_sqlcode_is_read_from_the_message_number_when_the_driver_cut_its_text():
+def test_sqlcode_is_read_from_the_message_number_when_the_driver_cut_its_text() -> None:
     assert sqlcode("[IBM][CLI Driver] SQL0204N  X is an undefined name.") == -204
     assert sqlcode("no number at all") is None
 
 
-def test_long_driver_text_is_cut():
+def test_long_driver_text_is_cut() -> None:
     assert len(str(explain(Exception("SQL0901N " + "x" * 5000), WHERE))) < 600

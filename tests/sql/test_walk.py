@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.keyed_tables import as_text, chunks, cut_of, in_order, in_sqlite, keyed_tables, table_database
+from support.keyed_tables import Drawn, as_text, chunks, cut_of, in_order, in_sqlite, keyed_tables, table_database
 
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table
@@ -27,7 +27,11 @@ class Walked(DriverConnection):
 
 @settings(deadline=None, database=None, max_examples=150)
 @given(keyed_tables(), st.integers(1, 5), st.data())
-def test_each_row_is_in_one_chunk_whatever_comes_and_goes_meanwhile(drawn, size, data):
+def test_each_row_is_in_one_chunk_whatever_comes_and_goes_meanwhile(
+    drawn: Drawn,
+    size: int,
+    data: st.DataObject,
+) -> None:
     schema, rows, others = drawn
     width, left = len(schema.key), 12
     database = table_database(schema, rows)
@@ -52,7 +56,7 @@ def test_each_row_is_in_one_chunk_whatever_comes_and_goes_meanwhile(drawn, size,
 
 @settings(deadline=None, database=None, max_examples=150)
 @given(keyed_tables(), st.integers(1, 5))
-def test_chunks_of_a_table_that_stands_still_have_just_their_size(drawn, size):
+def test_chunks_of_a_table_that_stands_still_have_just_their_size(drawn: Drawn, size: int) -> None:
     schema, rows, _ = drawn
     database = table_database(schema, rows)
     bounds = Walked(database, lambda: None).chunk_bounds(cut_of(schema), size)
