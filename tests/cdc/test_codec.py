@@ -17,6 +17,7 @@ from airflow_provider_db2cdc.cdc.job import (
     JobSpec,
     RejectedTable,
     SourceSpec,
+    Status,
     TableResult,
     TableTask,
 )
@@ -121,7 +122,7 @@ st.register_type_strategy(
 )
 
 
-def every(kind, **given):
+def every(kind: type[Any], **given: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Return instances of a dataclass with every field drawn. By itself Hypothesis keeps defaults."""
     return st.builds(kind, **{field.name: given.get(field.name, ...) for field in dataclasses.fields(kind)})
 
@@ -140,22 +141,22 @@ results = every(JobResult, tables=st.lists(table_results, max_size=3).map(tuple)
 
 
 @given(specs)
-def test_every_field_of_a_spec_survives_the_way_through_json(spec):
+def test_every_field_of_a_spec_survives_the_way_through_json(spec: JobSpec) -> None:
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
 @given(results)
-def test_every_field_of_a_result_survives_the_way_through_json(result):
+def test_every_field_of_a_result_survives_the_way_through_json(result: JobResult) -> None:
     assert JobResult.from_json(result.to_json()) == result
 
 
 @pytest.mark.parametrize("document", [SPEC, RESULT], ids=["spec", "result"])
-def test_the_document_is_one_line(document):
+def test_the_document_is_one_line(document: JobSpec | JobResult) -> None:
     assert "\n" not in document.to_json()
     assert type(document).from_json(document.to_json()) == document
 
 
-def test_the_examples_leave_no_field_at_its_default():
+def test_the_examples_leave_no_field_at_its_default() -> None:
     settings = dataclasses.asdict(SPEC.settings)
     assert not settings.items() & dataclasses.asdict(ApplySettings()).items()
     [task] = SPEC.tables
@@ -165,14 +166,14 @@ def test_the_examples_leave_no_field_at_its_default():
     assert [name for name, value in vars(RESULT.tables[0]).items() if value == defaults[name]] == []
 
 
-def test_defaults_fill_what_a_document_leaves_out():
+def test_defaults_fill_what_a_document_leaves_out() -> None:
     data = json.loads(SPEC.to_json())
     del data["settings"], data["rejected"]
     assert JobSpec.from_json(json.dumps(data)) == dataclasses.replace(SPEC, settings=ApplySettings(), rejected=())
 
 
-def test_failed_tables_are_those_of_that_status():
-    outcomes = [("applied", ""), ("failed", "why"), ("unchanged", "noted"), ("failed", "")]
+def test_failed_tables_are_those_of_that_status() -> None:
+    outcomes: list[tuple[Status, str]] = [("applied", ""), ("failed", "why"), ("unchanged", "noted"), ("failed", "")]
     lines = tuple(TableResult(TABLE, status, error=error) for status, error in outcomes)
     assert JobResult("sales", "run", lines).failed == (lines[1], lines[3])
 
@@ -186,7 +187,7 @@ def test_failed_tables_are_those_of_that_status():
         dataclasses.replace(CAPTURE, before_prefix=None),
     ],
 )
-def test_zero_an_empty_text_and_null_are_told_apart(value):
+def test_zero_an_empty_text_and_null_are_told_apart(value: TableResult | CaptureRegistration) -> None:
     assert from_data(type(value), to_data(value)) == value
 
 
@@ -200,7 +201,10 @@ def nodes(data: Any, path: str) -> Iterator[tuple[str, Any, Any, Any]]:
             yield from nodes(value, at)
 
 
-DOCUMENTS = {"JobSpec": (JobSpec, SPEC), "JobResult": (JobResult, RESULT)}
+DOCUMENTS: dict[str, tuple[type[JobSpec] | type[JobResult], JobSpec | JobResult]] = {
+    "JobSpec": (JobSpec, SPEC),
+    "JobResult": (JobResult, RESULT),
+}
 PATHS = [
     (name, path)
     for name, (_, document) in DOCUMENTS.items()
@@ -210,7 +214,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("name", "path"), PATHS)
-def test_a_value_of_another_type_is_named_by_its_path(name, path):
+def test_a_value_of_another_type_is_named_by_its_path(name: str, path: str) -> None:
     kind, document = DOCUMENTS[name]
     data = to_data(document)
     container, key, value = next((c, k, v) for at, c, k, v in nodes(data, name) if at == path)
@@ -230,7 +234,7 @@ OBJECTS += [("JobResult", "JobResult.tables[1]")]
 
 
 @pytest.mark.parametrize(("name", "path"), OBJECTS)
-def test_an_unknown_field_is_named_with_the_path_of_its_object(name, path):
+def test_an_unknown_field_is_named_with_the_path_of_its_object(name: str, path: str) -> None:
     kind, document = DOCUMENTS[name]
     data = to_data(document)
     next(value for at, _, _, value in nodes(data, name) if at == path)["surprise"] = 1
@@ -239,12 +243,12 @@ def test_an_unknown_field_is_named_with_the_path_of_its_object(name, path):
     assert raised.value.problem == f"{path} has no field 'surprise'"
 
 
-def test_an_unknown_field_of_the_document_itself_is_named():
+def test_an_unknown_field_of_the_document_itself_is_named() -> None:
     with pytest.raises(ConfigurationError, match="JobSpec has no field 'surprise'"):
         JobSpec.from_json(json.dumps(to_data(SPEC) | {"surprise": 1}))
 
 
-def test_a_missing_field_is_named_with_the_path_of_its_object():
+def test_a_missing_field_is_named_with_the_path_of_its_object() -> None:
     data = to_data(SPEC)
     del data["tables"][0]["upto"]
     with pytest.raises(ConfigurationError, match=r"JobSpec\.tables\[0\].*'upto'"):
@@ -252,7 +256,7 @@ def test_a_missing_field_is_named_with_the_path_of_its_object():
 
 
 @pytest.mark.parametrize("lsn", ["", "zz", "00000000", "0" * 32 + ":00"])
-def test_a_text_that_is_no_lsn_is_named_by_its_path(lsn):
+def test_a_text_that_is_no_lsn_is_named_by_its_path(lsn: str) -> None:
     data = to_data(SPEC)
     data["tables"][0]["upto"] = lsn
     with pytest.raises(ConfigurationError, match=r"JobSpec\.tables\[0\]\.upto"):
@@ -263,14 +267,14 @@ def test_a_text_that_is_no_lsn_is_named_by_its_path(lsn):
     ("field", "value"),
     [("rows", True), ("rows", 1.0), ("capture_interrupted", 1), ("capture_interrupted", "true"), ("rows", None)],
 )
-def test_json_types_that_python_confuses_are_told_apart(field, value):
+def test_json_types_that_python_confuses_are_told_apart(field: str, value: float | str | None) -> None:
     data = to_data(SPEC)
     data["tables"][0][field] = value
     with pytest.raises(ConfigurationError, match=rf"JobSpec\.tables\[0\]\.{field}"):
         JobSpec.from_json(json.dumps(data))
 
 
-def test_a_whole_number_serves_where_a_float_is_meant():
+def test_a_whole_number_serves_where_a_float_is_meant() -> None:
     data = to_data(SPEC)
     data["capture_position"]["age_s"] = 2
     assert JobSpec.from_json(json.dumps(data)).capture_position.age_s == 2
@@ -279,7 +283,7 @@ def test_a_whole_number_serves_where_a_float_is_meant():
         JobSpec.from_json(json.dumps(data))
 
 
-def test_a_word_that_is_not_among_the_choices_is_refused_with_them():
+def test_a_word_that_is_not_among_the_choices_is_refused_with_them() -> None:
     data = to_data(RESULT)
     data["tables"][0]["status"] = "maybe"
     with pytest.raises(ConfigurationError, match=r"tables\[0\]\.status.*applied, unchanged, failed"):
@@ -288,19 +292,19 @@ def test_a_word_that_is_not_among_the_choices_is_refused_with_them():
 
 @pytest.mark.parametrize("kind", [JobSpec, JobResult])
 @pytest.mark.parametrize("text", ['{"version": 2}', '{"version": "1"}', '{"version": null}', "{}", "[]", "1", "null"])
-def test_another_version_is_refused_with_both_versions(kind, text):
+def test_another_version_is_refused_with_both_versions(kind: type[JobSpec | JobResult], text: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{kind.__name__} has version .* expected {VERSION}"):
         kind.from_json(text)
 
 
 @pytest.mark.parametrize("kind", [JobSpec, JobResult])
 @pytest.mark.parametrize("text", ["", "{", "not json", '{"version": 1,}'])
-def test_what_is_not_json_is_refused(kind, text):
+def test_what_is_not_json_is_refused(kind: type[JobSpec | JobResult], text: str) -> None:
     with pytest.raises(ConfigurationError, match="is not JSON"):
         kind.from_json(text)
 
 
-def test_the_version_is_looked_at_before_the_fields():
+def test_the_version_is_looked_at_before_the_fields() -> None:
     with pytest.raises(ConfigurationError, match="has version 2"):
         JobSpec.from_json(json.dumps(to_data(SPEC) | {"version": 2, "from_the_future": 1}))
 
@@ -312,12 +316,12 @@ class Holder:
     lsn: Lsn | None = None
 
 
-def test_mappings_and_untyped_values_pass():
+def test_mappings_and_untyped_values_pass() -> None:
     holder = Holder({"a": 1}, {"deep": [1, "x"]}, HIGH)
     assert to_data(holder) == {"counts": {"a": 1}, "anything": {"deep": [1, "x"]}, "lsn": str(HIGH)}
     assert from_data(Holder, to_data(holder)) == holder
 
 
-def test_a_wrong_value_in_a_mapping_is_named_by_its_key():
+def test_a_wrong_value_in_a_mapping_is_named_by_its_key() -> None:
     with pytest.raises(ConfigurationError, match=r"Holder\.counts\.a is a str, expected int"):
         from_data(Holder, {"counts": {"a": "1"}})

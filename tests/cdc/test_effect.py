@@ -4,6 +4,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import Any, cast
 
 import pytest
 from support.history import WEIGHTS, History, HistoryOptions, random_history
@@ -13,21 +14,21 @@ from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange, eve
 from airflow_provider_db2cdc.cdc.event.net_effect import Effect, net_effects
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 
-Rule = Callable[[Iterable[Event]], Mapping]
+Rule = Callable[[Iterable[Event]], Mapping[Any, Any]]
 
 SEEDS = 200
 
 
 @lru_cache(256)
-def history(seed: int, **options) -> History:
+def history(seed: int, **options: Any) -> History:
     return random_history(seed, HistoryOptions(tables=1 + seed % 2, **options))
 
 
-def effects_in(drawn: History, table: str, span: LsnRange, rule: Rule = net_effects) -> Mapping:
+def effects_in(drawn: History, table: str, span: LsnRange, rule: Rule = net_effects) -> Mapping[Any, Any]:
     return rule(events_of(row for row in drawn.changes[table] if row.commit in span))
 
 
-def applied(state: Mapping, effects: Mapping) -> dict:
+def applied(state: Mapping[Any, Any], effects: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the state after effects that were computed without knowing it."""
     after = dict(state)
     for key, effect in effects.items():
@@ -44,7 +45,7 @@ def spans(drawn: History, seed: int, count: int = 4) -> list[LsnRange]:
     return [LsnRange(positions[0], positions[-1]), *(LsnRange(*cut) for cut in cuts)]
 
 
-def wrong_seeds(seeds: Iterable[int], rule: Rule = net_effects, **options) -> list[int]:
+def wrong_seeds(seeds: Iterable[int], rule: Rule = net_effects, **options: str | int) -> list[int]:
     """Return the seeds of those histories in which the rule and the oracle differ over some range."""
     wrong = []
     for seed in seeds:
@@ -60,24 +61,24 @@ def wrong_seeds(seeds: Iterable[int], rule: Rule = net_effects, **options) -> li
 
 
 @pytest.mark.parametrize("block", blocks(10, fast=3))
-def test_effects_of_any_range_lead_from_the_state_before_it_to_the_state_after_it(block):
+def test_effects_of_any_range_lead_from_the_state_before_it_to_the_state_after_it(block: int) -> None:
     assert wrong_seeds(range(block * SEEDS, (block + 1) * SEEDS)) == []
 
 
-def test_effects_of_any_range_are_right_if_an_update_is_one_u_row():
+def test_effects_of_any_range_are_right_if_an_update_is_one_u_row() -> None:
     assert wrong_seeds(range(SEEDS), update_as="U") == []
 
 
-def test_effects_of_any_range_are_right_with_ten_byte_lsns():
+def test_effects_of_any_range_are_right_with_ten_byte_lsns() -> None:
     assert wrong_seeds(range(40), lsn_bytes=10) == []
 
 
 @pytest.mark.parametrize("keys", ["case", "blanks"])
-def test_effects_of_any_range_are_right_if_keys_differ_only_in_case_or_trailing_blanks(keys):
+def test_effects_of_any_range_are_right_if_keys_differ_only_in_case_or_trailing_blanks(keys: str) -> None:
     assert wrong_seeds(range(SEEDS), keys=keys) == []
 
 
-def test_effects_of_every_range_of_a_history_are_right():
+def test_effects_of_every_range_of_a_history_are_right() -> None:
     for seed in range(12):
         drawn = history(seed)
         for at, after in enumerate(drawn.positions):
@@ -86,7 +87,7 @@ def test_effects_of_every_range_of_a_history_are_right():
                 assert applied(drawn.state("T0", after), effects) == drawn.state("T0", upto), (seed, after, upto)
 
 
-def test_effects_of_two_ranges_that_meet_amount_to_those_of_both():
+def test_effects_of_two_ranges_that_meet_amount_to_those_of_both() -> None:
     for seed in range(100):
         drawn = history(seed)
         after, middle, upto = sorted(random.Random(seed).choices(drawn.positions, k=3))
@@ -97,14 +98,14 @@ def test_effects_of_two_ranges_that_meet_amount_to_those_of_both():
         assert parts == effects_in(drawn, "T0", LsnRange(after, upto)), seed
 
 
-def last_operation_wins(events: Iterable[Event]) -> dict:
+def last_operation_wins(events: Iterable[Event]) -> dict[Any, Any]:
     """Return the mistake of reading each key's last event as its state."""
     return {event.key: Effect(event.commit, event.after) for event in events}
 
 
-def keys_without_images(events: Iterable[Event]) -> dict:
+def keys_without_images(events: Iterable[Event]) -> dict[Any, Any]:
     """Return the mistake of cancelling inserts against deletes of a key without comparing their images."""
-    counts, last = Counter(), {}
+    counts, last = Counter[Any](), {}
     for event in events:
         counts[event.commit, event.key] += (event.after is not None) - (event.before is not None)
         if event.after is not None:
@@ -113,25 +114,25 @@ def keys_without_images(events: Iterable[Event]) -> dict:
     return {key: Effect(commit, last.get(key) if count > 0 else None) for key, (commit, count) in left.items()}
 
 
-def first_commit_wins(events: Iterable[Event]) -> dict:
+def first_commit_wins(events: Iterable[Event]) -> dict[Any, Any]:
     """Return the mistake of letting the first commit with a leftover decide."""
     by_commit = defaultdict(list)
     for event in events:
         by_commit[event.commit].append(event)
-    effects: dict = {}
+    effects: dict[Any, Any] = {}
     for commit in sorted(by_commit):
         effects = {**net_effects(by_commit[commit]), **effects}
     return effects
 
 
 @pytest.mark.parametrize("mistake", [last_operation_wins, keys_without_images, first_commit_wins])
-def test_the_oracle_catches(mistake):
+def test_the_oracle_catches(mistake: Rule) -> None:
     wrong = wrong_seeds(range(100), mistake)
     assert len(wrong) > 20
     assert wrong_seeds(wrong) == []
 
 
-def test_the_last_operation_of_a_key_misleads_only_where_a_statement_changes_several_keys():
+def test_the_last_operation_of_a_key_misleads_only_where_a_statement_changes_several_keys() -> None:
     single = {kind: weight for kind, weight in WEIGHTS.items() if kind not in ("shift", "swap")}
     histories = [random_history(seed, HistoryOptions(weights=single)) for seed in range(60)]
     for drawn in histories:
@@ -140,19 +141,19 @@ def test_the_last_operation_of_a_key_misleads_only_where_a_statement_changes_sev
         assert applied(drawn.state("T0", whole.after), effects) == drawn.state("T0", whole.upto)
 
 
-def net_effect_overrides(drawn: History, span: LsnRange) -> set:
+def net_effect_overrides(drawn: History, span: LsnRange) -> set[Any]:
     return {*effects_in(drawn, "T0", span)}
 
 
-def any_event_overrides(drawn: History, span: LsnRange) -> set:
+def any_event_overrides(drawn: History, span: LsnRange) -> set[Any]:
     return {row.key for row in drawn.changes["T0"] if row.commit in span}
 
 
-def published(drawn: History, rng: random.Random, overrides: Callable[[History, LsnRange], set]) -> bool:
+def published(drawn: History, rng: random.Random, overrides: Callable[[History, LsnRange], set[Any]]) -> bool:
     """Read each key somewhere in a window into an empty target, publish it, and say whether the target is right."""
     low, high = sorted(rng.choices(drawn.positions, k=2))
     reads = {position: drawn.state("T0", position) for position in drawn.positions if low <= position <= high}
-    staged: dict = {}
+    staged: dict[Any, Any] = {}
     for key in {key for state in reads.values() for key in state}:
         state = reads[rng.choice([*reads])]
         staged |= {key: state[key]} if key in state else {}
@@ -162,13 +163,13 @@ def published(drawn: History, rng: random.Random, overrides: Callable[[History, 
 
 
 @pytest.mark.parametrize("block", blocks(3, fast=1))
-def test_a_row_read_in_a_snapshots_window_is_dropped_exactly_for_a_net_effect(block):
+def test_a_row_read_in_a_snapshots_window_is_dropped_exactly_for_a_net_effect(block: int) -> None:
     of_block = range(block * SEEDS, (block + 1) * SEEDS)
     wrong = [seed for seed in of_block if not published(history(seed), random.Random(seed), net_effect_overrides)]
     assert wrong == []
 
 
-def test_dropping_a_row_for_any_event_would_lose_rows():
+def test_dropping_a_row_for_any_event_would_lose_rows() -> None:
     wrong = [seed for seed in range(SEEDS) if not published(history(seed), random.Random(seed), any_event_overrides)]
     assert len(wrong) > 5
 
@@ -177,10 +178,10 @@ def lsn(number: int) -> Lsn:
     return Lsn(number.to_bytes(16, "big"))
 
 
-def effects_of(*commits: str) -> dict:
+def effects_of(*commits: str) -> dict[Any, Any]:
     """Read commits like `D1a I1b` and return key -> image, '' for absent."""
     rows = [
-        RowChange(lsn(commit), lsn(at), word[0], word[1], word[2:])
+        RowChange(lsn(commit), lsn(at), cast("Any", word[0]), word[1], word[2:])
         for commit, text in enumerate(commits)
         for at, word in enumerate(text.split())
     ]
@@ -215,17 +216,17 @@ CASES = {
 
 
 @pytest.mark.parametrize(("commits", "expected"), CASES.values(), ids=CASES.keys())
-def test_effect(commits, expected):
+def test_effect(commits: list[str], expected: dict[str, str]) -> None:
     assert effects_of(*commits) == expected
 
 
-def test_an_effect_names_the_commit_that_decided_it_not_a_later_one_without_effect():
+def test_an_effect_names_the_commit_that_decided_it_not_a_later_one_without_effect() -> None:
     rows = [RowChange(lsn(1), lsn(1), "I", 1, "a")]
     rows += [RowChange(lsn(2), lsn(2), "I", 1, "a"), RowChange(lsn(2), lsn(3), "D", 1, "a")]
     assert net_effects(events_of(rows)) == {1: Effect(lsn(1), "a")}
 
 
-def test_events_may_come_in_any_order():
+def test_events_may_come_in_any_order() -> None:
     for seed in range(60):
         events = events_of(history(seed, update_as=("DI", "U")[seed % 2]).changes["T0"])
         assert net_effects(random.Random(seed).sample(events, len(events))) == net_effects(events)

@@ -1,6 +1,7 @@
 import random
 from collections import Counter
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from airflow_provider_db2cdc.cdc.event.change_event import Event, RowChange, eve
 
 def rows(text: str, commit: int = 1) -> list[RowChange]:
     """Read `D1a I1b`: operation, key, image; INTENTSEQs ascend."""
-    return [RowChange(commit, at, word[0], word[1], word[2:]) for at, word in enumerate(text.split())]
+    return [RowChange(commit, at, cast("Any", word[0]), word[1], word[2:]) for at, word in enumerate(text.split())]
 
 
 def described(events: list[Event]) -> str:
@@ -53,21 +54,21 @@ CASES = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES.keys())
-def test_pairing(changes, expected):
+def test_pairing(changes: str, expected: str) -> None:
     assert described(events_of(rows(changes))) == expected
 
 
-def test_without_detection_a_key_change_bears_no_headers_and_updates_pair_all_the_same():
+def test_without_detection_a_key_change_bears_no_headers_and_updates_pair_all_the_same() -> None:
     changes = rows("D1a I2a D3a I3b")
     assert described(events_of(changes, "none")) == "d1:a> c2:>a u3:a>b"
 
 
-def test_rows_of_two_commits_never_pair():
+def test_rows_of_two_commits_never_pair() -> None:
     changes = [*rows("D1a", commit=1), *rows("I1b", commit=2)]
     assert described(events_of(changes)) == "d1:a> c1:>b"
 
 
-def test_an_update_stands_where_its_new_row_does():
+def test_an_update_stands_where_its_new_row_does() -> None:
     [event] = events_of(rows("D1a I1b", commit=7))
     assert (event.commit, event.intent) == (7, 1)
 
@@ -77,14 +78,14 @@ commits = st.lists(st.lists(words, max_size=8), max_size=3)
 
 
 @given(commits, st.randoms(use_true_random=False))
-def test_the_order_in_which_rows_arrive_does_not_matter(lists, rng):
+def test_the_order_in_which_rows_arrive_does_not_matter(lists: list[list[str]], rng: random.Random) -> None:
     changes = [row for commit, listed in enumerate(lists) for row in rows(" ".join(listed), commit)]
     shuffled = rng.sample(changes, len(changes))
     assert events_of(shuffled) == events_of(changes)
 
 
 @given(commits)
-def test_pairing_keeps_every_image_and_its_key_and_invents_none(lists):
+def test_pairing_keeps_every_image_and_its_key_and_invents_none(lists: list[list[str]]) -> None:
     changes = [row for commit, listed in enumerate(lists) for row in rows(" ".join(listed), commit)]
     events = events_of(changes)
     before = Counter((event.commit, event.key, event.before) for event in events if event.before)
@@ -94,7 +95,7 @@ def test_pairing_keeps_every_image_and_its_key_and_invents_none(lists):
 
 
 @given(commits)
-def test_headers_point_at_each_other(lists):
+def test_headers_point_at_each_other(lists: list[list[str]]) -> None:
     changes = [row for commit, listed in enumerate(lists) for row in rows(" ".join(listed), commit)]
     events = events_of(changes)
     for at, old in enumerate(events):
@@ -106,7 +107,7 @@ def test_headers_point_at_each_other(lists):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_an_update_in_a_history_is_one_event_and_a_key_change_two(seed):
+def test_an_update_in_a_history_is_one_event_and_a_key_change_two(seed: int) -> None:
     history = random_history(seed, HistoryOptions(weights={"insert": 1, "update": 3, "keep": 1, "move": 2}))
     changes = history.changes["T0"]
     events = events_of(random.Random(seed).sample(changes, len(changes)))
@@ -121,7 +122,7 @@ def test_an_update_in_a_history_is_one_event_and_a_key_change_two(seed):
     ]
 
 
-def test_where_an_update_is_one_row_only_its_own_halves_are_a_pair():
+def test_where_an_update_is_one_row_only_its_own_halves_are_a_pair() -> None:
     halves = [RowChange(1, 5, "D", "1", "a"), RowChange(1, 5, "I", "1", "b")]
     assert described(events_of(halves, one_row=True)) == "u1:a>b"
     assert described(events_of(rows("D1a I1b"), one_row=True)) == "d1:a> c1:>b"

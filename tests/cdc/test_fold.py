@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 from support.history import History, HistoryOptions, random_history
@@ -14,15 +15,15 @@ from airflow_provider_db2cdc.cdc.event.fold import MOVED, Placed, folded, placed
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 
 SEEDS = 150
-Rule = Callable[[Iterable[Event], set], list[Placed]]
+Rule = Callable[[Iterable[Event], set[Any]], list[Placed]]
 
 
-def as_captured(events: Iterable[Event], held: set) -> list[Placed]:
+def as_captured(events: Iterable[Event], held: set[Any]) -> list[Placed]:
     """Return the mistake of the source's own order."""
     return [Placed(event, event.intent) for event in events]
 
 
-def without_state(events: Iterable[Event], held: set) -> list[Placed]:
+def without_state(events: Iterable[Event], held: set[Any]) -> list[Placed]:
     """Return the mistake of taking a key for absent where its events leave it unknown."""
     return placed(events, set())
 
@@ -43,7 +44,7 @@ def logs_of(drawn: History, seed: int, rule: Rule) -> list[tuple[str, list[Place
     return logs
 
 
-def wrong_seeds(seeds: Iterable[int], rule: Rule = placed, **options) -> list[int]:
+def wrong_seeds(seeds: Iterable[int], rule: Rule = placed, **options: Any) -> list[int]:
     """Return the seeds of those histories in which a reader of the log and the oracle differ at some commit."""
     wrong = []
     for seed in seeds:
@@ -58,26 +59,26 @@ def wrong_seeds(seeds: Iterable[int], rule: Rule = placed, **options) -> list[in
 
 
 @pytest.mark.parametrize("block", blocks(10, fast=4))
-def test_the_last_event_of_each_key_is_the_state_at_every_commit(block):
+def test_the_last_event_of_each_key_is_the_state_at_every_commit(block: int) -> None:
     assert wrong_seeds(range(block * SEEDS, (block + 1) * SEEDS), new_first_rate=(0, 0.5)[block % 2]) == []
 
 
-def test_the_last_event_is_the_state_if_an_update_is_one_u_row():
+def test_the_last_event_is_the_state_if_an_update_is_one_u_row() -> None:
     assert wrong_seeds(range(SEEDS), update_as="U") == []
 
 
 @pytest.mark.parametrize("keys", ["case", "blanks"])
-def test_the_last_event_is_the_state_if_keys_are_texts(keys):
+def test_the_last_event_is_the_state_if_keys_are_texts(keys: str) -> None:
     assert wrong_seeds(range(SEEDS), keys=keys, new_first_rate=0.3) == []
 
 
 @pytest.mark.parametrize("mistake", [as_captured, without_state])
 @pytest.mark.parametrize("rate", [0, 0.5])
-def test_the_oracle_catches(mistake, rate):
+def test_the_oracle_catches(mistake: Rule, rate: float) -> None:
     assert len(wrong_seeds(range(100), mistake, new_first_rate=rate)) > 20
 
 
-def test_each_event_is_there_once_and_few_have_moved():
+def test_each_event_is_there_once_and_few_have_moved() -> None:
     moved = total = 0
     for seed in range(60):
         drawn = random_history(seed, HistoryOptions(new_first_rate=0.2))
@@ -93,7 +94,7 @@ def test_each_event_is_there_once_and_few_have_moved():
 
 def described(text: str, held: str = "") -> str:
     """Read a commit like `D1a I1b`, and write its log; an event that moved has a star."""
-    rows = [RowChange(1, at, word[0], word[1], word[2:]) for at, word in enumerate(text.split())]
+    rows = [RowChange(1, at, cast("Any", word[0]), word[1], word[2:]) for at, word in enumerate(text.split())]
     words = []
     for one in placed(events_of(rows), set(held)):
         image = one.event.after or one.event.before
@@ -118,11 +119,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("commit", "held", "log"), CASES.values(), ids=CASES.keys())
-def test_order(commit, held, log):
+def test_order(commit: str, held: str, log: str) -> None:
     assert described(commit, held) == log
 
 
-def test_an_earlier_commit_of_the_batch_shows_what_a_key_held():
+def test_an_earlier_commit_of_the_batch_shows_what_a_key_held() -> None:
     came = [RowChange(1, 1, "I", "1", "a")]
     shift = [RowChange(2, 2, "I", "1", "a"), RowChange(2, 3, "D", "1", "a")]
     went = [RowChange(1, 1, "D", "1", "a")]

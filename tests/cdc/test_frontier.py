@@ -26,31 +26,33 @@ reaches = st.lists(st.tuples(small, small).map(sorted), min_size=1, max_size=6).
 )
 
 
-def test_nothing_has_no_frontier():
+def test_nothing_has_no_frontier() -> None:
     assert ends() == {}
 
 
-def test_tables_in_step_stop_where_the_first_of_them_must():
+def test_tables_in_step_stop_where_the_first_of_them_must() -> None:
     assert ends(reach("A", 5, 9), reach("B", 5, 7), reach("C", 3, 20)) == {"A": 7, "B": 7, "C": 7}
 
 
-def test_a_table_too_far_behind_goes_as_far_as_it_can_and_delays_no_other():
+def test_a_table_too_far_behind_goes_as_far_as_it_can_and_delays_no_other() -> None:
     assert ends(reach("A", 5, 9), reach("B", 1, 3)) == {"A": 9, "B": 3}
 
 
-def test_a_table_that_reaches_the_foremost_exactly_joins_it_there():
+def test_a_table_that_reaches_the_foremost_exactly_joins_it_there() -> None:
     assert ends(reach("A", 5, 9), reach("B", 1, 5)) == {"A": 5, "B": 5}
 
 
 @given(reaches)
-def test_no_table_goes_back_and_none_beyond_its_reach(steps):
+def test_no_table_goes_back_and_none_beyond_its_reach(steps: list[CandidateRange]) -> None:
     found = common_frontier(steps)
     assert {step.table for step in steps} == set(found)
     assert all(step.after <= found[step.table] <= step.upto for step in steps)
 
 
 @given(reaches)
-def test_all_tables_that_reach_the_foremost_stop_at_one_commit_and_the_others_before_it(steps):
+def test_all_tables_that_reach_the_foremost_stop_at_one_commit_and_the_others_before_it(
+    steps: list[CandidateRange],
+) -> None:
     found = common_frontier(steps)
     foremost = max(step.after for step in steps)
     frontier = {found[step.table] for step in steps if step.upto >= foremost}
@@ -59,7 +61,7 @@ def test_all_tables_that_reach_the_foremost_stop_at_one_commit_and_the_others_be
 
 
 @given(reaches)
-def test_the_frontier_is_the_furthest_that_cuts_nothing(steps):
+def test_the_frontier_is_the_furthest_that_cuts_nothing(steps: list[CandidateRange]) -> None:
     found = common_frontier(steps)
     foremost = max(step.after for step in steps)
     in_step = [step for step in steps if step.upto >= foremost]
@@ -67,7 +69,7 @@ def test_the_frontier_is_the_furthest_that_cuts_nothing(steps):
 
 
 @given(reaches)
-def test_the_order_of_the_tables_does_not_matter(steps):
+def test_the_order_of_the_tables_does_not_matter(steps: list[CandidateRange]) -> None:
     assert common_frontier(steps) == common_frontier(reversed(steps))
 
 
@@ -92,7 +94,9 @@ backlogs = st.lists(
 
 
 @given(backlogs, st.lists(st.integers(0, 3), max_size=10))
-def test_each_tick_makes_progress_and_all_tables_meet_in_finitely_many(tables, growth):
+def test_each_tick_makes_progress_and_all_tables_meet_in_finitely_many(
+    tables: list[Backlog], growth: list[int]
+) -> None:
     position = 30
     for tick in range(200):
         position += growth[tick] if tick < len(growth) else 0

@@ -21,7 +21,9 @@ def lsn(number: int) -> Lsn:
 
 @pytest.mark.parametrize("floor", [None, 0, 4, 5])
 @pytest.mark.parametrize("old", [None, NOW])
-def test_nothing_is_missing_at_or_after_the_floor_of_the_same_capture(old, floor):
+def test_nothing_is_missing_at_or_after_the_floor_of_the_same_capture(
+    old: CaptureIdentity | None, floor: int | None
+) -> None:
     assert find_gap(CapturePoint(lsn(5), old), CapturePoint(lsn(5), NOW, None if floor is None else lsn(floor))) is None
 
 
@@ -53,7 +55,9 @@ def test_nothing_is_missing_at_or_after_the_floor_of_the_same_capture(old, floor
         "restored, unknown",
     ],
 )
-def test_each_gap_is_found_with_its_reason(old, floor, position, reason):
+def test_each_gap_is_found_with_its_reason(
+    old: CaptureIdentity | None, floor: int | None, position: int, reason: str
+) -> None:
     found = find_gap(CapturePoint(lsn(5), old), CapturePoint(lsn(position), NOW, None if floor is None else lsn(floor)))
     assert found is not None
     assert re.search(reason, found)
@@ -61,13 +65,13 @@ def test_each_gap_is_found_with_its_reason(old, floor, position, reason):
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
 def test_a_gap_is_found_exactly_if_the_floor_is_after_the_offset_or_the_capture_position_before_it(
-    after, floor, position
-):
+    after: int, floor: int, position: int
+) -> None:
     found = find_gap(CapturePoint(lsn(after), NOW), CapturePoint(lsn(position), NOW, lsn(floor)))
     assert (found is not None) == (after < floor or position < after)
 
 
-def test_an_inactive_time_of_a_registration_is_a_gap_though_it_looks_as_before():
+def test_an_inactive_time_of_a_registration_is_a_gap_though_it_looks_as_before() -> None:
     assert find_recorded_gap(T, lsn(5), interrupted=False, restored=False) is None
     found = find_recorded_gap(T, lsn(5), interrupted=True, restored=True)
     assert found is not None
@@ -75,10 +79,10 @@ def test_an_inactive_time_of_a_registration_is_a_gap_though_it_looks_as_before()
     assert f"`db2cdc offset set S.T {lsn(5)}`" in found, "a command that there is"
 
 
-def test_positions_of_another_width_are_refused():
+def test_positions_of_another_width_are_refused() -> None:
     with pytest.raises(OffsetError, match="cannot be compared"):
         find_gap(CapturePoint(lsn(5), NOW), CapturePoint(Lsn(bytes(10)), NOW))
 
 
-def test_a_floor_of_before_the_agents_level_changed_is_no_gap():
+def test_a_floor_of_before_the_agents_level_changed_is_no_gap() -> None:
     assert find_gap(CapturePoint(lsn(5), NOW), CapturePoint(lsn(9), NOW, Lsn(b"\xff" * 10))) is None

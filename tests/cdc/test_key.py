@@ -24,7 +24,7 @@ ODD = TableId("my schema", 'a.b;c:"d"')
         ('"my schema"."a.b;c:""d""":X', (KeyRule('"my schema"."a.b;c:""d"""', ("X",)),)),
     ],
 )
-def test_entries_are_a_table_a_colon_and_columns(text, rules):
+def test_entries_are_a_table_a_colon_and_columns(text: str, rules: tuple[KeyRule, ...]) -> None:
     assert parse_key_rules(text) == rules
 
 
@@ -43,7 +43,7 @@ def test_entries_are_a_table_a_colon_and_columns(text, rules):
         (r"\QS.A\E:X", r"'\\QS\.A\\E' has \\Q\.\.\.\\E.*Write S\\\.A instead"),
     ],
 )
-def test_an_invalid_entry_is_refused_with_the_propertys_name(text, reason):
+def test_an_invalid_entry_is_refused_with_the_propertys_name(text: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"message\.key\.columns.*{reason}"):
         Selection(message_key=text)
 
@@ -61,15 +61,15 @@ def test_an_invalid_entry_is_refused_with_the_propertys_name(text, reason):
         ('"my schema"."a.b;c:""d"""', [ODD]),
     ],
 )
-def test_patterns_are_anchored_and_ignore_case_and_quoted_names_are_exact(pattern, covered):
+def test_patterns_are_anchored_and_ignore_case_and_quoted_names_are_exact(pattern: str, covered: list[TableId]) -> None:
     assert [table for table in (A, AB, B, ODD) if KeyRule(pattern, ("X",)).covers(table)] == covered
 
 
-def test_a_table_that_no_entry_covers_keeps_its_own_key():
+def test_a_table_that_no_entry_covers_keeps_its_own_key() -> None:
     assert named_key(parse_key_rules(r"S\.A:X"), B) is None
 
 
-def test_columns_of_all_entries_that_cover_a_table_are_its_key():
+def test_columns_of_all_entries_that_cover_a_table_are_its_key() -> None:
     assert named_key(parse_key_rules(r"S\..*:X;S\.B:Z;S\.A:Y,X"), A) == NamedKey(("X", "Y", "X"))
 
 
@@ -89,10 +89,10 @@ NAMES = ["A", "Order No", "x", "X", "Mixed"]
     ],
     ids=["in the key's order", "once", "quoted", "blank", "quoted is exact", "exact goes first", "lacking"],
 )
-def test_columns_are_found_by_name(columns, found, lacking):
+def test_columns_are_found_by_name(columns: tuple[str, ...], found: tuple[str, ...], lacking: tuple[str, ...]) -> None:
     key = NamedKey(columns)
     assert (key.found(NAMES), key.lacking(NAMES)) == (found, lacking)
 
 
-def test_a_column_that_only_case_would_decide_is_not_guessed():
+def test_a_column_that_only_case_would_decide_is_not_guessed() -> None:
     assert NamedKey(("id",)).lacking(["Id", "ID"]) == ("id",)

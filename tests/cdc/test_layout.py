@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 from urllib.parse import quote, unquote
 
 import pytest
@@ -37,20 +38,20 @@ def decode(name: str) -> list[str]:
 
 
 @given(tables)
-def test_a_catalog_name_reads_back_as_the_very_table(table):
+def test_a_catalog_name_reads_back_as_the_very_table(table: TableId) -> None:
     name = CATALOG.state(table).name.split(".")[-1].strip("`")
     assert decode(name) == [table.schema, table.name]
 
 
 @given(tables)
-def test_the_names_of_a_tables_other_tables_read_back_with_their_suffix(table):
+def test_the_names_of_a_tables_other_tables_read_back_with_their_suffix(table: TableId) -> None:
     name = CATALOG.changes(table).name.split(".")[-1].strip("`")
     assert name.endswith("__changes")
     assert decode(name)[:2] == [table.schema, table.name]
 
 
 @given(tables)
-def test_a_path_reads_back_as_the_very_table(table):
+def test_a_path_reads_back_as_the_very_table(table: TableId) -> None:
     folders = PATH.state(table).name.split("/")
     assert folders[:4] == ["", "lake", "sales", "tables"]
     assert [unquote(folder.replace("-", "%")) for folder in folders[4:]] == [table.schema, table.name]
@@ -58,7 +59,7 @@ def test_a_path_reads_back_as_the_very_table(table):
 
 @given(st.lists(tables, min_size=2, max_size=2, unique=True))
 @pytest.mark.parametrize("layout", [PATH, CATALOG], ids=["path", "catalog"])
-def test_two_tables_never_share_a_place(layout, pair):
+def test_two_tables_never_share_a_place(layout: Layout, pair: list[TableId]) -> None:
     one, other = pair
     places = [place(table) for table in (one, other) for place in (layout.state, layout.changes, layout.staging)]
     places += [layout.internal(name) for name in ("batches", "commits", "manifest")]
@@ -66,21 +67,21 @@ def test_two_tables_never_share_a_place(layout, pair):
 
 
 @given(tables)
-def test_a_folder_is_not_hidden_and_is_the_same_with_and_without_url_decoding(table):
+def test_a_folder_is_not_hidden_and_is_the_same_with_and_without_url_decoding(table: TableId) -> None:
     for folder in PATH.state(table).name.split("/")[4:]:
         assert re.fullmatch(r"[A-Za-z0-9-][A-Za-z0-9._-]*", folder)
         assert quote(folder) == unquote(folder) == folder
 
 
 @given(tables)
-def test_a_catalog_name_is_plain_lower_case_so_that_no_catalog_folds_it(table):
+def test_a_catalog_name_is_plain_lower_case_so_that_no_catalog_folds_it(table: TableId) -> None:
     assert re.fullmatch(r"`main`\.`sales`\.`[a-z0-9_]+`", CATALOG.state(table).name)
 
 
 @pytest.mark.parametrize(
     "name", ["顧客注文明細履歴" * 4, "_" + "é" * 63, "A" + "é" * 63, "AB" + "é" * 63, "." * 128, "-" * 128]
 )
-def test_no_name_that_db2_takes_is_too_long_for_a_folder(name, tmp_path):
+def test_no_name_that_db2_takes_is_too_long_for_a_folder(name: str, tmp_path: Path) -> None:
     assert len(name.encode()) <= 128
     places = {PATH.state(TableId("S", one)).name.rsplit("/")[-1] for one in (name, name[:-1], name[:-1] + "A")}
     assert len(places) == 3
@@ -102,11 +103,11 @@ def test_no_name_that_db2_takes_is_too_long_for_a_folder(name, tmp_path):
         (TableId("S_", "T"), TableId("S", "_T")),
     ],
 )
-def test_look_alikes_differ_in_a_catalog(one, other):
+def test_look_alikes_differ_in_a_catalog(one: TableId, other: TableId) -> None:
     assert CATALOG.state(one) != CATALOG.state(other)
 
 
-def test_a_table_named_like_anothers_change_log_is_not_taken_for_it():
+def test_a_table_named_like_anothers_change_log_is_not_taken_for_it() -> None:
     assert CATALOG.state(TableId("S", "T__CHANGES")) != CATALOG.changes(TableId("S", "T"))
     assert CATALOG.state(TableId("S", "T__STAGING")) != CATALOG.staging(TableId("S", "T"))
     assert CATALOG.state(TableId("_DB2CDC", "BATCHES")) != CATALOG.internal("batches")
@@ -129,7 +130,7 @@ def test_a_table_named_like_anothers_change_log_is_not_taken_for_it():
         (TableId("S", "Ä"), "S/-C3-84", "s___xc4_"),
     ],
 )
-def test_places_of_names(table, path, catalog):
+def test_places_of_names(table: TableId, path: str, catalog: str) -> None:
     assert PATH.state(table).name == f"/lake/sales/tables/{path}"
     assert PATH.changes(table).name == f"/lake/sales/changes/{path}"
     assert PATH.staging(table).name == f"/lake/sales/_db2cdc/staging/{path}"
@@ -149,13 +150,13 @@ def test_places_of_names(table, path, catalog):
         ("main.sales", "`main`.`sales`.`_db2cdc_batches`"),
     ],
 )
-def test_a_target_with_a_slash_or_a_colon_is_a_path_any_other_a_schema(target, internal):
+def test_a_target_with_a_slash_or_a_colon_is_a_path_any_other_a_schema(target: str, internal: str) -> None:
     layout = Layout(target)
     assert layout.internal("batches").name == internal
     assert layout.is_path == layout.internal("batches").is_path == ("`" not in internal)
 
 
 @pytest.mark.parametrize("target", ["", " ", "a.b.c", "a b", ".a", "a.", "a`b", "sales\n"])
-def test_a_target_that_is_neither_path_nor_schema_is_refused(target):
+def test_a_target_that_is_neither_path_nor_schema_is_refused(target: str) -> None:
     with pytest.raises(ConfigurationError, match="neither a path nor a catalog's schema"):
         Layout(target)

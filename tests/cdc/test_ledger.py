@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +49,9 @@ def test_a_history_is_built_as_it_happened(
     planned: list[list[tuple[TableId, bool, bool, bool]]], rng: random.Random, twice: bool
 ) -> None:
     entries, commits = [], []
-    last, applied, stored, chunk_ranges, pending = {}, {}, set(), {}, {}
+    last, stored, chunk_ranges = {}, set(), {}
+    applied: dict[Any, Any] = {}
+    pending: dict[Any, Any] = {}
     for number, batch in enumerate(planned, 1):
         for table, has_range, is_applied, has_offset in batch:
             one = planned_batch(number, table, has_range, has_offset)

@@ -37,11 +37,11 @@ offsets = st.builds(Offset, tables, lsns, st.integers(), numbers, st.text(), st.
 
 
 @given(offsets)
-def test_an_offset_reads_back_from_its_document(offset):
+def test_an_offset_reads_back_from_its_document(offset: Offset) -> None:
     assert Offset.from_json(offset.to_json(), "here") == offset
 
 
-def test_the_document_is_readable_and_stable():
+def test_the_document_is_readable_and_stable() -> None:
     assert json.loads(OFFSET.to_json()) == {
         "table": {"schema": "S", "name": "T"},
         "lsn": "00000000:00000000:0000000000000002",
@@ -60,12 +60,12 @@ def test_the_document_is_readable_and_stable():
     assert OFFSET.to_json() == Offset.from_json(OFFSET.to_json(), "here").to_json()
 
 
-def test_a_document_that_a_person_wrote_needs_the_table_the_lsn_and_the_batch_only():
+def test_a_document_that_a_person_wrote_needs_the_table_the_lsn_and_the_batch_only() -> None:
     text = json.dumps({"table": {"schema": "S", "name": "T"}, "lsn": str(L2), "batch": 7})
     assert Offset.from_json(text, "here") == Offset(TABLE, L2, 7)
 
 
-def document(**changes):
+def document(**changes: str | int | None) -> str:
     return json.dumps(json.loads(OFFSET.to_json()) | changes)
 
 
@@ -89,7 +89,7 @@ def document(**changes):
         document(version="1"),
     ],
 )
-def test_a_damaged_or_foreign_document_is_refused_with_its_place_and_the_way_out(text):
+def test_a_damaged_or_foreign_document_is_refused_with_its_place_and_the_way_out(text: str) -> None:
     with pytest.raises(OffsetError) as raised:
         Offset.from_json(text, "Variable db2cdc.sales.S.T")
     assert "Variable db2cdc.sales.S.T cannot be read" in raised.value.problem
@@ -97,15 +97,15 @@ def test_a_damaged_or_foreign_document_is_refused_with_its_place_and_the_way_out
 
 
 @pytest.mark.parametrize("old", [None, Offset(TABLE, L1, 1), Offset(TABLE, L2, 1)], ids=["none", "before", "same"])
-def test_an_offset_moves_forward_or_stays(old):
+def test_an_offset_moves_forward_or_stays(old: Offset | None) -> None:
     check_forward(old, OFFSET)
 
 
-def test_an_offset_moves_back_only_where_a_person_asked_for_a_restart():
+def test_an_offset_moves_back_only_where_a_person_asked_for_a_restart() -> None:
     check_forward(Offset(TABLE, L3, 1, restart=True), OFFSET)
 
 
-def test_an_offset_never_moves_back():
+def test_an_offset_never_moves_back() -> None:
     with pytest.raises(OffsetError, match=rf"S\.T: the offset would move back from {L3} to {L2}"):
         check_forward(Offset(TABLE, L3, 1), OFFSET)
 
@@ -125,7 +125,9 @@ CASES = {
 
 
 @pytest.mark.parametrize(("stored", "committed", "has_offset", "outcome"), CASES.values(), ids=CASES.keys())
-def test_a_reconciled_position_is_the_committed_one_or_an_error_with_a_remedy(stored, committed, has_offset, outcome):
+def test_a_reconciled_position_is_the_committed_one_or_an_error_with_a_remedy(
+    stored: Lsn | None, committed: Lsn | None, has_offset: bool, outcome: Lsn | str | None
+) -> None:
     if not isinstance(outcome, str):
         assert reconcile(TABLE, stored, committed, has_offset) == outcome
         return
@@ -142,13 +144,13 @@ def test_a_reconciled_position_is_the_committed_one_or_an_error_with_a_remedy(st
         (L3, None, "db2cdc offset restart S.T"),
     ],
 )
-def test_the_remedy_names_the_position_to_put_back(stored, committed, remedy):
+def test_the_remedy_names_the_position_to_put_back(stored: Lsn | None, committed: Lsn | None, remedy: str) -> None:
     with pytest.raises(OffsetError) as raised:
         reconcile(TABLE, stored, committed, has_offset=True)
     assert remedy in raised.value.remedy
 
 
-def test_the_document_that_the_remedy_of_a_lost_offset_shows_can_be_put_back_as_it_is():
+def test_the_document_that_the_remedy_of_a_lost_offset_shows_can_be_put_back_as_it_is() -> None:
     with pytest.raises(OffsetError) as raised:
         reconcile(TABLE, None, L2, has_offset=True)
     [shown] = re.findall(r"\{.*?\}.*?\}", raised.value.remedy)
@@ -156,7 +158,9 @@ def test_the_document_that_the_remedy_of_a_lost_offset_shows_can_be_put_back_as_
 
 
 @given(st.none() | lsns, st.none() | lsns, st.booleans())
-def test_reconciling_only_returns_the_committed_position(stored, committed, has_offset):
+def test_reconciling_only_returns_the_committed_position(
+    stored: Lsn | None, committed: Lsn | None, has_offset: bool
+) -> None:
     try:
         assert reconcile(TABLE, stored, committed, has_offset) == committed
     except OffsetError:
@@ -175,7 +179,7 @@ def test_reconciling_only_returns_the_committed_position(stored, committed, has_
     ],
     ids=str,
 )
-def test_a_shell_takes_the_command_of_a_remedy_for_that_table(table):
+def test_a_shell_takes_the_command_of_a_remedy_for_that_table(table: TableId) -> None:
     words = shlex.split(restart_hint(table).split("`")[1])
     assert words[:3] == ["db2cdc", "offset", "restart"]
     assert [parse_table(word, "table") for word in words[3:]] == [table]

@@ -24,7 +24,7 @@ TABLES = [ORDERS, LINES, SMALL, ODD]
         ('"my s"."a.b"', ODD),
     ],
 )
-def test_name_means_a_table_exactly_or_without_regard_to_case(name, table):
+def test_name_means_a_table_exactly_or_without_regard_to_case(name: str, table: TableId) -> None:
     check_overrides([name], {name: "SELECT 1"})
     assert selects_of({name: "SELECT 1"}, TABLES) == {table: "SELECT 1"}
 
@@ -38,12 +38,12 @@ def test_name_means_a_table_exactly_or_without_regard_to_case(name, table):
         ("SALES.ORD.*", "is not schema.table"),
     ],
 )
-def test_name_that_means_no_table_or_several_is_refused(name, words):
+def test_name_that_means_no_table_or_several_is_refused(name: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"snapshot\.select\.statement\.overrides.*{words}"):
         selects_of({name: "SELECT 1"}, TABLES)
 
 
-def test_two_selects_of_a_table_are_refused():
+def test_two_selects_of_a_table_are_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"SALES\.ORDERS has two selects"):
         selects_of({"SALES.ORDERS": "SELECT 1", '"SALES"."ORDERS"': "SELECT 2"}, TABLES)
 
@@ -57,7 +57,7 @@ def test_two_selects_of_a_table_are_refused():
         (["T"], {"T": "SELECT 1"}, "'T' is not schema.table"),
     ],
 )
-def test_list_and_selects_belong_together(listed, selects, words):
+def test_list_and_selects_belong_together(listed: list[str], selects: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         check_overrides(listed, selects)
 
@@ -77,7 +77,7 @@ ISOLATED = "SELECT * FROM S.T WHERE A = 1"
         "WITH UR AS (SELECT 1 FROM S.T) SELECT * FROM UR With Ur",
     ],
 )
-def test_select_of_uncommitted_rows_is_refused(select):
+def test_select_of_uncommitted_rows_is_refused(select: str) -> None:
     with pytest.raises(ConfigurationError, match=r"overrides\.S\.T reads uncommitted rows \(WITH UR\).*rolled back"):
         check_overrides(["S.T"], {"S.T": select})
 
@@ -96,5 +96,5 @@ def test_select_of_uncommitted_rows_is_refused(select):
         "WITH UR (A) AS (SELECT 1 FROM S.T) SELECT * FROM UR",
     ],
 )
-def test_select_of_committed_rows_is_allowed(select):
+def test_select_of_committed_rows_is_allowed(select: str) -> None:
     check_overrides(["S.T"], {"S.T": select})

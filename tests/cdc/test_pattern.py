@@ -44,7 +44,7 @@ DOLLAR = TableId("S", "ORDER$")
         (r"S\.A\0101", r"\0", "the character itself"),
     ],
 )
-def test_javas_syntax_is_named_and_its_form_in_python_given(pattern, found, form):
+def test_javas_syntax_is_named_and_its_form_in_python_given(pattern: str, found: str, form: str) -> None:
     for check, error in ((check_pattern, ConfigurationError), (check_signal_pattern, SignalError)):
         with pytest.raises(error) as raised:
             check(pattern)
@@ -69,11 +69,11 @@ def test_javas_syntax_is_named_and_its_form_in_python_given(pattern, found, form
         (r"S\.A$", "A"),
     ],
 )
-def test_syntax_that_java_and_python_share_is_taken(pattern, name):
+def test_syntax_that_java_and_python_share_is_taken(pattern: str, name: str) -> None:
     assert is_match(pattern, ("S", name))
 
 
-def test_no_pattern_is_left_to_a_warning_of_python():
+def test_no_pattern_is_left_to_a_warning_of_python() -> None:
     letters = random.Random(7)
     pieces = [*"[]^-&|~AB.(){}*+?:\\$", "[:", "&&", "--", "\\p", "\\[", "(?i)", "(?:", "\\Q", "\\E", "[^"]
     taken = 0
@@ -107,12 +107,14 @@ def test_no_pattern_is_left_to_a_warning_of_python():
         (r"S\.T\..*", ("S", "T", "C"), True),
     ],
 )
-def test_quoted_names_are_exact_and_all_else_is_an_expression(pattern, names, expected):
+def test_quoted_names_are_exact_and_all_else_is_an_expression(
+    pattern: str, names: tuple[str, ...], expected: bool
+) -> None:
     check_pattern(pattern, len(names))
     assert is_match(pattern, names) is expected
 
 
-def test_an_invalid_expression_gets_the_hint_how_signs_are_written():
+def test_an_invalid_expression_gets_the_hint_how_signs_are_written() -> None:
     with pytest.raises(ConfigurationError, match=r"'\*\.T' is not a regular expression: nothing to repeat") as raised:
         check_pattern("*.T")
     assert raised.value.remedy == (
@@ -121,7 +123,7 @@ def test_an_invalid_expression_gets_the_hint_how_signs_are_written():
 
 
 @pytest.mark.parametrize("pattern", ["S.ORDER$", r"S\.ORDER$", "s.order$", '"S"."order$"'])
-def test_a_name_with_signs_of_an_expression_gets_the_hint_to_escape(pattern):
+def test_a_name_with_signs_of_an_expression_gets_the_hint_to_escape(pattern: str) -> None:
     assert suggest(pattern, ["S.A", "S.ORDER$"]).startswith(r"Write S\.ORDER\$ for S.ORDER$: ")
     with pytest.raises(SignalError) as raised:
         match_tables(pattern, [TableId("S", "A"), DOLLAR])
@@ -129,6 +131,6 @@ def test_a_name_with_signs_of_an_expression_gets_the_hint_to_escape(pattern):
     assert r"Write S\.ORDER\$ for" in raised.value.remedy
 
 
-def test_a_misspelt_name_gets_those_near_it():
+def test_a_misspelt_name_gets_those_near_it() -> None:
     assert suggest(r"S\.T\.SSM", ["S.T.ID", "S.T.SSN"]) == "Near it: S.T.SSN."
     assert suggest("X.Y", ["S.A"]) == ""

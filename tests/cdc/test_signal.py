@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,11 +29,11 @@ ORDERS, LINES, ODD = TableId("SALES", "ORDERS"), TableId("SALES", "ORDER_LINES")
 TABLES = [LINES, ORDERS, ODD]
 
 
-def signal(kind, data):
+def signal(kind: str, data: dict[str, Any] | str) -> Signal:
     return Signal("1", kind, data if isinstance(data, str) else json.dumps(data), "source")
 
 
-def test_execute_snapshot_in_debeziums_form():
+def test_execute_snapshot_in_debeziums_form() -> None:
     data = {
         "data-collections": ["SALES.ORDERS", "SALES\\..*", "SALES.ORDERS"],
         "type": "BLOCKING",
@@ -44,7 +45,7 @@ def test_execute_snapshot_in_debeziums_form():
     )
 
 
-def test_a_blocking_snapshot_takes_a_select_for_a_filter():
+def test_a_blocking_snapshot_takes_a_select_for_a_filter() -> None:
     select = "select ID, A from SALES.ORDERS where A < 500 order by ID"
     data = {
         "data-collections": ["SALES.ORDERS"],
@@ -55,13 +56,14 @@ def test_a_blocking_snapshot_takes_a_select_for_a_filter():
     assert parse(signal("execute-snapshot", data)) == ExecuteSnapshot(("SALES.ORDERS",), "blocking", conditions)
 
 
-def test_defaults_of_execute_snapshot():
+def test_defaults_of_execute_snapshot() -> None:
     data = {"data-collections": ["A.B"], "additional-condition": "", "surrogate-key": "", "type": ""}
     assert parse(signal("execute-snapshot", data)) == ExecuteSnapshot(("A.B",)), "as in Debezium"
 
 
-def test_old_single_condition_is_for_all_tables():
+def test_old_single_condition_is_for_all_tables() -> None:
     request = parse(signal("execute-snapshot", {"data-collections": ["A.B"], "additional-condition": "X > 1"}))
+    assert isinstance(request, ExecuteSnapshot)
     assert condition_of(TableId("A", "B"), request.conditions) == "X > 1"
 
 
@@ -78,7 +80,7 @@ def test_old_single_condition_is_for_all_tables():
         ("log", {"message": "at {}"}, LogMessage("at {}")),
     ],
 )
-def test_other_types(kind, data, request_):
+def test_other_types(kind: str, data: dict[str, str | list[str] | None] | str, request_: object) -> None:
     assert parse(signal(kind, data)) == request_
 
 
@@ -143,7 +145,7 @@ def test_other_types(kind, data, request_):
         ("log", {}, "no message"),
     ],
 )
-def test_invalid_signal_is_refused_with_the_reason(kind, data, words):
+def test_invalid_signal_is_refused_with_the_reason(kind: str, data: dict[str, Any] | str, words: str) -> None:
     with pytest.raises(SignalError, match=words):
         parse(signal(kind, data))
 
@@ -159,7 +161,7 @@ def test_invalid_signal_is_refused_with_the_reason(kind, data, words):
         ({"id": "1", "type": "stop-snapshot", "data": 0}, Signal("1", "stop-snapshot", "0", "file", 5)),
     ],
 )
-def test_signal_is_the_same_as_an_object_and_as_its_text(item, expected):
+def test_signal_is_the_same_as_an_object_and_as_its_text(item: dict[str, Any], expected: Signal) -> None:
     text = json.dumps(item)
     for given_as in (item, text, text.encode()):
         assert signal_of(given_as, "file", "default", 5) == expected
@@ -174,7 +176,9 @@ NO_OBJECT = ["[1]", "7", "null", '"text"', [1], None]
     [*((item, "is not JSON: .+") for item in NO_JSON), *((item, "is not a JSON object") for item in NO_OBJECT)],
     ids=lambda item: repr(item)[:20],
 )
-def test_invalid_object_is_refused_under_the_default_id_with_its_problem(item, problem):
+def test_invalid_object_is_refused_under_the_default_id_with_its_problem(
+    item: str | bytes | list[int] | None, problem: str
+) -> None:
     found = signal_of(item, "kafka", "default")
     assert (found.id, found.channel) == ("default", "kafka")
     with pytest.raises(SignalError, match=problem):
@@ -190,7 +194,7 @@ def test_invalid_object_is_refused_under_the_default_id_with_its_problem(item, p
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_field_in_the_wrong_place_is_refused_under_the_signals_own_id(item, name):
+def test_a_field_in_the_wrong_place_is_refused_under_the_signals_own_id(item: dict[str, Any], name: str) -> None:
     """Otherwise a stop of one table would stop all."""
     found = signal_of(item, "kafka", "default")
     assert found.id == "7"
@@ -198,7 +202,7 @@ def test_a_field_in_the_wrong_place_is_refused_under_the_signals_own_id(item, na
         parse(found)
 
 
-def test_too_long_ids_are_not_kept():
+def test_too_long_ids_are_not_kept() -> None:
     """The outcome is kept in a Variable next to the offsets. Some databases limit its size."""
     long = "x" * 100_000
     assert signal_of({"id": long[:300], "type": "log"}, "file", "default").id == long[:300]
@@ -220,20 +224,20 @@ TWICE = '{"data-collections": ["S.A"], "data-collections": ["S.B"]}'
     ],
     ids=["data", "within data", "of a row"],
 )
-def test_a_name_that_is_given_twice_is_refused(found):
+def test_a_name_that_is_given_twice_is_refused(found: Signal) -> None:
     """The name is ambiguous. JSON readers silently take the last value."""
     with pytest.raises(SignalError, match=r"'data(-collections)?' is given twice"):
         parse(found)
 
 
-def test_digest_of_a_request_does_not_depend_on_id_and_channel():
+def test_digest_of_a_request_does_not_depend_on_id_and_channel() -> None:
     one = Signal("1", "log", '{"message": "x"}', "file", 5)
     assert one.asked == replace(one, id="2", channel="kafka", at_ms=6).asked
     others = [replace(one, type="stop-snapshot"), replace(one, data="{}"), replace(one, problem="it is not JSON")]
     assert len({signal.asked for signal in (one, *others)}) == 4
 
 
-def test_signal_without_an_id_is_refused():
+def test_signal_without_an_id_is_refused() -> None:
     with pytest.raises(SignalError, match="no id"):
         parse(Signal("", "log", '{"message": "x"}', "file"))
 
@@ -249,23 +253,23 @@ def test_signal_without_an_id_is_refused():
         ('"my s"."a.b ""c"""', [ODD]),
     ],
 )
-def test_tables_by_regex_or_quoted_name(pattern, tables):
+def test_tables_by_regex_or_quoted_name(pattern: str, tables: list[TableId]) -> None:
     assert match_tables(pattern, TABLES) == tables
 
 
 @pytest.mark.parametrize("pattern", ["ORDERS", "SALES.ORDER", '"sales"."ORDERS"', "X.*"])
-def test_pattern_that_matches_nothing_is_refused_and_names_what_there_is(pattern):
+def test_pattern_that_matches_nothing_is_refused_and_names_what_there_is(pattern: str) -> None:
     with pytest.raises(SignalError, match=r"matches no table.*SALES\.ORDERS"):
         match_tables(pattern, TABLES)
 
 
 @pytest.mark.parametrize("pattern", ["a{4294967296}", "(" * 3000 + ")" * 3000], ids=["too often", "too deep"])
-def test_pattern_that_does_not_compile_is_refused(pattern):
+def test_pattern_that_does_not_compile_is_refused(pattern: str) -> None:
     with pytest.raises(SignalError, match="not a regular expression"):
         match_tables(pattern, TABLES)
 
 
-def test_first_matching_condition_counts():
+def test_first_matching_condition_counts() -> None:
     conditions = [Condition("SALES.ORDERS", "A"), Condition("SALES.*", "B"), Condition('"my s"."a.b ""c"""', "C")]
     assert [condition_of(table, conditions) for table in (ORDERS, LINES, ODD)] == ["A", "B", "C"]
     assert condition_of(TableId("X", "Y"), conditions) == ""
@@ -275,7 +279,7 @@ def test_first_matching_condition_counts():
     "text",
     ["A = 1", "(A = 1) OR (B = ';')", "A = '--' AND \"x;(\" = 2", "A = 'it''s'", "NOT (A - -1 > 2 / 3 * 4)"],
 )
-def test_conditions_that_are_one(text):
+def test_conditions_that_are_one(text: str) -> None:
     check_condition(text)
 
 
@@ -291,13 +295,13 @@ def test_conditions_that_are_one(text):
         ('"A = 1', "quoted name open"),
     ],
 )
-def test_conditions_that_would_leave_their_parentheses_are_refused(text, words):
+def test_conditions_that_would_leave_their_parentheses_are_refused(text: str, words: str) -> None:
     with pytest.raises(SignalError, match=words):
         check_condition(text)
 
 
 @given(st.text(alphabet="()'\";-/* a", max_size=12))
-def test_an_accepted_condition_stays_within_its_parentheses(text):
+def test_an_accepted_condition_stays_within_its_parentheses(text: str) -> None:
     try:
         check_condition(text)
     except SignalError:
@@ -329,7 +333,7 @@ def test_an_accepted_condition_stays_within_its_parentheses(text):
         *(r"([\w.]+)(?#)*!", r"(?x)([\w.]+) +!", r"(?ix: ( [\w.]+ ) + !)"),
     ],
 )
-def test_expression_that_may_never_end_is_refused(pattern):
+def test_expression_that_may_never_end_is_refused(pattern: str) -> None:
     with pytest.raises(SignalError, match="may never end"):
         check_pattern(pattern)
 
@@ -355,11 +359,11 @@ def test_expression_that_may_never_end_is_refused(pattern):
         *(r"S\.(?P<one>A|B)_(?P=one).*", r"S\.A(?#what is|may be*)*", r"S\.(A|B){3}"),
     ],
 )
-def test_expression_that_ends_is_accepted(pattern):
+def test_expression_that_ends_is_accepted(pattern: str) -> None:
     check_pattern(pattern)
 
 
-def test_two_conditions_for_one_data_collection_are_refused():
+def test_two_conditions_for_one_data_collection_are_refused() -> None:
     conditions = [{"data-collection": "S.A", "filter": text} for text in ("X = 1", "Y = 2")]
     data = {"data-collections": ["S.A"], "additional-conditions": conditions}
     with pytest.raises(SignalError, match=r"'S\.A' has two conditions"):

@@ -2,17 +2,20 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.present import present
 
-from airflow_provider_db2cdc.cdc.signal.signal import Signal
+from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot.notification import notifications
 from airflow_provider_db2cdc.cdc.snapshot.queue import SnapshotQueue, close_finished, handle_signal
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import TableSnapshotStatus
 from airflow_provider_db2cdc.cdc.table import TableId
 
 TABLES = {TableId("S", name): "" for name in ("A", "B", "C")} | {TableId("S", "GONE"): "its registration is gone"}
-ASKED = (
+ASKED: tuple[tuple[str, dict[str, Any] | list[str]], ...] = (
     ("execute-snapshot", {"data-collections": [r"S\.A"]}),
     ("execute-snapshot", {"data-collections": [r"S\.(B|GONE)"], "type": "blocking"}),
     ("execute-snapshot", {"data-collections": [r"S\.GONE"]}),
@@ -40,7 +43,7 @@ READ_AND_ASKED_AGAIN = [
 PROGRESS = st.tuples(st.integers(0, 9), st.sampled_from(["completed", "completed", "failed"]))
 
 
-def with_ended_table(queue: SnapshotQueue, choice: int, end: str) -> SnapshotQueue:
+def with_ended_table(queue: SnapshotQueue, choice: int, end: TableSnapshotStatus) -> SnapshotQueue:
     """End one table of the current snapshot whose turn it is."""
     snapshot = queue.next_snapshot(TABLES)
     if snapshot is None:
@@ -48,7 +51,9 @@ def with_ended_table(queue: SnapshotQueue, choice: int, end: str) -> SnapshotQue
     held = sorted(queue.tables_in_turn(snapshot.id))
     table = held[choice % len(held)]
     check_turn(queue, snapshot.id, table)
-    return queue.with_snapshot(snapshot.with_table(replace(snapshot.table_snapshot(table), status=end, reason="x")))
+    return queue.with_snapshot(
+        snapshot.with_table(replace(present(snapshot.table_snapshot(table)), status=end, reason="x"))
+    )
 
 
 def check_turn(queue: SnapshotQueue, id_: str, table: TableId) -> None:
@@ -62,8 +67,12 @@ def check_turn(queue: SnapshotQueue, id_: str, table: TableId) -> None:
 @settings(deadline=None, database=None, max_examples=300)
 @given(st.lists(SIGNALS | PROGRESS, max_size=25))
 @example(READ_AND_ASKED_AGAIN)
-def test_each_signal_is_acted_on_once_and_each_snapshot_notified_once(steps):
-    queue, answers, notified = SnapshotQueue(), {}, {}
+def test_each_signal_is_acted_on_once_and_each_snapshot_notified_once(
+    steps: list[Signal | tuple[int, TableSnapshotStatus]],
+) -> None:
+    queue = SnapshotQueue()
+    answers: dict[tuple[str, str, str], SignalOutcome] = {}
+    notified: dict[Any, Any] = {}
     for at, step in enumerate(steps):
         before = queue
         if not isinstance(step, Signal):

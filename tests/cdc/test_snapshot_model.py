@@ -14,18 +14,18 @@ STILL = replace(OPTIONS, weights={kind: WEIGHTS[kind] for kind in WEIGHTS if kin
 """No statement moves rows onto each other's keys, so a scan may follow the rows' places."""
 
 
-def play(seed, mistake=""):
+def play(seed: int, mistake: str = "") -> None:
     SnapshotModel(random_history(seed, STILL if seed % 3 == 0 else OPTIONS), seed, mistake).run()
 
 
 @pytest.mark.parametrize("block", blocks(6, fast=2))
-def test_target_equals_source_in_every_history(block):
+def test_target_equals_source_in_every_history(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
         play(seed)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_each_known_mistake_is_noticed(mistake):
+def test_each_known_mistake_is_noticed(mistake: str) -> None:
     for seed in range(SEEDS):
         try:
             play(seed, mistake)

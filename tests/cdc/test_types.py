@@ -1,4 +1,5 @@
 import re
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ NOT_RUN_ON_DB2 = [
 ]
 
 
-def name_of(case):
+def name_of(case: tuple[Column, TypeMapping]) -> str:
     column = case[0]
     return f"{column.type}({column.length},{column.scale})" + (" bit data" if column.bit_data else "")
 
@@ -69,11 +70,11 @@ def name_of(case):
         *(pytest.param(*case, id=f"{name_of(case)} not run on Db2") for case in NOT_RUN_ON_DB2),
     ],
 )
-def test_each_type_is_read_and_kept_without_loss(column, mapping):
+def test_each_type_is_read_and_kept_without_loss(column: Column, mapping: TypeMapping) -> None:
     assert map_type(TABLE, column) == mapping
 
 
-def test_type_names_are_known_in_any_case():
+def test_type_names_are_known_in_any_case() -> None:
     assert map_type(TABLE, Column("C", "varchar", 5)) == TypeMapping("{c}", "string")
 
 
@@ -85,7 +86,7 @@ def test_type_names_are_known_in_any_case():
     ],
     ids=lambda value: getattr(value, "type", None),
 )
-def test_the_text_of_a_type_has_room_for_its_longest_value(column, longest):
+def test_the_text_of_a_type_has_room_for_its_longest_value(column: Column, longest: str) -> None:
     [room] = re.findall(r"CHAR\((\d+)\)", map_type(TABLE, column).select)
     assert len(longest) <= int(room)
 
@@ -94,13 +95,13 @@ def test_the_text_of_a_type_has_room_for_its_longest_value(column, longest):
     "column",
     [*(Column("C", kind) for kind in ("DISTINCT", "ARRAY", "ROW", "REFERENCE", "")), Column("C", "DECIMAL", 39)],
 )
-def test_a_type_without_a_lossless_mapping_is_refused_with_table_and_column(column):
+def test_a_type_without_a_lossless_mapping_is_refused_with_table_and_column(column: Column) -> None:
     with pytest.raises(ConfigurationError, match=r"S\.T: column 'C' has type .*no mapping") as raised:
         map_type(TABLE, column)
     assert "column.exclude.list" in raised.value.remedy
 
 
-def test_every_uncaptured_type_has_a_mapping_for_snapshots_all_the_same():
+def test_every_uncaptured_type_has_a_mapping_for_snapshots_all_the_same() -> None:
     for kind in UNCAPTURED_TYPES:
         assert map_type(TABLE, Column("C", kind, 1)).delta
 
@@ -115,7 +116,7 @@ def test_every_uncaptured_type_has_a_mapping_for_snapshots_all_the_same():
     ],
     ids=["numbers", "a text", "nulls", "NaN and -0.0"],
 )
-def test_spark_sorts_exact_numbers_as_any_source_does(columns, alike):
+def test_spark_sorts_exact_numbers_as_any_source_does(columns: list[Column], alike: bool) -> None:
     assert sorts_alike(columns) is alike
 
 
@@ -138,7 +139,9 @@ def test_spark_sorts_exact_numbers_as_any_source_does(columns, alike):
     ],
     ids=str,
 )
-def test_change_tables_column_of_other_digits_cuts_values(source, carried, expected):
+def test_change_tables_column_of_other_digits_cuts_values(
+    source: tuple[Any, ...], carried: tuple[Any, ...], expected: bool
+) -> None:
     assert cuts(Column("C", *source), Column("C", *carried)) is expected
 
 
@@ -155,5 +158,5 @@ def test_change_tables_column_of_other_digits_cuts_values(source, carried, expec
     ],
     ids=str,
 )
-def test_type_is_described_as_it_is_defined(column, text):
+def test_type_is_described_as_it_is_defined(column: tuple[Any, ...], text: str) -> None:
     assert described(Column("C", *column)) == text

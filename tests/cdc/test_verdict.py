@@ -46,7 +46,7 @@ ZERO = Offset(T, Lsn(bytes(16)), 0)
         "at the capture position",
     ],
 )
-def test_a_table_begins_or_continues(offset, kind):
+def test_a_table_begins_or_continues(offset: Offset | None, kind: str) -> None:
     assert judge(CAPTURE, offset, lsn(100)).kind == kind
     assert judge(CAPTURE, offset, lsn(100)).error is None
 
@@ -65,7 +65,7 @@ def test_a_table_begins_or_continues(offset, kind):
     ],
     ids=["inactive", "restored", "restored, edited", "edited", "replaced", "pruned", "capture behind", "width"],
 )
-def test_a_table_that_cannot_continue_is_stopped_with_reason_and_remedy(offset, words):
+def test_a_table_that_cannot_continue_is_stopped_with_reason_and_remedy(offset: Offset, words: str) -> None:
     verdict = judge(CAPTURE, offset, lsn(100))
     assert verdict.kind == "stopped"
     assert verdict.error is not None
@@ -75,7 +75,7 @@ def test_a_table_that_cannot_continue_is_stopped_with_reason_and_remedy(offset, 
     assert judge(CAPTURE, offset, lsn(100), is_pulled=False).kind == "idle"
 
 
-def test_the_summary_keeps_which_tables_failed_last_and_which_had_an_offset():
+def test_the_summary_keeps_which_tables_failed_last_and_which_had_an_offset() -> None:
     lines = (
         TableResult(T, "applied", lsn(5), 7),
         TableResult(TableId("S", "BAD"), "failed", error="why"),

@@ -1,6 +1,5 @@
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 import pytest
 
@@ -8,6 +7,7 @@ from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, Ca
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sql import asn, catalog
+from airflow_provider_db2cdc.sql.query import Query
 
 LOW, HIGH = Lsn(bytes(16)), Lsn(bytes(15) + b"\x0f")
 SPAN = LsnRange(LOW, HIGH)
@@ -54,7 +54,7 @@ def test_last_commit_before_excludes_both_ends() -> None:
 
 
 @pytest.mark.parametrize("query", [asn.registrations, asn.capture_conditions, asn.global_row, asn.capture_position])
-def test_control_schema_is_quoted(query: Callable[..., Any]) -> None:
+def test_control_schema_is_quoted(query: Callable[[str], Query]) -> None:
     text = query('as"n').text
     assert '"as""n"."IBMSNAP_' in text
     assert text.count('as"n') == 0
