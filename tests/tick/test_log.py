@@ -65,4 +65,4 @@ def test_a_trace_has_frames_of_what_failed_and_none_of_a_failpoint(capsys: pytes
         fails()
     log_stack(raised.value)
     printed = capsys.readouterr().out
-    assert re.fullmatch(r"  at test_progress.py:\d+ < test_progress.py:\d+\n", printed.removeprefix(PROGRESS_MARK))
+    assert re.fullmatch(r"  at test_log.py:\d+ < test_log.py:\d+\n", printed.removeprefix(PROGRESS_MARK))
