@@ -1,4 +1,4 @@
-"""The history of a batch log, against a fold of its batches in their order."""
+"""The history of a batch log equals a fold over its batches in their order."""
 
 from __future__ import annotations
 

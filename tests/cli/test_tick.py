@@ -1,4 +1,4 @@
-"""What a tick tells the person of what Spark comes back with."""
+"""What `db2cdc tick` prints of a result."""
 
 from __future__ import annotations
 

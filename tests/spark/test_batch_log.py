@@ -1,4 +1,4 @@
-"""The ledger reads, since the offsets, just what a tick has to know."""
+"""The batch log reads, since the offsets, only what a tick needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges that the plan has not counted are counted at the source: some at once, one a statement where that fails."""
+"""Ranges that the plan did not count are counted at the source: several at once, or one by one if that fails."""
 
 from __future__ import annotations
 

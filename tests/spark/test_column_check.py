@@ -1,4 +1,4 @@
-"""Columns that are others than the plan found, told by what the catalog says of a table and its change table."""
+"""Columns that differ from those of the plan are found in the catalog's rows of a table and its change table."""
 
 from __future__ import annotations
 

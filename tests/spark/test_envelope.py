@@ -1,4 +1,4 @@
-"""Set by set, the pairing is cdc/event.py's rule."""
+"""The events that Spark makes of change rows are those of `cdc.event.change_event`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Set by set, the change log's order is cdc/fold.py's rule."""
+"""The order of the change log is the one of `cdc.event.fold`."""
 
 from __future__ import annotations
 

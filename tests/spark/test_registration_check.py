@@ -1,4 +1,4 @@
-"""What the job asks of registrations behind a count: each way in which changes may be lost since the plan."""
+"""What the job checks in registrations after a count: each way to lose changes since the plan."""
 
 from __future__ import annotations
 

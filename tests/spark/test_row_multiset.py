@@ -1,4 +1,4 @@
-"""Set by set, what becomes of a table without a key is cdc/copies.py's rule."""
+"""Spark's rule for tables without a key gives what `cdc.event.row_multiset` gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Set by set, what survives of a torn read is cdc/window.py's rule; and counts are what the changes explain."""
+"""Rows that survive a torn read are those of `cdc.event.snapshot_window`. Counts are what the changes explain."""
 
 from __future__ import annotations
 

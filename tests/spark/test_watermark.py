@@ -1,4 +1,4 @@
-"""High marks: asked of the source's clock, or written into the signal table."""
+"""High watermarks come from the source's clock, or are written into the signal table."""
 
 from __future__ import annotations
 

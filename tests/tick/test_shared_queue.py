@@ -1,4 +1,4 @@
-"""The agenda that two threads share: what the one ends, the other does not open again."""
+"""The snapshot queue that two threads share: what one of them ends, the other does not open again."""
 
 from __future__ import annotations
 
