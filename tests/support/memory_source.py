@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Literal
 
-from airflow_provider_db2cdc.cdc.capture.gap import find_gap, gap_error
+from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, gap_error
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration, check_state
 from airflow_provider_db2cdc.cdc.event.change_event import RowChange
 from airflow_provider_db2cdc.cdc.job import TableTask
@@ -213,7 +213,8 @@ class MemoryReader:
         table, now = planned.table, self.source.registration(planned.table)
         if table in self.source.locked:
             return OSError("deadlock or timeout")
-        if gap := find_gap(table, planned.after, planned.capture, now.identity, now.pruned_upto, planned.upto):
+        end = CapturePoint(planned.upto, now.identity, now.pruned_upto)
+        if gap := find_gap(CapturePoint(planned.after, planned.capture), end):
             return gap_error(table, gap)
         try:
             check_state(now, "ASN")

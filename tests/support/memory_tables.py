@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_provider_db2cdc.cdc.capture.gap import find_gap, gap_error
+from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, gap_error
 from airflow_provider_db2cdc.cdc.event.change_event import Event, events_of
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -65,8 +65,8 @@ class MemoryTables:
     @failpoint("check_readable")
     def check_readable(self, task: TableTask, planned: PlannedBatch, capture_lsn: Lsn) -> None:
         """Look for a pending batch's changes in the change log, where the source may have pruned them."""
-        identity, floor = task.capture.identity, task.capture.pruned_upto
-        gap = find_gap(task.table, planned.after, planned.capture, identity, floor, capture_lsn)
+        now = CapturePoint(capture_lsn, task.capture.identity, task.capture.pruned_upto)
+        gap = find_gap(CapturePoint(planned.after, planned.capture), now)
         if gap and not planned.span.empty and self._logged_rows(planned) < (planned.rows or 1):
             raise gap_error(task.table, gap)
 
