@@ -10,78 +10,64 @@ from itertools import count
 import pytest
 from pyspark.sql import functions as F
 from support.crash import killed
-from support.filled import ask, filled
+from support.filled import ask, changed, filled
 from support.history import HistoryOptions, random_history
 from support.log import captured_events, check_log, logged_events, reads, tombstones
-from support.pipeline import DERBY_FAULT, Pipeline, Replay
+from support.pipeline import Pipeline, Replay
 from support.writing import in_window
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import Action, Failpoint, ReachedFailpoint, When, failpoint_action
 from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.spark.delta.table_io import load, newest_version, set_properties
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
-SNAPSHOT_STEPS = [
-    "stage_rows",
-    "plan_batch",
-    "append_changes",
-    "fill_state",
-    "commit_batch",
-]
-CHANGE_STEPS = [
-    "plan_batch",
-    "append_changes",
-    "merge_state",
-    "commit_batch",
-    "publish_manifest",
-    "put_offset",
-]
-
+SNAPSHOT_STEPS: list[Failpoint] = ["stage_rows", "plan_batch", "append_changes", "fill_state", "commit_batch"]
+CHANGE_STEPS: list[Failpoint] = [
+    "plan_batch", "append_changes", "merge_state", "commit_batch", "publish_manifest", "put_offset",
+]  # fmt: skip
 TWO_GROUPS = {"incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1}
-"""Of 50 rows: what the first group has published is of no use to whoever does not know that there is a second."""
+"""Of 50 rows. What the first group has published is of no use to a run that does not know of the second."""
 
 
-def deaths(steps: Sequence[Failpoint]) -> list[tuple[Failpoint, When]]:
-    """Return before the first step and after each: dead before a step is dead after the one that comes before it."""
-    return [(steps[0], "before"), *((step, "after") for step in steps)]
+def dies_at_each(pipeline: Pipeline, steps: Sequence[Failpoint], between: Callable[[int], object]) -> None:
+    """Let one run after the other die, each one step later than the run before. Then a run completes.
+
+    The first run dies before the first step. Every other run dies after a step. Each second run repeats the plan of the
+    run before, as a retry in Airflow does. `between` is called before each new plan.
+    """
+    deaths: list[tuple[Failpoint, When]] = [(steps[0], "before"), *((step, "after") for step in steps)]
+    spec = None
+    for number, (step, when) in enumerate(deaths):
+        if number % 2 == 0:
+            between(number)
+            pipeline.captured()
+            spec = pipeline.plan()
+        assert spec is not None, (step, when)
+        with killed(step, when):
+            pipeline.commit(job.run(spec))
+    pipeline.captured()
+    pipeline.to_its_end()
 
 
 def test_changes_survive_a_kill_at_each_step(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
-    history = random_history(7, HistoryOptions(transactions=150, lanes=1, width=10, rollback_rate=0))
+    history = random_history(7, HistoryOptions(transactions=60, lanes=1, width=10, rollback_rate=0))
     replay = Replay(pipeline, history)
     replay.prepare()
     pipeline.captured()
-    first = pipeline.tick()
-    assert first is not None
-    start = first.tables[0].lsn
-    assert start is not None
-    table, shape = first.tables[0].table, history.tables[0]
+    [first] = pipeline.passed().tables
+    assert first.lsn is not None
+    table, shape = first.table, history.tables[0]
 
-    for number, (step, when) in enumerate(deaths(CHANGE_STEPS)):
-        replay.play(8)
-        pipeline.captured()
-        spec = pipeline.plan()
-        assert spec is not None
-        with killed(step, when):
-            pipeline.commit(job.run(spec))
-        if number % 3:  # as Airflow retries the task; else a later run comes with a plan of its own
-            pipeline.commit(job.run(spec))
-        else:
-            replay.play(4)
-            pipeline.captured()
-            pipeline.tick()
-        assert pipeline.rows(table) == replay.expected(shape.name), (step, when)
+    dies_at_each(pipeline, CHANGE_STEPS, lambda _: replay.play(8))
 
-    pipeline.captured()
-    pipeline.tick()
+    assert pipeline.rows(table) == replay.expected(shape.name)
     logged = logged_events(pipeline, table)
-    assert logged == captured_events(pipeline, table, shape.key, start)
+    assert logged == captured_events(pipeline, table, shape.key, first.lsn)
     deleted = Counter((str(event.commit), event.key) for event in logged if event.op == "d")
     assert tombstones(pipeline, table) == deleted
 
@@ -90,42 +76,22 @@ def test_a_snapshot_survives_a_kill_at_each_step(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_db2cdc.spark.tables.SMALL_ROWS", 0)
-    pipeline = new_pipeline()
-    tables: list[TableId] = []
-    for number, (step, when) in enumerate(deaths(SNAPSHOT_STEPS)):
-        name = f"T{number}"
-        pipeline.properties = TWO_GROUPS if step == "plan_batch" else {}
-        ddl = f'CREATE TABLE "{pipeline.schema}"."{name}" (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))'
-        table = pipeline.create(ddl, name)
-        pipeline.many(f'INSERT INTO "{pipeline.schema}"."{name}" VALUES (?, ?)', [(at * 2, "a") for at in range(50)])
-        pipeline.captured()
-        spec = pipeline.plan()
-        assert spec is not None
-        # The ledger's first step in a tick is of the tables that are there already.
-        dies = killed(step, when, at=2 if step in ("plan_batch", "commit_batch") else 1)
-        with in_window(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID IN (4, 40)"), dies:
-            pipeline.commit(job.run(spec))
-        pipeline.execute(f'UPDATE "{pipeline.schema}"."{name}" SET ID = ID + 1, A = \'b\' WHERE ID < 20')
-        pipeline.execute(f'DELETE FROM "{pipeline.schema}"."{name}" WHERE ID = 30')
-        pipeline.writer.commit()
-        pipeline.captured()
-        if number % 2:
-            retried = job.run(spec)
-            assert [line.error for line in retried.failed if DERBY_FAULT not in line.error] == [], (step, when)
-            pipeline.commit(retried)
-            pipeline.captured()
-        result = pipeline.tick()
-        assert result is None or not result.failed, (step, when)
-        assert pipeline.rows(table) == pipeline.source_rows(table), (step, when)
-        assert set(reads(pipeline, table).values()) == {1}
-        tables.append(table)
+    pipeline = new_pipeline(**TWO_GROUPS)
+    table = filled(pipeline, 50)
 
+    def change(number: int) -> None:
+        changed(pipeline, f"UPDATE {table} SET ID = ID + 100, A = 'b' WHERE ID = {number}")
+        changed(pipeline, f"DELETE FROM {table} WHERE ID = {30 + number}")
+
+    with in_window(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID IN (4, 40)"):
+        dies_at_each(pipeline, SNAPSHOT_STEPS, change)
+
+    assert pipeline.rows(table) == pipeline.source_rows(table)
+    assert set(reads(pipeline, table).values()) == {1}
     planned = load(pipeline.spark, Layout(pipeline.target).internal("batches"))
-    for table in tables:
-        # Behind the first batch that was planned of it everything is in the log.
-        own = planned.where((F.col("schema") == table.schema) & (F.col("table") == table.name))
-        start = Lsn.parse(own.agg(F.min("after_lsn")).collect()[0][0])
-        assert logged_events(pipeline, table) == captured_events(pipeline, table, ("ID",), start)
+    # From the first batch that was planned on, every change is in the log.
+    start = Lsn.parse(planned.agg(F.min("after_lsn")).collect()[0][0])
+    assert logged_events(pipeline, table) == captured_events(pipeline, table, ("ID",), start)
 
 
 @pytest.mark.long
