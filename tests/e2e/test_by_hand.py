@@ -22,6 +22,7 @@ def by_run(kind: str) -> Signal:
     return Signal(f"run/{kind}", kind, "{}", "airflow")
 
 
+@pytest.mark.long
 def test_a_snapshot_that_a_file_asks_for_is_paused_resumed_and_stopped_by_runs_and_the_file(
     new_pipeline: Callable[..., Pipeline], tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def gaining(pipeline: Pipeline, table: TableId) -> AbstractContextManager[None]:
     return behind("stage_rows", gain)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("read", [pytest.param("T", marks=pytest.mark.long), "O"])
 def test_a_column_that_comes_while_a_tick_reads_a_snapshot_loses_no_value(
     new_pipeline: Callable[..., Pipeline], read: str
@@ -123,6 +124,7 @@ def test_a_column_that_comes_while_a_tick_reads_a_snapshot_loses_no_value(
     assert pipeline.rows(tables["O"]) == pipeline.source_rows(tables["O"])
 
 
+@pytest.mark.long
 def test_a_column_that_is_left_out_is_none_that_came(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"column.exclude.list": r".*\.A"})
     table = filled(pipeline, 9)

@@ -12,6 +12,7 @@ from support.pipeline import Pipeline
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
 
+@pytest.mark.long
 def test_an_event_has_the_time_of_its_own_commit_and_none_where_that_is_not_told(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:

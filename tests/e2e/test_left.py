@@ -147,6 +147,7 @@ def test_what_was_told_before_a_column_came(new_pipeline: Callable[..., Pipeline
     assert deleted(pipeline, table) == [100]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_held", [True, pytest.param(False, marks=pytest.mark.long)], ids=["asked for", "its first"])
 def test_what_a_snapshot_has_told_before_a_column_came(new_pipeline: Callable[..., Pipeline], is_held: bool) -> None:
     """Its group is left out when its batch is redone, and what it told of was deleted unseen meanwhile."""
@@ -166,6 +167,7 @@ def test_what_a_snapshot_has_told_before_a_column_came(new_pipeline: Callable[..
     assert counted == pipeline.changes(table).where("op = 'r'").count()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("is_held", "step", "when"),
     [
@@ -203,6 +205,7 @@ def test_who_hangs_tells_nothing_of_a_group_that_another_run_has_left_out(
     assert pipeline.changes(table).where("key.ID = 7").isEmpty()
 
 
+@pytest.mark.long
 def test_what_was_left_out_once_is_left_out_though_its_columns_are_back(new_pipeline: Callable[..., Pipeline]) -> None:
     """B leaves it out for a column that grew, and dies; A, whose plan knows the column as it was, is cleared."""
     pipeline = new_pipeline()

@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 HALVES_OR_ROWS = ["halves", "halves, or rows with before images"]
 
 
+@pytest.mark.long
 def test_an_old_run_that_fills_the_state_beside_a_restart_doubles_no_row(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
@@ -62,6 +63,7 @@ def test_an_old_run_that_fills_the_state_beside_a_restart_doubles_no_row(
     assert "a later plan has given up batch" in error
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "dies_before",
     ["await_high_mark", pytest.param("fence_writers", marks=pytest.mark.long)],
@@ -116,6 +118,7 @@ def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before_img_prefix", [pytest.param(None, marks=pytest.mark.long), "X"], ids=HALVES_OR_ROWS)
 def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
     new_pipeline: Callable[..., Pipeline], before_img_prefix: str | None
