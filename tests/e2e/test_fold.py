@@ -75,25 +75,31 @@ def table_of(pipeline: Pipeline, name: str, rows: list[tuple[int, int]]) -> Tabl
     return table
 
 
-def test_moved_keys_are_right_at_every_commit(new_pipeline: Callable[..., Pipeline]) -> None:
-    """Shifts and swaps of unlike and of equal rows, and a new row that is captured before its old one."""
+def test_readers_of_the_change_log_have_the_rows_of_every_commit(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Shifts and swaps of unlike and of equal rows, a new row that is captured before its old one, and no key."""
     pipeline = new_pipeline()
-    long = table_of(pipeline, "LONG", [(at, at * 7) for at in range(1, 1001)])
+    orders = table_of(pipeline, "ORDERS", [(at, at * 7) for at in range(1, 1001)])
     alike = table_of(pipeline, "ALIKE", [(at, 0) for at in range(1, 11)])
     late = table_of(pipeline, "LATE", [(2, 2), (3, 3)])
-    watch = Watch(pipeline, long, alike, late)
+    bare = pipeline.create(f"CREATE TABLE {pipeline.schema}.NOTES (A INTEGER, V VARCHAR(9))", "NOTES")
+    insert = f"INSERT INTO {bare} VALUES (?, ?)"
+    pipeline.many(insert, [(at % 3, None) for at in range(10)])
+    watch = Watch(pipeline, orders, alike, late)
     pipeline.captured()
     first = pipeline.passed()
-    watch.commit(f"UPDATE {long} SET ID = ID + 1", f"UPDATE {alike} SET ID = 11 - ID")
+    watch.commit(f"UPDATE {orders} SET ID = ID + 1", f"UPDATE {alike} SET ID = 11 - ID")
     watch.commit(f"UPDATE {alike} SET ID = ID + 1", f"UPDATE {late} SET A = 9 WHERE ID = 2")
     pipeline.execute(
         f"UPDATE ASNCDC.CDC_{late.schema}_LATE SET IBMSNAP_INTENTSEQ = X'7F{'FF' * 15}' WHERE IBMSNAP_OPERATION = 'D'"
     )
     pipeline.writer.commit()
     watch.commit(f"INSERT INTO {late} VALUES (4, 4)", f"DELETE FROM {late} WHERE ID = 4")
+    watch.commit(f"UPDATE {bare} SET V = 'new' WHERE A = 1", f"DELETE FROM {bare} WHERE A = 2")
+    pipeline.passed(ask(bare))
+    pipeline.many(insert, [(2, None), (0, None)])
+    watch.commit(f"DELETE FROM {orders} WHERE ID = 5")
     pipeline.passed()
     watch.check()
-    assert first is not None
     start = first.tables[0].after
     assert start is not None
     for table in watch.tables:
@@ -101,6 +107,27 @@ def test_moved_keys_are_right_at_every_commit(new_pipeline: Callable[..., Pipeli
     last = pipeline.changes(late).where("key.ID = 2 AND op <> 'r'").collect()[-1]
     assert (last["op"], last["__ordinal"]) == ("c", 2)
     assert last["source"]["change_lsn"] < last["__intent_lsn"]
+    check_page(pipeline, orders, bare)
+
+
+def check_page(pipeline: Pipeline, keyed: TableId, bare: TableId) -> None:
+    """Check that the statements of the page give the rows of the source."""
+
+    def here(text: str) -> str:
+        for name, table in (("ORDERS", keyed), ("NOTES", bare)):
+            text = text.replace(f"/lake/sales/changes/SALES/{name}", Layout(pipeline.target).changes(table).name)
+        return text
+
+    [python], [sql, counting] = blocks("python"), blocks("sql")
+    names: dict[str, Any] = {"spark": pipeline.spark}
+    exec(here(python), names)
+    held = Counter(pipeline.source_rows(keyed))
+    assert rows_in(names["rows"]) == held
+    assert rows_in(pipeline.spark.sql(here(sql))) == held
+    copies = Counter(pipeline.query(f"SELECT * FROM {bare}"))
+    found = pipeline.spark.sql(here(counting)).collect()
+    assert {tuple(row[:-1]): row[-1] for row in found} == copies
+    assert len(copies) == 3
 
 
 def transactions(rng: random.Random, table: TableId, count: int) -> Iterator[list[str]]:
@@ -108,6 +135,7 @@ def transactions(rng: random.Random, table: TableId, count: int) -> Iterator[lis
         yield [statement.format(table, table) for statement in rng.choices(STATEMENTS, k=rng.choice((1, 1, 2, 3)))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_statements_over_many_keys_are_right_at_every_commit(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, seed: int
@@ -137,39 +165,3 @@ def blocks(kind: str) -> list[str]:
 
 def rows_in(frame: DataFrame) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in frame.collect())
-
-
-def test_the_pages_statements_give_the_rows(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline = new_pipeline()
-    keyed = table_of(pipeline, "ORDERS", [(at, 0) for at in range(1, 11)])
-    bare = pipeline.create(f"CREATE TABLE {pipeline.schema}.NOTES (A INTEGER, V VARCHAR(9))", "NOTES")
-    insert = f"INSERT INTO {bare} VALUES (?, ?)"
-    pipeline.many(insert, [(at % 3, None) for at in range(10)])
-    pipeline.captured()
-    pipeline.passed()
-    pipeline.execute(f"UPDATE {keyed} SET ID = ID + 1")
-    pipeline.execute(f"DELETE FROM {keyed} WHERE ID = 5")
-    pipeline.execute(f"UPDATE {bare} SET V = 'new' WHERE A = 1")
-    pipeline.execute(f"DELETE FROM {bare} WHERE A = 2")
-    pipeline.writer.commit()
-    pipeline.captured()
-    pipeline.passed(ask(bare))
-    pipeline.many(insert, [(2, None), (0, None)])
-    pipeline.captured()
-    pipeline.passed()
-
-    def here(text: str) -> str:
-        for name, table in (("ORDERS", keyed), ("NOTES", bare)):
-            text = text.replace(f"/lake/sales/changes/SALES/{name}", Layout(pipeline.target).changes(table).name)
-        return text
-
-    [python], [sql, counting] = blocks("python"), blocks("sql")
-    names: dict[str, Any] = {"spark": pipeline.spark}
-    exec(here(python), names)
-    held = Counter(pipeline.source_rows(keyed))
-    assert rows_in(names["rows"]) == held
-    assert rows_in(pipeline.spark.sql(here(sql))) == held
-    copies = Counter(pipeline.query(f"SELECT * FROM {bare}"))
-    found = pipeline.spark.sql(here(counting)).collect()
-    assert {tuple(row[:-1]): row[-1] for row in found} == copies
-    assert len(copies) == 3

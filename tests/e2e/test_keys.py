@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from support.filled import ask
@@ -91,85 +92,86 @@ def moves(table: TableId, rng: random.Random, count: int) -> list[list[str]]:
     return [transaction(number) for number in range(count)]
 
 
-KEYS = {
-    "DECIMAL(20,5) NOT NULL": [Decimal("-3.00001"), Decimal("-3"), Decimal(0), Decimal("2.5"), Decimal(10**14)],
-    "CHAR(3) NOT NULL": ["", "a", "a b", "b", "\u00e9"],
-    "VARCHAR(9) NOT NULL": ["", "$a", "${x}", "A'", "a${x}"],
-    "CHAR(16) FOR BIT DATA NOT NULL": [bytes([first, *range(15)]) for first in (0, 1, 127, 128, 255)],
-    "VARCHAR(4) FOR BIT DATA NOT NULL": [b"\x00", b"\x00\x00", b"'", b"a", b"\xff"],
-    "TIMESTAMP NOT NULL": [datetime(2024, 3, 31, 2, 30, 0, micros) for micros in (0, 1, 10, 100_000, 999_999)],
-    "DATE NOT NULL": [date(1, 1, 1), date(1582, 10, 4), date(1970, 1, 1), date(2024, 2, 29), date(9999, 12, 31)],
-    "DOUBLE NOT NULL": [-1e300, -0.1, 0.1, 1 / 3, 1e300],
-}
+KEYS: tuple[tuple[tuple[str, list[Any]], tuple[str, list[Any]]], ...] = (
+    (
+        ("DECIMAL(20,5)", [Decimal("-3.00001"), Decimal("-3"), Decimal(0), Decimal("2.5"), Decimal(10**14)]),
+        ("DOUBLE", [-1e300, 1 / 3]),
+    ),
+    (("CHAR(3)", ["", "a", "a b", "b", "\u00e9"]), ("DATE", [date(1, 1, 1), date(1582, 10, 4)])),
+    (("VARCHAR(9)", ["", "$a", "${x}", "A'", "a${x}"]), ("VARCHAR(4) FOR BIT DATA", [b"\x00", b"'"])),
+    (
+        ("CHAR(16) FOR BIT DATA", [bytes([first, *range(15)]) for first in (0, 1, 127, 128, 255)]),
+        ("TIMESTAMP", [datetime(2024, 3, 31, 2, 30, 0, micros) for micros in (1, 999_999)]),
+    ),
+)
+"""The types of two key columns, each with its values."""
 
 
-def test_a_key_changes_in_an_update_row_with_its_before_image(new_pipeline: Callable[..., Pipeline]) -> None:
+class KeyedTables:
+    """Tables of one pipeline whose keys differ: their types, how updates are captured, and what makes rows unique."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, schema = pipeline, pipeline.schema
+        self.typed = [self.typed_table(f"K{at}", *kinds) for at, kinds in enumerate(KEYS)]
+        ddl = f"CREATE TABLE {schema}.IMAGES (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(9))"
+        self.images = pipeline.create(ddl, "IMAGES", update_as="U", before_img_prefix="X")
+        pipeline.many(f"INSERT INTO {self.images} VALUES (?, ?)", [(at, f"v{at}") for at in range(20)])
+        self.nullable = [table_of(pipeline, name) for name in ("NAMED", "UNIQ")]
+        pipeline.execute(f"CREATE UNIQUE INDEX {schema}.UX ON {self.nullable[1]} (A, B)")
+        self.shared = pipeline.create(f"CREATE TABLE {schema}.SHARED (ID INTEGER NOT NULL, V VARCHAR(9))", "SHARED")
+        pipeline.many(f"INSERT INTO {self.shared} VALUES (?, ?)", [(1, "a"), (1, "b"), (2, "c")])
+        named = rf"{schema}\.NAMED:b,A;{schema}\.SHARED:ID"
+        pipeline.properties = {**SIX_ROWS_END_AT_A_NULL, "message.key.columns": named}
+
+    def typed_table(self, name: str, first: tuple[str, list[Any]], second: tuple[str, list[Any]]) -> TableId:
+        """Create a table with a key of two types."""
+        columns = f"V INTEGER, K {first[0]} NOT NULL, N {second[0]} NOT NULL, PRIMARY KEY (K, N)"
+        table = self.pipeline.create(f"CREATE TABLE {self.pipeline.schema}.{name} ({columns})", name)
+        rows = [(v, key, n) for v, (key, n) in enumerate(itertools.product(first[1], second[1]))]
+        self.pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
+        return table
+
+    def change(self) -> None:
+        """Change keys and values of every table."""
+        for table in self.typed:
+            self.commit(f"UPDATE {table} SET V = -V WHERE V < 6", f"DELETE FROM {table} WHERE V IN (-4, 7)")
+        moves = ("ID = ID + 1", "ID = -ID WHERE ID > 15", "V = 'w' WHERE ID < 5", "ID = 99, V = NULL WHERE ID = 7")
+        for move in moves:
+            self.commit(f"UPDATE {self.images} SET {move}")
+        for table in self.nullable:
+            for statements in COMMITS.values():
+                self.commit(*(statement.format(t=table) for statement in statements))
+        self.commit(f"DELETE FROM {self.shared} WHERE V = 'b'")
+        self.pipeline.captured()
+
+    def commit(self, *statements: str) -> None:
+        """Commit one transaction."""
+        for statement in statements:
+            self.pipeline.execute(statement)
+        self.pipeline.writer.commit()
+
+
+def test_keys_of_each_kind_and_their_changes_reach_the_target(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
-    ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(9))"
-    table = pipeline.create(ddl, "T", update_as="U", before_img_prefix="X")
-    pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(at, f"v{at}") for at in range(20)])
+    tables = KeyedTables(pipeline)
     pipeline.captured()
-    pipeline.passed()
-    for statement in (
-        "ID = ID + 1",
-        "ID = -ID WHERE ID > 15",
-        "V = 'w' WHERE ID < 5",
-        "ID = 99, V = NULL WHERE ID = 7",
-    ):
-        pipeline.execute(f"UPDATE {table} SET {statement}")
-        pipeline.writer.commit()
-    pipeline.captured()
-    pipeline.passed()
-    assert pipeline.rows(table) == pipeline.source_rows(table)
-    check_log(pipeline, table)
-    ops = Counter(row["op"] for row in pipeline.changes(table).where("op IN ('c', 'u', 'd')").select("op").collect())
-    assert ops == {"d": 26, "c": 26, "u": 9}, "one of each for a changed key"
+    first = pipeline.tick()
+    assert first is not None
+    assert [line.table for line in first.failed] == [tables.shared]
+    assert "its key (ID) is not unique: 1 keys" in first.failed[0].error
+    for table, names in zip(tables.nullable, (("b", "A"), ("A", "b")), strict=True):
+        at = ["VAb".index(name) for name in names]
+        assert reads(pipeline, table) == Counter(tuple(row[place] for place in at) for row in ROWS)
+    for table in (*tables.typed, *tables.nullable):
+        assert pipeline.changes(table).select("__ordinal").distinct().count() > 1, "several chunks"
 
-
-def test_keys_of_each_type_are_cut_and_merged(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 4})
-    tables = []
-    for at, (kind, keys) in enumerate(KEYS.items()):
-        ddl = f"CREATE TABLE {pipeline.schema}.K{at} (V INTEGER, K {kind}, N SMALLINT NOT NULL, PRIMARY KEY (K, N))"
-        tables.append(pipeline.create(ddl, f"K{at}"))
-        rows = [(v, key, n) for v, (key, n) in enumerate(itertools.product(keys, (1, -1)))]
-        pipeline.many(f"INSERT INTO {tables[-1]} VALUES (?, ?, ?)", rows)
-    pipeline.captured()
+    tables.change()
     pipeline.passed()
-    for table in tables:
-        assert pipeline.rows(table) == pipeline.source_rows(table)
-        assert pipeline.changes(table).where("op = 'r'").select("__ordinal").distinct().count() > 2
-        pipeline.execute(f"UPDATE {table} SET V = -V WHERE N = 1")
-        pipeline.execute(f"DELETE FROM {table} WHERE V = 4 OR V = -2")
-        pipeline.writer.commit()
-    pipeline.captured()
-    pipeline.passed()
-    for table in tables:
+    for table in (*tables.typed, tables.images, *tables.nullable, tables.shared):
         assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)
-
-
-def test_null_keys_and_key_changes_reach_the_target(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline = new_pipeline(**SIX_ROWS_END_AT_A_NULL)
-    named, unique = table_of(pipeline, "NAMED"), table_of(pipeline, "UNIQ")
-    pipeline.execute(f"CREATE UNIQUE INDEX {pipeline.schema}.UX ON {unique} (A, B)")
-    pipeline.writer.commit()
-    pipeline.properties = {**SIX_ROWS_END_AT_A_NULL, "message.key.columns": rf"{pipeline.schema}\.NAMED:b,A"}
-    pipeline.captured()
-
-    pipeline.tick()
-    assert reads(pipeline, unique) == Counter((a, b) for _, a, b in ROWS)
-    assert reads(pipeline, named) == Counter((b, a) for _, a, b in ROWS)
-    for table in (named, unique):
-        assert pipeline.changes(table).select("__ordinal").distinct().count() == 2
-        for statements in COMMITS.values():
-            for statement in statements:
-                pipeline.execute(statement.format(t=table))
-            pipeline.writer.commit()
-    pipeline.captured()
-
-    pipeline.passed()
-    for table in (named, unique):
-        assert pipeline.rows(table) == pipeline.source_rows(table) == rebuilt(pipeline, table)
+    check_log(pipeline, tables.images)
+    found = pipeline.changes(tables.images).where("op IN ('c', 'u', 'd')").select("op").collect()
+    assert Counter(row["op"] for row in found) == {"d": 26, "c": 26, "u": 9}, "a changed key is a d and a c"
 
 
 @pytest.mark.long
@@ -198,6 +200,7 @@ def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., P
     check_log(pipeline, table)
 
 
+@pytest.mark.long
 def test_rows_that_share_a_key_are_refused_until_they_do_not(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     joined, named, orders = (TableId(pipeline.schema, name) for name in ("JOINED", "NAMED", "ORDERS"))

@@ -15,7 +15,8 @@ from airflow_provider_db2cdc.source.preflight.checks import preflight
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
 
-NAMES = ["😀", "受注 😀😀", "ŞİRKET", "T ", " T", "/BIC/F%20#~=-_.", "_t"]
+NAMES = ["受注 😀 ŞİRKET", "T ", " T", "/BIC/F%20#~=-_.", '_odd "a;b".c,d(e)']
+KEY = '"k ""e"".y"'
 COLUMNS = {"😀": "INTEGER", "É ": "VARCHAR(20)"}
 VALUES = ["a", "😀 ", "Ş", " "]
 
@@ -26,8 +27,8 @@ def test_a_table_of_any_name_goes_the_whole_way(new_pipeline: Callable[..., Pipe
     tables = [TableId(pipeline.schema, name) for name in NAMES]
     columns = ", ".join(f'"{name}" {kind}' for name, kind in COLUMNS.items())
     for table in tables:
-        name = f'"{table.schema}"."{table.name}"'
-        pipeline.create(f"CREATE TABLE {name} (ID INTEGER NOT NULL PRIMARY KEY, {columns})", table.name)
+        name = sql_name(table)
+        pipeline.create(f"CREATE TABLE {name} ({KEY} INTEGER NOT NULL PRIMARY KEY, {columns})", table.name)
         for number, value in enumerate(VALUES):
             pipeline.execute(f"INSERT INTO {name} VALUES ({number}, 12, '{value}')")
     pipeline.writer.commit()
@@ -37,21 +38,26 @@ def test_a_table_of_any_name_goes_the_whole_way(new_pipeline: Callable[..., Pipe
     assert [check for check in bad if check.level == "error"] == []
     pipeline.passed()
     for table in tables:
-        name = f'"{table.schema}"."{table.name}"'
+        name = sql_name(table)
         pipeline.execute(f'UPDATE {name} SET "😀" = 34 WHERE "É " = \'😀 \'')
-        pipeline.execute(f"DELETE FROM {name} WHERE ID = 0")
+        pipeline.execute(f"DELETE FROM {name} WHERE {KEY} = 0")
     pipeline.writer.commit()
     pipeline.captured()
     pipeline.passed()
     for table in tables:
         rows = {(number, 34 if value == "😀 " else 12, value) for number, value in enumerate(VALUES) if number}
-        assert pipeline.rows(table) == pipeline.source_rows(table) == rows
+        assert pipeline.rows(table) == set(pipeline.query(f"SELECT * FROM {sql_name(table)}")) == rows
         told = pipeline.changes(table).where("op IS NOT NULL").select("source.schema", "source.table").distinct()
         assert [tuple(row) for row in told.collect()] == [(table.schema, table.name)]
         place = Layout(pipeline.target).state(table).name
         assert quote(place) == unquote(place) == place
         assert rows_by_delta_rs(place) == rows
         assert DeltaTable(Layout(pipeline.target).changes(table).name).schema().fields
+
+
+def sql_name(table: TableId) -> str:
+    """Return the table's name in SQL."""
+    return ".".join(f'"{name.replace(chr(34), 2 * chr(34))}"' for name in (table.schema, table.name))
 
 
 def rows_by_delta_rs(place: str) -> set[tuple[object, ...]]:

@@ -87,21 +87,3 @@ def expected(rows: dict[int, tuple[Any, ...]]) -> set[tuple[Any, ...]]:
                 values.append(value)
         found.add(tuple(values))
     return found
-
-
-@pytest.mark.parametrize("name", ['odd "name".with dot', "sélect", pytest.param("a;b,c(d)", marks=pytest.mark.long)])
-def test_odd_identifiers_work(new_pipeline: Callable[..., Pipeline], name: str) -> None:
-    pipeline = new_pipeline()
-    quoted = name.replace('"', '""')
-    ddl = f'CREATE TABLE "{pipeline.schema}"."{quoted}" ("{quoted}" INTEGER NOT NULL PRIMARY KEY, "group" VARCHAR(9))'
-    table = pipeline.create(ddl, name)
-    pipeline.execute(f"INSERT INTO \"{pipeline.schema}\".\"{quoted}\" VALUES (1, 'a'), (2, 'b')")
-    pipeline.writer.commit()
-    pipeline.captured()
-    assert pipeline.tick() is not None
-    pipeline.execute(f'UPDATE "{pipeline.schema}"."{quoted}" SET "{quoted}" = 3, "group" = \'c\' WHERE "{quoted}" = 1')
-    pipeline.writer.commit()
-    pipeline.captured()
-
-    pipeline.passed()
-    assert pipeline.rows(table) == {(3, "c"), (2, "b")}
