@@ -36,16 +36,16 @@ def fitting_rows(pipeline: Pipeline, table: TableId) -> set[Any]:
     [
         (1, {}, "numbers"),
         pytest.param(2, {}, "numbers", marks=pytest.mark.long),
-        (3, IMAGES, "numbers"),
-        pytest.param(4, {}, "case", marks=pytest.mark.slow),
+        pytest.param(3, IMAGES, "numbers", marks=pytest.mark.long),
+        pytest.param(4, {}, "case", marks=pytest.mark.long),
     ],
 )
 def test_target_equals_source_after_each_tick(
     new_pipeline: Callable[..., Pipeline], seed: int, registration: dict[str, Any], keys: Any
 ) -> None:
     rng = random.Random(seed)
-    pipeline = new_pipeline(**{"max.rows.per.batch": [1_000_000, 40][seed % 2]})
-    history = random_history(seed, HistoryOptions(tables=2, transactions=30, lanes=1, width=10, keys=keys))
+    pipeline = new_pipeline(**{"max.rows.per.batch": [1_000_000, 60][seed % 2]})
+    history = random_history(seed, HistoryOptions(tables=2, transactions=24, lanes=1, width=10, keys=keys))
     replay = Replay(pipeline, history, registration=registration)
     replay.prepare()
     pipeline.captured()
@@ -62,4 +62,4 @@ def test_target_equals_source_after_each_tick(
             assert folded(pipeline, table) == pipeline.rows(table)
         if replay.ended:
             return
-        replay.play(rng.randint(9, 15))
+        replay.play(rng.randint(10, 16))

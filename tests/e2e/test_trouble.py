@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,14 +15,12 @@ import pytest
 from support.crash import killed
 from support.log import logged_events
 from support.pipeline import Pipeline
-from support.writing import behind
 
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.offset import restart
-from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
+from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.sandbox.capture import faults
 from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.spark.apply import change_pull
@@ -92,7 +89,6 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair, capsys: pytest.
     capsys.readouterr()
     pipeline.passed()
     assert re.findall(r" applied: (\d of \d)", capsys.readouterr().out) == ["1 of 2", "2 of 2"]
-    insert(pipeline)
     pipeline.execute(f'DELETE FROM "{pipeline.schema}"."BAD" WHERE ID = {lost}')
     pipeline.writer.commit()
     fence = pipeline.captured()
@@ -113,39 +109,33 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair, capsys: pytest.
     assert offset is not None
     assert offset.lsn < fence
     pipeline.restart(bad)
+    # A batch that the target does not know.
+    pipeline.offsets.reset(replace(need_offset(pipeline, good), batch=99))
     insert(pipeline)
     pipeline.passed()
-    assert pipeline.rows(bad) == pipeline.source_rows(bad)
+    for table in (good, bad):
+        assert pipeline.rows(table) == pipeline.source_rows(table)
     assert (lost, "a") not in pipeline.rows(bad)
     assert load(pipeline.spark, manifest).count() > fit
-    insert(pipeline)
-    pipeline.tick()
-    assert pipeline.rows(bad) == pipeline.source_rows(bad)
 
 
 def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> None:
     pipeline, good, bad = pair
-    for is_retry in (True, False):
-        insert(pipeline)
-        spec = pipeline.plan()
-        assert spec is not None
-        with killed("append_changes", "after", at=2):
-            pipeline.commit(job.run(spec))
-        change_tables = [f'ASNCDC."CDC_{table.schema}_{table.name}"' for table in (good, bad)]
-        [(last,)] = pipeline.query(f"SELECT MAX(IBMSNAP_COMMITSEQ) FROM {change_tables[0]}")
-        faults.prune(pipeline.writer, upto=bytes(last))
-        assert [pipeline.query(f"SELECT COUNT(*) FROM {name}") for name in change_tables] == [[(0,)], [(0,)]]
-
-        if is_retry:
-            retried = job.run(spec)
-            assert not retried.failed, retried.failed
-            pipeline.commit(retried)
-        else:
-            pipeline.passed()
-        for table in (good, bad):
-            assert pipeline.rows(table) == pipeline.source_rows(table)
+    insert(pipeline)
+    spec = pipeline.plan()
+    assert spec is not None
+    with killed("append_changes", "after", at=2):
+        pipeline.commit(job.run(spec))
+    change_tables = [f'ASNCDC."CDC_{table.schema}_{table.name}"' for table in (good, bad)]
+    [(last,)] = pipeline.query(f"SELECT MAX(IBMSNAP_COMMITSEQ) FROM {change_tables[0]}")
+    faults.prune(pipeline.writer, upto=bytes(last))
+    assert [pipeline.query(f"SELECT COUNT(*) FROM {name}") for name in change_tables] == [[(0,)], [(0,)]]
+    pipeline.passed()
+    for table in (good, bad):
+        assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("prefix", "change", "says"),
@@ -271,6 +261,7 @@ def test_a_table_whose_first_batch_died_and_can_not_be_redone_is_restarted(
     assert not offset.restart
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("small_rows", [pytest.param(SMALL_ROWS, marks=pytest.mark.long), 0])
 def test_updates_that_leave_no_old_row_stop_their_table_until_it_is_restarted(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, small_rows: int
@@ -314,54 +305,7 @@ def test_updates_that_leave_no_old_row_stop_their_table_until_it_is_restarted(
         assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-def test_an_edited_offset_is_refused_by_name(pair: Pair) -> None:
-    pipeline, good, bad = pair
-    offset = pipeline.offsets.get(bad)
-    assert offset is not None
-    ahead = Lsn((int.from_bytes(offset.lsn.raw, "big") + 2**20).to_bytes(16, "big"))
-    pipeline.offsets.reset(replace(offset, lsn=ahead))
-    insert(pipeline)
-
-    result = pipeline.tick()
-
-    assert result is not None
-    assert [line.table for line in result.failed] == [bad]
-    assert "ahead of the target" in result.failed[0].error or "before the offset" in result.failed[0].error
-    assert pipeline.rows(good) == pipeline.source_rows(good)
-    pipeline.offsets.reset(offset)
-    for table in (good, bad):  # batches that the target does not know
-        other = pipeline.offsets.get(table)
-        assert other is not None
-        pipeline.offsets.reset(replace(other, batch=99))
-    pipeline.tick()
-    assert pipeline.rows(bad) == pipeline.source_rows(bad)
-
-
-def test_a_deleted_offset_is_asked_for_and_a_stale_one_follows(pair: Pair) -> None:
-    pipeline, good, bad = pair
-    stale = pipeline.offsets.get(good)
-    assert stale is not None
-    insert(pipeline)
-    pipeline.tick()
-    kept = pipeline.offsets.get(bad)
-    assert kept is not None
-    pipeline.offsets.remove(bad)
-    pipeline.offsets.reset(stale)
-    insert(pipeline)
-
-    result = pipeline.tick()
-
-    assert result is not None
-    assert [line.table for line in result.failed] == [bad]
-    assert f"db2cdc offset set {bad} {kept.lsn}" in result.failed[0].error
-    document = result.failed[0].error.split("text ", 1)[1]
-    assert json.loads(document)["lsn"] == str(kept.lsn)
-    assert pipeline.rows(good) == pipeline.source_rows(good)
-    pipeline.offsets.reset(Offset.from_json(document, "the error"))
-    pipeline.tick()
-    assert pipeline.rows(bad) == pipeline.source_rows(bad)
-
-
+@pytest.mark.long
 def test_offsets_of_an_idle_pipeline_move_on_and_its_tables_do_not(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -394,28 +338,7 @@ def test_offsets_of_an_idle_pipeline_move_on_and_its_tables_do_not(
     assert " applied: " not in capsys.readouterr().out, "the other table only stands"
 
 
-def test_a_pipelines_own_logs_are_compacted_now_and_then(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline, _, bad = pair
-
-    def files() -> list[int]:
-        layout = Layout(pipeline.target)
-        return [len(load(pipeline.spark, layout.internal(name)).inputFiles()) for name in LOGS]
-
-    insert(pipeline)
-    pipeline.passed()
-    assert min(files()[:2]) > 1
-    monkeypatch.setattr("airflow_provider_db2cdc.spark.ledger.batch_log.OPTIMIZE_EVERY", 1)
-    stored = pipeline.offsets.get(bad)
-    assert stored is not None
-    pipeline.offsets.reset(replace(stored, lsn=Lsn(b"\xff" * 16)))
-    insert(pipeline)
-    result = pipeline.tick()
-    assert result is not None
-    assert [line.table for line in result.failed] == [bad], "and that keeps nobody from it"
-    assert files() == [1] * len(LOGS)
-    pipeline.offsets.reset(stored)
-
-
+@pytest.mark.long
 def test_tables_that_were_compacted_and_vacuumed_go_on(pair: Pair) -> None:
     pipeline, good, _ = pair
     for _ in range(2):
@@ -440,52 +363,7 @@ def test_tables_that_were_compacted_and_vacuumed_go_on(pair: Pair) -> None:
     assert len(pipeline.changes(good).collect()) == len(logged) + 1
 
 
-def test_of_two_ticks_at_once_the_second_loses(pair: Pair) -> None:
-    pipeline, good, _ = pair
-    created = pipeline.changes(good).where("op = 'c'").count()
-    insert(pipeline)
-    first, second = pipeline.plan("first"), pipeline.plan("second")
-    assert first is not None
-    assert second is not None
-
-    def overtake(number: int) -> None:
-        """Let the first run do its whole tick between the second's reading and planning."""
-        if number == 1:
-            pipeline.commit(job.run(first))
-
-    with behind("read_history", overtake), pytest.raises(ConcurrentRunError, match="run first planned batch"):
-        job.run(second)
-
-    assert pipeline.rows(good) == pipeline.source_rows(good)
-    assert pipeline.changes(good).where("op = 'c'").count() == created + 1
-
-
-def test_a_target_of_another_pipeline_is_refused(pair: Pair) -> None:
-    pipeline, good, _ = pair
-    held = pipeline.rows(good)
-    insert(pipeline)
-    spec = pipeline.plan()
-    assert spec is not None
-
-    with pytest.raises(TargetError, match="belongs to pipeline 'test'"):
-        job.run(replace(spec, pipeline="other"))
-
-    assert pipeline.rows(good) == held
-
-
-def test_a_target_that_outlived_its_ledger_is_refused(new_pipeline: Callable[..., Pipeline]) -> None:
-    pipeline, good, _ = paired(new_pipeline())
-    ledger = Layout(pipeline.target).internal("batches").name
-    shutil.rmtree(ledger.removesuffix("/batches"))
-    insert(pipeline)
-    pipeline.offsets.remove(good)
-
-    result = pipeline.tick()
-
-    assert result is not None
-    assert "under another ledger" in next(line.error for line in result.failed if line.table == good)
-
-
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
 def test_changes_of_while_a_registration_was_inactive_are_a_gap(
@@ -517,25 +395,6 @@ def test_changes_of_while_a_registration_was_inactive_are_a_gap(
     assert not result.failed
     assert pipeline.rows(bad) == pipeline.source_rows(bad)
     assert not need_offset(pipeline, bad).capture_interrupted
-
-
-@pytest.mark.slow
-def test_the_job_of_a_plan_that_others_have_overtaken_is_refused(new_pipeline: Callable[..., Pipeline]) -> None:
-    """Done again it would restart the table a second time, and write its changes of since then once more."""
-    pipeline, good, _ = paired(new_pipeline())
-    pipeline.restart(good)
-    first = pipeline.plan()
-    assert first is not None
-    insert(pipeline)
-    pipeline.passed()
-    insert(pipeline)
-    pipeline.passed()
-    before = logged_events(pipeline, good)
-
-    with pytest.raises(ConcurrentRunError, match="A later run has continued from here"):
-        job.run(first)
-
-    assert logged_events(pipeline, good) == before
 
 
 @pytest.mark.long
