@@ -73,7 +73,7 @@ def test_a_run_that_a_later_plan_has_overtaken_is_refused(pipeline: MemoryPipeli
     change(pipeline, 1, 5)
     pipeline.tick()
     before = len(pipeline.target.log[A])
-    with pytest.raises(ConcurrentRunError, match="A later run has gone on from here"):
+    with pytest.raises(ConcurrentRunError, match="A later run has continued from here"):
         pipeline.run(first)
     assert len(pipeline.target.log[A]) == before
     check(pipeline)
