@@ -47,7 +47,7 @@ class AppliedBatch:
     was begun again without a commit since, only the time is set, and it is the earlier one.
 
     `snapshot` is the snapshot whose chunk range was published. It is None where the chunk range of a planned batch was
-    left out, because its columns changed. `state_id` and `state_version` identify the Delta table and its version that
+    excluded, because its columns changed. `state_id` and `state_version` identify the Delta table and its version that
     the batch left as the current state. `changes_id` and `changes_version` do so for the change log.
     """
 
