@@ -64,6 +64,9 @@ class SparkJobHook(SparkSubmitHook):
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         super()._process_spark_submit_log(self._listen(itr))
+        # The base class leaves the pipe to the garbage collector.
+        if self._submit_sp is not None and self._submit_sp.stdout is not None:
+            self._submit_sp.stdout.close()
 
     def _listen(self, lines: Iterator[Any]) -> Iterator[str]:
         """Take the result out, drop Spark's own log lines, and pass the rest on to the task's log."""
