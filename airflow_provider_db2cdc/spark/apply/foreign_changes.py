@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.apply.log_replay import lost_rows
+from airflow_provider_db2cdc.spark.apply.log_replay import doubled_keys, lost_rows
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import Version, current_version, delta_table, table_exists
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
@@ -93,6 +93,7 @@ def refill_if_changed(replica: Replica, last: AppliedBatch, ledger: BatchLog, ba
     """Restore rows of the state from the change log before a table starts again, if a foreign writer changed either.
 
     The snapshot compares the source with the state to publish deletes. It would miss rows that only the change log has.
+    It would also keep each of several rows of one key. Such rows are deleted first, and the logged one is restored.
     `batch` is the snapshot's first. If the state was replaced or reset, the manifest is cleared: it would name versions
     that no longer exist.
     """
@@ -105,6 +106,7 @@ def refill_if_changed(replica: Replica, last: AppliedBatch, ledger: BatchLog, ba
     now = current_version(replica.spark, name)
     if now.id != last.state_id or now.number < last.state_version:
         ledger.clear_manifest()
+    replica.delete_keys(doubled_keys(replica), batch)
     replica.refill(lost_rows(replica), batch)
 
 

@@ -1,4 +1,4 @@
-"""Rows that a replay of the change log yields and the current state lacks."""
+"""Rows that a replay of the change log yields and the current state lacks, and keys that the state has twice."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ from airflow_provider_db2cdc.spark.quoting import quoted
 
 AT = ("__batch", "__commit_lsn", "__intent_lsn", "__ordinal")
 """The order of the change log. Batches come first: a restored source uses its LSNs again."""
+
+
+def doubled_keys(replica: Replica) -> DataFrame:
+    """Return the keys that several rows of the state share. A merge would keep each of these rows.
+
+    Without a key, these are the images whose copies are not numbered from 1 without a gap.
+    """
+    names = [F.col(quoted(name)) for name in replica.schema.row_key]
+    rows, state = F.count("*"), load(replica.spark, replica.layout.state(replica.table))
+    misnumbered = (F.count_distinct(COPY) < rows) | (F.max(COPY) > rows)
+    is_doubled = (rows > 1) if replica.schema.key else misnumbered
+    return state.groupBy(*names).agg(is_doubled.alias("__doubled")).where("__doubled").drop("__doubled")
 
 
 def lost_rows(replica: Replica) -> DataFrame:

@@ -106,7 +106,8 @@ class Replica:
             "delta.enableDeletionVectors": "true",
             TYPES: types_text(self.schema),
         }
-        state_ddl = f"{row_ddl(self.schema)}, {self._copy_column()}__commit_lsn string, __batch bigint"
+        copy_ddl = "" if self.schema.key else f"{COPY} int, "
+        state_ddl = f"{row_ddl(self.schema)}, {copy_ddl}__commit_lsn string, __batch bigint"
         self._keep_types(self._ensure(self.layout.state(self.table), state_ddl, state), anew)
         self._ensure(self.layout.changes(self.table), log_ddl(self.schema), log)
         gained = fit_columns(self.spark, self.table, self.layout.changes(self.table), log_ddl(self.schema), FIXED)
@@ -202,6 +203,12 @@ class Replica:
             self._check_not_abandoned(batch)
         return version
 
+    def delete_keys(self, keys: DataFrame, batch: int) -> None:
+        """Delete each row of these keys (row key columns), before `refill` appends what the change log has of them."""
+        same = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.schema.row_key)
+        merge = delta_table(self.spark, self.layout.state(self.table)).alias("t").merge(keys.alias("s"), same)
+        commit_with(self.spark, self._txn_id("repair", batch), merge.whenMatchedDelete().execute)
+
     def refill(self, rows: DataFrame, batch: int) -> None:
         """Append rows (columns of the state) that the state has lost, before `batch` starts the table again."""
         self._append(rows, self.layout.state(self.table), "refill", batch)
@@ -218,7 +225,7 @@ class Replica:
         :raises TargetError: when a later plan has abandoned the batch.
         """
         keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.key_names]
-        columns = {quoted(name): f"s.{quoted(name)}" for name in (*self._row_names(), "__commit_lsn")}
+        columns = {quoted(name): f"s.{quoted(name)}" for name in (*self.key_names, *self.schema.names, "__commit_lsn")}
         columns["__batch"] = f"{batch}L"
         merge = (
             delta_table(self.spark, self.layout.state(self.table))
@@ -277,13 +284,6 @@ class Replica:
                 "Leave this run, or clear all of its tasks, the plan too. If none has begun the table anew since then, "
                 f"have it done by {restart_hint(self.table)}.",
             )
-
-    def _row_names(self) -> tuple[str, ...]:
-        """Return the columns of the key and of the row."""
-        return tuple(dict.fromkeys((*self.key_names, *self.schema.names)))
-
-    def _copy_column(self) -> str:
-        return "" if self.schema.key else f"{COPY} int, "
 
     def _txn_id(self, step: str, batch: int) -> TxnId:
         return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}", batch
