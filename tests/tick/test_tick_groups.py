@@ -178,13 +178,16 @@ def test_changes_between_two_pieces_belong_to_the_window_of_both(monkeypatch: py
 
 def test_pause_between_two_pieces_ends_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read of the group is read again once the snapshot continues."""
-    pipeline, is_heard, spans = in_chunks_of_one(A), Event(), list[ChunkSpan]()
+    pipeline, is_reading, is_heard = in_chunks_of_one(A), Event(), Event()
     pipeline.passed()
+    spans = list[ChunkSpan]()
     ask = in_signal_table(Signal("p", "pause-snapshot", "{}", ""))
     with (
         second_group_in_two_pieces(monkeypatch),
         spans_read(spans),
         once("stage_chunks", "after", lambda: pipeline.source.signals.append(ask)),
+        once("stage_chunks", "before", is_reading.set, at=2),
+        once("publish_group", "before", lambda: is_reading.wait(WAIT_S)),
         once("stage_chunks", "after", lambda: is_heard.wait(WAIT_S), at=2),
         once("after_group", "after", is_heard.set),
     ):
