@@ -91,8 +91,8 @@ class Planner:
     def _plan(self, settings: Mapping[str, object] | None, offsets: MemoryOffsets) -> JobSpec | None:
         chosen = self._config.model_copy(update=dict(settings or {}))
         spec = plan_tick(self._source, chosen, offsets, TickRun("run-1", 1234))
-        assert all(offset.capture_interrupted for offset in offsets.written), (
-            "a plan keeps that a registration is inactive"
+        assert all(offset.capture_interrupted or offset.source_restored for offset in offsets.written), (
+            "a plan only stores that a registration is inactive, or that the source was restored"
         )
         return spec
 
