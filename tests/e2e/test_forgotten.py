@@ -65,6 +65,7 @@ def check(pipeline: Pipeline, table: TableId) -> None:
     check_log(pipeline, table)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("forgetting")
 def test_a_batch_that_died_behind_its_append_is_appended_once(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
@@ -81,6 +82,7 @@ def test_a_batch_that_died_behind_its_append_is_appended_once(new_pipeline: Call
     check(pipeline, table)
 
 
+@pytest.mark.long
 def test_a_log_that_forgot_its_pairs_is_looked_through(new_pipeline: Callable[..., Pipeline]) -> None:
     """Somebody has set the property on the table: who does a batch again finds its rows, not its pair."""
     pipeline = new_pipeline()
