@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
-from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
@@ -58,11 +58,14 @@ def fill(target: Replica, batch: int) -> None:
     target.append_rows(literal_frame(target.spark, [(batch, 0, "")], "ID int, A int, __commit_lsn string"), batch)
 
 
-def commit_by_hand(target: Replica, *actions: object) -> None:
-    """Write a version as another writer of Delta does."""
-    name = target.layout.state(TABLE)
+def commit_by_hand(target: Replica, *actions: object, name: DeltaName | None = None) -> None:
+    """Write a version as another writer of Delta does, by default of the state."""
+    name = name or target.layout.state(TABLE)
     file = Path(name.name, "_delta_log", f"{newest_version(target.spark, name) + 1:020}.json")
     file.write_text("\n".join(json.dumps(action) for action in actions))
+
+
+DELETED = {"timestamp": 1, "operation": "DELETE", "operationParameters": {}}
 
 
 def by_delta_rs(operation: str) -> Callable[[Replica], None]:
@@ -84,6 +87,32 @@ def without_its_past(target: Replica) -> None:
     logs.clearCache()
 
 
+def restored(target: Replica) -> None:
+    target.spark.sql(f"RESTORE TABLE delta.`{target.layout.state(TABLE).name}` TO VERSION AS OF 0")
+
+
+def put_back(target: Replica) -> None:
+    """The state is an older copy, without the newest commit."""
+    newest = max(Path(target.layout.state(TABLE).name, "_delta_log").glob("*.json"))
+    for file in newest.parent.glob(f"*{newest.stem}*"):
+        file.unlink()
+    jvm = target.spark._jvm
+    assert jvm is not None
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+def maintained(target: Replica) -> None:
+    name = target.layout.state(TABLE).name
+    target.spark.sql(f"OPTIMIZE delta.`{name}` ZORDER BY (ID)")
+    target.spark.sql(f"REORG TABLE delta.`{name}` APPLY (PURGE)")
+    target.spark.sql(f"ALTER TABLE delta.`{name}` SET TBLPROPERTIES ('kept.by' = 'us')")
+    target.spark.sql(f"VACUUM delta.`{name}`")
+
+
+def log_changed(target: Replica) -> None:
+    commit_by_hand(target, {"commitInfo": DELETED}, name=target.layout.changes(TABLE))
+
+
 def with_another_mark(target: Replica) -> None:
     fill(made(target.spark, Path(target.layout.target), replace(OWNER, pipeline="other")), 7)
 
@@ -98,6 +127,7 @@ def created_again(target: Replica) -> None:
     [
         (by_delta_rs("OPTIMIZE"), ""),
         (by_delta_rs("VACUUM END"), ""),
+        (maintained, ""),
         (lambda target: fill(target, 2), ""),
         (lambda target: target.fence_writers(9), ""),
         (by_delta_rs("DELETE"), "is of DELETE"),
@@ -106,6 +136,9 @@ def created_again(target: Replica) -> None:
         (with_another_mark, "is of WRITE"),
         (without_its_past, "no longer tells"),
         (created_again, "another table"),
+        (restored, "is of RESTORE"),
+        (put_back, "is gone, the newest is"),
+        (log_changed, "changed its change log .* is of DELETE"),
     ],
 )
 def test_what_others_commit_is_found(target: Replica, act: Callable[[Replica], None], why: str) -> None:
