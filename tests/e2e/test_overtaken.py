@@ -177,7 +177,7 @@ def manifests(pipeline: Pipeline) -> dict[int, Any]:
     return {row["batch"]: row for row in rows}
 
 
-def test_a_run_that_wakes_behind_another_tells_no_version_of_what_that_has_done(
+def test_a_run_that_wakes_names_no_version_of_a_later_run(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     """A hangs before its merge; B does A's batch and one of its own, and has no manifest yet when A wakes."""
