@@ -88,7 +88,7 @@ def without_its_past(target: Replica) -> None:
 
 
 def restored(target: Replica) -> None:
-    target.spark.sql(f"RESTORE TABLE delta.`{target.layout.state(TABLE).name}` TO VERSION AS OF 0")
+    target.spark.newSession().sql(f"RESTORE TABLE delta.`{target.layout.state(TABLE).name}` TO VERSION AS OF 0")
 
 
 def put_back(target: Replica) -> None:
@@ -102,11 +102,11 @@ def put_back(target: Replica) -> None:
 
 
 def maintained(target: Replica) -> None:
-    name = target.layout.state(TABLE).name
-    target.spark.sql(f"OPTIMIZE delta.`{name}` ZORDER BY (ID)")
-    target.spark.sql(f"REORG TABLE delta.`{name}` APPLY (PURGE)")
-    target.spark.sql(f"ALTER TABLE delta.`{name}` SET TBLPROPERTIES ('kept.by' = 'us')")
-    target.spark.sql(f"VACUUM delta.`{name}`")
+    name, other = target.layout.state(TABLE).name, target.spark.newSession()
+    other.sql(f"OPTIMIZE delta.`{name}` ZORDER BY (ID)")
+    other.sql(f"REORG TABLE delta.`{name}` APPLY (PURGE)")
+    other.sql(f"ALTER TABLE delta.`{name}` SET TBLPROPERTIES ('kept.by' = 'us')")
+    other.sql(f"VACUUM delta.`{name}`")
 
 
 def log_changed(target: Replica) -> None:
