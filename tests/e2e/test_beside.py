@@ -17,7 +17,6 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.sandbox.capture import faults
 from airflow_provider_db2cdc.spark import job
-from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.staging import Staging
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.session import TableSessions
@@ -158,7 +157,7 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     own.sql(f"DELETE FROM delta.`{layout.state(table).name}` WHERE ID = 5")
     real = Staging.write
 
-    def twice(self: Replica, rows: Any) -> int:
+    def twice(self: Staging, rows: Any) -> int:
         return real(self, rows.unionAll(rows.where("row.ID = 5")))
 
     monkeypatch.setattr(Staging, "write", twice)

@@ -112,7 +112,8 @@ def test_a_restart_is_gone_on_with_whatever_died_or_failed(
 
     update = f"UPDATE {table} SET A = A || '.' WHERE ID < 2"
 
-    for step, number in (("append_changes", 1), ("commit_batch", 1), ("commit_batch", 2)):
+    steps: list[tuple[Failpoint, int]] = [("append_changes", 1), ("commit_batch", 1), ("commit_batch", 2)]
+    for step, number in steps:
         spec = restart()
         with in_window(pipeline, update), killed(step, "after", number):
             job.run(spec)

@@ -17,6 +17,7 @@ from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import When
 from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.spark.apply import foreign_changes
 from airflow_provider_db2cdc.spark.delta.table_io import load, newest_version, set_properties
@@ -50,7 +51,10 @@ def purge(spark: SparkSession, path: str) -> None:
 
 
 def run(text: str) -> Act:
-    return lambda spark, path: spark.sql(text.format(t=f"delta.`{path}`")) and None
+    def act(spark: SparkSession, path: str) -> None:
+        spark.sql(text.format(t=f"delta.`{path}`"))
+
+    return act
 
 
 def remove(spark: SparkSession, path: str) -> None:
@@ -153,7 +157,7 @@ def test_a_table_without_a_key_whose_state_is_gone_is_told_what_is_gone(new_pipe
 @pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_beginning_that_died_is_redone_and_tells_the_log_what_is_gone(
-    new_pipeline: Callable[..., Pipeline], when: str
+    new_pipeline: Callable[..., Pipeline], when: When
 ) -> None:
     """The state was deleted, and the run that made it again died before its first batch was applied."""
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
@@ -212,9 +216,9 @@ def test_an_idle_table_is_looked_at_now_and_then(
     pipeline.spark.sql(f"DELETE FROM delta.`{state.name}` WHERE ID = 2")
     changed(pipeline, f"UPDATE {busy} SET A = 'c' WHERE ID = 1")
 
-    result = pipeline.tick()
+    last = pipeline.tick()
 
-    assert result is not None
-    [failed] = result.failed
+    assert last is not None
+    [failed] = last.failed
     assert failed.table == idle
     assert "somebody else has changed its current state" in failed.error

@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, When, failpoint_action
 from airflow_provider_db2cdc.sandbox.capture import faults
 from airflow_provider_db2cdc.spark import job
 
@@ -84,6 +84,7 @@ def added_up(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
         assert row["op"] is not None, "a tombstone without a key"
         before, after = (None if row[name] is None else _image(row[name]) for name in ("before", "after"))
         if row["op"] == "r":
+            assert after is not None
             at = row["__batch"]
             held[after] = held[after] + 1 if read_at.get(after) == at else 1
             read_at[after] = at
@@ -225,7 +226,7 @@ def test_a_snapshot_finds_what_came_and_went_unseen(new_pipeline: Callable[..., 
     assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
 
 
-DEATHS = [
+DEATHS: list[tuple[Failpoint, When, int]] = [
     ("append_changes", "after", 2),
     ("merge_state", "after", 1),
     ("append_changes", "after", 5),

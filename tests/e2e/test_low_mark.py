@@ -56,7 +56,8 @@ def lagging(pipeline: Pipeline) -> Iterator[None]:
 def hears_a_table(pipeline: Pipeline) -> str:
     """Have the pipeline hear the signals of a table that is not captured; return its name in SQL."""
     signals = f"{pipeline.schema}.SIGNALS"
-    pipeline.properties |= {"signal.data.collection": signals, "signal.enabled.channels": "source"}
+    heard = {"signal.data.collection": signals, "signal.enabled.channels": "source"}
+    pipeline.properties = {**pipeline.properties, **heard}
     pipeline.execute(f"CREATE TABLE {signals} (ID VARCHAR(9) NOT NULL PRIMARY KEY, TYPE VARCHAR(32), DATA VARCHAR(99))")
     return signals
 

@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
+from airflow_provider_db2cdc.failpoint import Failpoint, ReachedFailpoint, When, failpoint_action
 from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.spark.delta.table_io import load
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
@@ -38,7 +38,8 @@ ids = itertools.count(1)
 
 
 def execute(*tables: str, id_: str = "", **data: Any) -> Signal:
-    return signal("execute-snapshot", {"data-collections": list(tables), **data}, id_)
+    named = {name.replace("_", "-"): value for name, value in data.items()}
+    return signal("execute-snapshot", {"data-collections": list(tables), **named}, id_)
 
 
 def signal(kind: str, data: Mapping[str, Any] | None = None, id_: str = "") -> Signal:
@@ -109,6 +110,7 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
         # However short a read is, and whatever the writer beside it comes to, something is written before its mark.
         with behind("stage_rows", write):
             second = pipeline.tick(ask)
+        assert second is not None
         assert outcomes(second)[ask.id] == ("done", "")
         assert shown(second, ask.id).status == "completed"
         assert "unheard" not in outcomes(first) | outcomes(second)
@@ -164,18 +166,17 @@ def test_requests_with_conditions_selects_and_surrogate_keys(filled: tuple[Pipel
     pipeline, one, two = filled
 
     def only(table: TableId, condition: str, **data: Any) -> Signal:
-        return execute(
-            str(table), **{"additional-conditions": [{"data-collection": ".*", "filter": condition}]}, **data
-        )
+        conditions = [{"data-collection": ".*", "filter": condition}]
+        return execute(str(table), additional_conditions=conditions, **data)
 
     columns = f'ID, A, S FROM "{two.schema}"."{two.name}"'
     asks = {
         "part": only(one, "ID >= 10 AND (ID < 20 OR A = ';')"),
-        "both": only(two, "S > 90", **{"surrogate-key": "S"}),
+        "both": only(two, "S > 90", surrogate_key="S"),
         "select": only(two, f"SELECT {columns} WHERE ID >= 25 ORDER BY ID", type="blocking"),
         "no column": only(two, "NOPE = 1"),
         "bad select": only(two, f"SELECT {columns.replace(', A', '')}", type="blocking"),
-        "not unique": execute(str(two), **{"surrogate-key": "A"}),
+        "not unique": execute(str(two), surrogate_key="A"),
     }
     result = pipeline.passed(*asks.values())
     got = {name: outcomes(result)[ask.id] for name, ask in asks.items()}
@@ -487,7 +488,7 @@ def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, 
     assert pipeline.rows(one) == pipeline.source_rows(one)
 
     some = [{"data-collection": str(two), "filter": "ID < 5"}]
-    part = execute(str(two), type="blocking", **{"additional-conditions": some})
+    part = execute(str(two), type="blocking", additional_conditions=some)
     assert outcomes(pipeline.tick(part))[part.id] == ("done", "")
     assert reads(pipeline, two) == {(at,): 3 if at < 5 else 2 for at in range(30)}
 
@@ -497,7 +498,7 @@ def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, 
         (f"SELECT {columns.replace(', A', '')}", ("refused", f"the source refuses the select for {two}: ")),
     ):
         some = [{"data-collection": str(two), "filter": select}]
-        part = execute(str(two), type="blocking", **{"additional-conditions": some})
+        part = execute(str(two), type="blocking", additional_conditions=some)
         status, reason = outcomes(pipeline.tick(part))[part.id]
         assert (status, reason[: len(outcome[1])]) == outcome
         assert reason.endswith("it must yield the captured columns: ID, A, S.") == (status == "refused")
@@ -511,7 +512,7 @@ def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, 
     assert (set(reads(pipeline, one).values()), min(reads(pipeline, two).values())) == ({3}, 3)
 
 
-STEPS = [
+STEPS: list[tuple[Failpoint, When, int]] = [
     ("stage_rows", "after", 1),
     ("plan_batch", "after", 2),
     ("merge_state", "after", 1),
@@ -524,7 +525,7 @@ UNTOLD = ("write_journal", "put_summary")
 @pytest.mark.long
 def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline, one, two = fill(new_pipeline(**SMALL))
-    half = {"additional-conditions": [{"data-collection": str(one), "filter": "ID < 15"}]}
+    half: dict[str, Any] = {"additional_conditions": [{"data-collection": str(one), "filter": "ID < 15"}]}
     for number, (step, when, at) in enumerate(STEPS):
         pipeline.unseen(one, f"UPDATE {one} SET A = '{step[:9]}' WHERE ID < 3")
         ask = execute(str(one), str(two), id_=f"killed-{number}", **(half if number % 2 else {}))
@@ -536,6 +537,7 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline:
         pipeline.writer.commit()
         pipeline.captured()
         result = pipeline.tick() if step in UNTOLD else pipeline.tick(ask)
+        assert result is not None
         assert told(result)[-1] == "COMPLETED", step
         assert outcomes(result)[ask.id] == ("done", ""), step
         for table in (one, two):

@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
 
-TYPES = {
+TYPES: dict[str, list[Any]] = {
     "SMALLINT": [-32768, 32767],
     "INTEGER": [-(2**31), 2**31 - 1],
     "BIGINT": [-(2**63), 2**63 - 1],
@@ -77,7 +77,7 @@ def expected(rows: dict[int, tuple[Any, ...]]) -> set[tuple[Any, ...]]:
     """Return rows as Delta gives them: CHAR padded as the source does (Derby counts UTF-16 units), TIME as text."""
     found = set()
     for number, row in rows.items():
-        values = [number]
+        values: list[object] = [number]
         for type_, value in zip(TYPES, row, strict=True):
             if isinstance(value, str) and type_.startswith("CHAR"):
                 values.append(value + " " * (int(type_[5:-1]) - len(value.encode("utf-16-le")) // 2))

@@ -149,7 +149,7 @@ class TestJournal:
         journal.write([replace(RUNNING, status="stopped")], [], [], [], 9)
         assert open_journal().read(0, 0).snapshots == (replace(RUNNING, status="stopped"),)
         queue = open_journal().read(journal.seq, journal.seq)
-        assert (queue.snapshots, queue.closed_ids) == ((), {"one"})
+        assert (queue.snapshots, queue.closed_ids) == ((), frozenset({"one"}))
 
     def test_a_table_that_began_with_a_snapshot_is_known_for_ever(self, open_journal: OpenJournal) -> None:
         journal = open_journal()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from random import Random
 
@@ -25,6 +25,7 @@ KILLED_AT: list[Failpoint] = [
     "stage_chunks", "prepare_table", "publish_manifest",
 ]  # fmt: skip
 WRITES: list[Failpoint] = ["append_changes", "merge_state", "commit_batch"]
+Rows = dict[Hashable, tuple[tuple[int | None, ...], int] | None]
 QUICK, HISTORIES, STEPS, LAST_TICKS = 50, 400, 14, 40
 SLOW = [pytest.param(range(at, at + 50), marks=pytest.mark.slow) for at in range(QUICK, HISTORIES, 50)]
 
@@ -132,8 +133,8 @@ class World:
         table = self.rng.choice(TABLES)
         if not self.is_known(table):
             return
-        gone: dict[Hashable, None] = dict.fromkeys([*self.pipeline.target.state[table]][:1])
-        added = {((9,), 1): ((9,), 0)} if table == KEYLESS else {(99,): ((99, 9), 0)}
+        gone: Rows = dict.fromkeys([*self.pipeline.target.state[table]][:1])
+        added: Rows = {((9,), 1): ((9,), 0)} if table == KEYLESS else {(99,): ((99, 9), 0)}
         self.pipeline.target.put_rows(table, self.rng.choice((gone or added, added, gone | added)), is_own=False)
         if self.rng.random() < 0.5:
             self.write()
@@ -181,7 +182,7 @@ class World:
                 assert self.pipeline.images(table) == self.source.images(table, at), f"manifest of commit {at}: {table}"
         self.manifests = len(manifest)
 
-    def writing(self) -> object:
+    def writing(self) -> AbstractContextManager[None]:
         """Return a context in which the source changes while chunks are read."""
         if self.rng.random() < 0.4:
             return nullcontext()

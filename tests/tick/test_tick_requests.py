@@ -152,7 +152,7 @@ def test_a_blocking_snapshot_waits_for_a_table_until_that_failed_for_good() -> N
 
 def test_a_table_whose_changes_cannot_be_pulled_fails_its_part() -> None:
     pipeline = begun()
-    ends = []
+    ends: list[dict[TableId, str]] = []
     with failpoint_action("append_changes", before=fails_for(A)):
         for signals in ([execute("go", A, B, kind="blocking")], [], []):
             pipeline.source.commit({(A, 1): len(ends)})
