@@ -110,7 +110,7 @@ def overtaken(spark: SparkSession, tmp_path: Path) -> Callable[[Callable[[DataFr
         name, begun, go = named(tmp_path / "t"), tmp_path / "begun", tmp_path / "go"
         write(spark, name, "(1, 'x')", 1)
 
-        @F.udf("string")
+        @F.udf("string", useArrow=False)
         def held(text: str) -> str:
             begun.touch()
             deadline = time.monotonic() + 60
