@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
@@ -27,14 +27,21 @@ def to_data(value: Any) -> Any:
     return value
 
 
-def from_data(kind: type[T], data: Any) -> T:
-    """Return the instance of `kind` that `data` describes.
+@overload
+def from_data(kind: type[T], data: Any) -> T: ...
+
+
+@overload
+def from_data(kind: Any, data: Any) -> Any: ...
+
+
+def from_data(kind: Any, data: Any) -> Any:
+    """Return the instance of `kind` that `data` describes. The members of a union differ in their literal `type`.
 
     :raises ConfigurationError: when a field is unknown or missing, or a value has another type. The text names its
         path.
     """
-    result: T = _read(kind, data, kind.__name__)
-    return result
+    return _read(kind, data, getattr(kind, "__name__", "value"))
 
 
 def _read(kind: Any, data: Any, path: str) -> Any:
@@ -44,8 +51,8 @@ def _read(kind: Any, data: Any, path: str) -> Any:
     if is_dataclass(kind):
         return _read_object(kind, data, path)
     if origin in (Union, types.UnionType):
-        inner = [arg for arg in get_args(kind) if arg is not type(None)]
-        return None if data is None else _read(inner[0], data, path)
+        members = [arg for arg in get_args(kind) if arg is not type(None)]
+        return None if data is None else _read(_member(members, data, path), data, path)
     if origin is tuple:
         items = _expect(data, list, path)
         return tuple(_read(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(items))
@@ -56,6 +63,14 @@ def _read(kind: Any, data: Any, path: str) -> Any:
             raise ConfigurationError(f"{path} is {data!r}, expected one of {', '.join(map(str, get_args(kind)))}")
         return data
     return _expect(data, kind, path)
+
+
+def _member(members: Sequence[Any], data: Any, path: str) -> Any:
+    """Return the member of a union that `data` describes: the only one, or the one with the same `type`."""
+    if len(members) == 1:
+        return members[0]
+    by_type = {name: member for member in members for name in get_args(_hints(member)["type"])}
+    return by_type[_read(Literal[(*by_type,)], _expect(data, dict, path).get("type"), f"{path}.type")]
 
 
 def _read_lsn(data: Any, path: str) -> Lsn:

@@ -10,7 +10,13 @@ from pyspark.sql import SparkSession
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, ChunkSpan, TableSnapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
+    ChunkRange,
+    ChunkSpan,
+    DeleteMissing,
+    KeyedChunks,
+    TableSnapshot,
+)
 from airflow_provider_db2cdc.spark.apply.batch import apply_batch
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.change_pull import check_readable
@@ -81,7 +87,7 @@ class SparkTables:
         context = BatchContext(replica, self.spec, self.source, batch)
         return apply_guarded(replica, None if batch.is_begun else last, lambda: apply_batch(context))
 
-    def diff(self, task: TableTask, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
+    def diff(self, task: TableTask, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
         """Compare staged rows with the state, in one Spark job."""
         return diff_state(self._replica(task, _max_rows(chunk_range, last)), chunk_range, last)
 
@@ -97,7 +103,7 @@ class SparkTables:
 
     def delete_staged(self, task: TableTask, chunk_range: ChunkRange) -> None:
         """Delete the files of staged rows. For few rows it is not worth the time."""
-        rows = sum(chunk.rows_read for chunk in chunk_range.counts)
+        rows = chunk_range.rows_read
         if rows <= SMALL_ROWS:
             return
         try:
@@ -115,7 +121,9 @@ def _max_rows(chunk_range: ChunkRange, last: AppliedBatch | None) -> int:
 
     The number of deletes is not known beforehand. A deletion of missing rows has no limit.
     """
-    if chunk_range.delete_missing:
-        return sys.maxsize
-    held = last.rows if last is not None and chunk_range.deletes_by_range else 0
-    return sum(chunk.rows_read for chunk in chunk_range.counts) + held
+    match chunk_range:
+        case DeleteMissing():
+            return sys.maxsize
+        case KeyedChunks(deletes_by_range=True) if last is not None:
+            return chunk_range.rows_read + last.rows
+    return chunk_range.rows_read

@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.snapshot.queue import SnapshotQueue
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, ChunkSpan, TableSnapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, ChunkSpan, KeyedChunks, TableSnapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 
 StateDiff: TypeAlias = object
@@ -165,8 +165,8 @@ class Tables(Protocol):
         :raises ConcurrentRunError: another run has applied more meanwhile.
         """
 
-    def diff(self, task: TableTask, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
-        """Compare the staged rows of a chunk range that covers its key range with the state."""
+    def diff(self, task: TableTask, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
+        """Compare the staged rows of a chunk range that deletes by range with the state."""
 
     def stage(
         self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, span: ChunkSpan, readers: int

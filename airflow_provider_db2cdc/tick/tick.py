@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import (
     begins,
     is_uncounted,
 )
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, KeyedChunks
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.tick.context import RunContext
@@ -173,8 +173,8 @@ class Tick:
             self.context.target.prepare(task, last, is_begun, abandoned, self.batch + 1)
             self._prepared.add(task.table)
 
-    def diff_state(self, task: TableTask, chunk_range: ChunkRange) -> None:
-        """Compare a chunk range that covers its key range with the state, for the batch that will publish it."""
+    def diff_state(self, task: TableTask, chunk_range: KeyedChunks) -> None:
+        """Compare a chunk range that deletes by range with the state, for the batch that will publish it."""
         last = None if self.positions.is_new(task) else self.positions.last.get(task.table)
         self._state_diffs[task.table] = self.context.target.diff(task, chunk_range, last)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch, build_history
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import KeyedChunks
 from airflow_provider_db2cdc.cdc.table import TableId
 
 TABLES = [TableId("S", name) for name in "ABC"]
@@ -24,7 +24,7 @@ def lsn(number: int) -> Lsn:
 
 
 def planned_batch(batch: int, table: TableId, has_range: bool, has_offset: bool = False) -> PlannedBatch:
-    of = ChunkRange(f"snapshot{batch}", "incremental", 0, 0, lsn(batch), batch, batch, "fp") if has_range else None
+    of = KeyedChunks(f"snapshot{batch}", "incremental", 0, 0, lsn(batch), batch, batch, "fp") if has_range else None
     return PlannedBatch(
         batch, f"run{batch}", f"plan{batch}", table, lsn(batch), lsn(batch + 1), batch, CAPTURE, of, has_offset
     )

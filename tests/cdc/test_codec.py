@@ -25,6 +25,13 @@ from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalTable
 from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
+    ChunkCounts,
+    ChunkRange,
+    DeleteMissing,
+    KeyedChunks,
+    KeylessRead,
+)
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -148,6 +155,29 @@ def test_every_field_of_a_spec_survives_the_way_through_json(spec: JobSpec) -> N
 @given(results)
 def test_every_field_of_a_result_survives_the_way_through_json(result: JobResult) -> None:
     assert JobResult.from_json(result.to_json()) == result
+
+
+st.register_type_strategy(ChunkCounts, every(ChunkCounts))
+
+
+@given(st.one_of(*map(every, (KeyedChunks, KeylessRead, DeleteMissing))))
+def test_every_field_of_a_chunk_range_survives_the_way_through_json(chunk_range: ChunkRange) -> None:
+    assert from_data(ChunkRange, json.loads(json.dumps(to_data(chunk_range)))) == chunk_range
+    assert from_data(ChunkRange | None, to_data(chunk_range)) == chunk_range
+
+
+@pytest.mark.parametrize("found", [{"type": "other"}, {"type": 1}, {"type": []}, {}])
+def test_a_member_of_a_union_is_refused_without_a_known_type(found: Mapping[str, object]) -> None:
+    chunk_range = to_data(DeleteMissing("s", "initial", 0, 0, LOW, 1, 1, ""))
+    del chunk_range["type"]
+    with pytest.raises(ConfigurationError, match=r"type is .*expected one of keyed_chunks, keyless_read"):
+        from_data(ChunkRange, {**chunk_range, **found})
+
+
+def test_a_member_of_a_union_has_no_field_of_another_member() -> None:
+    chunk_range = to_data(DeleteMissing("s", "initial", 0, 0, LOW, 1, 1, ""))
+    with pytest.raises(ConfigurationError, match="has no field 'windows'"):
+        from_data(ChunkRange, {**chunk_range, "windows": []})
 
 
 @pytest.mark.parametrize("document", [SPEC, RESULT], ids=["spec", "result"])

@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.cdc.snapshot.notification import LISTED_ALWAYS, not
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkCounts,
-    ChunkRange,
+    KeyedChunks,
     TableSnapshot,
     with_chunks,
     with_failure,
@@ -40,7 +40,7 @@ def read(
     at = (Lsn(bytes(16)), 6, 6, table_snapshot.fingerprint, table_snapshot.rows_published)
     return with_published(
         table_snapshot,
-        ChunkRange(
+        KeyedChunks(
             "id-1",
             "incremental",
             table_snapshot.published_chunks,

@@ -1,7 +1,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from support.present import present
@@ -19,8 +19,10 @@ from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot, may_publish,
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     MAX_FAILURES,
     ChunkCounts,
-    ChunkRange,
     ChunkSpan,
+    DeleteMissing,
+    KeyedChunks,
+    KeylessRead,
     TableSnapshot,
     TableSnapshotStatus,
     has_same_bounds,
@@ -35,6 +37,7 @@ from airflow_provider_db2cdc.errors import SignalError
 
 A, B, C = (TableId("S", name) for name in "ABC")
 LOW = Lsn(bytes(16))
+Windows: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def bounds(count: int) -> list[tuple[str]]:
@@ -73,9 +76,19 @@ def acting(
     return queue, outcomes
 
 
-def range_of(first: int, last: int, delete_missing: bool = False) -> ChunkRange:
-    return ChunkRange(
-        "s", "incremental", first, last, LOW, 6, 6, "f", 10 * first // 2, 3, delete_missing=delete_missing
+def range_of(first: int, last: int, deletes_by_range: bool = False) -> KeyedChunks:
+    rows = 10 * first // 2
+    return KeyedChunks("s", "incremental", first, last, LOW, 6, 6, "f", rows, 3, deletes_by_range=deletes_by_range)
+
+
+def deletion_of(last: int, rows: int = 0) -> DeleteMissing:
+    return DeleteMissing("s", "incremental", 0, last, LOW, 6, 6, "f", rows, 3)
+
+
+def read_of(read: int, windows: Windows, rows: int = 0, needs_another: bool = False) -> KeylessRead:
+    low = (LOW, 6, 6)
+    return KeylessRead(
+        "s", "incremental", read, read, *low, "f", rows, 3, windows=windows, needs_another_read=needs_another
     )
 
 
@@ -129,7 +142,7 @@ def test_table_snapshot_advances_with_its_chunk_ranges_and_completes_with_the_la
 
 def test_deletion_range_alone_shows_the_progress_of_its_table_snapshot() -> None:
     part = replace(with_chunks(TableSnapshot(A), bounds(2), "f"), delete_missing=True)
-    deleted = with_published(part, replace(range_of(0, 2, delete_missing=True), rows_before=30), 0)
+    deleted = with_published(part, deletion_of(2, rows=30), 0)
     assert (deleted.status, deleted.published_chunks, deleted.rows_published, deleted.low_batch) == (
         "completed",
         3,
@@ -151,7 +164,7 @@ def test_table_snapshot_with_changed_columns_restarts_and_ignores_earlier_chunk_
     other = with_chunks(fresh, bounds(1), "g")
     assert with_published(other, range_of(0, 1), 10) == other
     deleted = replace(other, delete_missing=True)
-    assert with_published(deleted, range_of(0, 1, delete_missing=True), 0) == deleted
+    assert with_published(deleted, deletion_of(1), 0) == deleted
     assert with_published(other, replace(range_of(0, 1), fingerprint="g"), 10).status == "completed"
 
 
@@ -174,11 +187,11 @@ def test_restarted_table_snapshot_deletes_missing_rows_if_it_reads_all_of_a_held
 
 def test_table_without_a_key_has_one_more_chunk_per_further_read() -> None:
     part = with_chunks(replace(TableSnapshot(A), delete_missing=True), [], "f")
-    first = replace(range_of(0, 0), windows=((3, 6),), needs_another_read=True)
+    first = read_of(0, ((3, 6),), needs_another=True)
     one = with_published(part, first, 10)
     assert (one.status, one.published_chunks, one.chunks, one.windows) == ("reading", 1, 2, ((3, 6),))
     assert with_published(one, first, 10) == one
-    last = replace(range_of(1, 1), windows=((3, 6), (6, 7)), rows_before=10)
+    last = read_of(1, ((3, 6), (6, 7)), rows=10)
     assert with_published(one, replace(last, needs_another_read=True), 2).chunks == 3
     two = with_published(one, last, 2)
     assert (two.status, two.published_chunks, two.chunks, two.rows_published) == ("completed", 2, 2, 12)
@@ -187,40 +200,31 @@ def test_table_without_a_key_has_one_more_chunk_per_further_read() -> None:
 
 
 def test_table_whose_reads_always_need_another_one_fails() -> None:
-    part, windows = with_chunks(TableSnapshot(A), [], "f"), tuple[tuple[int, int], ...]()
+    part, windows = with_chunks(TableSnapshot(A), [], "f"), Windows()
     for at in range(3):
         assert part.is_open
         windows = (*windows, (at, at + 1))
-        part = with_failure(
-            with_published(part, replace(range_of(at, at), windows=windows, needs_another_read=True), 1),
-            "it never rests",
-        )
+        part = with_failure(with_published(part, read_of(at, windows, needs_another=True), 1), "it never rests")
     assert (part.status, part.failures) == ("failed", 3)
 
 
 def test_last_read_of_a_table_without_a_key_resets_its_failures() -> None:
-    part = with_failure(
-        with_published(
-            with_chunks(TableSnapshot(A), [], "f"),
-            replace(range_of(0, 0), windows=((0, 1),), needs_another_read=True),
-            1,
-        ),
-        "why",
-    )
-    assert with_published(part, replace(range_of(1, 1), windows=((0, 1), (1, 2))), 1).failures == 0
+    part = with_chunks(TableSnapshot(A), [], "f")
+    part = with_failure(with_published(part, read_of(0, ((0, 1),), needs_another=True), 1), "why")
+    assert with_published(part, read_of(1, ((0, 1), (1, 2))), 1).failures == 0
 
 
 def test_table_snapshot_with_a_deletion_of_missing_rows_completes_with_it() -> None:
     part = with_published(replace(with_chunks(TableSnapshot(A), [], "f"), delete_missing=True), range_of(0, 0), 10)
     assert (part.status, part.published_chunks) == ("reading", 1)
-    assert with_published(part, range_of(0, 0, delete_missing=True), 0).status == "completed"
+    assert with_published(part, deletion_of(0), 0).status == "completed"
 
 
 def test_table_snapshot_whose_ranges_delete_missing_rows_needs_no_final_deletion() -> None:
     part = replace(with_chunks(TableSnapshot(A), bounds(2), "f"), delete_missing=True)
-    one = with_published(part, replace(range_of(0, 1), covers_key_range=True), 10)
+    one = with_published(part, range_of(0, 1, deletes_by_range=True), 10)
     assert (one.status, one.published_chunks) == ("reading", 2)
-    assert with_published(one, replace(range_of(2, 2), covers_key_range=True), 1).status == "completed"
+    assert with_published(one, range_of(2, 2, deletes_by_range=True), 1).status == "completed"
 
 
 def test_snapshot_completes_only_with_every_table() -> None:
@@ -665,7 +669,7 @@ def test_snapshots_of_one_moment_keep_the_order_of_their_requests() -> None:
 def test_a_chunk_range_with_given_up_bounds_does_not_match_the_new_bounds() -> None:
     """Columns that changed and changed back have the same fingerprint. The rows may differ by then."""
     part = with_chunks(TableSnapshot(A), [("9",), ("19",)], "f")
-    old = ChunkRange("s", "initial", 0, 0, LOW, 0, 0, "f", counts=(ChunkCounts((), ("9",), 10, 10),))
+    old = KeyedChunks("s", "initial", 0, 0, LOW, 0, 0, "f", counts=(ChunkCounts((), ("9",), 10, 10),))
     assert has_same_bounds(with_published(part, old, 10), old)
     other = with_chunks(restarted(part, is_held=True), [("9",)], "other")
     again = with_chunks(restarted(other, is_held=True), [("24",)], "f")
@@ -673,5 +677,5 @@ def test_a_chunk_range_with_given_up_bounds_does_not_match_the_new_bounds() -> N
     last = replace(old, first=2, last=2, counts=(ChunkCounts(("19",), (), 5, 5),))
     assert has_same_bounds(part, last)
     assert not has_same_bounds(again, last), "there are fewer chunks now"
-    for free in (replace(old, windows=((0, 1),)), replace(old, delete_missing=True)):
+    for free in (read_of(5, ((0, 1),)), deletion_of(5)):
         assert has_same_bounds(again, free), "it covers the whole table"

@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkCounts, ChunkRange
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkCounts, ChunkRange, KeyedChunks
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import failpoint_action
@@ -65,7 +65,7 @@ def commit(of: PlannedBatch) -> AppliedBatch:
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger of three batches: SLOW is left behind the first, which is marked twice; ODD's last part is pending."""
     folder = tmp_path_factory.mktemp("ledger")
-    of = ChunkRange("s", "initial", 0, 0, lsn(1), 0, 0, "fp", counts=(ChunkCounts((), ("9",), 9, 9),))
+    of = KeyedChunks("s", "initial", 0, 0, lsn(1), 0, 0, "fp", counts=(ChunkCounts((), ("9",), 9, 9),))
     parts = [[entry(1, table, of) for table in (FAST, SLOW, ODD)], [entry(2, FAST), entry(2, ODD)], [entry(3, ODD)]]
     one = ledger(spark, folder)
     for batch in parts:

@@ -20,7 +20,7 @@ from airflow_provider_db2cdc.cdc.event.net_effect import net_effects as plain_ef
 from airflow_provider_db2cdc.cdc.event.snapshot_window import surviving as plain_surviving
 from airflow_provider_db2cdc.cdc.job import ApplySettings, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkCounts, ChunkRange, TableSnapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkCounts, KeyedChunks, KeylessRead, TableSnapshot
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import SignalError, SourceError
 from airflow_provider_db2cdc.spark.events.net_effect import count_batch, net_effects
@@ -150,7 +150,7 @@ def check(
     keys = [(str(10 * at),) if part.surrogate else ("1", str(10 * at)) for at in range(1, len(counts))]
     ends: list[tuple[str, ...]] = [(), *keys, ()]
     chunks = tuple(ChunkCounts(ends[at], ends[at + 1], *count) for at, count in enumerate(counts))
-    of = ChunkRange("ad-hoc", "incremental", 3, 2 + len(counts), LOW, 1, 1, "", counts=chunks)
+    of = KeyedChunks("ad-hoc", "incremental", 3, 2 + len(counts), LOW, 1, 1, "", counts=chunks)
     source = ChangeTable(moves)
     check_counts(source, TableTask(SEEDED, capture, LOW, HIGH, 0), part, of, LsnRange(LOW, HIGH))
     return source.statements
@@ -226,7 +226,7 @@ def test_a_bound_that_is_null_holds_what_has_a_value_before_it() -> None:
     columns = tuple(replace(column, nullable=True) for column in SEEDED.columns)
     nullable = TableTask(replace(SEEDED, columns=columns), CAPTURE, LOW, HIGH, 0)
     chunks = (ChunkCounts((), ("1", "NULL"), 5, 6), ChunkCounts(("1", "NULL"), (), 5, 5))
-    of = ChunkRange("ad-hoc", "incremental", 0, 1, LOW, 1, 1, "", counts=chunks)
+    of = KeyedChunks("ad-hoc", "incremental", 0, 1, LOW, 1, 1, "", counts=chunks)
     check_counts(ChangeTable(some("I")), nullable, WHOLE, of, LsnRange(LOW, HIGH))
     other = replace(of, counts=(replace(chunks[0], rows_counted=5), replace(chunks[1], rows_counted=6)))
     with pytest.raises(SourceError, match=r"chunk 1 .* explain only 0\."):
@@ -235,7 +235,7 @@ def test_a_bound_that_is_null_holds_what_has_a_value_before_it() -> None:
 
 def test_a_table_without_a_key_is_one_chunk() -> None:
     bare = TableTask(replace(SEEDED, key=()), CAPTURE, LOW, HIGH, 0)
-    of = ChunkRange("ad-hoc", "incremental", 0, 0, LOW, 1, 1, "", counts=(ChunkCounts((), (), 5, 7),))
+    of = KeylessRead("ad-hoc", "incremental", 0, 0, LOW, 1, 1, "", counts=(ChunkCounts((), (), 5, 7),))
     check_counts(ChangeTable(some("II")), bare, WHOLE, of, LsnRange(LOW, HIGH))
     with pytest.raises(SourceError, match=r"chunk 0 .* explain only 1\."):
         check_counts(ChangeTable(some("I")), bare, WHOLE, of, LsnRange(LOW, HIGH))

@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cdc.event.net_effect import net_effects
 from airflow_provider_db2cdc.cdc.event.row_multiset import settled, surplus, touched
 from airflow_provider_db2cdc.cdc.event.snapshot_window import surviving, vanished
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing, KeyedChunks, KeylessRead
 from airflow_provider_db2cdc.cdc.table import TableId
 from support.memory_rows import copies, folded_by_key
 from support.memory_source import Row
@@ -29,23 +29,26 @@ def source_events(target: MemoryTarget, table: TableId, low_batch: int, batch: i
 
 def snapshot_events(target: MemoryTarget, planned: PlannedBatch, chunk_range: ChunkRange) -> Published:
     """Return the events that a batch publishes of its chunk range."""
-    if chunk_range.delete_missing:
-        return [], _events(target, planned, "d", _missing(target, planned.table, chunk_range)), chunk_range
-    is_keyed = bool(target.schemas[planned.table].key)
-    return (_keyed if is_keyed else _keyless)(target, planned, chunk_range)
+    match chunk_range:
+        case DeleteMissing():
+            return [], _events(target, planned, "d", _missing(target, planned.table, chunk_range)), chunk_range
+        case KeyedChunks():
+            return _keyed(target, planned, chunk_range)
+        case KeylessRead():
+            return _keyless(target, planned, chunk_range)
 
 
 def published(
     target: MemoryTarget, table: TableId, chunk_range: ChunkRange | None, read: Collection[Hashable]
 ) -> dict[int, int]:
     """Return how many staged rows of each chunk are among the rows that were published (`read`)."""
-    if chunk_range is None or chunk_range.delete_missing:
+    if chunk_range is None or isinstance(chunk_range, DeleteMissing):
         return {}
     chunks = target.staged[table][chunk_range.staging_version]
     return {chunk: count for chunk, rows in chunks.items() if (count := sum(row in read for row in rows))}
 
 
-def _keyed(target: MemoryTarget, planned: PlannedBatch, chunk_range: ChunkRange) -> Published:
+def _keyed(target: MemoryTarget, planned: PlannedBatch, chunk_range: KeyedChunks) -> Published:
     state = target.state[planned.table]
     staged = {row[:1]: row for row in _staged(target, planned.table, chunk_range)}
     effects = net_effects(source_events(target, planned.table, chunk_range.low_batch, planned.batch))
@@ -57,19 +60,19 @@ def _keyed(target: MemoryTarget, planned: PlannedBatch, chunk_range: ChunkRange)
     return reads, _events(target, planned, "d", [state[key][0] for key in gone]), chunk_range
 
 
-def _keyless(target: MemoryTarget, planned: PlannedBatch, chunk_range: ChunkRange) -> Published:
+def _keyless(target: MemoryTarget, planned: PlannedBatch, chunk_range: KeylessRead) -> Published:
     """Return the events of rows that a read settles, and whether another read is needed."""
     moved, *earlier = (touched(source_events(target, planned.table, *window)) for window in chunk_range.windows[::-1])
     unknown = set.intersection(*earlier) if earlier else None
     staged = settled(_staged(target, planned.table, chunk_range), moved, unknown)
-    held = copies(target.state[planned.table]) if chunk_range.covers_key_range else {}
+    held = copies(target.state[planned.table]) if chunk_range.covers_table else {}
     reads = _events(target, planned, "r", staged.elements())
     deletes = _events(target, planned, "d", surplus(held, staged, moved, unknown).elements())
     needs_another_read = bool(moved if unknown is None else moved & unknown)
     return reads, deletes, replace(chunk_range, needs_another_read=needs_another_read)
 
 
-def _missing(target: MemoryTarget, table: TableId, chunk_range: ChunkRange) -> list[Row]:
+def _missing(target: MemoryTarget, table: TableId, chunk_range: DeleteMissing) -> list[Row]:
     """Return rows that a snapshot did not find: those of the state, and those that only abandoned batches reported."""
     log, state = target.log[table], target.state[table]
     read = {event.key for at, _, event in log if at > chunk_range.low_batch and event.op == "r"}
@@ -96,6 +99,6 @@ def _staged(target: MemoryTarget, table: TableId, chunk_range: ChunkRange) -> li
     return [row for rows in target.staged[table][chunk_range.staging_version].values() for row in rows]
 
 
-def _is_within(row: Row, chunk_range: ChunkRange) -> bool:
+def _is_within(row: Row, chunk_range: KeyedChunks) -> bool:
     low, high, key = chunk_range.counts[0].low, chunk_range.counts[-1].high, row[0] or 0
     return (not low or key > int(low[0])) and (not high or key <= int(high[0]))

@@ -15,6 +15,8 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkCounts,
     ChunkRange,
     ChunkSpan,
+    DeleteMissing,
+    KeyedChunks,
     TableSnapshot,
     chunk_bounds,
 )
@@ -86,7 +88,7 @@ class MemoryTables:
         chunk_range = self._usable_range(batch)
         if chunk_range is not None:
             reads, deletes, chunk_range = snapshot_events(self.target, planned, chunk_range)
-            if not chunk_range.delete_missing:
+            if not isinstance(chunk_range, DeleteMissing):
                 self.append(table, planned.batch, "reads", reads)
             if deletes:
                 self.append(table, planned.batch, "deletes", deletes)
@@ -95,7 +97,7 @@ class MemoryTables:
         self.target.check_foreign(table, known)
         return self._applied(batch, chunk_range)
 
-    def diff(self, task: TableTask, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
+    def diff(self, task: TableTask, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
         """Return nothing, because `apply` compares by itself."""
         return None
 
@@ -157,7 +159,7 @@ class MemoryTables:
     def _usable_range(self, batch: TableBatch) -> ChunkRange | None:
         """Return a batch's chunk range, unless it was read under other columns. Then its writers are refused."""
         chunk_range, table = batch.planned.chunk_range, batch.task.table
-        if chunk_range is None or chunk_range.delete_missing:
+        if chunk_range is None or isinstance(chunk_range, DeleteMissing):
             return chunk_range
         if chunk_range.fingerprint == batch.task.schema.fingerprint:
             return chunk_range

@@ -8,7 +8,13 @@ from typing import Any
 
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, ChunkSpan, TableSnapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
+    ChunkRange,
+    ChunkSpan,
+    KeyedChunks,
+    KeylessRead,
+    TableSnapshot,
+)
 from airflow_provider_db2cdc.tick.ports import TableBatch, Tables
 from support.memory_twin import Twin
 
@@ -81,7 +87,8 @@ class Table:
         """Stage chunks of a snapshot, one span after the other."""
         task = self.twin.task(self.at)
         low = (self.at, self.batch, self.batch, task.schema.fingerprint)
-        staged = ChunkRange("snapshot", "incremental", 0, -1, *low, **facts)
+        kind = KeyedChunks if task.schema.key else KeylessRead
+        staged: ChunkRange = kind("snapshot", "incremental", 0, -1, *low, **facts)
         for first, last in spans:
             span = ChunkSpan(task.table, first, last)
             staged = self.tables.stage(task, self.snapshot(bounds=bounds), staged, span, 2)
@@ -89,7 +96,8 @@ class Table:
 
     def stage_whole(self, **facts: Any) -> ChunkRange:
         """Stage the table as one chunk, which shows every row that is missing."""
-        return self.stage((), [(0, 0)], covers_key_range=True, **facts)
+        has_key = bool(self.twin.task(self.at).schema.key)
+        return self.stage((), [(0, 0)], **{"deletes_by_range" if has_key else "covers_table": True}, **facts)
 
     def snapshot(self, **facts: Any) -> TableSnapshot:
         """Return a table snapshot under way."""

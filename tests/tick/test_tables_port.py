@@ -13,7 +13,7 @@ from support.memory_twin import MemoryTwin
 from support.port_table import BOUNDS, Table
 
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import deletion_range
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import KeylessRead, deletion_range
 from airflow_provider_db2cdc.cdc.table import Column
 from airflow_provider_db2cdc.errors import ConcurrentRunError, GapError, TargetError
 from airflow_provider_db2cdc.failpoint import ReachedFailpoint, When, failpoint_action
@@ -85,7 +85,7 @@ def test_changes_are_applied_once(table: Table) -> None:
 def test_a_chunk_range_yields_to_the_changes_of_its_window(table: Table) -> None:
     table.begin({1: 10, 2: 20, 3: 30, 4: 40, 6: 60, 8: 80})
     table.twin.commit({2: None, 3: 33, 5: 50, 6: None, 8: None}, is_captured=False)
-    staged = table.stage(spans=[(0, 0), (1, 1)], covers_key_range=True)
+    staged = table.stage(spans=[(0, 0), (1, 1)], deletes_by_range=True)
     found = [(chunk.low, chunk.high, chunk.rows_read, chunk.rows_counted) for chunk in staged.counts]
     assert found == [((), ("3",), 2, 2), (("3",), ("6",), 2, 2)]
     table.twin.commit({1: 11, 4: None, 5: 51, 6: 66})
@@ -127,7 +127,7 @@ def test_an_abandoned_batch_is_closed_to_its_writers(table: Table) -> None:
     with pytest.raises(TargetError):
         table.apply(hung, is_redone=True)
     assert table.twin.rows() == Counter([(1, 10)])
-    staged = table.stage(abandoned_batches=(hung.batch,))
+    staged = table.stage()
     table.done(table.plan(staged), is_begun=True)
     complete = table.snapshot(
         bounds=BOUNDS, published_chunks=3, low_batch=staged.low_batch, abandoned_batches=(hung.batch,)
@@ -179,8 +179,8 @@ def test_a_restart_mends_rows_that_another_writer_doubled(new_table: NewTable, i
     table.begin({1: 1, 2: 1, 3: 1, 4: 2})
     table.twin.change_state((4, 9) if is_keyed else (2,), lost=None if is_keyed else 1)
     table.prepare(is_begun=True)
-    windows = () if is_keyed else ((table.batch, table.batch + 1),)
-    staged = table.stage_whole(windows=windows)
+    window = {} if is_keyed else {"windows": ((table.batch, table.batch + 1),)}
+    staged = table.stage_whole(**window)
     assert table.done(table.plan(staged), is_begun=True).rows == 4
     assert table.twin.rows() == table.twin.at_source()
 
@@ -252,18 +252,19 @@ def test_equal_rows_of_a_table_without_a_key_are_counted(new_table: NewTable) ->
     table.twin.commit({1: None, 5: 1}, is_captured=False)
     table.twin.commit({4: None, 6: 1}, is_captured=False)
     low = table.batch
-    staged = table.stage_whole(windows=((low, low + 1),), needs_another_read=True)
+    windows = ((low, low + 1), (low + 1, low + 2))
+    staged = table.stage_whole(windows=windows[:1], needs_another_read=True)
     table.twin.commit({7: 2, 3: None})
     planned = table.plan(staged)
     first = table.done(planned)
     assert (first.reads, first.creates, first.deletes, first.rows) == (3, 1, 2, 4)
-    assert first.chunk_range is not None
+    assert isinstance(first.chunk_range, KeylessRead)
     assert first.chunk_range.needs_another_read
-    second = table.stage_whole(windows=(*staged.windows, (low + 1, low + 2)))
+    second = table.stage_whole(windows=windows)
     planned = table.plan(second)
     applied = table.apply(planned)
     assert (applied.reads, applied.deletes, applied.rows) == (1, 0, 4)
-    assert applied.chunk_range is not None
+    assert isinstance(applied.chunk_range, KeylessRead)
     assert not applied.chunk_range.needs_another_read
     assert table.again(planned) == applied
     assert table.twin.rows() == table.twin.at_source() == Counter({(1,): 3, (2,): 1})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal.signal import SnapshotKind
@@ -88,8 +88,8 @@ class ChunkCounts:
 
 
 @dataclass(frozen=True)
-class ChunkRange:
-    """Chunks that were read, as named by the batch that publishes them.
+class ChunkRangeBase:
+    """Chunks `first` to `last` of a table, as named by the batch that publishes them.
 
     `low_watermark` is their low watermark. `low_batch` is the table's last batch when their read began.
     `staging_version` is the version of the table's staging table that holds exactly these rows.
@@ -97,13 +97,6 @@ class ChunkRange:
     `first_low_batch` is the low batch of the table snapshot's first chunk range. `read_before` and `rows_before` are
     the rows read and published before this range. So the last chunk range is enough to show the progress of the table
     snapshot.
-
-    `covers_key_range`: the range deletes rows of the target that its chunks should have found. It does not where Spark
-    sorts keys differently from the source, or where there are `abandoned_batches`. Then a final deletion of missing
-    rows follows. It publishes no rows, and deletes the rows that no batch after its low batch wrote.
-
-    For a table without a key, `windows` are those of the newest reads and of this one. `needs_another_read`: another
-    read is needed, or the need is not known yet.
     """
 
     snapshot: str
@@ -118,17 +111,56 @@ class ChunkRange:
     staging_version: int = 0
     counts: tuple[ChunkCounts, ...] = ()
     condition: str = ""
-    delete_missing: bool = False
-    windows: tuple[BatchWindow, ...] = ()
-    covers_key_range: bool = False
-    needs_another_read: bool = False
     read_before: int = 0
-    abandoned_batches: tuple[int, ...] = ()
 
     @property
-    def deletes_by_range(self) -> bool:
-        """Whether rows of the target between the ends of its chunks are deleted if the chunks did not find them."""
-        return self.covers_key_range and not self.windows
+    def rows_read(self) -> int:
+        """The number of rows that were read."""
+        return sum(chunk.rows_read for chunk in self.counts)
+
+
+@dataclass(frozen=True)
+class KeyedChunks(ChunkRangeBase):
+    """Chunks of a table with a key.
+
+    `deletes_by_range`: rows of the target between the ends of the chunks are deleted if the chunks did not find them.
+    They are not where Spark sorts keys differently from the source, or where there are abandoned batches. Then a
+    deletion of missing rows follows.
+    """
+
+    deletes_by_range: bool = False
+    type: Literal["keyed_chunks"] = "keyed_chunks"
+
+
+@dataclass(frozen=True)
+class KeylessRead(ChunkRangeBase):
+    """A read of a table without a key, as one chunk.
+
+    `windows` are those of the newest reads and, once it is planned, of this one. `needs_another_read`: another read is
+    needed, or the need is not known yet. `covers_table`: rows that only the target has are deleted. The same holds for
+    rows that only `abandoned_batches` published.
+    """
+
+    windows: tuple[BatchWindow, ...] = ()
+    needs_another_read: bool = False
+    covers_table: bool = False
+    abandoned_batches: tuple[int, ...] = ()
+    type: Literal["keyless_read"] = "keyless_read"
+
+
+@dataclass(frozen=True)
+class DeleteMissing(ChunkRangeBase):
+    """The deletion of the rows that no batch after the low batch wrote. It publishes no rows.
+
+    It also deletes the rows that only `abandoned_batches` published.
+    """
+
+    abandoned_batches: tuple[int, ...] = ()
+    type: Literal["delete_missing"] = "delete_missing"
+
+
+ChunkRange: TypeAlias = KeyedChunks | KeylessRead | DeleteMissing
+"""What a batch publishes of a snapshot."""
 
 
 def chunk_bounds(table_snapshot: TableSnapshot, chunk: int) -> tuple[Bound, Bound]:
@@ -137,13 +169,10 @@ def chunk_bounds(table_snapshot: TableSnapshot, chunk: int) -> tuple[Bound, Boun
     return low, table_snapshot.bounds[chunk] if chunk < len(table_snapshot.bounds) else ()
 
 
-def deletion_range(table_snapshot: TableSnapshot, snapshot: str, kind: SnapshotKind, upto: Lsn) -> ChunkRange:
-    """Return the range that deletes missing rows: those that a completely read table snapshot did not find.
-
-    It publishes no rows. A row is missing if no batch after `low_batch` wrote it.
-    """
+def deletion_range(table_snapshot: TableSnapshot, snapshot: str, kind: SnapshotKind, upto: Lsn) -> DeleteMissing:
+    """Return the range that deletes the rows that a completely read table snapshot did not find."""
     assert table_snapshot.low_batch is not None
-    return ChunkRange(
+    return DeleteMissing(
         snapshot=snapshot,
         snapshot_kind=kind,
         first=0,
@@ -154,7 +183,6 @@ def deletion_range(table_snapshot: TableSnapshot, snapshot: str, kind: SnapshotK
         fingerprint=table_snapshot.fingerprint,
         read_before=table_snapshot.rows_read,
         rows_before=table_snapshot.rows_published,
-        delete_missing=True,
         abandoned_batches=table_snapshot.abandoned_batches,
     )
 
@@ -193,28 +221,28 @@ def with_published(table_snapshot: TableSnapshot, chunk_range: ChunkRange, rows:
     if (
         not table_snapshot.is_open
         or chunk_range.fingerprint != table_snapshot.fingerprint
-        or (chunk_range.last < table_snapshot.published_chunks and not chunk_range.delete_missing)
+        or (chunk_range.last < table_snapshot.published_chunks and not isinstance(chunk_range, DeleteMissing))
     ):
         return table_snapshot
     after = replace(
         table_snapshot,
         status="reading",
         published_chunks=chunk_range.last + 1,
-        bounds=((),) * (chunk_range.last + chunk_range.needs_another_read)
-        if chunk_range.windows
-        else table_snapshot.bounds,
-        rows_read=chunk_range.read_before + sum(chunk.rows_read for chunk in chunk_range.counts),
+        rows_read=chunk_range.read_before + chunk_range.rows_read,
         rows_published=chunk_range.rows_before + rows,
         low_batch=chunk_range.first_low_batch,
-        windows=chunk_range.windows,
-        # A read that needs another one made no progress: the table changes all the time.
-        failures=table_snapshot.failures if chunk_range.needs_another_read else 0,
+        failures=0,
         reason="",
     )
-    is_over = chunk_range.delete_missing or (
-        after.published_chunks == after.chunks
-        and (chunk_range.covers_key_range or bool(chunk_range.windows) or not after.delete_missing)
-    )
+    match chunk_range:
+        case KeyedChunks(deletes_by_range=deletes):
+            is_over = after.published_chunks == after.chunks and (deletes or not after.delete_missing)
+        case KeylessRead(last=last, windows=windows, needs_another_read=needs_another):
+            # A read that needs another one made no progress: the table changes all the time.
+            failures, is_over = table_snapshot.failures if needs_another else 0, not needs_another
+            after = replace(after, bounds=((),) * (last + needs_another), windows=windows, failures=failures)
+        case DeleteMissing():
+            is_over = True
     return replace(after, status="completed") if is_over else after
 
 
@@ -223,7 +251,7 @@ def has_same_bounds(table_snapshot: TableSnapshot, chunk_range: ChunkRange) -> b
 
     The same columns may have been cut again in between.
     """
-    if chunk_range.windows or chunk_range.delete_missing:
+    if not isinstance(chunk_range, KeyedChunks):
         return True
     is_known = chunk_range.last < table_snapshot.chunks
     return is_known and all(

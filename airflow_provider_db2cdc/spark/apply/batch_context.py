@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing, KeyedChunks
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.events.envelope import Envelopes
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
@@ -47,7 +47,7 @@ class BatchContext:
         A deletion of missing rows has no rows of any columns.
         """
         chunk_range = self.planned.chunk_range
-        if chunk_range is None or chunk_range.delete_missing:
+        if chunk_range is None or isinstance(chunk_range, DeleteMissing):
             return chunk_range
         has_same_columns = chunk_range.fingerprint == self.replica.schema.fingerprint
         return chunk_range if has_same_columns and not self.replica.has_excluded_chunks(self.planned.batch) else None
@@ -85,5 +85,5 @@ class BatchContext:
 
         Only a first try is compared with the state beforehand.
         """
-        deletes_by_range = self.chunk_range is not None and self.chunk_range.deletes_by_range
+        deletes_by_range = isinstance(self.chunk_range, KeyedChunks) and self.chunk_range.deletes_by_range
         return self.excludes_chunks or (deletes_by_range and self.batch.diff is None)

@@ -9,7 +9,12 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import BatchWindow, ChunkRange
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
+    BatchWindow,
+    ChunkRange,
+    DeleteMissing,
+    KeylessRead,
+)
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.apply.abandoned_batch import abandoned_copies, abandoned_rows
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
@@ -47,19 +52,17 @@ class PublishedRows:
 def append_found_deletes(context: BatchContext) -> bool:
     """Append `d` events for rows that the chunk range shows to be missing. Return whether there may be any.
 
-    A deletion of missing rows (`delete_missing`) deletes rows that no batch of its snapshot wrote. A read of a table
-    without a key deletes surplus rows of the state. Both also delete rows that only abandoned batches published. A
-    retry after the write of the state appends nothing.
+    A deletion of missing rows deletes rows that no batch of its snapshot wrote. A read of a table without a key deletes
+    surplus rows of the state. Both also delete rows that only abandoned batches published. A retry after the write of
+    the state appends nothing.
     """
-    chunk_range = context.chunk_range
-    if chunk_range is None:
-        return False
-    if chunk_range.delete_missing:
-        _append_deletes(context, _missing_rows(context, chunk_range))
-        return True
-    if chunk_range.windows and (chunk_range.abandoned_batches or not context.replica.is_empty(context.held)):
-        _append_deletes(context, _surplus_rows(context, chunk_range))
-        return True
+    match context.chunk_range:
+        case DeleteMissing() as deletion:
+            _append_deletes(context, _missing_rows(context, deletion))
+            return True
+        case KeylessRead() as read if read.abandoned_batches or not context.replica.is_empty(context.held):
+            _append_deletes(context, _surplus_rows(context.replica, read))
+            return True
     return False
 
 
@@ -82,12 +85,13 @@ def append_read_rows(context: BatchContext, changes: LoggedEvents) -> PublishedR
     chunk_range = context.chunk_range
     if context.excludes_chunks:
         return _rows_of_first_try(context)
-    if chunk_range is None or chunk_range.delete_missing:
+    if chunk_range is None or isinstance(chunk_range, DeleteMissing):
         return PublishedRows(chunk_range)
     window = changes if context.has_own_window else _window(context, chunk_range)
     staged, effects = context.replica.staging.rows(chunk_range.staging_version), None
-    is_whole = not window.counts.events and len(chunk_range.windows) < 2
-    if chunk_range.windows:
+    is_whole = not window.counts.events
+    if isinstance(chunk_range, KeylessRead):
+        is_whole = is_whole and len(chunk_range.windows) < 2
         rows, needs_another_read = _settled_rows(context.replica, chunk_range, staged, window.counts)
         chunk_range = replace(chunk_range, needs_another_read=needs_another_read)
     elif window.counts.events:
@@ -114,28 +118,25 @@ def _window(context: BatchContext, chunk_range: ChunkRange) -> LoggedEvents:
     return LoggedEvents(rows, count_batch(rows))
 
 
-def _missing_rows(context: BatchContext, chunk_range: ChunkRange) -> DataFrame:
-    rows, abandoned = context.replica.rows_to_delete(chunk_range.low_batch), chunk_range.abandoned_batches
+def _missing_rows(context: BatchContext, deletion: DeleteMissing) -> DataFrame:
+    rows, abandoned = context.replica.rows_to_delete(deletion.low_batch), deletion.abandoned_batches
     return rows.unionByName(abandoned_rows(context.replica, abandoned, context.planned.batch)) if abandoned else rows
 
 
-def _surplus_rows(context: BatchContext, chunk_range: ChunkRange) -> DataFrame:
+def _surplus_rows(replica: Replica, read: KeylessRead) -> DataFrame:
     """Return the rows that the target has and the read of a table without a key shows to be missing."""
-    replica, is_whole = context.replica, chunk_range.covers_key_range
-    moved = _changed_images(replica, chunk_range.windows[-1])
-    unknown = _unsettled_images(replica, chunk_range.windows[:-1])
-    staged, held = replica.staging.rows(chunk_range.staging_version), replica.rows()
-    if chunk_range.abandoned_batches and is_whole:
-        held = held.unionByName(abandoned_copies(replica, chunk_range.abandoned_batches, staged))
-    return surplus(held, settled(staged, moved, unknown), moved, unknown, is_whole)
+    moved, unknown = _changed_images(replica, read.windows[-1]), _unsettled_images(replica, read.windows[:-1])
+    staged, held = replica.staging.rows(read.staging_version), replica.rows()
+    if read.abandoned_batches and read.covers_table:
+        held = held.unionByName(abandoned_copies(replica, read.abandoned_batches, staged))
+    return surplus(held, settled(staged, moved, unknown), moved, unknown, read.covers_table)
 
 
 def _settled_rows(
-    replica: Replica, chunk_range: ChunkRange, staged: DataFrame, counts: BatchCounts
+    replica: Replica, read: KeylessRead, staged: DataFrame, counts: BatchCounts
 ) -> tuple[DataFrame, bool]:
     """Return the rows of a table without a key that the reads settle, and whether it needs another read."""
-    moved = _changed_images(replica, chunk_range.windows[-1])
-    unknown = _unsettled_images(replica, chunk_range.windows[:-1])
+    moved, unknown = _changed_images(replica, read.windows[-1]), _unsettled_images(replica, read.windows[:-1])
     needs_another_read = counts.events > 0 and not (moved if unknown is None else _in_both(moved, unknown)).isEmpty()
     return settled(staged, moved, unknown), needs_another_read
 

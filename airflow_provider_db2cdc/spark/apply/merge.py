@@ -9,6 +9,7 @@ from typing import ClassVar, TypeAlias
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import KeyedChunks
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.chunk_publish import PublishedRows
@@ -143,7 +144,7 @@ def _range_differences(context: BatchContext, reads: PublishedRows) -> DataFrame
     None for any other chunk range, or if the state has no row in its key range.
     """
     chunk_range = context.chunk_range
-    if chunk_range is None or not chunk_range.deletes_by_range:
+    if not isinstance(chunk_range, KeyedChunks) or not chunk_range.deletes_by_range:
         return None
     diff = context.batch.diff
     if not isinstance(diff, StateDiff) or not diff.is_valid(context.replica, chunk_range):

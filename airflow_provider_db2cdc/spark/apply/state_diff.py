@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import KeyedChunks
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.delta.replica import Replica
@@ -27,18 +27,18 @@ class StateDiff:
     `state_version` is the version of the state that was compared.
     """
 
-    chunk_range: ChunkRange
+    chunk_range: KeyedChunks
     state_version: int
     differences: DataFrame | None
 
-    def is_valid(self, replica: Replica, chunk_range: ChunkRange) -> bool:
+    def is_valid(self, replica: Replica, chunk_range: KeyedChunks) -> bool:
         """Whether the chunk range has the same staged rows, and the state is still the one that was compared."""
         has_same_rows = self.chunk_range.staging_version == chunk_range.staging_version
         return has_same_rows and self.state_version == replica.newest_version()
 
 
 @failpoint("compare_state")
-def diff_state(replica: Replica, chunk_range: ChunkRange, last: AppliedBatch | None) -> StateDiff:
+def diff_state(replica: Replica, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
     """Compare the staged rows of a chunk range with the state's rows of its key range. It is an action.
 
     It does not need the window's changes, so it runs while the tick waits for capture. Keys with changes are excluded

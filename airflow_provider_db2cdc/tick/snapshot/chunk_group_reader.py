@@ -18,7 +18,14 @@ from airflow_provider_db2cdc.cdc.snapshot.chunk_sizing import (
     sub_group_size,
 )
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot, next_group, next_table_to_chunk
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, ChunkSpan, TableSnapshot, with_chunks
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
+    ChunkRange,
+    ChunkSpan,
+    KeyedChunks,
+    KeylessRead,
+    TableSnapshot,
+    with_chunks,
+)
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError, SourceError
 from airflow_provider_db2cdc.failpoint import failpoint
@@ -208,7 +215,8 @@ class ChunkGroupReader:
         """Return a chunk range with no chunk read yet. Its low watermark is the table's current position."""
         self.tick.positions.check_window(task)
         table_snapshot, position = self.run.table_snapshot(task.table), self.tick.positions.position(task)
-        return ChunkRange(
+        kind = KeyedChunks if task.schema.key else KeylessRead
+        return kind(
             self.run.id, self.run.kind, span.first, span.first - 1, position.upto, position.batch, position.batch,
             table_snapshot.fingerprint, condition=table_snapshot.condition or table_snapshot.select,
         )  # fmt: skip

@@ -17,6 +17,8 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkRange,
+    KeyedChunks,
+    KeylessRead,
     TableSnapshot,
     deletion_range,
     with_published,
@@ -152,13 +154,9 @@ class GroupPublisher:
 
         def get_ready(task: TableTask) -> ChunkRange:
             table_snapshot = self.snapshot_run.table_snapshot(task.table)
-            chunk_range = replace(
-                group.chunk_ranges[task.table],
-                covers_key_range=table_snapshot.delete_missing and _covers_key_range(task.schema, table_snapshot),
-                abandoned_batches=table_snapshot.abandoned_batches,
-            )
+            chunk_range = _with_deletes(group.chunk_ranges[task.table], task.schema, table_snapshot)
             self.tick.prepare(task, self.tick.positions.is_new(task))
-            if chunk_range.deletes_by_range and task.schema.key:
+            if isinstance(chunk_range, KeyedChunks) and chunk_range.deletes_by_range:
                 self.tick.diff_state(task, chunk_range)
             return chunk_range
 
@@ -209,9 +207,10 @@ class GroupPublisher:
             lambda table_snapshot: replace(with_published(table_snapshot, chunk_range, last.reads), reason=reason),
         )
         self.tick.context.target.delete_staged(self.tick.tasks[table], chunk_range)
-        if chunk_range.needs_another_read and len(chunk_range.windows) >= MAX_READS:
-            self.tick.failures.add(table, unsettled(table, len(chunk_range.windows)))
-            self.snapshot_run.fail(table)
+        match chunk_range:
+            case KeylessRead(needs_another_read=True, windows=windows) if len(windows) >= MAX_READS:
+                self.tick.failures.add(table, unsettled(table, len(windows)))
+                self.snapshot_run.fail(table)
 
     @failpoint("plan_chunks")
     def _plan_range(self, task: TableTask, chunk_range: ChunkRange, high: Lsn) -> PlannedBatch:
@@ -226,7 +225,7 @@ class GroupPublisher:
             read_before=table_snapshot.rows_read,
             rows_before=table_snapshot.rows_published,
         )
-        if not task.schema.key:
+        if isinstance(chunk_range, KeylessRead):
             # Spark's plan grows with each window, so only the newest are kept. Fewer windows leave more rows open, so
             # the result is still right.
             windows = (*table_snapshot.windows[1 - MAX_READS :], (chunk_range.low_batch, self.tick.batch + 1))
@@ -260,12 +259,16 @@ class GroupPublisher:
         return lsn
 
 
-def _covers_key_range(schema: TableSchema, table_snapshot: TableSnapshot) -> bool:
-    """Return whether a group's rows show which rows are missing, so that no deletion of missing rows has to follow.
+def _with_deletes(chunk_range: ChunkRange, schema: TableSchema, table_snapshot: TableSnapshot) -> ChunkRange:
+    """Return a chunk range that also deletes the missing rows that its read can show.
 
-    A group is compared with the state. The events of abandoned batches are only in the change log, not in the state.
+    Chunks of a table with a key are compared with the state. The events of abandoned batches are only in the change
+    log, not in the state. Where chunks do not show which rows are missing, a deletion of missing rows follows.
     """
-    if not schema.key:
-        return True
-    is_whole = not table_snapshot.surrogate and not table_snapshot.abandoned_batches
-    return is_whole and sorts_alike(map(schema.column, schema.key))
+    is_whole, abandoned = table_snapshot.delete_missing, table_snapshot.abandoned_batches
+    match chunk_range:
+        case KeylessRead():
+            return replace(chunk_range, covers_table=is_whole, abandoned_batches=abandoned)
+        case KeyedChunks() if is_whole and not (abandoned or table_snapshot.surrogate):
+            return replace(chunk_range, deletes_by_range=sorts_alike(map(schema.column, schema.key)))
+    return chunk_range
