@@ -53,6 +53,9 @@ def up(  # noqa: PLR0913 - each parameter is an option of the command.
     before_images: Annotated[
         bool, typer.Option("--before-images", help="Capture columns with the old values too.")
     ] = False,
+    time_zone: Annotated[
+        str, typer.Option(help="Time zone of the source's clock: UTC, GMT+02:00, Europe/Berlin.")
+    ] = "UTC",
     capture: Annotated[bool, typer.Option(help="Run the capture agent.")] = True,
     jars: Annotated[
         Path | None, typer.Option(help="Folder of Apache Derby's jars; see `db2cdc jars --sandbox`.")
@@ -68,6 +71,7 @@ def up(  # noqa: PLR0913 - each parameter is an option of the command.
         lsn_bytes=lsn_bytes,
         update_as=updates.value,
         before_images=before_images,
+        time_zone=time_zone,
     )
     from airflow_provider_db2cdc.sandbox.server import service
 

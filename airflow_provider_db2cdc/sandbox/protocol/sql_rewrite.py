@@ -22,7 +22,7 @@ _TOKEN = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-_CANDIDATE = re.compile(r"SYSCAT|SYSIBM|SERVER|COUNT_BIG", re.IGNORECASE)
+_CANDIDATE = re.compile(r"SYSCAT|SYSIBM|SERVER|TIMEZONE|COUNT_BIG", re.IGNORECASE)
 _DERBY_OWN = frozenset({"SYSDUMMY1"})
 
 
@@ -85,6 +85,9 @@ def _rewritten(tokens: list[tuple[str, str]], database: str) -> Iterator[str]:
             yield _server_literal(database)
         elif word == "CURRENT" and (end := _follows(tokens, index, "SERVER")):
             yield _server_literal(database)
+            index = end
+        elif word == "CURRENT" and (end := _follows(tokens, index, "TIMEZONE")):
+            yield "SANDBOX.TIMEZONE()"
             index = end
         else:
             yield text

@@ -38,6 +38,7 @@ class DerbySettings:
     password: str
     java_options: tuple[str, ...] = ()
     durable: bool = False
+    time_zone: str = "UTC"
     lock_wait_s: int = 30
     deadlock_s: int = 5
 
@@ -224,7 +225,7 @@ def _server_command(settings: DerbySettings) -> list[str]:
     return [
         tool("java"),
         *settings.java_options,
-        "-Duser.timezone=UTC",
+        f"-Duser.timezone={settings.time_zone}",
         _home_argument(settings.home),
         "-cp",
         os.pathsep.join([str(settings.classes), class_path(settings.jars)]),

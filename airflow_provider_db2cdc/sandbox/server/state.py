@@ -30,7 +30,8 @@ class SandboxOptions:
 
     `java_options` are those of Derby's JVM. By default it compiles quickly instead of well. In one minute of a
     small pipeline 14 of 16 CPU seconds went into compiling well. To read millions of rows, let it compile well.
-    `update_as` is what captured updates look like: a D and an I row, or one U row.
+    `update_as` is what captured updates look like: a D and an I row, or one U row. `time_zone` is that of the source's
+    clock, as Java names it.
     """
 
     port: int = 0
@@ -46,6 +47,7 @@ class SandboxOptions:
     lsn_bytes: int = 16
     update_as: Literal["DI", "U"] = "DI"
     before_images: bool = False
+    time_zone: str = "UTC"
 
     def __post_init__(self) -> None:
         """Refuse what no driver could carry.

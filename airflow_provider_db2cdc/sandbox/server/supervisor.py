@@ -233,4 +233,5 @@ def _derby_settings(folder: Path, options: SandboxOptions) -> DerbySettings:
         password=options.password,
         java_options=tuple(options.java_options.split()),
         durable=options.durable,
+        time_zone=options.time_zone,
     )

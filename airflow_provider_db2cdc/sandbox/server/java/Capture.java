@@ -54,6 +54,12 @@ public final class Capture {
         return (instant.getEpochSecond() - EPOCH_S) * 1_000_000L + instant.getNano() / 1_000;
     }
 
+    /** What local time is ahead of UTC, as Db2's CURRENT TIMEZONE says it: hours, minutes and seconds as digits. */
+    public static java.math.BigDecimal timezone() {
+        int seconds = java.util.TimeZone.getDefault().getOffset(System.currentTimeMillis()) / 1_000;
+        return java.math.BigDecimal.valueOf(seconds / 3600 * 10_000 + seconds / 60 % 60 * 100 + seconds % 60);
+    }
+
     /** A log position of {@code width} bytes (10 or 16): the agent's round above, the tick in the low 7 or 8 bytes. */
     public static byte[] lsn(long round, long tick, int width) {
         int low = width < 16 ? 7 : 8;
