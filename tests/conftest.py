@@ -125,11 +125,12 @@ def spark(spark_folder: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def captured_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A running sandbox whose agent captures a few times a second."""
+    """A running sandbox whose agent captures a few times a second, and whose clock is ahead of UTC."""
     from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
     jars = str(ROOT / "build" / "jars" / "sandbox")
-    with Sandbox.start(tmp_path_factory.mktemp("captured"), commit_interval_s=0.4, jars=jars) as running:
+    folder = tmp_path_factory.mktemp("captured")
+    with Sandbox.start(folder, commit_interval_s=0.4, time_zone="GMT+05:30", jars=jars) as running:
         yield running
 
 

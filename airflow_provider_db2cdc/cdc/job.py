@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Literal
 
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration
+from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -151,7 +152,7 @@ class JobSpec:
     notifications were sent.
 
     `planned_clock` is the source's clock (YYYY-MM-DD HH:MM:SS.ffffff) once all else of the plan was known. It is empty
-    where the clock stands before the time that capture has passed.
+    where the clock stands before the time that capture has passed. `source_clock` turns commit times into UTC.
     """
 
     pipeline: str
@@ -169,15 +170,13 @@ class JobSpec:
     reported_seq: int = 0
     notified_seq: int = 0
     planned_clock: str = ""
+    source_clock: SourceClock = field(default_factory=SourceClock)
     version: int = VERSION
 
     @property
     def source_ahead_ms(self) -> int:
-        """Milliseconds by which the source's local clock was ahead of the plan's time.
-
-        The local clock is taken for UTC, as commit times are.
-        """
-        source_time = datetime.fromisoformat(self.capture_position.source_time).replace(tzinfo=UTC)
+        """Milliseconds by which the source's clock was ahead of the plan's, both in UTC."""
+        source_time = self.capture_position.source_utc.replace(tzinfo=UTC)
         return int(source_time.timestamp() * 1000) - self.planned_at_ms
 
     def to_json(self) -> str:
@@ -253,7 +252,8 @@ class JobResult:
     reports what a tick that died has not reported. `reported_seq` is the journal position up to which this result
     reports.
 
-    `source_ahead_ms` is the plan's. It is to be added to a local time before that is compared with commit times.
+    `source_ahead_ms` and `source_clock` are the plan's. The former is to be added to a time of this machine before that
+    is compared with commit times.
     """
 
     pipeline: str
@@ -265,6 +265,7 @@ class JobResult:
     reported_seq: int = 0
     planned_at_ms: int = 0
     source_ahead_ms: int = 0
+    source_clock: SourceClock | None = None
     version: int = VERSION
 
     @property

@@ -24,6 +24,7 @@ from airflow_provider_db2cdc.config.property_check import (
     SignalTable,
     SnapshotInclude,
     Target,
+    TimeZone,
     property_error,
 )
 from airflow_provider_db2cdc.config.validation_message import explain
@@ -117,6 +118,7 @@ class PipelineConfig(_Frozen):
     snapshot_fetch_rows: CountOrZero = 10_000
     query_fetch_rows: CountOrZero = 10_000
     max_rows_per_batch: Count = 1_000_000
+    time_zone: TimeZone = ""
     capture_stale_after_s: Seconds = 900.0
     offsets_max_age_s: Seconds = 86_400.0
     accept_update_rows: bool = False

@@ -188,6 +188,13 @@ USED = (
         "1000000",
     ),
     used(
+        "database.time.zone",
+        "time_zone",
+        "Time zone of the source's clock, as an IANA name such as `Europe/Berlin`. It turns the times of commits into "
+        "UTC, also of the hour that the end of summer time repeats.",
+        "what Db2's CURRENT TIMEZONE reports at each plan",
+    ),
+    used(
         "capture.stale.after.s",
         "capture_stale_after_s",
         "Age in seconds at which capture's position is an error.",

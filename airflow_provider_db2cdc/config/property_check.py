@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Annotated, Any
 
+import pendulum
 from pydantic import AfterValidator, ValidatorFunctionWrapHandler, WrapValidator
 
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -37,6 +39,14 @@ def _signal_table(value: str) -> str:
     with property_error():
         if value:
             parse_table(value, "signal.data.collection")
+    return value
+
+
+def _time_zone(value: str) -> str:
+    if value and value not in pendulum.timezones():
+        similar = get_close_matches(value, pendulum.timezones(), 1)
+        suggestion = f" Did you mean {similar[0]}?" if similar else ""
+        raise PropertyError(f"{value!r} is not a time zone", f"Write an IANA name such as Europe/Berlin.{suggestion}")
     return value
 
 
@@ -81,5 +91,6 @@ def _mistakes_of(lists: Mapping[str, Any]) -> Iterator[str]:
 
 Target = Annotated[str, AfterValidator(_target)]
 SignalTable = Annotated[str, AfterValidator(_signal_table)]
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
 SnapshotInclude = Annotated[tuple[str, ...], AfterValidator(_snapshot_include)]
 CheckedSelection = Annotated[Selection, WrapValidator(_selection)]

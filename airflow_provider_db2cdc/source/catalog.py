@@ -81,7 +81,7 @@ def read_capture_position(source: Source, asn_schema: str) -> CapturePosition:
 
     :raises CaptureStoppedError: when the agent never ran, so that SYNCHPOINT or SYNCHTIME is null.
     """
-    [(synchpoint, newest, synchtime, clock)] = source.rows(asn.capture_position(asn_schema))
+    [(synchpoint, newest, synchtime, clock, timezone)] = source.rows(asn.capture_position(asn_schema))
     positions = [lsn for lsn in map(synchpoint_of, (synchpoint, newest)) if lsn is not None]
     # The registration of a quiet table may keep an LSN of another length, from before the agent's level changed.
     positions = [lsn for lsn in positions if len(lsn.raw) == len(positions[0].raw)]
@@ -92,7 +92,14 @@ def read_capture_position(source: Source, asn_schema: str) -> CapturePosition:
             f"Start it: asncap capture_server={source.database} capture_schema={asn_schema}.",
         )
     age_s = (_timestamp(clock) - _timestamp(synchtime)).total_seconds()
-    return CapturePosition(max(positions), _iso(synchtime), _iso(clock), age_s)
+    return CapturePosition(max(positions), _iso(synchtime), _iso(clock), age_s, timezone_s(int(timezone)))
+
+
+def timezone_s(digits: int) -> int:
+    """Return the seconds of a CURRENT TIMEZONE: hours, minutes and seconds as two digits each, with a sign."""
+    hours, rest = divmod(abs(digits), 10_000)
+    seconds = hours * 3600 + rest // 100 * 60 + rest % 100
+    return -seconds if digits < 0 else seconds
 
 
 def read_pruned_upto(source: Source, asn_schema: str) -> dict[TableId, Lsn | None]:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from airflow_provider_db2cdc.cdc.capture.gap import CommitTrace
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
+from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -24,17 +25,19 @@ from airflow_provider_db2cdc.sql import asn
 
 @dataclass(frozen=True)
 class AppliedCommit:
-    """A table's newest applied commit. `at_ms` is its time at the source, in milliseconds since the epoch."""
+    """A table's newest applied commit. `at_ms` is its time in UTC, in milliseconds since the epoch.
+
+    `local_times` are the times that the source's clock may have shown then.
+    """
 
     capture: CaptureRegistration
     commit: Lsn
     at_ms: int
+    local_times: tuple[datetime, ...] = ()
 
     def selects(self, asn_schema: str) -> tuple[str, ...]:
         """Return selects that find what is left of the commit. They can join other counts in one statement."""
-        seconds, milliseconds = divmod(self.at_ms, 1000)
-        commit_time = datetime.fromtimestamp(seconds, UTC).replace(microsecond=milliseconds * 1000, tzinfo=None)
-        return asn.traces(asn_schema, self.capture, self.commit, commit_time)
+        return asn.traces(asn_schema, self.capture, self.commit, self.local_times)
 
 
 def applied_of(capture: CaptureRegistration, offset: Offset | None) -> AppliedCommit | None:
@@ -47,13 +50,18 @@ def applied_of(capture: CaptureRegistration, offset: Offset | None) -> AppliedCo
     return AppliedCommit(capture, *offset.applied) if offset.capture == capture.identity.digest else None
 
 
-def newest(applied: Iterable[AppliedCommit | None], position: Lsn) -> AppliedCommit | None:
-    """Return the newest of several tables' commits.
+def newest(applied: Iterable[AppliedCommit | None], position: Lsn, clock: SourceClock) -> AppliedCommit | None:
+    """Return the newest of several tables' commits, with the times that the source's clock may have shown.
 
     Commits of another length than the capture position are excluded, because they cannot be compared.
     """
     comparable = [commit for commit in applied if commit is not None and len(commit.commit.raw) == len(position.raw)]
-    return max(comparable, key=lambda commit: commit.commit, default=None)
+    latest = max(comparable, key=lambda commit: commit.commit, default=None)
+    if latest is None:
+        return None
+    seconds, milliseconds = divmod(latest.at_ms, 1000)
+    utc = datetime.fromtimestamp(seconds, UTC).replace(microsecond=milliseconds * 1000, tzinfo=None)
+    return replace(latest, local_times=tuple(clock.local_times(utc)))
 
 
 def trace_of(rows: Iterable[tuple[int, int]]) -> CommitTrace:
@@ -66,14 +74,12 @@ def trace_of(rows: Iterable[tuple[int, int]]) -> CommitTrace:
 
 
 def as_found(
-    source: Source,
-    asn_schema: str,
-    captures: Iterable[CaptureRegistration],
-    offsets: Mapping[TableId, Offset],
-    position: Lsn,
+    source: Source, asn_schema: str, offsets: Mapping[TableId, Offset], applied: AppliedCommit | None
 ) -> Mapping[TableId, Offset]:
-    """Return the offsets as a plan would store them now: with `source_restored` if the source has another history."""
-    applied = newest((applied_of(capture, offsets.get(capture.table)) for capture in captures), position)
+    """Return the offsets as a plan would store them now: with `source_restored` if the source has another history.
+
+    `applied` is the newest commit that was applied from it.
+    """
     if applied is None or not is_restored(source, asn_schema, applied):
         return offsets
     return {table: replace(offset, source_restored=True) for table, offset in offsets.items()}

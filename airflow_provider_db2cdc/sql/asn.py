@@ -91,12 +91,14 @@ def capture_position(asn_schema: str) -> Query:
     """Return the select of the capture position, in one row. It must not run with isolation UR (uncommitted read).
 
     Columns: SYNCHPOINT of the global row, the greatest CD_NEW_SYNCHPOINT of an active registration, SYNCHTIME of the
-    global row, the source's clock. A stopped registration does not count, because it may keep an old agent's value.
+    global row, the source's clock, CURRENT TIMEZONE. A stopped registration does not count, because it may keep an old
+    agent's value.
     """
     return Query(
         "SELECT MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHPOINT END), "
         "MAX(CASE WHEN GLOBAL_RECORD <> 'Y' AND STATE = 'A' THEN CD_NEW_SYNCHPOINT END), "
-        "MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHTIME END), CURRENT TIMESTAMP "
+        "MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHTIME END), "
+        "CURRENT TIMESTAMP, CURRENT TIMEZONE "
         f"FROM {_control(asn_schema, 'IBMSNAP_REGISTER')}"
     )
 
@@ -117,28 +119,27 @@ TRACES = (-1, -2, -3, -4)
 """The places of the rows that `traces` selects."""
 
 
-def traces(asn_schema: str, capture: CaptureRegistration, commit: Lsn, time: datetime) -> tuple[str, ...]:
+def traces(asn_schema: str, capture: CaptureRegistration, commit: Lsn, times: Sequence[datetime]) -> tuple[str, ...]:
     """Return selects of what is left of an applied commit: a place of `TRACES`, then a number.
 
     The numbers are, in order:
 
     1. the commit's rows in the change table
     2. its rows in IBMSNAP_UOW
-    3. those of its rows in IBMSNAP_UOW that have its time, to the millisecond
+    3. those of its rows in IBMSNAP_UOW that have one of its local `times`, to the millisecond
     4. how many of the two tables hold an older commit
 
     Each select only reads an index on the commit.
     """
     changes, uow, literal = change_table(capture), _control(asn_schema, "IBMSNAP_UOW"), lsn_literal(commit)
     is_commit = f"{COMMIT} = {literal}"
-    begin, end = (_clock(time + timedelta(milliseconds=milliseconds)) for milliseconds in (0, 1))
+    has_time = " OR ".join(f"({_within_a_millisecond(time)})" for time in times) or "1 = 0"
     older = f"CASE WHEN MIN({COMMIT}) < {literal} THEN 1 ELSE 0 END"
     rows, units, same_time, before = TRACES
     return (
         f"SELECT {rows} AS PLACE, {count_of()} AS CHANGES FROM {changes} WHERE {is_commit}",
         f"SELECT {units} AS PLACE, {count_of()} AS CHANGES FROM {uow} WHERE {is_commit}",
-        f"SELECT {same_time} AS PLACE, {count_of()} AS CHANGES FROM {uow} "
-        f"WHERE {is_commit} AND IBMSNAP_LOGMARKER >= {begin} AND IBMSNAP_LOGMARKER < {end}",
+        f"SELECT {same_time} AS PLACE, {count_of()} AS CHANGES FROM {uow} WHERE {is_commit} AND ({has_time})",
         *(f"SELECT {before} AS PLACE, {older} AS CHANGES FROM {table}" for table in (changes, uow)),
     )
 
@@ -154,6 +155,11 @@ def last_commit_before(capture: CaptureRegistration, span: LsnRange) -> Query:
 def probe(table: TableId) -> Query:
     """Return a select that only fails if the table may not be read. It reads no row and waits for no lock."""
     return Query(f"SELECT 1 FROM {quote_table(table)} WHERE 1 = 0")
+
+
+def _within_a_millisecond(time: datetime) -> str:
+    begin, end = (_clock(time + timedelta(milliseconds=milliseconds)) for milliseconds in (0, 1))
+    return f"IBMSNAP_LOGMARKER >= {begin} AND IBMSNAP_LOGMARKER < {end}"
 
 
 def _clock(time: datetime) -> str:

@@ -27,6 +27,7 @@ def job_result(tick: Tick) -> JobResult:
         tuple(results),
         planned_at_ms=tick.spec.planned_at_ms,
         source_ahead_ms=tick.spec.source_ahead_ms,
+        source_clock=tick.spec.source_clock,
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from support.filled import ask, changed, filled
-from support.pipeline import Pipeline
+from support.pipeline import SOURCE_AHEAD, Pipeline
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -86,10 +86,11 @@ def commits(pipeline: Pipeline, table: TableId) -> list[tuple[str, str, str, int
         f'FROM ASNCDC."CDC_{table.schema}_{table.name}" C JOIN ASNCDC.IBMSNAP_UOW U '
         "ON U.IBMSNAP_COMMITSEQ = C.IBMSNAP_COMMITSEQ ORDER BY C.IBMSNAP_COMMITSEQ, C.IBMSNAP_INTENTSEQ"
     )
-    return [
-        (op, str(Lsn(bytes(commit))), str(Lsn(bytes(intent))), round(time.replace(tzinfo=UTC).timestamp() * 1_000_000))
-        for op, commit, intent, time in rows
-    ]
+    return [(op, str(Lsn(bytes(commit))), str(Lsn(bytes(intent))), _utc_us(time)) for op, commit, intent, time in rows]
+
+
+def _utc_us(local: datetime) -> int:
+    return round((local - SOURCE_AHEAD).replace(tzinfo=UTC).timestamp() * 1_000_000)
 
 
 def test_of_changes_and_of_a_snapshot(new_pipeline: Callable[..., Pipeline]) -> None:

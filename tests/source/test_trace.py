@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.capture.gap import CommitTrace
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
+from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -20,6 +22,7 @@ from airflow_provider_db2cdc.sql.asn import TRACES
 
 TABLES = [TableId("S", "A"), TableId("S", "B")]
 OTHER = TableId("S", "OF_NO_PIPELINE")
+UTC = SourceClock(offsets_s=(0,))
 IDENTITY = CaptureIdentity("ASN.CD", "2026-01-01", "2025-01-01", "0")
 
 
@@ -106,7 +109,7 @@ class Life:
 
     def look(self) -> tuple[AppliedCommit | None, bool]:
         """Do what a plan does: choose the commit to look up, and judge what is left of it."""
-        chosen = newest((applied_of(capture(one), self.offsets.get(one)) for one in TABLES), lsn(self.end))
+        chosen = newest((applied_of(capture(one), self.offsets.get(one)) for one in TABLES), lsn(self.end), UTC)
         if chosen is None:
             return None, False
         rows, at = self.changes[chosen.capture.table], chosen.commit
@@ -225,5 +228,5 @@ def test_a_commit_of_another_capture_or_that_is_known_to_be_lost_is_not_looked_u
     ):
         assert applied_of(of, other) is None
     assert newest(
-        [None, AppliedCommit(of, Lsn(b"\xff" * 10), 1), AppliedCommit(of, lsn(3), 1), applied_of(of, kept)], lsn(9)
-    ) == (AppliedCommit(of, lsn(7), 5_000))
+        [None, AppliedCommit(of, Lsn(b"\xff" * 10), 1), AppliedCommit(of, lsn(3), 1), applied_of(of, kept)], lsn(9), UTC
+    ) == AppliedCommit(of, lsn(7), 5_000, (datetime(1970, 1, 1, 0, 0, 5),))

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -37,10 +37,11 @@ def test_a_commit_is_looked_up_on_the_bare_column_with_its_time_to_the_milliseco
     )
     number, uow = "CAST(COUNT_BIG(*) AS BIGINT) AS CHANGES", '"ASN"."IBMSNAP_UOW"'
     at = datetime(2026, 1, 2, 3, 4, 5, 999_000)
-    assert asn.traces("ASN", capture("CD"), HIGH, at) == (
+    later = times.replace("03:04:0", "04:04:0")
+    assert asn.traces("ASN", capture("CD"), HIGH, [at, at + timedelta(hours=1)]) == (
         f'SELECT -1 AS PLACE, {number} FROM "ASN"."CD" {own}',
         f"SELECT -2 AS PLACE, {number} FROM {uow} {own}",
-        f"SELECT -3 AS PLACE, {number} FROM {uow} {own} AND {times}",
+        f"SELECT -3 AS PLACE, {number} FROM {uow} {own} AND (({times}) OR ({later}))",
         f'SELECT -4 AS PLACE, {older} THEN 1 ELSE 0 END AS CHANGES FROM "ASN"."CD"',
         f"SELECT -4 AS PLACE, {older} THEN 1 ELSE 0 END AS CHANGES FROM {uow}",
     )

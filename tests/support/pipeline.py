@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,6 +39,8 @@ from support.step import Commit, Rollback
 
 numbers = itertools.count(1)
 FIRST_TICKS = 12
+SOURCE_AHEAD = timedelta(hours=5, minutes=30)
+"""What the clock of the shared sandbox is ahead of UTC (tests/conftest.py)."""
 DERBY_FAULT, DERBY_TRIES = "NullPointerException", 3
 """Derby's own fault, which fails a table for one tick (docs/contributing/sandbox.md); the next tick takes it up."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Literal
 
@@ -85,13 +86,19 @@ class CapturePosition:
 
     `lsn` is the greatest synchpoint, read committed. `synchtime` is the source's local time up to which all is
     captured. `source_time` is the source's clock when it was read. Both are ISO texts without a zone. `age_s` is their
-    distance in seconds.
+    distance in seconds. `timezone_s` is by how many seconds local time was ahead of UTC then.
     """
 
     lsn: Lsn
     synchtime: str
     source_time: str
     age_s: float
+    timezone_s: int = 0
+
+    @property
+    def source_utc(self) -> datetime:
+        """The source's clock in UTC, without a zone."""
+        return datetime.fromisoformat(self.source_time) - timedelta(seconds=self.timezone_s)
 
 
 def reinit_call(asn_schema: str) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.signal.signal import SOURCE_CHANNEL, Signal, SignalOutcome
@@ -47,6 +48,8 @@ class PipelineSummary:
 
     `planned_at_ms` is the plan time of the last tick that changed the summary. `signals_in_flight_at_ms` is the plan
     time of a tick that has signals to act on, and whose result is still missing. It is 0 if there is none.
+
+    `source_clock` is the last plan's. A pipeline without a time zone would not notice otherwise that the clock was set.
     """
 
     snapshots: tuple[SnapshotProgress, ...] = ()
@@ -58,6 +61,7 @@ class PipelineSummary:
     planned_at_ms: int = 0
     signals_in_flight_at_ms: int = 0
     failures: tuple[TableFailure, ...] = ()
+    source_clock: SourceClock | None = None
 
     def failure(self, table: TableId) -> TableFailure | None:
         """Return a table's failure in the last tick, None where it did not fail."""
@@ -130,6 +134,7 @@ class PipelineSummary:
                 for line in result.failed
                 if line.is_replicated
             ),
+            source_clock=result.source_clock or self.source_clock,
             signals_in_flight_at_ms=self.signals_in_flight_at_ms
             if result.planned_at_ms < self.signals_in_flight_at_ms
             else 0,

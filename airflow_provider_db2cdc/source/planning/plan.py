@@ -41,6 +41,7 @@ from airflow_provider_db2cdc.source.planning.rejected_tables import each, report
 from airflow_provider_db2cdc.source.planning.signals import new_table_signals, plan_signal_table
 from airflow_provider_db2cdc.source.planning.table_plan import TablePlan, TablePlanner
 from airflow_provider_db2cdc.source.preflight.table_requirements import require
+from airflow_provider_db2cdc.source.source_clock import read_source_clock
 from airflow_provider_db2cdc.source.trace import newest
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,8 @@ def plan_tick(source: Source, config: PipelineConfig, offsets: OffsetStore, run:
     rejected = _unregistered(captured, config, summary)
     planner = _planner(config, captured, summary, run.at_ms)
     uncounted = each(chosen, partial(_begin, config, planner, schemas, offsets), rejected)
-    applied = newest((plan.applied for plan in uncounted), captured.position.lsn)
+    clock = read_source_clock(source, config.asn_schema, config.time_zone, captured.position, summary.source_clock)
+    applied = newest((plan.applied for plan in uncounted), captured.position.lsn, clock)
     plans = counted(source, uncounted, rejected, config.asn_schema, applied)
     plans = _keep_restored(uncounted, plans, captured, offsets)
     signal_table = plan_signal_table(source, config, captured, rejected)
@@ -93,7 +95,8 @@ def plan_tick(source: Source, config: PipelineConfig, offsets: OffsetStore, run:
     plans = [replace(plan, select=selects.get(plan.table, "")) for plan in plans]
     _warn_of_unread(plans, config.asn_schema)
     spec = _after_last_tick(summary, _spec(source, config, run, captured.position, plans))
-    return replace(spec, rejected=tuple(rejected), signals=tuple(pending), signal_table=signal_table)
+    spec = replace(spec, signals=tuple(pending), signal_table=signal_table)
+    return replace(spec, rejected=tuple(rejected), source_clock=clock)
 
 
 def _after_last_tick(summary: PipelineSummary, spec: JobSpec) -> JobSpec:

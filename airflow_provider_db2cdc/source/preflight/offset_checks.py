@@ -14,7 +14,8 @@ from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 from airflow_provider_db2cdc.source.catalog import read_capture_position
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.preflight.check import Check, Level, failed
-from airflow_provider_db2cdc.source.trace import as_found
+from airflow_provider_db2cdc.source.source_clock import read_source_clock
+from airflow_provider_db2cdc.source.trace import applied_of, as_found, newest
 
 NAME = "offset"
 
@@ -57,8 +58,11 @@ def read_verdicts(
 
     :raises CaptureStoppedError: when the agent never ran.
     """
-    position = read_capture_position(source, config.asn_schema).lsn
-    current = as_found(source, config.asn_schema, captures, offsets, position)
+    capture_position = read_capture_position(source, config.asn_schema)
+    position = capture_position.lsn
+    clock = read_source_clock(source, config.asn_schema, config.time_zone, capture_position, summary.source_clock)
+    applied = newest((applied_of(capture, offsets.get(capture.table)) for capture in captures), position, clock)
+    current = as_found(source, config.asn_schema, offsets, applied)
     try:
         streams, mends = config.settings.streaming, config.settings.snapshot_on_gap
     except ConfigurationError:

@@ -20,6 +20,7 @@ from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.fold import safe_to_fold
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import table_exists
+from airflow_provider_db2cdc.spark.events.commit_time import utc_us
 from airflow_provider_db2cdc.spark.events.envelope import lsn_text
 from airflow_provider_db2cdc.spark.events.net_effect import LoggedEvents, count_batch
 from airflow_provider_db2cdc.spark.events.pairing import BARE_UPDATE, Pairing, paired
@@ -86,8 +87,8 @@ def _changes(context: BatchContext) -> DataFrame:
         events = span_events if events is None else events.unionAll(span_events)
     assert events is not None
     times = source.frame(spark, commit_times(spec.source.asn_schema, task.capture, context.planned.span))
-    at_us = F.unix_micros(F.col("LOGMARKER").cast("timestamp"))
-    first = times.groupBy(lsn_text("CC").alias("commit")).agg(F.min(at_us).alias("ts_us"))
+    timed = times.select(lsn_text("CC").alias("commit"), F.col("LOGMARKER").cast("timestamp").alias("local"))
+    first = timed.groupBy("commit").agg(F.min(utc_us(spec.source_clock)).alias("ts_us"))
     return context.envelopes.of_changes(events, F.broadcast(first))
 
 
