@@ -15,6 +15,7 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from support.command_line import Command
     from support.pipeline import Pipeline
 
     from airflow_provider_db2cdc.sandbox.server.service import Sandbox
@@ -154,3 +155,12 @@ def new_pipeline(captured_sandbox: Sandbox, spark: SparkSession, tmp_path: Path)
         pipeline.writer.close()
     # The JVM keeps what frames of Python's point to until these are collected, in cycles also.
     gc.collect()
+
+
+@pytest.fixture
+def db2cdc(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
+    """The command line, in this process."""
+    from support.command_line import command_line
+
+    with command_line(monkeypatch, capsys) as run:
+        yield run

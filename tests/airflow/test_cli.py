@@ -1,4 +1,4 @@
-"""The command line on what Airflow keeps, as a process where Airflow's database is: no task, no supervisor."""
+"""The command line on what Airflow keeps. Two tests run it in a process: no task, no supervisor, Airflow's own log."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.command_line import Command
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
@@ -20,7 +21,19 @@ from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.airflow
 
-MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
+SEVERAL = """
+import json, sys
+from airflow_provider_db2cdc.cli.main import main
+
+codes = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["db2cdc", *arguments, "--airflow"]
+    try:
+        main()
+    except SystemExit as ended:
+        codes.append(ended.code or 0)
+sys.exit(codes[0] if len(set(codes)) == 1 else 99)
+"""
 ORDERS, ITEMS = TableId("SHOP", "ORDERS"), TableId("SHOP", "Items")
 
 
@@ -46,8 +59,9 @@ def offset(table: TableId, number: int) -> Offset:
     return Offset(table, Lsn(number.to_bytes(16, "big")), 3, 1_700_000_000_000)
 
 
-def db2cdc(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", MAIN, *arguments, "--airflow"]
+def in_a_process(*commands: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """Run commands in one process, which imports Airflow for seconds. Its code is theirs, or 99 if they differ."""
+    command = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -58,7 +72,7 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_offsets_that_airflow_keeps_are_shown_and_repaired(airflow_db: None, config: str) -> None:
+def test_offsets_that_airflow_keeps_are_shown_and_repaired(db2cdc: Command, airflow_db: None, config: str) -> None:
     key = variable_key("seen", ORDERS)
     keep(
         (key, offset(ORDERS, 5).to_json()),
@@ -66,54 +80,56 @@ def test_offsets_that_airflow_keeps_are_shown_and_repaired(airflow_db: None, con
         (variable_key("seen.more", ORDERS), offset(ORDERS, 9).to_json()),
         ("db2cdc.seen.note", "of somebody else"),
     )
-    shown = json.loads(db2cdc("offset", "show", "-c", config, "--json").stdout)
+    shown = json.loads(db2cdc("offset", "show", "-c", config, "--json", "--airflow").stdout)
     assert {(row["table"]["name"], row["lsn"]) for row in shown} == {
         ("ORDERS", str(offset(ORDERS, 5).lsn)),
         ("Items", str(offset(ITEMS, 6).lsn)),
     }, "another pipeline's begin alike"
 
-    assert db2cdc("offset", "restart", "-c", config, "SHOP.ORDERS").returncode == 0
+    assert db2cdc("offset", "restart", "-c", config, "SHOP.ORDERS", "--airflow").returncode == 0
     restarted = json.loads(kept(key) or "")
     assert (restarted["restart"], restarted["lsn"]) == (True, str(offset(ORDERS, 5).lsn))
-    back = db2cdc("offset", "set", "-c", config, "SHOP.ORDERS", str(offset(ORDERS, 2).lsn))
+    back = db2cdc("offset", "set", "-c", config, "SHOP.ORDERS", str(offset(ORDERS, 2).lsn), "--airflow")
     assert back.returncode == 0, back.stderr
     assert "in Airflow's Variables" in back.stderr
     assert (Offset.from_json(kept(key) or "", "").lsn, json.loads(kept(key) or "")["restart"]) == (
         offset(ORDERS, 2).lsn,
         False,
     )
-    assert db2cdc("offset", "remove", "-c", config, "SHOP.Items").returncode == 0
+    assert db2cdc("offset", "remove", "-c", config, "SHOP.Items", "--airflow").returncode == 0
     assert kept(variable_key("seen", ITEMS)) is None
-    unknown = db2cdc("offset", "restart", "-c", config, "SHOP.Items")
+    unknown = db2cdc("offset", "restart", "-c", config, "SHOP.Items", "--airflow")
     assert (unknown.returncode, "SHOP.Items has no offset in Airflow's Variables" in unknown.stderr) == (1, True)
     keep((summary_key("seen"), PipelineSummary(tables=(ITEMS,)).to_json()))
-    assert db2cdc("offset", "restart", "-c", config, "SHOP.Items").returncode == 0
+    assert db2cdc("offset", "restart", "-c", config, "SHOP.Items", "--airflow").returncode == 0
     assert json.loads(kept(variable_key("seen", ITEMS)) or "")["restart"]
 
 
-def test_document_that_is_no_offset_is_named_where_it_is_a_tables(airflow_db: None, tmp_path: Path) -> None:
+def test_document_that_is_no_offset_is_named_where_it_is_a_tables(
+    db2cdc: Command, airflow_db: None, tmp_path: Path
+) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text("pipeline: spoilt\ntarget: ./lake\n")
     key = variable_key("spoilt", ORDERS)
     keep((key, "{oops"), (summary_key("spoilt"), PipelineSummary(tables=(ORDERS,)).to_json()))
-    shown = db2cdc("offset", "show", "-c", str(path))
+    shown = db2cdc("offset", "show", "-c", str(path), "--airflow")
     assert (shown.returncode, f"the Airflow Variable {key} cannot be read" in shown.stderr) == (1, True)
-    assert db2cdc("offset", "remove", "-c", str(path), str(ORDERS)).returncode == 0
+    assert db2cdc("offset", "remove", "-c", str(path), str(ORDERS), "--airflow").returncode == 0
     keep((key, "{oops"))
     mended = str(offset(ORDERS, 1).lsn)
-    assert db2cdc("offset", "set", "-c", str(path), str(ORDERS), mended).returncode == 0
-    assert mended in db2cdc("offset", "show", "-c", str(path)).stdout
+    assert db2cdc("offset", "set", "-c", str(path), str(ORDERS), mended, "--airflow").returncode == 0
+    assert mended in db2cdc("offset", "show", "-c", str(path), "--airflow").stdout
 
 
-@pytest.mark.parametrize("command", [["show"], ["restart", "S.T"], ["set", "S.T", str(offset(ORDERS, 1).lsn)]], ids=str)
-def test_database_that_is_not_there_is_said_with_where_to_go(
-    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+def test_missing_database_is_reported_with_a_remedy(
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{tmp_path}/none.db")
-    shown = db2cdc("offset", *command, "-c", config)
+    commands = (("show",), ("restart", "S.T"), ("set", "S.T", str(offset(ORDERS, 1).lsn)))
+    shown = in_a_process(*(("offset", *command, "-c", config) for command in commands))
     assert shown.returncode == 1
-    assert "Airflow's database cannot be read" in shown.stderr
-    assert "airflow variables list" in shown.stderr
+    assert shown.stderr.count("Airflow's database cannot be read") == len(commands)
+    assert shown.stderr.count("airflow variables list") == len(commands)
 
 
 @pytest.mark.sandbox
@@ -134,15 +150,13 @@ def test_status_shows_what_airflow_knows(
     )
     part = TableSnapshotProgress(ORDERS, "reading", 1, 4, 10)
     snapshot = SnapshotProgress("77", "incremental", "running", (part,), 5, remaining_s=30)
-    keep(
-        (variable_key("told", ORDERS), offset(ORDERS, 1).to_json()),
-        (summary_key("told"), PipelineSummary((snapshot,), tables=(ORDERS,)).to_json()),
-    )
-    done = db2cdc("status", "-c", str(path), "--json")
+    keep((summary_key("told"), PipelineSummary((snapshot,), tables=(ORDERS,)).to_json()))
+    lsn = str(offset(ORDERS, 1).lsn)
+    done = in_a_process(("offset", "set", "-c", str(path), str(ORDERS), lsn), ("status", "-c", str(path), "--json"))
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     [table] = shown["tables"]
-    assert table["offset"]["lsn"] == str(offset(ORDERS, 1).lsn)
+    assert table["offset"]["lsn"] == lsn
     assert (shown["snapshots"][0]["id"], shown["snapshots"][0]["remaining_s"]) == ("77", 30)
     assert "new: the next tick" not in done.stdout
     assert "[info" not in done.stderr, "Airflow's own log is not what was asked for"

@@ -1,55 +1,24 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.command_line import Command
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.cli import main, tick
+from airflow_provider_db2cdc.cli import tick
 from airflow_provider_db2cdc.offsets.file import FileOffsetStore
 
 ROOT = Path(__file__).parents[2]
 MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
 HEAVY = {"airflow", "pyspark", "ibm_db", "pydantic", "airflow_provider_db2cdc.config.pipeline"}
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command has left."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Command = Callable[..., Done]
-
-
-@pytest.fixture
-def db2cdc(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
-    """The command line in this process, which a process of its own answers half a second later."""
-
-    def run(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["db2cdc", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main.main()
-        written = capsys.readouterr()
-        return Done(int(ended.value.code or 0), written.out, written.err)
-
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield run
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def in_a_process(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

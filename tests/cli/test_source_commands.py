@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.command_line import Command
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
@@ -22,25 +21,18 @@ from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import open_store
 from airflow_provider_db2cdc.config.files.load import load_config
-from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.sandbox.capture import control_tables, faults
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
 
 ROOT = Path(__file__).parents[2]
 JARS = str(ROOT / "build" / "jars")
-MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
-
-
-def db2cdc(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", MAIN, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    folder = tmp_path_factory.mktemp("sandbox")
-    with Sandbox.start(folder) as running:
+    with Sandbox.start(tmp_path_factory.mktemp("sandbox")) as running:
         connection = running.connect()
         cursor = connection.cursor()
         for statement in (
@@ -50,8 +42,8 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         ):
             cursor.execute(statement)
         connection.commit()
+        control_tables.addtable(connection, "SALES", "T")
         connection.close()
-        assert db2cdc("sandbox", "addtable", "--dir", str(folder), "SALES.T").returncode == 0
         yield running
 
 
@@ -67,7 +59,7 @@ def config(tmp_path: Path, sandbox: Sandbox) -> str:
     return write_config(tmp_path, sandbox)
 
 
-def test_doctor_passes_and_says_why_a_property_is_ignored(config: str) -> None:
+def test_doctor_passes_and_says_why_a_property_is_ignored(db2cdc: Command, config: str) -> None:
     done = db2cdc("doctor", "--config", config)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "SALES.T" in done.stdout
@@ -78,7 +70,9 @@ def test_doctor_passes_and_says_why_a_property_is_ignored(config: str) -> None:
     assert f"{len(checks)} checks, 0 failed, {bad} warnings" in done.stderr
 
 
-def test_connector_is_taken_as_it_was_pasted(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connector_is_taken_as_it_was_pasted(
+    db2cdc: Command, tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Below the target stands what Kafka Connect has, with a list that a variable leaves empty."""
     login = {f"database.{name}": value for name, value in sandbox.state.settings.items() if name != "options"}
     connector = {
@@ -106,7 +100,7 @@ def test_connector_is_taken_as_it_was_pasted(tmp_path: Path, sandbox: Sandbox, m
     assert "error: database.password: write ${env:NAME}" in refused.stderr
 
 
-def test_doctor_looks_at_channels_and_notifiers(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_doctor_looks_at_channels_and_notifiers(db2cdc: Command, tmp_path: Path, sandbox: Sandbox) -> None:
     path = Path(write_config(tmp_path, sandbox))
     more = {
         "signal.enabled.channels": "airflow, file, json:Nothing",
@@ -123,7 +117,7 @@ def test_doctor_looks_at_channels_and_notifiers(tmp_path: Path, sandbox: Sandbox
     ]
 
 
-def test_doctor_connects_as_spark_does(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_doctor_connects_as_spark_does(db2cdc: Command, tmp_path: Path, sandbox: Sandbox) -> None:
     path = Path(write_config(tmp_path, sandbox))
     checks = json.loads(db2cdc("doctor", "--config", str(path), "--json").stdout)
     assert [check["ok"] for check in checks if check["name"] == "JDBC connection"] == [True]
@@ -137,7 +131,7 @@ def test_doctor_connects_as_spark_does(tmp_path: Path, sandbox: Sandbox) -> None
 
 @pytest.mark.parametrize("lacking", ["jcc", "delta"])
 def test_jars_without_a_driver_or_delta_fail_in_doctor_and_before_spark_starts(
-    tmp_path: Path, sandbox: Sandbox, lacking: str
+    db2cdc: Command, tmp_path: Path, sandbox: Sandbox, lacking: str
 ) -> None:
     path = Path(write_config(tmp_path, sandbox))
     (tmp_path / "jars").mkdir()
@@ -157,7 +151,7 @@ def test_jars_without_a_driver_or_delta_fail_in_doctor_and_before_spark_starts(
     assert f"db2cdc jars --into {tmp_path / 'jars'}" in " ".join(done.stderr.split())
 
 
-def test_doctor_names_every_failure_and_exits_with_an_error(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_doctor_names_every_failure_and_exits_with_an_error(db2cdc: Command, tmp_path: Path, sandbox: Sandbox) -> None:
     config = write_config(tmp_path, sandbox, password="wrong")
     offsets = tmp_path / "lake" / "_db2cdc" / "offsets.json"
     offsets.parent.mkdir(parents=True)
@@ -169,7 +163,7 @@ def test_doctor_names_every_failure_and_exits_with_an_error(tmp_path: Path, sand
 
 
 def test_doctor_looks_at_the_offsets_place_and_takes_the_java_that_spark_takes(
-    tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    db2cdc: Command, tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = Path(write_config(tmp_path, sandbox))
     java = shutil.which("java")
@@ -193,44 +187,44 @@ def test_doctor_looks_at_the_offsets_place_and_takes_the_java_that_spark_takes(
     assert "is not a folder that this user may write to" in errors[0]["problem"]
 
 
-def test_a_table_is_new_then_waits_then_is_up_to_date(config: str, sandbox: Sandbox) -> None:
-    assert standing(config)["verdict"] == "new: the next tick begins it"
-    db2cdc("offset", "set", "-c", config, "SALES.T", fence(config))
-    assert standing(config)["verdict"] == "up to date"
+def test_a_table_is_new_then_waits_then_is_up_to_date(db2cdc: Command, config: str, sandbox: Sandbox) -> None:
+    assert standing(db2cdc, config)["verdict"] == "new: the next tick begins it"
+    db2cdc("offset", "set", "-c", config, "SALES.T", fence(db2cdc, config))
+    assert standing(db2cdc, config)["verdict"] == "up to date"
     connection = sandbox.connect()
     connection.cursor().execute("UPDATE SALES.T SET NAME = 'b'")
     connection.commit()
     connection.close()
     deadline = time.monotonic() + 60
-    while standing(config)["pending"] == 0 and time.monotonic() < deadline:
+    while standing(db2cdc, config)["pending"] == 0 and time.monotonic() < deadline:
         time.sleep(0.5)
-    assert standing(config)["verdict"] == "2 change rows wait"
+    assert standing(db2cdc, config)["verdict"] == "2 change rows wait"
     assert "SALES.T" in db2cdc("status", "-c", config).stdout
     store, table = open_store(load_config(Path(config))), TableId("SALES", "T")
     offset = store.get(table)
     assert offset is not None
     store.reset(replace(offset, capture_interrupted=True))
-    assert standing(config)["verdict"].startswith("stopped: its registration was not active for a while")
+    assert standing(db2cdc, config)["verdict"].startswith("stopped: its registration was not active for a while")
     db2cdc("offset", "set", "-c", config, "SALES.T", str(offset.lsn))
-    assert standing(config)["verdict"] == "2 change rows wait"
+    assert standing(db2cdc, config)["verdict"] == "2 change rows wait"
     store.reset(replace(offset, capture="of before"))
-    assert standing(config)["verdict"].startswith("stopped: its capture was replaced since its offset")
+    assert standing(db2cdc, config)["verdict"].startswith("stopped: its capture was replaced since its offset")
     db2cdc("offset", "set", "-c", config, "SALES.T", "01" * 10)
-    assert standing(config)["verdict"].startswith("stopped: LSNs of 16 and 10 bytes cannot be compared")
+    assert standing(db2cdc, config)["verdict"].startswith("stopped: LSNs of 16 and 10 bytes cannot be compared")
     [check] = [one for one in json.loads(db2cdc("doctor", "-c", config, "--json").stdout) if one["name"] == "offset"]
     assert "LSNs of 16 and 10 bytes" in check["problem"]
     db2cdc("offset", "restart", "-c", config, "SALES.T")
-    assert standing(config)["verdict"] == "begins again with the next tick"
+    assert standing(db2cdc, config)["verdict"] == "begins again with the next tick"
 
 
-def test_a_pipeline_that_airflow_runs_is_not_called_new(config: str) -> None:
+def test_a_pipeline_that_airflow_runs_is_not_called_new(db2cdc: Command, config: str) -> None:
     (Path(config).with_name("lake") / "_db2cdc" / "commits").mkdir(parents=True)
-    assert standing(config)["verdict"] == "unknown: its offset is not in this file"
+    assert standing(db2cdc, config)["verdict"] == "unknown: its offset is not in this file"
     assert "Airflow's Variables db2cdc.p." in db2cdc("status", "-c", config).stderr
 
 
-def test_a_tick_without_changes_is_idle_and_starts_no_spark(config: str) -> None:
-    store, at = open_store(load_config(Path(config))), Lsn.parse(fence(config))
+def test_a_tick_without_changes_is_idle_and_starts_no_spark(db2cdc: Command, config: str) -> None:
+    store, at = open_store(load_config(Path(config))), Lsn.parse(fence(db2cdc, config))
     store.put(Offset(TableId("SALES", "T"), at, 1, planned_at_ms=time.time_ns() // 10**6, committed_lsn=at))
     store.put_summary(PipelineSummary(tables=(TableId("SALES", "T"),)))
     done = db2cdc("tick", "-c", config, "--json")
@@ -238,9 +232,11 @@ def test_a_tick_without_changes_is_idle_and_starts_no_spark(config: str) -> None
     assert "poll.interval.ms" in done.stderr
 
 
-def test_a_tick_that_meets_an_inactive_registration_tells_the_offset(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_a_tick_that_meets_an_inactive_registration_tells_the_offset(
+    db2cdc: Command, tmp_path: Path, sandbox: Sandbox
+) -> None:
     path = Path(write_config(tmp_path, sandbox))
-    db2cdc("offset", "set", "-c", str(path), "SALES.T", fence(str(path)))
+    db2cdc("offset", "set", "-c", str(path), "SALES.T", fence(db2cdc, str(path)))
     connection = sandbox.connect()
     faults.set_state(connection, "SALES", "T", "S")
     done = db2cdc("tick", "-c", str(path))
@@ -252,14 +248,14 @@ def test_a_tick_that_meets_an_inactive_registration_tells_the_offset(tmp_path: P
     assert offset is not None
     assert offset.capture_interrupted
     assert "was inactive" in db2cdc("offset", "show", "-c", str(path)).stdout
-    assert standing(str(path))["verdict"].startswith("stopped: its registration was not active")
+    assert standing(db2cdc, str(path))["verdict"].startswith("stopped: its registration was not active")
 
 
-def test_a_table_that_nobody_captures_any_more_is_shown(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_a_table_that_nobody_captures_any_more_is_shown(db2cdc: Command, tmp_path: Path, sandbox: Sandbox) -> None:
     config = write_config(tmp_path, sandbox)
     gone = TableId("SALES", "GONE")
     open_store(load_config(Path(config))).put_summary(PipelineSummary(tables=(TableId("SALES", "T"), gone)))
-    lines = {line["table"]["name"]: line["verdict"] for line in status(config)["tables"]}
+    lines = {line["table"]["name"]: line["verdict"] for line in status(db2cdc, config)["tables"]}
     assert lines["GONE"].startswith("not registered any more")
     assert db2cdc("tick", "-c", config).returncode == 1
 
@@ -268,7 +264,7 @@ ODD_NAMES = ("a:warning:b", "t:x", "[bold]x", "B")
 ODD_PATTERN = r"ODD\.(\[.*|[a-z]:.*|.:.*:b|B)"
 
 
-def test_odd_names_and_patterns_are_printed_as_they_are(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_odd_names_and_patterns_are_printed_as_they_are(db2cdc: Command, tmp_path: Path, sandbox: Sandbox) -> None:
     folder, path = str(sandbox.folder), Path(write_config(tmp_path, sandbox))
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "table.include.list": [ODD_PATTERN, "ODD.X$"]}))
     connection = sandbox.connect()
@@ -308,7 +304,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_lists_that_name_nothing_stop_the_tick_and_fail_the_doctor(tmp_path: Path, sandbox: Sandbox, case: str) -> None:
+def test_lists_that_name_nothing_stop_the_tick_and_fail_the_doctor(
+    db2cdc: Command, tmp_path: Path, sandbox: Sandbox, case: str
+) -> None:
     changed, problem, remedy = CASES[case]
     path = Path(write_config(tmp_path, sandbox))
     given = {name: value for name, value in yaml.safe_load(path.read_text()).items() if name != "table.include.list"}
@@ -320,14 +318,14 @@ def test_lists_that_name_nothing_stop_the_tick_and_fail_the_doctor(tmp_path: Pat
         assert remedy in done.stdout + done.stderr
 
 
-def status(config: str) -> Any:
+def status(db2cdc: Command, config: str) -> Any:
     return json.loads(db2cdc("status", "--config", config, "--json").stdout)
 
 
-def standing(config: str) -> Any:
-    [table] = status(config)["tables"]
+def standing(db2cdc: Command, config: str) -> Any:
+    [table] = status(db2cdc, config)["tables"]
     return table
 
 
-def fence(config: str) -> str:
-    return str(status(config)["capture_position"]["lsn"])
+def fence(db2cdc: Command, config: str) -> str:
+    return str(status(db2cdc, config)["capture_position"]["lsn"])
