@@ -11,11 +11,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from support.broker import Broker, end, running_broker
-from support.log import reads
-from support.pipeline import Pipeline
+from support.memory_pipeline import filled
 
+from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.signal.request import parse
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.channels import kafka
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
 from airflow_provider_db2cdc.channels.kafka import KafkaChannel
@@ -395,6 +396,7 @@ def test_broker_that_is_away_is_an_error_in_bounded_time() -> None:
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.long
 def test_broker_that_goes_away_is_an_error_in_bounded_time(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,58 +432,28 @@ def test_property_that_the_client_does_not_know_is_named(name: str, said: str) -
         KafkaChannel(configured("127.0.0.1:1", **{f"signal.consumer.{name}": "x"}))
 
 
-@pytest.mark.spark
-@pytest.mark.sandbox
-def test_snapshot_that_is_asked_for_by_kafka_is_taken_once(
-    broker: Broker, topic: str, new_pipeline: Callable[..., Pipeline]
-) -> None:
-    pipeline = new_pipeline(
-        **{
-            "topic.prefix": "shop",
-            "signal.enabled.channels": "kafka",
-            "signal.kafka.topic": topic,
-            "signal.kafka.bootstrap.servers": broker.servers,
-        }
-    )
-    table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY)", "T")
-    pipeline.many(f"INSERT INTO {table} VALUES (?)", [(1,), (2,)])
-    pipeline.captured()
+def test_snapshot_requested_in_kafka_is_taken_once(broker: Broker, topic: str) -> None:
+    """The ticks are in memory. The messages, their offset and their time are the broker's."""
+    table = TableId("S", "T")
+    config, pipeline = configured(broker.servers, **{"signal.kafka.topic": topic}), filled(table, rows=2)
     data = {"data-collections": [str(table)]}
-    broker.send(topic, ("shop", value("older", "execute-snapshot", data=data)))
 
     def tick() -> list[tuple[str, str]]:
-        result = pipeline.passed(*read_channels(pipeline.config))
-        acknowledge_channels(pipeline.config, result.signals)
+        spec = JobSpec.from_json(pipeline.plan(read_channels(config)).to_json())
+        result = pipeline.run(spec)
+        pipeline.commit(result)
+        acknowledge_channels(config, result.signals)
         return [(outcome.id, outcome.status) for outcome in result.signals]
 
+    broker.send(topic, ("shop", value("older", "execute-snapshot", data=data)))
+    time.sleep(0.01)
+    pipeline.plans = count(time.time_ns() // 1_000_000)
     assert tick() == [("older", "refused")], "it was given before the pipeline's first tick"
+    time.sleep(0.01)
     broker.send(topic, ("other", value("0", "execute-snapshot", data=data)))
     broker.send(topic, ("shop", value("1", "execute-snapshot", data=data)), ("shop", "{oops"))
-    [asked, (bad, status)] = tick()
-    assert (asked, bad.startswith("offset "), status) == (("1", "done"), True, "refused")
-    assert reads(pipeline, table) == {(1,): 2, (2,): 2}
-    assert read_channels(pipeline.config) == []
-    assert pipeline.tick() is None
-
-
-@pytest.mark.spark
-@pytest.mark.sandbox
-def test_messages_of_before_the_first_tick_are_refused_by_whichever_tick_hears_them(
-    new_pipeline: Callable[..., Pipeline], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The broker was out of reach in the first tick, or the channel is a new one and its topic an old one."""
-    pipeline = new_pipeline()
-    table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY)", "T")
-    pipeline.captured()
-    first_ms = pipeline.passed().planned_at_ms
-    data = json.dumps({"data-collections": [str(table)]})
-    pipeline.execute(f"INSERT INTO {table} VALUES (1)")
-    pipeline.captured()
-    assert pipeline.passed().planned_at_ms > first_ms + 1
-    given = [Signal(str(at), "execute-snapshot", data, "kafka", first_ms + at) for at in (-1, 1)]
-    for again in ("", "came again: "):
-        result = pipeline.passed(*given)
-        assert [(one.id, one.status) for one in result.signals] == [("-1", "refused"), ("1", "done")]
-        assert f"signal: channel=kafka id=-1 type=execute-snapshot {again}refused it was given before" in (
-            capsys.readouterr().out
-        )
+    [requested, (bad, status)] = tick()
+    assert (requested, bad.startswith("offset "), status) == (("1", "done"), True, "refused")
+    assert read_channels(config) == []
+    assert tick() == []
+    assert pipeline.reads(table) == {0: 2, 1: 2}

@@ -101,12 +101,22 @@ def test_a_signal_that_comes_again_is_answered_and_not_repeated() -> None:
     assert reads(pipeline, B) == {1}
 
 
-def test_a_signal_from_before_the_first_tick_is_refused() -> None:
+def test_a_signal_from_before_the_first_tick_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """By every tick that reads it: the broker was away in the first one, or the channel is new and its topic old."""
     pipeline = begun()
-    early = replace(signal("early", "log", message="x"), channel="kafka", at_ms=0)
-    result = pipeline.tick(early, signal("now", "log", message="x"))
-    assert outcomes(result) == {"early": "refused", "now": "done"}
-    assert "first tick" in reason(result, "early")
+    first_ms = 1
+    while pipeline.tick().planned_at_ms <= first_ms + 1:
+        pass
+    given = [
+        replace(signal(id_, "log", message="x"), channel="kafka", at_ms=first_ms + at)
+        for id_, at in (("early", -1), ("late", 1))
+    ]
+    for repeated in ("", "came again: "):
+        result = pipeline.tick(*given)
+        assert outcomes(result) == {"early": "refused", "late": "done"}
+        assert "first tick" in reason(result, "early")
+        line = f"signal: channel=kafka id=early type=log {repeated}refused it was given before"
+        assert line in capsys.readouterr().out
 
 
 def test_a_log_signal_shows_the_offsets(capsys: pytest.CaptureFixture[str]) -> None:
