@@ -1,4 +1,4 @@
-"""The commands that read the source, against the sandbox; none of them starts Spark."""
+"""The commands that read the source, against the sandbox. Most have a script for spark-submit: a JVM takes seconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from support.command_line import Command
+from support.fake_spark import FakeSpark
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
@@ -49,9 +50,21 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 def write_config(folder: Path, sandbox: Sandbox, **changed: str) -> str:
     pipeline = {"pipeline": "p", "target": "./lake", "table.include.list": "SALES\\..*", "poll.interval.ms": 500}
+    spark = {"spark.jars": JARS, "spark.binary": str(FakeSpark(folder).binary)}
     path = folder / "pipeline.yaml"
-    path.write_text(yaml.safe_dump({**pipeline, "database": {**sandbox.state.settings, **changed}, "spark.jars": JARS}))
+    path.write_text(yaml.safe_dump({**pipeline, "database": {**sandbox.state.settings, **changed}, **spark}))
     return str(path)
+
+
+def change_config(path: Path, changed: Mapping[str, object]) -> None:
+    """Set properties of a configuration. None removes one."""
+    properties = {**yaml.safe_load(path.read_text()), **changed}
+    path.write_text(yaml.safe_dump({name: value for name, value in properties.items() if value is not None}))
+
+
+def use_spark(path: Path) -> None:
+    """Have a configuration use the installed Spark."""
+    change_config(path, {"spark.binary": None})
 
 
 @pytest.fixture
@@ -87,7 +100,8 @@ def test_connector_is_taken_as_it_was_pasted(
     }
     above = yaml.safe_dump({"target": "./lake", "database.options": sandbox.state.settings["options"]})
     path = tmp_path / "pipeline.yaml"
-    path.write_text(f"{above}spark.jars: {JARS}\n" + json.dumps({"name": "c", "config": connector}, indent="\t"))
+    spark = f"spark.jars: {JARS}\nspark.binary: {FakeSpark(tmp_path).binary}\n"
+    path.write_text(above + spark + json.dumps({"name": "c", "config": connector}, indent="\t"))
     monkeypatch.setenv("DB2CDC_TEST_LEFT_OUT", "")
     done = db2cdc("doctor", "--config", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -107,7 +121,7 @@ def test_doctor_looks_at_channels_and_notifiers(db2cdc: Command, tmp_path: Path,
         "signal.file": str(tmp_path),
         "notification.enabled.channels": "log, json:Nothing",
     }
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **more}))
+    change_config(path, more)
     done = db2cdc("doctor", "--config", str(path), "--json")
     errors = [check for check in json.loads(done.stdout) if not check["ok"] and check["level"] == "error"]
     assert [(check["name"], check["subject"]) for check in errors] == [
@@ -119,10 +133,10 @@ def test_doctor_looks_at_channels_and_notifiers(db2cdc: Command, tmp_path: Path,
 
 def test_doctor_connects_as_spark_does(db2cdc: Command, tmp_path: Path, sandbox: Sandbox) -> None:
     path = Path(write_config(tmp_path, sandbox))
+    use_spark(path)
     checks = json.loads(db2cdc("doctor", "--config", str(path), "--json").stdout)
     assert [check["ok"] for check in checks if check["name"] == "JDBC connection"] == [True]
-    wrong = {**yaml.safe_load(path.read_text()), "driver.securityMechanism": "11"}
-    path.write_text(yaml.safe_dump(wrong))
+    change_config(path, {"driver.securityMechanism": "11"})
     done = db2cdc("doctor", "--config", str(path), "--json")
     [check] = [check for check in json.loads(done.stdout) if check["name"] == "JDBC connection"]
     assert (done.returncode, check["ok"]) == (1, False)
@@ -138,7 +152,7 @@ def test_jars_without_a_driver_or_delta_fail_in_doctor_and_before_spark_starts(
     for jar in Path(JARS, "spark").glob("*.jar"):
         if lacking not in jar.name:
             (tmp_path / "jars" / jar.name).symlink_to(jar)
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "spark.jars": str(tmp_path / "jars")}))
+    change_config(path, {"spark.jars": str(tmp_path / "jars")})
     done = db2cdc("doctor", "--config", str(path), "--json")
     checks = json.loads(done.stdout)
     assert done.returncode == 1
@@ -166,6 +180,7 @@ def test_doctor_looks_at_the_offsets_place_and_takes_the_java_that_spark_takes(
     db2cdc: Command, tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = Path(write_config(tmp_path, sandbox))
+    use_spark(path)
     java = shutil.which("java")
     assert java is not None
     # All other commands stay: spark-submit is a script of the shell.
@@ -177,7 +192,7 @@ def test_doctor_looks_at_the_offsets_place_and_takes_the_java_that_spark_takes(
     monkeypatch.setenv("JAVA_HOME", str(Path(java).resolve().parents[1]))
     (tmp_path / "file").write_text("")
     more = {"offsets.file": str(tmp_path / "file" / "offsets.json")}
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **more}))
+    change_config(path, more)
     done = db2cdc("doctor", "--config", str(path), "--json")
     errors = [check for check in json.loads(done.stdout) if not check["ok"] and check["level"] == "error"]
     assert [(check["name"], check["subject"]) for check in errors] == [
@@ -251,13 +266,26 @@ def test_a_tick_that_meets_an_inactive_registration_tells_the_offset(
     assert standing(db2cdc, str(path))["verdict"].startswith("stopped: its registration was not active")
 
 
-def test_a_table_that_nobody_captures_any_more_is_shown(db2cdc: Command, tmp_path: Path, sandbox: Sandbox) -> None:
+def test_table_without_registration_is_shown_and_fails_the_tick(
+    db2cdc: Command, tmp_path: Path, sandbox: Sandbox
+) -> None:
     config = write_config(tmp_path, sandbox)
     gone = TableId("SALES", "GONE")
     open_store(load_config(Path(config))).put_summary(PipelineSummary(tables=(TableId("SALES", "T"), gone)))
     lines = {line["table"]["name"]: line["verdict"] for line in status(db2cdc, config)["tables"]}
     assert lines["GONE"].startswith("not registered any more")
-    assert db2cdc("tick", "-c", config).returncode == 1
+    done = db2cdc("tick", "-c", config)
+    assert (done.returncode, "SALES.GONE" in done.stderr) == (1, True)
+
+
+@pytest.mark.long
+def test_tick_writes_the_target_with_the_installed_spark(db2cdc: Command, tmp_path: Path, sandbox: Sandbox) -> None:
+    path = Path(write_config(tmp_path, sandbox))
+    use_spark(path)
+    done = db2cdc("tick", "-c", str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "applied"
+    assert list((tmp_path / "lake").rglob("*.parquet"))
 
 
 ODD_NAMES = ("a:warning:b", "t:x", "[bold]x", "B")
@@ -266,7 +294,7 @@ ODD_PATTERN = r"ODD\.(\[.*|[a-z]:.*|.:.*:b|B)"
 
 def test_odd_names_and_patterns_are_printed_as_they_are(db2cdc: Command, tmp_path: Path, sandbox: Sandbox) -> None:
     folder, path = str(sandbox.folder), Path(write_config(tmp_path, sandbox))
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "table.include.list": [ODD_PATTERN, "ODD.X$"]}))
+    change_config(path, {"table.include.list": [ODD_PATTERN, "ODD.X$"]})
     connection = sandbox.connect()
     connection.cursor().execute("CREATE SCHEMA ODD")
     for name in ODD_NAMES:
@@ -309,8 +337,7 @@ def test_lists_that_name_nothing_stop_the_tick_and_fail_the_doctor(
 ) -> None:
     changed, problem, remedy = CASES[case]
     path = Path(write_config(tmp_path, sandbox))
-    given = {name: value for name, value in yaml.safe_load(path.read_text()).items() if name != "table.include.list"}
-    path.write_text(yaml.safe_dump({**given, **changed}))
+    change_config(path, {"table.include.list": None, **changed})
     for command in ("doctor", "tick"):
         done = db2cdc(command, "-c", str(path))
         assert done.returncode == 1

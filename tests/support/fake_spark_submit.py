@@ -1,6 +1,8 @@
 # ruff: noqa: T201
 """A stand-in for spark-submit: reads the JobSpec as the real job does, touches no data, and prints a JobResult.
 
+The job that tries a connection finds that it works.
+
 Beside itself it leaves `call.json` (its arguments and environment, the spec) for the test to look at. What it does
 otherwise is told by the environment: FAKE_FAIL (names of tables that fail), FAKE_DEATH (a last line, without a
 result), FAKE_SLEEP_S (how long it takes), FAKE_REFUSE (ids of signals that are refused).
@@ -36,6 +38,9 @@ def heard(signal: dict[str, Any], refused: list[str]) -> dict[str, Any]:
 
 
 def main() -> int:
+    if "--url" in sys.argv:
+        print("DB2CDC_RESULT " + json.dumps({"problem": "", "remedy": ""}))
+        return 0
     path = Path(sys.argv[sys.argv.index("--spec") + 1])
     spec = json.loads(path.read_text())
     mode = stat.S_IMODE(path.parent.stat().st_mode)
@@ -52,6 +57,7 @@ def main() -> int:
     failing = os.environ.get("FAKE_FAIL", "").split()
     tables = [outcome(task, failing) for task in spec["tables"]]
     signals = [heard(signal, os.environ.get("FAKE_REFUSE", "").split()) for signal in spec["signals"]]
+    tables += [{**rejected, "status": "failed", "is_rejected": True} for rejected in spec["rejected"]]
     result = {"pipeline": spec["pipeline"], "run_id": spec["run_id"], "version": 1, "tables": tables}
     result |= {"signals": signals, "planned_at_ms": spec["planned_at_ms"]}
     print("DB2CDC_RESULT " + json.dumps(result))
