@@ -67,6 +67,8 @@ def run_dag(airflow_db: None) -> RunDag:
         bag = dag_bag(path, DAGS)
         assert bag.import_errors == {}
         dag_run = bag.dags[dag_id].test(run_conf=conf)
+        # Each run reads all files of the folder into the database.
+        path.unlink()
         return str(dag_run.state), {ti.task_id: str(ti.state) for ti in dag_run.get_task_instances()}
 
     return run
