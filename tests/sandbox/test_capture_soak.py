@@ -25,7 +25,7 @@ from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.sandbox
 
-_SOAK_S, _LONGEST_S = 6.0, 60.0
+_SOAK_S, _LONGEST_S = 3.0, 60.0
 _ROUNDS, _COMMITS = 10, 30
 _WRITERS = 5
 _LARGE = 400

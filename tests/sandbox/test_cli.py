@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from typer.testing import CliRunner, Result
 
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, RegistrationError, SourceError
+from airflow_provider_db2cdc.sandbox.capture import faults
 from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
+from airflow_provider_db2cdc.sandbox.capture.statement import Connection
 from airflow_provider_db2cdc.sandbox.cli.main import app
 from airflow_provider_db2cdc.sandbox.protocol.sql_rewrite import parse_table
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox, SandboxError
@@ -91,39 +94,45 @@ def test_other_table_names_are_refused(text: str) -> None:
         parse_table(text)
 
 
-def test_capture_is_registered_held_still_and_resumed(tmp_path: Path, sandbox_jars: str) -> None:
+@pytest.fixture
+def connection(captured_sandbox: Sandbox) -> Iterator[Connection]:
+    """A connection to a sandbox with an agent. The faults that the test has injected are removed."""
+    connection = captured_sandbox.connect()
+    yield connection
+    faults.resume(connection)
+    faults.lag(connection, 0)
+    faults.missing_uow(connection, on=False)
+    connection.close()
+
+
+def test_capture_is_registered_held_still_and_resumed(captured_sandbox: Sandbox, connection: Connection) -> None:
     table = '"a.b"."c d"'
-    with Sandbox.start(tmp_path, jars=sandbox_jars, commit_interval_s=0.1) as sandbox:
 
-        def run(*command: str) -> str:
-            result = CliRunner().invoke(app, [*command, "--dir", str(sandbox.folder)])
-            if result.exception:
-                raise result.exception
-            return result.output
+    def run(*command: str) -> str:
+        result = CliRunner().invoke(app, [*command, "--dir", str(captured_sandbox.folder)])
+        if result.exception:
+            raise result.exception
+        return result.output
 
-        run("sql", f"CREATE TABLE {table} (ID INT NOT NULL PRIMARY KEY)")
-        assert "captured: a.b.c d" in run("addtable", table)
-        with pytest.raises(RegistrationError, match="already"):
-            run("addtable", table)
-        assert "a.b.c d" in run("status")
-        run("capture", "pause")
-        assert "paused" in run("capture", "show")
-        run("sql", f"INSERT INTO {table} VALUES 1")
-        connection = sandbox.connect()
-        with pytest.raises(CaptureStoppedError):
-            await_captured(connection, timeout_s=1.0)
-        run("capture", "resume")
-        await_captured(connection, timeout_s=20.0)
-        connection.close()
-        assert "1" in run(
-            "sql", 'SELECT IBMSNAP_OPERATION, COUNT(*) FROM ASNCDC."CDC_a.b_c d" GROUP BY IBMSNAP_OPERATION'
-        )
-        assert "pruned: 1 rows" in run("capture", "prune")
-        run("capture", "lag", "5")
-        run("capture", "missing-uow")
-        assert {"lag_s", "missing_uow"} <= set(run("capture", "show").split())
-        run("capture", "reregister", table)
-        run("capture", "state", table, "S")
-        run("capture", "cold-start")
-        run("removetable", table)
-        assert "a.b.c d" not in run("status")
+    run("sql", f"CREATE TABLE {table} (ID INT NOT NULL PRIMARY KEY)")
+    assert "captured: a.b.c d" in run("addtable", table)
+    with pytest.raises(RegistrationError, match="already"):
+        run("addtable", table)
+    assert "a.b.c d" in run("status")
+    run("capture", "pause")
+    assert "paused" in run("capture", "show")
+    run("sql", f"INSERT INTO {table} VALUES 1")
+    with pytest.raises(CaptureStoppedError):
+        await_captured(connection, timeout_s=1.0)
+    run("capture", "resume")
+    await_captured(connection, timeout_s=20.0)
+    assert "1" in run("sql", 'SELECT IBMSNAP_OPERATION, COUNT(*) FROM ASNCDC."CDC_a.b_c d" GROUP BY IBMSNAP_OPERATION')
+    assert re.search(r"pruned: [1-9]\d* rows", run("capture", "prune"))
+    run("capture", "lag", "5")
+    run("capture", "missing-uow")
+    assert {"lag_s", "missing_uow"} <= set(run("capture", "show").split())
+    run("capture", "reregister", table)
+    run("capture", "state", table, "S")
+    run("capture", "cold-start")
+    run("removetable", table)
+    assert "a.b.c d" not in run("status")

@@ -199,6 +199,7 @@ def test_a_fault_of_a_table_that_is_not_registered_is_refused(source: Source) ->
         faults.set_state(source.connection, "NO", "SUCH", "S")
 
 
+@pytest.mark.long
 def test_narrow_lsns_ascend_over_restarts_of_agent_and_sandbox(tmp_path: Path, sandbox_jars: str) -> None:
     options: dict[str, Any] = {"lsn_bytes": 10, "update_as": "U", "before_images": True}
     for turn in range(2):

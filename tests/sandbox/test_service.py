@@ -261,6 +261,7 @@ class TestLife:
         with Sandbox.start(tmp_path, capture=False, jars=sandbox_jars) as following:
             assert not is_alive(sandbox.state.derby_pid)
             assert insert_one(following) == 2
+        sandbox.stop()
 
     def test_stop_ends_a_derby_that_a_killed_service_never_told_of(self, tmp_path: Path, sandbox_jars: str) -> None:
         settings = DerbySettings(derby_home(tmp_path), find_jars(Path(sandbox_jars)), free_port(), "u", "p")
