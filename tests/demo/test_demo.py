@@ -19,6 +19,7 @@ def test_the_demo_ends_with_equal_tables_and_nothing_left_running(tmp_path: Path
         assert demo.left() == []
 
 
+@pytest.mark.long
 def test_an_interrupted_demo_leaves_nothing_running(tmp_path: Path) -> None:
     with started(tmp_path / "demo", "demo", "--rows", "100") as demo:
         demo.await_text("DAG run 1", START_TIMEOUT_S)

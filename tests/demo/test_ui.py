@@ -14,6 +14,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 
 import pytest
+from support.fake_spark import FakeSpark
 from support.program import RUN_TIMEOUT_S, START_TIMEOUT_S, Program, call, find, is_made, started, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -119,9 +120,12 @@ def running_ui(folder: Path) -> Iterator[tuple[Api, Program]]:
         assert ui.left() == []
 
 
-def test_operator_and_form_start_runs_that_carry_their_signals(tmp_path: Path) -> None:
-    """No tick has to end for that: the long tests follow signals to their end."""
+def test_operator_and_form_start_runs_that_carry_their_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tick has to end, so a script that sleeps stands in for Spark. The long tests follow signals to their end."""
+    monkeypatch.setenv("FAKE_SLEEP_S", "300")
     with running_ui(tmp_path / "ui") as (api, ui):
+        with (ui.folder / "pipeline.yaml").open("a") as config:
+            config.write(f"spark.binary: {FakeSpark(tmp_path).binary}\n")
         api.trigger("asks")
         wait_for(lambda: api.get(ASKING)["state"] == "deferred", START_TIMEOUT_S)
         assert "asks" in str(api.runs(PIPELINE)[0]["conf"])
