@@ -117,7 +117,7 @@ def test_before_image_that_has_another_columns_name_is_refused_as_unclear(
     [instance] = read_registrations(source, control.asn).values()
     schema = schema_of(source, control)
     assert [name for name, error in failed_requirements(instance, schema, config) if error] == ["before images"]
-    with pytest.raises(RegistrationError, match=rf"of {table} .*XA \(of A\)\. Leave .*column\.exclude\.list"):
+    with pytest.raises(RegistrationError, match=rf"of {table} .*XA \(of A\)\. Exclude .*column\.exclude\.list"):
         require(instance, schema, config)
     without = Selection(column_exclude=(rf"{control.schema}\.T\.XA",))
     require(instance, schema_of(source, control, selection=without), config)

@@ -46,6 +46,11 @@ CONTROL = {
     "IBMSNAP_RESTART": f"CAPTURE_FIRST_SEQ {LSN} NOT NULL",
     "IBMSNAP_UOW": f"IBMSNAP_COMMITSEQ {LSN} NOT NULL, IBMSNAP_LOGMARKER TIMESTAMP NOT NULL",
 }
+TIMEZONE = (
+    "CREATE FUNCTION SANDBOX.TIMEZONE () RETURNS DECIMAL(6, 0) "
+    "LANGUAGE JAVA PARAMETER STYLE JAVA NO SQL EXTERNAL NAME 'db2cdc.Capture.timezone'"
+)
+"""The function behind CURRENT TIMEZONE, which a sandbox without capture lacks."""
 COMMITS = f"IBMSNAP_COMMITSEQ {LSN} NOT NULL, IBMSNAP_INTENTSEQ {LSN} NOT NULL, IBMSNAP_OPERATION CHAR(1) NOT NULL"
 CREATED, REGISTERED = "2025-12-31 23:59:59.999999", "2026-01-02 03:04:05.678901"
 """When source tables were created, and their change tables."""
@@ -72,6 +77,8 @@ class ControlTables:
         self._cursor = connection.cursor()
         self._intent = itertools.count(1)
         self.registered: list[TableId] = []
+        if number == 1:
+            self.run(TIMEZONE)
         for schema, tables in (("SANDBOX_SYSCAT", CATALOG if number == 1 else {}), (self.asn, CONTROL)):
             for name, columns in tables.items():
                 self.run(f"CREATE TABLE {schema}.{name} ({columns})")
