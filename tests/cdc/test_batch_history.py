@@ -96,7 +96,7 @@ def test_an_empty_batch_log_gives_an_empty_history() -> None:
     assert build_history([], []) == BatchHistory()
 
 
-def test_a_chunk_range_that_was_left_out_of_its_batch_is_not_applied() -> None:
+def test_a_chunk_range_excluded_from_its_batch_is_not_applied() -> None:
     """Its columns had changed, so the batch was committed without its rows. They are read again."""
     of = planned_batch(2, TABLES[0], has_range=True)
     left_out = replace(applied_batch_of(of), snapshot=None)

@@ -58,7 +58,7 @@ def test_pairing(changes: str, expected: str) -> None:
     assert described(events_of(rows(changes))) == expected
 
 
-def test_without_detection_a_key_change_bears_no_headers_and_updates_pair_all_the_same() -> None:
+def test_without_detection_a_key_change_has_no_headers_and_updates_pair() -> None:
     changes = rows("D1a I2a D3a I3b")
     assert described(events_of(changes, "none")) == "d1:a> c2:>a u3:a>b"
 
@@ -68,7 +68,7 @@ def test_rows_of_two_commits_never_pair() -> None:
     assert described(events_of(changes)) == "d1:a> c1:>b"
 
 
-def test_an_update_stands_where_its_new_row_does() -> None:
+def test_an_update_has_the_position_of_its_new_row() -> None:
     [event] = events_of(rows("D1a I1b", commit=7))
     assert (event.commit, event.intent) == (7, 1)
 
@@ -122,7 +122,7 @@ def test_an_update_in_a_history_is_one_event_and_a_key_change_two(seed: int) -> 
     ]
 
 
-def test_where_an_update_is_one_row_only_its_own_halves_are_a_pair() -> None:
+def test_one_row_updates_pair_only_their_own_halves() -> None:
     halves = [RowChange(1, 5, "D", "1", "a"), RowChange(1, 5, "I", "1", "b")]
     assert described(events_of(halves, one_row=True)) == "u1:a>b"
     assert described(events_of(rows("D1a I1b"), one_row=True)) == "d1:a> c1:>b"

@@ -31,9 +31,7 @@ from airflow_provider_db2cdc.cdc.snapshot.chunk_sizing import (
         (ApplySettings(snapshot_chunk_rows=1024, snapshot_group_chunks=3), 3),
     ],
 )
-def test_the_first_group_begins_with_about_the_same_rows_for_any_chunk_size(
-    settings: ApplySettings, chunks: int
-) -> None:
+def test_the_first_group_has_about_the_same_rows_for_any_chunk_size(settings: ApplySettings, chunks: int) -> None:
     assert first_chunks(settings) == chunks
 
 
@@ -67,15 +65,13 @@ def test_a_configured_number_of_chunks_is_used_whatever_the_time() -> None:
         (61, 1, 3, 3), (61, 3, 9, 1), (61, 1, 0, 0),
     ],
 )  # fmt: skip
-def test_a_group_gets_what_is_left_of_its_beginning_if_it_fits_or_is_the_least(
-    spent_s: int, done: int, left: int, more: int
-) -> None:
+def test_a_group_gets_the_planned_chunks_that_fit_or_the_minimum(spent_s: int, done: int, left: int, more: int) -> None:
     assert more_chunks(ApplySettings(), ReadPace(4, 15), spent_s, done, left) == more
     assert more_chunks(ApplySettings(snapshot_group_chunks=9), ReadPace(4, 15), spent_s, done, left) == left
 
 
 @given(st.floats(1e-4, 1e3), st.floats(0, 3), st.integers(1, 8), st.integers(1, 10_000_000))
-def test_groups_take_their_time_and_no_more_at_a_steady_pace(
+def test_groups_use_their_time_and_no_more_at_a_steady_pace(
     chunk_s: float, start_s: float, readers: int, chunk_rows: int
 ) -> None:
     """The first chunks of each are excepted. The source reads chunks in sequence or in parallel."""
@@ -127,7 +123,7 @@ def test_readers_never_take_more_slots_than_are_free(chunks: list[int], free: in
     ("read", "read_s", "free", "piece"),
     [(4, 53, 1, 1), (4, 53, 3, 3), (4, 5, 1, 12), (4, 0.1, 1, 20), (4, 30, 1, 2), (0, 9, 2, 2)],
 )
-def test_a_piece_read_during_a_publication_is_short_but_has_a_chunk_per_slot(
+def test_a_piece_during_a_publication_is_short_with_a_chunk_per_slot(
     read: int, read_s: float, free: int, piece: int
 ) -> None:
     assert sub_group_size(20, ReadPace(read, read_s), free) == piece

@@ -148,12 +148,12 @@ results = every(JobResult, tables=st.lists(table_results, max_size=3).map(tuple)
 
 
 @given(specs)
-def test_every_field_of_a_spec_survives_the_way_through_json(spec: JobSpec) -> None:
+def test_every_field_of_a_spec_survives_json(spec: JobSpec) -> None:
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
 @given(results)
-def test_every_field_of_a_result_survives_the_way_through_json(result: JobResult) -> None:
+def test_every_field_of_a_result_survives_json(result: JobResult) -> None:
     assert JobResult.from_json(result.to_json()) == result
 
 
@@ -161,7 +161,7 @@ st.register_type_strategy(ChunkCounts, every(ChunkCounts))
 
 
 @given(st.one_of(*map(every, (KeyedChunks, KeylessRead, DeleteMissing))))
-def test_every_field_of_a_chunk_range_survives_the_way_through_json(chunk_range: ChunkRange) -> None:
+def test_every_field_of_a_chunk_range_survives_json(chunk_range: ChunkRange) -> None:
     assert from_data(ChunkRange, json.loads(json.dumps(to_data(chunk_range)))) == chunk_range
     assert from_data(ChunkRange | None, to_data(chunk_range)) == chunk_range
 
@@ -196,7 +196,7 @@ def test_the_examples_leave_no_field_at_its_default() -> None:
     assert [name for name, value in vars(RESULT.tables[0]).items() if value == defaults[name]] == []
 
 
-def test_defaults_fill_what_a_document_leaves_out() -> None:
+def test_missing_fields_get_their_defaults() -> None:
     data = json.loads(SPEC.to_json())
     del data["settings"], data["rejected"]
     assert JobSpec.from_json(json.dumps(data)) == dataclasses.replace(SPEC, settings=ApplySettings(), rejected=())
@@ -217,7 +217,7 @@ def test_failed_tables_are_those_of_that_status() -> None:
         dataclasses.replace(CAPTURE, before_prefix=None),
     ],
 )
-def test_zero_an_empty_text_and_null_are_told_apart(value: TableResult | CaptureRegistration) -> None:
+def test_zero_empty_text_and_null_stay_distinct(value: TableResult | CaptureRegistration) -> None:
     assert from_data(type(value), to_data(value)) == value
 
 
@@ -286,7 +286,7 @@ def test_a_missing_field_is_named_with_the_path_of_its_object() -> None:
 
 
 @pytest.mark.parametrize("lsn", ["", "zz", "00000000", "0" * 32 + ":00"])
-def test_a_text_that_is_no_lsn_is_named_by_its_path(lsn: str) -> None:
+def test_a_text_that_is_not_an_lsn_is_named_by_its_path(lsn: str) -> None:
     data = to_data(SPEC)
     data["tables"][0]["upto"] = lsn
     with pytest.raises(ConfigurationError, match=r"JobSpec\.tables\[0\]\.upto"):
@@ -297,7 +297,7 @@ def test_a_text_that_is_no_lsn_is_named_by_its_path(lsn: str) -> None:
     ("field", "value"),
     [("rows", True), ("rows", 1.0), ("capture_interrupted", 1), ("capture_interrupted", "true"), ("rows", None)],
 )
-def test_json_types_that_python_confuses_are_told_apart(field: str, value: float | str | None) -> None:
+def test_json_types_that_python_confuses_are_distinguished(field: str, value: float | str | None) -> None:
     data = to_data(SPEC)
     data["tables"][0][field] = value
     with pytest.raises(ConfigurationError, match=rf"JobSpec\.tables\[0\]\.{field}"):
@@ -329,12 +329,12 @@ def test_another_version_is_refused_with_both_versions(kind: type[JobSpec | JobR
 
 @pytest.mark.parametrize("kind", [JobSpec, JobResult])
 @pytest.mark.parametrize("text", ["", "{", "not json", '{"version": 1,}'])
-def test_what_is_not_json_is_refused(kind: type[JobSpec | JobResult], text: str) -> None:
+def test_text_that_is_not_json_is_refused(kind: type[JobSpec | JobResult], text: str) -> None:
     with pytest.raises(ConfigurationError, match="is not JSON"):
         kind.from_json(text)
 
 
-def test_the_version_is_looked_at_before_the_fields() -> None:
+def test_the_version_is_checked_before_the_fields() -> None:
     with pytest.raises(ConfigurationError, match="has version 2"):
         JobSpec.from_json(json.dumps(to_data(SPEC) | {"version": 2, "from_the_future": 1}))
 

@@ -123,7 +123,7 @@ def test_order(commit: str, held: str, log: str) -> None:
     assert described(commit, held) == log
 
 
-def test_an_earlier_commit_of_the_batch_shows_what_a_key_held() -> None:
+def test_an_earlier_commit_of_the_batch_shows_the_row_of_a_key() -> None:
     came = [RowChange(1, 1, "I", "1", "a")]
     shift = [RowChange(2, 2, "I", "1", "a"), RowChange(2, 3, "D", "1", "a")]
     went = [RowChange(1, 1, "D", "1", "a")]

@@ -26,31 +26,31 @@ reaches = st.lists(st.tuples(small, small).map(sorted), min_size=1, max_size=6).
 )
 
 
-def test_nothing_has_no_frontier() -> None:
+def test_no_tables_have_no_frontier() -> None:
     assert ends() == {}
 
 
-def test_tables_in_step_stop_where_the_first_of_them_must() -> None:
+def test_tables_in_step_stop_at_the_least_of_their_ends() -> None:
     assert ends(reach("A", 5, 9), reach("B", 5, 7), reach("C", 3, 20)) == {"A": 7, "B": 7, "C": 7}
 
 
-def test_a_table_too_far_behind_goes_as_far_as_it_can_and_delays_no_other() -> None:
+def test_a_table_that_lags_delays_no_other_table() -> None:
     assert ends(reach("A", 5, 9), reach("B", 1, 3)) == {"A": 9, "B": 3}
 
 
-def test_a_table_that_reaches_the_foremost_exactly_joins_it_there() -> None:
+def test_a_table_that_just_reaches_the_foremost_joins_it() -> None:
     assert ends(reach("A", 5, 9), reach("B", 1, 5)) == {"A": 5, "B": 5}
 
 
 @given(reaches)
-def test_no_table_goes_back_and_none_beyond_its_reach(steps: list[CandidateRange]) -> None:
+def test_no_table_moves_back_or_beyond_its_end(steps: list[CandidateRange]) -> None:
     found = common_frontier(steps)
     assert {step.table for step in steps} == set(found)
     assert all(step.after <= found[step.table] <= step.upto for step in steps)
 
 
 @given(reaches)
-def test_all_tables_that_reach_the_foremost_stop_at_one_commit_and_the_others_before_it(
+def test_tables_that_reach_the_foremost_stop_at_one_commit(
     steps: list[CandidateRange],
 ) -> None:
     found = common_frontier(steps)
@@ -61,7 +61,7 @@ def test_all_tables_that_reach_the_foremost_stop_at_one_commit_and_the_others_be
 
 
 @given(reaches)
-def test_the_frontier_is_the_furthest_that_cuts_nothing(steps: list[CandidateRange]) -> None:
+def test_the_frontier_is_the_least_end_of_the_tables_in_step(steps: list[CandidateRange]) -> None:
     found = common_frontier(steps)
     foremost = max(step.after for step in steps)
     in_step = [step for step in steps if step.upto >= foremost]
@@ -75,7 +75,7 @@ def test_the_order_of_the_tables_does_not_matter(steps: list[CandidateRange]) ->
 
 @dataclass
 class Backlog:
-    """A table with commits to read, of which one tick takes at most `limit`, and every idle stretch at once."""
+    """A table with unread commits. One tick takes at most `limit` of them, and every idle stretch at once."""
 
     commits: list[int]
     limit: int

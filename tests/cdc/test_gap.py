@@ -21,9 +21,7 @@ def lsn(number: int) -> Lsn:
 
 @pytest.mark.parametrize("floor", [None, 0, 4, 5])
 @pytest.mark.parametrize("old", [None, NOW])
-def test_nothing_is_missing_at_or_after_the_floor_of_the_same_capture(
-    old: CaptureIdentity | None, floor: int | None
-) -> None:
+def test_an_offset_at_or_after_the_floor_has_no_gap(old: CaptureIdentity | None, floor: int | None) -> None:
     assert find_gap(CapturePoint(lsn(5), old), CapturePoint(lsn(5), NOW, None if floor is None else lsn(floor))) is None
 
 
@@ -64,14 +62,12 @@ def test_each_gap_is_found_with_its_reason(
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-def test_a_gap_is_found_exactly_if_the_floor_is_after_the_offset_or_the_capture_position_before_it(
-    after: int, floor: int, position: int
-) -> None:
+def test_a_gap_is_a_later_floor_or_an_earlier_capture_position(after: int, floor: int, position: int) -> None:
     found = find_gap(CapturePoint(lsn(after), NOW), CapturePoint(lsn(position), NOW, lsn(floor)))
     assert (found is not None) == (after < floor or position < after)
 
 
-def test_an_inactive_time_of_a_registration_is_a_gap_though_it_looks_as_before() -> None:
+def test_a_formerly_inactive_registration_is_a_gap() -> None:
     assert find_recorded_gap(T, lsn(5), interrupted=False, restored=False) is None
     found = find_recorded_gap(T, lsn(5), interrupted=True, restored=True)
     assert found is not None
@@ -84,5 +80,5 @@ def test_positions_of_another_width_are_refused() -> None:
         find_gap(CapturePoint(lsn(5), NOW), CapturePoint(Lsn(bytes(10)), NOW))
 
 
-def test_a_floor_of_before_the_agents_level_changed_is_no_gap() -> None:
+def test_a_floor_from_before_the_agents_level_changed_is_not_a_gap() -> None:
     assert find_gap(CapturePoint(lsn(5), NOW), CapturePoint(lsn(9), NOW, Lsn(b"\xff" * 10))) is None

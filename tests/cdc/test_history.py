@@ -18,7 +18,7 @@ def histories() -> list[History]:
     return [random_history(seed, HistoryOptions(tables=2)) for seed in SEEDS]
 
 
-def test_a_seed_draws_one_history_and_another_seed_another() -> None:
+def test_a_seed_always_draws_the_same_history() -> None:
     assert random_history(3) == random_history(3)
     assert random_history(3) != random_history(4)
 
@@ -76,7 +76,7 @@ def test_open_transactions_touch_different_keys(histories: list[History]) -> Non
                     assert owner.setdefault(lane, step.transaction) == step.transaction
 
 
-def test_change_rows_keep_captures_invariants(histories: list[History]) -> None:
+def test_change_rows_obey_the_invariants_of_capture(histories: list[History]) -> None:
     long_transactions = 0
     for history in histories:
         rows = [row for listed in history.changes.values() for row in listed]
@@ -91,7 +91,7 @@ def test_change_rows_keep_captures_invariants(histories: list[History]) -> None:
     assert long_transactions > 0
 
 
-def test_what_is_rolled_back_leaves_no_change_row() -> None:
+def test_rolled_back_changes_have_no_change_row() -> None:
     rolled_back = 0
     for seed in SEEDS:
         history = random_history(seed, HistoryOptions(weights={"insert": 2, "delete": 1}, rollback_rate=0.4))
@@ -114,7 +114,7 @@ def test_u_mode_writes_an_update_as_one_row_and_changes_no_key() -> None:
     }
 
 
-def test_lsns_have_the_width_asked_for() -> None:
+def test_lsns_have_the_requested_width() -> None:
     history = random_history(1, HistoryOptions(lsn_bytes=10))
     assert {len(position.raw) for position in history.positions} == {10}
     assert {len(row.intent.raw) for row in history.changes["T0"]} == {10}
@@ -141,7 +141,7 @@ def test_keys_differ_only_in_case_and_change_only_in_blanks() -> None:
 
 @pytest.mark.parametrize("keys", ["numbers", "case", "blanks"])
 @pytest.mark.parametrize("lanes", [1, 3])
-def test_the_statements_lead_a_database_through_the_oracles_states(
+def test_the_statements_give_a_database_the_oracles_states(
     lanes: int, keys: Literal["numbers", "case", "blanks"]
 ) -> None:
     """SQLite checks keys row by row, so its tables have none; interleaved transactions run at their commit.
@@ -173,7 +173,7 @@ def test_the_statements_lead_a_database_through_the_oracles_states(
                     waiting.setdefault(step.transaction, []).append(operation)
 
 
-def test_the_ddl_names_the_key_where_it_is_kept() -> None:
+def test_the_ddl_names_the_primary_key() -> None:
     shape = random_history(1, HistoryOptions(composite=True)).tables[0]
     assert create_table(shape, "S") == (
         'CREATE TABLE "S"."T0" ("G" INTEGER NOT NULL, "N" INTEGER NOT NULL, "A" INTEGER, "B" VARCHAR(10), '

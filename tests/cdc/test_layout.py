@@ -38,7 +38,7 @@ def decode(name: str) -> list[str]:
 
 
 @given(tables)
-def test_a_catalog_name_reads_back_as_the_very_table(table: TableId) -> None:
+def test_a_catalog_name_reads_back_as_the_same_table(table: TableId) -> None:
     name = CATALOG.state(table).name.split(".")[-1].strip("`")
     assert decode(name) == [table.schema, table.name]
 
@@ -51,7 +51,7 @@ def test_the_names_of_a_tables_other_tables_read_back_with_their_suffix(table: T
 
 
 @given(tables)
-def test_a_path_reads_back_as_the_very_table(table: TableId) -> None:
+def test_a_path_reads_back_as_the_same_table(table: TableId) -> None:
     folders = PATH.state(table).name.split("/")
     assert folders[:4] == ["", "lake", "sales", "tables"]
     assert [unquote(folder.replace("-", "%")) for folder in folders[4:]] == [table.schema, table.name]
@@ -67,7 +67,7 @@ def test_two_tables_never_share_a_place(layout: Layout, pair: list[TableId]) -> 
 
 
 @given(tables)
-def test_a_folder_is_not_hidden_and_is_the_same_with_and_without_url_decoding(table: TableId) -> None:
+def test_a_folder_is_visible_and_unchanged_by_url_decoding(table: TableId) -> None:
     for folder in PATH.state(table).name.split("/")[4:]:
         assert re.fullmatch(r"[A-Za-z0-9-][A-Za-z0-9._-]*", folder)
         assert quote(folder) == unquote(folder) == folder

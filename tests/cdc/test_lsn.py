@@ -18,7 +18,7 @@ SHORT = Lsn(bytes(10))
 
 
 @given(pairs)
-def test_lsns_of_one_width_sort_as_their_texts_and_as_their_bytes(pair: tuple[Lsn, Lsn]) -> None:
+def test_lsns_of_equal_width_sort_as_their_texts_and_bytes(pair: tuple[Lsn, Lsn]) -> None:
     one, other = pair
     assert (one < other) == (str(one) < str(other)) == (one.raw < other.raw)
     assert (one > other) == (str(one) > str(other))
@@ -33,7 +33,7 @@ def test_text_and_hex_read_back_as_the_same_lsn(lsn: Lsn) -> None:
 
 
 @given(any_width)
-def test_text_is_debeziums_lower_case_hex_in_two_groups_of_eight_and_a_rest(lsn: Lsn) -> None:
+def test_text_is_lower_case_hex_in_debeziums_groups(lsn: Lsn) -> None:
     assert re.fullmatch(r"[0-9a-f]{8}:[0-9a-f]{8}:([0-9a-f]{16}|[0-9a-f]{4})", str(lsn))
     assert re.fullmatch(r"[0-9A-F]+", lsn.hex)
 
@@ -73,19 +73,19 @@ def test_other_widths_are_refused(width: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "NULL", "0x00", "00000000:0000150f", "zz" * 16, "0" * 31, None, 15])
-def test_what_is_not_an_lsn_is_refused(text: str | int | None) -> None:
+def test_values_that_are_not_lsns_are_refused(text: str | int | None) -> None:
     with pytest.raises(OffsetError):
         Lsn.parse(cast("str", text))
 
 
 @given(wide, wide, wide)
-def test_a_range_holds_the_commits_after_its_start_up_to_its_end(one: Lsn, other: Lsn, commit: Lsn) -> None:
+def test_a_range_contains_the_commits_after_its_start_up_to_its_end(one: Lsn, other: Lsn, commit: Lsn) -> None:
     span = LsnRange(min(one, other), max(one, other))
     assert (commit in span) == (span.after.raw < commit.raw <= span.upto.raw)
 
 
 @given(st.lists(wide, min_size=3, max_size=3).map(sorted), wide)
-def test_two_ranges_that_meet_hold_each_commit_once(ends: list[Lsn], commit: Lsn) -> None:
+def test_adjacent_ranges_contain_each_commit_once(ends: list[Lsn], commit: Lsn) -> None:
     after, middle, upto = ends
     parts = [commit in LsnRange(after, middle), commit in LsnRange(middle, upto)]
     assert sum(parts) == (commit in LsnRange(after, upto))

@@ -61,7 +61,7 @@ def wrong_seeds(seeds: Iterable[int], rule: Rule = net_effects, **options: str |
 
 
 @pytest.mark.parametrize("block", blocks(10, fast=3))
-def test_effects_of_any_range_lead_from_the_state_before_it_to_the_state_after_it(block: int) -> None:
+def test_effects_of_any_range_turn_the_state_before_into_the_state_after(block: int) -> None:
     assert wrong_seeds(range(block * SEEDS, (block + 1) * SEEDS)) == []
 
 
@@ -74,7 +74,7 @@ def test_effects_of_any_range_are_right_with_ten_byte_lsns() -> None:
 
 
 @pytest.mark.parametrize("keys", ["case", "blanks"])
-def test_effects_of_any_range_are_right_if_keys_differ_only_in_case_or_trailing_blanks(keys: str) -> None:
+def test_effects_are_right_if_keys_differ_only_in_case_or_trailing_blanks(keys: str) -> None:
     assert wrong_seeds(range(SEEDS), keys=keys) == []
 
 
@@ -87,7 +87,7 @@ def test_effects_of_every_range_of_a_history_are_right() -> None:
                 assert applied(drawn.state("T0", after), effects) == drawn.state("T0", upto), (seed, after, upto)
 
 
-def test_effects_of_two_ranges_that_meet_amount_to_those_of_both() -> None:
+def test_effects_of_adjacent_ranges_add_up_to_those_of_both() -> None:
     for seed in range(100):
         drawn = history(seed)
         after, middle, upto = sorted(random.Random(seed).choices(drawn.positions, k=3))
@@ -132,7 +132,7 @@ def test_the_oracle_catches(mistake: Rule) -> None:
     assert wrong_seeds(wrong) == []
 
 
-def test_the_last_operation_of_a_key_misleads_only_where_a_statement_changes_several_keys() -> None:
+def test_the_last_operation_decides_if_statements_change_single_keys() -> None:
     single = {kind: weight for kind, weight in WEIGHTS.items() if kind not in ("shift", "swap")}
     histories = [random_history(seed, HistoryOptions(weights=single)) for seed in range(60)]
     for drawn in histories:
@@ -163,7 +163,7 @@ def published(drawn: History, rng: random.Random, overrides: Callable[[History, 
 
 
 @pytest.mark.parametrize("block", blocks(3, fast=1))
-def test_a_row_read_in_a_snapshots_window_is_dropped_exactly_for_a_net_effect(block: int) -> None:
+def test_a_row_read_in_a_window_is_dropped_only_for_a_net_effect(block: int) -> None:
     of_block = range(block * SEEDS, (block + 1) * SEEDS)
     wrong = [seed for seed in of_block if not published(history(seed), random.Random(seed), net_effect_overrides)]
     assert wrong == []
@@ -220,7 +220,7 @@ def test_effect(commits: list[str], expected: dict[str, str]) -> None:
     assert effects_of(*commits) == expected
 
 
-def test_an_effect_names_the_commit_that_decided_it_not_a_later_one_without_effect() -> None:
+def test_an_effect_names_the_commit_that_decided_it() -> None:
     rows = [RowChange(lsn(1), lsn(1), "I", 1, "a")]
     rows += [RowChange(lsn(2), lsn(2), "I", 1, "a"), RowChange(lsn(2), lsn(3), "D", 1, "a")]
     assert net_effects(events_of(rows)) == {1: Effect(lsn(1), "a")}

@@ -78,7 +78,7 @@ def test_published_chunks_are_notified_as_progress() -> None:
     assert notified(old, new) == [("IN_PROGRESS", data)]
 
 
-def test_notification_on_one_of_many_tables_names_only_that_one() -> None:
+def test_notification_on_one_of_many_tables_names_only_that_table() -> None:
     """A notification for each of a thousand tables with the names of all took 60 MB."""
     tables = [TableId("S", f"T{at:02}") for at in range(LISTED_ALWAYS + 1)]
     old = snapshot(*map(TableSnapshot, tables))
@@ -186,7 +186,7 @@ def test_all_steps_within_one_tick_are_notified_in_order() -> None:
     ]
 
 
-def test_progress_before_a_pause_and_after_a_resumption_stands_on_its_side_of_it() -> None:
+def test_progress_is_notified_on_its_side_of_a_pause_or_resumption() -> None:
     old = snapshot()
     new = replace(old.with_table(read(TableSnapshot(A))), status="paused")
     assert types(old, new) == ["IN_PROGRESS", "PAUSED"]
@@ -204,7 +204,7 @@ def test_start_and_pause_in_one_tick_are_notified() -> None:
     ("kind", "aggregate"),
     [("initial", "Initial Snapshot"), ("blocking", "Initial Snapshot"), ("incremental", "Incremental Snapshot")],
 )
-def test_every_one_has_the_snapshots_id_kind_and_the_time(kind: SnapshotKind, aggregate: str) -> None:
+def test_each_notification_has_the_snapshots_id_kind_and_time(kind: SnapshotKind, aggregate: str) -> None:
     found = notifications(None, snapshot(kind=kind).with_table(read(TableSnapshot(A), chunks=1)), AT)
     assert len(found) == 3
     assert {(one.id, one.aggregate_type, one.timestamp) for one in found} == {("id-1", aggregate, AT)}

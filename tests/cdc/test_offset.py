@@ -60,7 +60,7 @@ def test_the_document_is_readable_and_stable() -> None:
     assert OFFSET.to_json() == Offset.from_json(OFFSET.to_json(), "here").to_json()
 
 
-def test_a_document_that_a_person_wrote_needs_the_table_the_lsn_and_the_batch_only() -> None:
+def test_a_handwritten_document_needs_only_table_lsn_and_batch() -> None:
     text = json.dumps({"table": {"schema": "S", "name": "T"}, "lsn": str(L2), "batch": 7})
     assert Offset.from_json(text, "here") == Offset(TABLE, L2, 7)
 
@@ -89,7 +89,7 @@ def document(**changes: str | int | None) -> str:
         document(version="1"),
     ],
 )
-def test_a_damaged_or_foreign_document_is_refused_with_its_place_and_the_way_out(text: str) -> None:
+def test_a_damaged_document_is_refused_with_its_place_and_a_remedy(text: str) -> None:
     with pytest.raises(OffsetError) as raised:
         Offset.from_json(text, "Variable db2cdc.sales.S.T")
     assert "Variable db2cdc.sales.S.T cannot be read" in raised.value.problem
@@ -101,7 +101,7 @@ def test_an_offset_moves_forward_or_stays(old: Offset | None) -> None:
     check_forward(old, OFFSET)
 
 
-def test_an_offset_moves_back_only_where_a_person_asked_for_a_restart() -> None:
+def test_an_offset_moves_back_only_if_a_restart_was_requested() -> None:
     check_forward(Offset(TABLE, L3, 1, restart=True), OFFSET)
 
 
@@ -125,7 +125,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("stored", "committed", "has_offset", "outcome"), CASES.values(), ids=CASES.keys())
-def test_a_reconciled_position_is_the_committed_one_or_an_error_with_a_remedy(
+def test_reconciling_gives_the_committed_position_or_an_error(
     stored: Lsn | None, committed: Lsn | None, has_offset: bool, outcome: Lsn | str | None
 ) -> None:
     if not isinstance(outcome, str):
@@ -150,7 +150,7 @@ def test_the_remedy_names_the_position_to_put_back(stored: Lsn | None, committed
     assert remedy in raised.value.remedy
 
 
-def test_the_document_that_the_remedy_of_a_lost_offset_shows_can_be_put_back_as_it_is() -> None:
+def test_the_document_in_a_lost_offsets_remedy_can_be_put_back() -> None:
     with pytest.raises(OffsetError) as raised:
         reconcile(TABLE, None, L2, has_offset=True)
     [shown] = re.findall(r"\{.*?\}.*?\}", raised.value.remedy)

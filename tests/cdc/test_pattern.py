@@ -44,7 +44,7 @@ DOLLAR = TableId("S", "ORDER$")
         (r"S\.A\0101", r"\0", "the character itself"),
     ],
 )
-def test_javas_syntax_is_named_and_its_form_in_python_given(pattern: str, found: str, form: str) -> None:
+def test_javas_syntax_is_refused_with_its_form_in_python(pattern: str, found: str, form: str) -> None:
     for check, error in ((check_pattern, ConfigurationError), (check_signal_pattern, SignalError)):
         with pytest.raises(error) as raised:
             check(pattern)
@@ -73,7 +73,7 @@ def test_syntax_that_java_and_python_share_is_taken(pattern: str, name: str) -> 
     assert is_match(pattern, ("S", name))
 
 
-def test_no_pattern_is_left_to_a_warning_of_python() -> None:
+def test_no_accepted_pattern_makes_python_warn() -> None:
     letters = random.Random(7)
     pieces = [*"[]^-&|~AB.(){}*+?:\\$", "[:", "&&", "--", "\\p", "\\[", "(?i)", "(?:", "\\Q", "\\E", "[^"]
     taken = 0
@@ -131,6 +131,6 @@ def test_a_name_with_signs_of_an_expression_gets_the_hint_to_escape(pattern: str
     assert r"Write S\.ORDER\$ for" in raised.value.remedy
 
 
-def test_a_misspelt_name_gets_those_near_it() -> None:
+def test_a_misspelt_name_gets_similar_names_as_a_hint() -> None:
     assert suggest(r"S\.T\.SSM", ["S.T.ID", "S.T.SSN"]) == "Near it: S.T.SSN."
     assert suggest("X.Y", ["S.A"]) == ""

@@ -22,7 +22,7 @@ def shown(*parts: TableSnapshot) -> tuple[int, int | None, int]:
     return one.done, one.chunks, one.rows
 
 
-def test_chunks_are_known_once_all_tables_are_cut() -> None:
+def test_chunks_are_known_once_all_tables_have_bounds() -> None:
     assert shown(cut(A, 1), TableSnapshot(B)) == (1, None, 10)
     assert shown(cut(A, 1), cut(B, 0)) == (1, 6, 10)
 
@@ -46,14 +46,14 @@ def test_line_shows_the_known_progress() -> None:
     assert str(progress(replace(one, tables=(TableSnapshot(A),)))).endswith(": 0 of ? chunks, 0 rows")
 
 
-def test_rest_is_unknown_before_a_chunk_is_done_and_while_not_all_are_known() -> None:
+def test_remaining_time_is_unknown_until_all_chunks_are_known() -> None:
     assert progress(Snapshot("1", "incremental", (cut(A, 1),))).at_pace(1, 10.0).remaining_s is None
     assert progress(Snapshot("1", "incremental", (cut(A, 1), TableSnapshot(B)))).at_pace(0, 10.0).remaining_s is None
     over = replace(cut(A, 3), status="completed")
     assert progress(Snapshot("1", "incremental", (over,), status="completed")).at_pace(0, 10.0).remaining_s is None
 
 
-def test_table_that_failed_has_nothing_left_to_do() -> None:
+def test_failed_table_has_no_remaining_chunks() -> None:
     broken, never = with_failure(cut(A, 1), "no grant", tries=1), with_failure(TableSnapshot(A), "no grant", tries=1)
     assert progress(Snapshot("1", "incremental", (broken, cut(B, 1)))).at_pace(1, 10.0).remaining_s == 20
     assert shown(never, cut(B, 3)) == (3, 3, 30)

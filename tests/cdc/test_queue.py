@@ -119,7 +119,7 @@ def test_tables_of_a_blocking_snapshot_are_only_published_together() -> None:
     )
     assert may_publish(over, [A])
     deleted = asked.with_table(replace(present(asked.table_snapshot(A)), delete_missing=True, published_chunks=3))
-    assert may_publish(deleted, [B, C]), "nothing of A is left to read"
+    assert may_publish(deleted, [B, C]), "no chunk of A remains"
 
 
 def test_tables_are_chunked_only_as_far_as_a_group_needs() -> None:
@@ -131,7 +131,7 @@ def test_tables_are_chunked_only_as_far_as_a_group_needs() -> None:
     assert next_table_to_chunk(snapshot(A=3), {}, 5) is None
 
 
-def test_table_snapshot_advances_with_its_chunk_ranges_and_completes_with_the_last() -> None:
+def test_table_snapshot_completes_with_its_last_chunk_range() -> None:
     part = with_chunks(TableSnapshot(A), bounds(2), "f")
     one = with_published(part, range_of(0, 1), 10)
     assert (one.status, one.published_chunks, one.rows_published, one.low_batch) == ("reading", 2, 10, 6)
@@ -140,7 +140,7 @@ def test_table_snapshot_advances_with_its_chunk_ranges_and_completes_with_the_la
     assert (two.status, two.published_chunks, two.rows_published, two.low_batch) == ("completed", 3, 11, 6)
 
 
-def test_deletion_range_alone_shows_the_progress_of_its_table_snapshot() -> None:
+def test_deletion_range_shows_the_progress_of_its_table_snapshot() -> None:
     part = replace(with_chunks(TableSnapshot(A), bounds(2), "f"), delete_missing=True)
     deleted = with_published(part, deletion_of(2, rows=30), 0)
     assert (deleted.status, deleted.published_chunks, deleted.rows_published, deleted.low_batch) == (
@@ -151,7 +151,7 @@ def test_deletion_range_alone_shows_the_progress_of_its_table_snapshot() -> None
     )
 
 
-def test_table_snapshot_with_changed_columns_restarts_and_ignores_earlier_chunk_ranges() -> None:
+def test_table_snapshot_with_changed_columns_ignores_earlier_ranges() -> None:
     part = with_published(with_chunks(TableSnapshot(A), bounds(2), "f"), range_of(0, 1), 10)
     fresh = restarted(part, is_held=False)
     assert (fresh.status, fresh.published_chunks, fresh.rows_published, fresh.low_batch, fresh.bounds) == (
@@ -178,7 +178,7 @@ def test_table_snapshot_with_changed_columns_restarts_and_ignores_earlier_chunk_
         (TableSnapshot(A, select="SELECT 1 FROM A"), True, False),
     ],
 )
-def test_restarted_table_snapshot_deletes_missing_rows_if_it_reads_all_of_a_held_table(
+def test_restarted_full_snapshot_of_a_held_table_deletes_missing_rows(
     part: TableSnapshot, is_held: bool, deletes: bool
 ) -> None:
     """This covers rows that it published before, also those of an initial snapshot into an empty target."""
@@ -195,11 +195,11 @@ def test_table_without_a_key_has_one_more_chunk_per_further_read() -> None:
     assert with_published(one, replace(last, needs_another_read=True), 2).chunks == 3
     two = with_published(one, last, 2)
     assert (two.status, two.published_chunks, two.chunks, two.rows_published) == ("completed", 2, 2, 12)
-    assert with_published(part, last, 2) == two, "the last chunk range alone shows the progress"
+    assert with_published(part, last, 2) == two, "the last chunk range shows all of the progress"
     assert restarted(one, is_held=True) == replace(part, status="waiting", fingerprint="")
 
 
-def test_table_whose_reads_always_need_another_one_fails() -> None:
+def test_table_whose_reads_always_need_another_read_fails() -> None:
     part, windows = with_chunks(TableSnapshot(A), [], "f"), Windows()
     for at in range(3):
         assert part.is_open
@@ -220,7 +220,7 @@ def test_table_snapshot_with_a_deletion_of_missing_rows_completes_with_it() -> N
     assert with_published(part, deletion_of(0), 0).status == "completed"
 
 
-def test_table_snapshot_whose_ranges_delete_missing_rows_needs_no_final_deletion() -> None:
+def test_ranges_that_delete_missing_rows_need_no_final_deletion() -> None:
     part = replace(with_chunks(TableSnapshot(A), bounds(2), "f"), delete_missing=True)
     one = with_published(part, range_of(0, 1, deletes_by_range=True), 10)
     assert (one.status, one.published_chunks) == ("reading", 2)
@@ -273,14 +273,14 @@ def test_next_published_chunk_clears_the_reason_of_a_failure() -> None:
     )
 
 
-def test_last_chunk_range_alone_has_the_rows_read() -> None:
+def test_last_chunk_range_has_the_rows_read() -> None:
     part = with_chunks(TableSnapshot(A), bounds(2), "f")
     counts = tuple(ChunkCounts((), (), read, read) for read in (7, 4))
     after = with_published(part, replace(range_of(0, 1), counts=counts, read_before=100), 10)
     assert (after.rows_read, after.rows_published) == (111, 10)
 
 
-def test_execute_makes_a_snapshot_that_deletes_no_rows_of_conditioned_tables() -> None:
+def test_snapshot_deletes_no_rows_of_tables_with_conditions() -> None:
     conditions = [{"data-collection": "S.B", "filter": "X = 1"}]
     queue, outcomes = acting(SnapshotQueue(), execute("S.B", "S.*", more={"additional-conditions": conditions}))
     assert outcomes == [("accepted", "")]
@@ -294,7 +294,7 @@ def test_execute_makes_a_snapshot_that_deletes_no_rows_of_conditioned_tables() -
     )
 
 
-def test_blocking_snapshot_reads_a_filter_that_is_a_select_in_place_of_the_table() -> None:
+def test_blocking_snapshot_reads_a_select_in_place_of_the_table() -> None:
     conditions = [{"data-collection": "S.B", "filter": "SELECT * FROM S.B WHERE X = 1"}]
     asked = execute("S.A", "S.B", type="blocking", more={"additional-conditions": conditions})
     queue, _ = acting(SnapshotQueue(), asked)
@@ -302,14 +302,14 @@ def test_blocking_snapshot_reads_a_filter_that_is_a_select_in_place_of_the_table
     assert queue.next_snapshot({A, B, C}) == Snapshot("1", "blocking", parts, "source", "running", 5)
 
 
-def test_signal_is_acted_on_once() -> None:
+def test_signal_is_handled_once() -> None:
     queue, _ = acting(SnapshotQueue(), execute("S.A"))
     again, outcomes = acting(queue, execute("S.A"))
     assert (again, outcomes) == (queue, [("accepted", "")])
     assert queue.known_outcome(replace(execute("S.A"), channel="file")) is None
 
 
-def test_signal_with_a_used_id_is_refused_once_and_the_first_one_keeps_its_outcome() -> None:
+def test_signal_with_a_used_id_does_not_replace_the_first_outcome() -> None:
     queue, _ = acting(SnapshotQueue(), execute("S.A"))
     other = execute("S.B")
     assert queue.known_outcome(other) is None
@@ -403,7 +403,7 @@ def test_a_blocking_snapshot_waits_until_all_its_tables_have_their_turn() -> Non
     queue, _ = acting(
         SnapshotQueue(), execute("S.A"), execute("S.A", "S.B", id="2", type="blocking"), execute("S.B", id="3")
     )
-    assert queue.next_snapshot({A, B, C}, "1") is None, "it keeps its place before the third"
+    assert queue.next_snapshot({A, B, C}, "1") is None, "it is still before the third"
     queue = over(queue, "1", A)
     assert present(queue.next_snapshot({A, B, C})).id == "2"
 
@@ -417,7 +417,7 @@ def test_requested_tables_wait_for_their_initial_snapshot() -> None:
     assert by_time.tables_in_turn("initial-1") == {A, B}, "whatever the clocks of the senders say"
 
 
-def test_request_fails_if_the_initial_snapshot_of_its_table_makes_no_progress() -> None:
+def test_request_fails_if_an_initial_snapshot_makes_no_progress() -> None:
     """A busy table without a key fails in each tick. The sender of the request gets that answer."""
     queue = add_initial(
         SnapshotQueue(), [TableSnapshot(A, failures=MAX_FAILURES - 1, reason="S.A: busy."), TableSnapshot(B)], 9
@@ -435,7 +435,7 @@ def test_request_fails_if_the_initial_snapshot_of_its_table_makes_no_progress() 
     assert queue.tables_in_turn("initial-1") == {A, B}, "the initial snapshot is retried for ever"
 
 
-def test_stop_ends_what_runs_and_what_waits() -> None:
+def test_stop_ends_running_and_waiting_snapshots() -> None:
     requests = execute("S.A", "S.B"), execute("S.A", id="2"), execute("S.A", "S.B", id="3")
     queue, _ = acting(SnapshotQueue(), *requests, sent("stop-snapshot", {"data-collections": ["S.A"]}, "4"))
     assert [one.status for one in queue.snapshots] == ["running", "stopped", "running"]
@@ -489,8 +489,8 @@ def test_any_failure_of_a_signal_is_a_refusal_and_ends_no_tick() -> None:
     assert (status, reason, queue.snapshots) == ("refused", "it cannot be acted on (RecursionError: too deep)", ())
 
 
-def test_kept_reason_is_bounded() -> None:
-    """It is kept in a Variable next to the offsets. Some databases limit its size."""
+def test_stored_reason_is_bounded() -> None:
+    """It is stored in a Variable next to the offsets. Some databases limit its size."""
     _, [(status, reason)] = acting(SnapshotQueue(), sent("x" * 100_000))
     assert (status, len(reason)) == ("refused", 10_000)
     assert reason.startswith("its type 'xxx")
@@ -515,7 +515,7 @@ def test_initial_snapshot_without_progress_lets_the_others_go_first(failures: tu
     assert present(queue.next_snapshot({A, B, C}, {"asked"})).id == "initial-1", "it still has its turn"
 
 
-def test_a_table_that_was_taken_out_of_the_pipeline_counts_as_without_progress() -> None:
+def test_a_table_removed_from_the_pipeline_counts_as_without_progress() -> None:
     queue, _ = acting(
         add_initial(SnapshotQueue(), [TableSnapshot(A, failures=3), TableSnapshot(B)], 5), execute("S.C", id="asked")
     )
@@ -523,7 +523,7 @@ def test_a_table_that_was_taken_out_of_the_pipeline_counts_as_without_progress()
     assert present(queue.next_snapshot({A, C})).id == "asked"
 
 
-def test_initial_snapshot_of_a_table_is_found_for_any_plan_and_for_one_plan() -> None:
+def test_initial_snapshot_is_found_for_any_plan_and_for_one_plan() -> None:
     queue = add_initial(SnapshotQueue((snapshot(C=1),)), [TableSnapshot(A)], 5)
     assert [queue.has_begun(table) for table in (A, B, C)] == [True, False, False]
     assert [queue.has_begun(A, at_ms) for at_ms in (5, 6)] == [True, False]
@@ -542,7 +542,7 @@ def test_initial_snapshot_of_a_table_is_found_for_any_plan_and_for_one_plan() ->
     assert not begun.is_waiting(TableSnapshot(A)), "it has published something"
 
 
-def test_abandoned_batches_pass_to_the_snapshot_that_replaces_their_own() -> None:
+def test_abandoned_batches_pass_to_the_snapshot_that_replaces_theirs() -> None:
     queue = add_initial(
         SnapshotQueue(), [TableSnapshot(A, delete_missing=True, abandoned_batches=(7,)), TableSnapshot(B)], 5
     )
@@ -561,7 +561,7 @@ def test_abandoned_batches_pass_to_the_snapshot_that_replaces_their_own() -> Non
     )
 
 
-def test_a_table_whose_initial_snapshot_was_stopped_is_not_initially_loading() -> None:
+def test_a_stopped_initial_snapshot_does_not_leave_its_table_loading() -> None:
     queue = add_initial(SnapshotQueue(), [TableSnapshot(A), TableSnapshot(B)], 1)
     queue = add_initial(queue, [TableSnapshot(A)], 2)
     assert queue.initially_loading == {A, B}
@@ -597,7 +597,7 @@ def test_stop_ends_all_or_some_tables_and_the_signals_outcome_follows() -> None:
     assert close_finished(queue)[1] == []
 
 
-def test_signal_of_a_snapshot_with_left_out_tables_is_done_and_names_them() -> None:
+def test_signal_of_a_snapshot_with_stopped_tables_is_done_and_names_them() -> None:
     queue, _ = acting(SnapshotQueue(), execute("S.A", "S.B"), sent("stop-snapshot", {"data-collections": ["S.A"]}, "2"))
     part = replace(with_chunks(present(queue.snapshots[0].table_snapshot(B)), [], "f"), delete_missing=False)
     queue = queue.with_snapshot(queue.snapshots[0].with_table(with_published(part, range_of(0, 0), 1)))
@@ -645,7 +645,7 @@ def test_pause_does_not_affect_the_initial_snapshot() -> None:
     assert acting(queue, sent("stop-snapshot"))[1][0][0] == "refused"
 
 
-def test_table_that_is_snapshotted_again_leaves_its_earlier_snapshot() -> None:
+def test_table_snapshotted_again_is_stopped_in_its_earlier_snapshot() -> None:
     queue, _ = acting(SnapshotQueue(), execute("S.A", "S.B"))
     queue = add_initial(queue, [TableSnapshot(A, delete_missing=True)], 9)
     assert present(queue.snapshots[0].table_snapshot(A)).status == "stopped"
@@ -653,20 +653,20 @@ def test_table_that_is_snapshotted_again_leaves_its_earlier_snapshot() -> None:
     assert present(queue.holder(B)).id == "1"
 
 
-def test_table_that_is_snapshotted_again_leaves_waiting_snapshots_too() -> None:
+def test_table_snapshotted_again_is_stopped_in_waiting_snapshots() -> None:
     queue, _ = acting(SnapshotQueue(), execute("S.A"), execute("S.A", "S.B", id="2"))
     queue = add_initial(queue, [TableSnapshot(A, delete_missing=True)], 9)
     assert [present(one.table_snapshot(A)).status for one in queue.snapshots] == ["stopped", "stopped", "waiting"]
     assert close_finished(queue)[1][0].reason == "stopped: S.A (its table is snapshotted again)"
 
 
-def test_snapshots_of_one_moment_keep_the_order_of_their_requests() -> None:
+def test_simultaneous_snapshots_have_the_order_of_their_requests() -> None:
     """The journal orders them only by their time."""
     queue, _ = acting(SnapshotQueue(), execute("S.A", id="b"), execute("S.B", id="a"))
     assert sorted(queue.snapshots, key=lambda one: (one.started_at_ms, one.id)) == [*queue.snapshots]
 
 
-def test_a_chunk_range_with_given_up_bounds_does_not_match_the_new_bounds() -> None:
+def test_a_chunk_range_with_abandoned_bounds_does_not_match_new_bounds() -> None:
     """Columns that changed and changed back have the same fingerprint. The rows may differ by then."""
     part = with_chunks(TableSnapshot(A), [("9",), ("19",)], "f")
     old = KeyedChunks("s", "initial", 0, 0, LOW, 0, 0, "f", counts=(ChunkCounts((), ("9",), 10, 10),))

@@ -194,7 +194,7 @@ def test_invalid_object_is_refused_under_the_default_id_with_its_problem(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_field_in_the_wrong_place_is_refused_under_the_signals_own_id(item: dict[str, Any], name: str) -> None:
+def test_a_field_in_the_wrong_place_is_refused_under_the_signals_id(item: dict[str, Any], name: str) -> None:
     """Otherwise a stop of one table would stop all."""
     found = signal_of(item, "kafka", "default")
     assert found.id == "7"
@@ -202,8 +202,8 @@ def test_a_field_in_the_wrong_place_is_refused_under_the_signals_own_id(item: di
         parse(found)
 
 
-def test_too_long_ids_are_not_kept() -> None:
-    """The outcome is kept in a Variable next to the offsets. Some databases limit its size."""
+def test_too_long_ids_are_replaced() -> None:
+    """The outcome is stored in a Variable next to the offsets. Some databases limit its size."""
     long = "x" * 100_000
     assert signal_of({"id": long[:300], "type": "log"}, "file", "default").id == long[:300]
     found = signal_of({"id": long, "type": "log"}, "file", "default")
@@ -258,7 +258,7 @@ def test_tables_by_regex_or_quoted_name(pattern: str, tables: list[TableId]) -> 
 
 
 @pytest.mark.parametrize("pattern", ["ORDERS", "SALES.ORDER", '"sales"."ORDERS"', "X.*"])
-def test_pattern_that_matches_nothing_is_refused_and_names_what_there_is(pattern: str) -> None:
+def test_pattern_without_a_match_is_refused_with_the_known_tables(pattern: str) -> None:
     with pytest.raises(SignalError, match=r"matches no table.*SALES\.ORDERS"):
         match_tables(pattern, TABLES)
 
@@ -279,7 +279,7 @@ def test_first_matching_condition_counts() -> None:
     "text",
     ["A = 1", "(A = 1) OR (B = ';')", "A = '--' AND \"x;(\" = 2", "A = 'it''s'", "NOT (A - -1 > 2 / 3 * 4)"],
 )
-def test_conditions_that_are_one(text: str) -> None:
+def test_valid_conditions_are_accepted(text: str) -> None:
     check_condition(text)
 
 

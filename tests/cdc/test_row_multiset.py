@@ -25,7 +25,7 @@ def test_a_deletion_next_to_an_insertion_is_an_update_if_there_is_no_key() -> No
     assert (event.newkey, event.oldkey) == (None, None)
 
 
-def test_counts_change_by_what_came_less_what_went() -> None:
+def test_counts_change_by_insertions_minus_deletions() -> None:
     assert count_images(events("Ia", "Ia", "Db", "Ic", "Dc")) == {"a": 2, "b": -1}
     assert touched(events("Ia", "Ia", "Db", "Ic", "Dc")) == {"a", "b", "c"}
 

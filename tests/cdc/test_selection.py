@@ -47,7 +47,7 @@ def test_an_alternative_is_anchored_at_both_of_its_ends() -> None:
     assert Selection(table_exclude=(r"S\.A|B",)).tables(REGISTERED) == [OTHER, AB, B]
 
 
-def test_excluded_tables_are_left_out_and_a_pattern_without_a_match_is_no_error() -> None:
+def test_excluded_tables_are_omitted_and_unmatched_patterns_are_allowed() -> None:
     assert Selection(table_exclude=(r"s\.a.*", "NOT.THERE")).tables(REGISTERED) == [OTHER, B]
 
 
@@ -65,7 +65,7 @@ def test_lists_of_different_kinds_go_together() -> None:
 
 @pytest.mark.parametrize("field", ["table_include", "table_exclude", "column_include", "column_exclude"])
 @pytest.mark.parametrize("pattern", ["(", "a{4294967296}"])
-def test_a_pattern_that_is_no_regular_expression_is_refused_and_named(field: str, pattern: str) -> None:
+def test_a_pattern_that_is_not_a_regular_expression_is_refused_by_name(field: str, pattern: str) -> None:
     with pytest.raises(ConfigurationError, match=f"'{re.escape(pattern)}' is not a regular expression"):
         select(field, "ok", pattern)
 
@@ -87,7 +87,7 @@ def test_column_patterns_match_the_full_name_and_the_key_always_stays(selection:
     assert selection.columns(A, ["ID", "NAME", "note"], ("ID",)) == chosen
 
 
-def test_a_key_column_is_known_by_its_exact_name() -> None:
+def test_a_key_column_is_found_by_its_exact_name() -> None:
     assert Selection(column_exclude=(".*",)).columns(A, ["ID", "id"], ("ID",)) == ["ID"]
 
 
@@ -109,7 +109,7 @@ def test_a_quoted_name_has_all_of_its_parts(field: str, entry: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["table_include", "table_exclude", "column_include", "column_exclude"])
-def test_javas_syntax_is_refused_with_the_form_that_python_has(field: str) -> None:
+def test_javas_syntax_is_refused_with_its_form_in_python(field: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         select(field, r"\QS.T\E")
     assert str(raised.value).startswith(rf"{field.replace('_', '.')}.list: '\QS.T\E' has \Q...\E")

@@ -67,7 +67,7 @@ def check_turn(queue: SnapshotQueue, id_: str, table: TableId) -> None:
 @settings(deadline=None, database=None, max_examples=300)
 @given(st.lists(SIGNALS | PROGRESS, max_size=25))
 @example(READ_AND_ASKED_AGAIN)
-def test_each_signal_is_acted_on_once_and_each_snapshot_notified_once(
+def test_each_signal_is_handled_once_and_each_snapshot_notified_once(
     steps: list[Signal | tuple[int, TableSnapshotStatus]],
 ) -> None:
     queue = SnapshotQueue()

@@ -50,7 +50,7 @@ def test_repeated_hour_counts_as_summer_time_if_no_commit_shows_the_change() -> 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_first_commit_of_the_second_pass_is_found_in_any_history(seed: int) -> None:
-    """Each commit that comes after one of a later minute is of the second pass, and the first of these is found."""
+    """A commit after one of a later minute is in the second pass. The first such commit is found."""
     rng = Random(seed)
     begin = datetime(2026, 10, 24, 23, 30, tzinfo=ZoneInfo("UTC"))
     moments = sorted(begin + timedelta(seconds=rng.uniform(0, 3 * 3600)) for _ in range(rng.randrange(1, 80)))

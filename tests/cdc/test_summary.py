@@ -62,7 +62,7 @@ def test_only_a_running_snapshot_is_work_for_an_idle_tick(status: Status, expect
         ("completed", "blocking", (T, U), True),
     ],
 )
-def test_snapshot_that_waits_for_a_paused_one_is_no_work(
+def test_snapshot_that_waits_for_a_paused_snapshot_is_not_work(
     first: Status, kind: SnapshotKind, tables: tuple[TableId, ...], expected: bool
 ) -> None:
     part = TableSnapshotProgress(T, "completed" if first == "completed" else "reading", 1, 4, 10)
@@ -71,7 +71,7 @@ def test_snapshot_that_waits_for_a_paused_one_is_no_work(
     assert kept.has_snapshot_work({T, U}) is expected
 
 
-def test_initial_snapshot_is_work_only_while_one_of_its_tables_can_continue() -> None:
+def test_initial_snapshot_is_work_while_one_of_its_tables_can_continue() -> None:
     parts = (TableSnapshotProgress(T, "reading", 1, 4, 10), TableSnapshotProgress(U, "completed", 1, 1, 2))
     initial = PipelineSummary((snapshot("a", "running", "initial", *parts),))
     assert initial.has_snapshot_work({T, U})
@@ -80,7 +80,7 @@ def test_initial_snapshot_is_work_only_while_one_of_its_tables_can_continue() ->
     assert asked.has_snapshot_work({U}), "a tick lets go of the table, and the snapshot ends"
 
 
-def test_tables_whose_initial_snapshot_is_under_way_are_initially_loading() -> None:
+def test_tables_with_an_open_initial_snapshot_are_initially_loading() -> None:
     parts = (TableSnapshotProgress(T, "waiting", 0, None, 0), TableSnapshotProgress(U, "completed", 1, 1, 2))
     assert PipelineSummary((snapshot("a", "running", "initial", *parts),)).initially_loading == {T}
     assert PipelineSummary((snapshot("a", "paused", "initial", *parts),)).initially_loading == {T}
@@ -133,14 +133,14 @@ class TestSnapshotsAfterATick:
         assert ended.updated(result([snapshot("b")])).snapshots == (snapshot("b"),)
 
 
-def test_channels_are_notified_up_to_the_reports_unless_a_lower_position_is_kept() -> None:
+def test_channels_are_notified_up_to_the_reports_or_a_lower_position() -> None:
     assert (
         PipelineSummary(reported_seq=7).notified_upto,
         PipelineSummary(reported_seq=7, notified_seq=3).notified_upto,
     ) == (7, 3)
 
 
-def test_signals_are_in_flight_until_the_result_of_their_own_tick() -> None:
+def test_signals_are_in_flight_until_the_result_of_their_tick() -> None:
     asked = PipelineSummary(signals_in_flight_at_ms=5)
     assert asked.updated(replace(result(), planned_at_ms=4)).signals_in_flight_at_ms == 5, "an older plan's job"
     assert asked.updated(replace(result(), planned_at_ms=5)).signals_in_flight_at_ms == 0
@@ -151,17 +151,17 @@ def test_update_by_a_tick_leaves_the_reported_position() -> None:
 
 
 class TestOutcomesAfterATick:
-    def test_newest_of_each_signal_is_known(self) -> None:
+    def test_newest_outcome_of_each_signal_is_known(self) -> None:
         old = PipelineSummary(outcomes=(outcome("1", "accepted"), outcome("1", "done", "file")))
         new = old.updated(result(signals=[outcome("1", "stopped"), outcome("2")]))
         assert set(new.outcomes) == {outcome("1", "stopped"), outcome("1", "done", "file"), outcome("2")}
 
-    def test_as_many_as_are_kept_and_the_newest(self) -> None:
+    def test_the_newest_outcomes_are_stored_up_to_a_limit(self) -> None:
         old = PipelineSummary(outcomes=tuple(outcome(f"old {at}") for at in range(KEPT_OUTCOMES)))
         new = old.updated(result(signals=[outcome("new")]))
         assert [one.id for one in new.outcomes] == [f"old {at}" for at in range(1, KEPT_OUTCOMES)] + ["new"]
 
-    def test_signal_whose_snapshot_is_under_way_is_kept_whatever_number_follows(self) -> None:
+    def test_outcome_of_an_open_snapshot_is_stored_whatever_follows(self) -> None:
         """Otherwise its sender would think that the run did not act on it."""
         summary = PipelineSummary((snapshot("long"),), (outcome("long", "accepted"),))
         for at in range(KEPT_OUTCOMES + 1):
@@ -196,7 +196,7 @@ class TestOutcomesAfterATick:
 
 
 class TestSignalTable:
-    def test_rows_that_no_tick_acted_on_are_unhandled(self) -> None:
+    def test_rows_that_no_tick_handled_are_unhandled(self) -> None:
         rows = [Signal(id_, "log", "", "source") for id_ in "123"]
         known = (rows[0].id_again, rows[2].id_again, "gone")
         assert PipelineSummary(handled_signal_ids=known).unhandled(rows) == [rows[1]]
@@ -209,7 +209,7 @@ class TestSignalTable:
             )
             assert kept.unhandled([row, other]) == [other]
 
-    def test_newest_outcomes_are_kept_of_a_table_with_more_rows(self) -> None:
+    def test_newest_outcomes_of_a_large_signal_table_are_stored(self) -> None:
         rows = [SignalOutcome(f"{at}", "source", "done", asked="d") for at in range(KEPT_OUTCOMES + 50)]
         summary = PipelineSummary()
         for _ in range(3):
@@ -259,7 +259,7 @@ def test_document_comes_back_as_it_was() -> None:
         PipelineSummary(outcomes=(outcome("1"),)).to_json().replace("done", "lost"),
     ],
 )
-def test_damaged_document_is_named_with_what_to_do(text: str) -> None:
+def test_damaged_document_is_named_with_a_remedy(text: str) -> None:
     with pytest.raises(OffsetError, match=r"summary kept in the drawer cannot be read.*Delete it"):
         PipelineSummary.from_json(text, "the drawer")
 

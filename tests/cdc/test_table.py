@@ -14,11 +14,11 @@ def named(*names: str) -> TableSchema:
 
 
 @pytest.mark.parametrize("name", ["T", "T ", " T", "T\u3000", "T\u00a0", "T\t", "Ş "])
-def test_a_name_in_the_catalog_is_kept_as_it_is_but_for_a_schemas_padding(name: str) -> None:
+def test_a_catalog_name_loses_only_the_padding_of_its_schema(name: str) -> None:
     assert TableId.in_catalog("S       ", name) == TableId("S", name)
 
 
-def test_a_row_of_the_catalog_is_about_the_very_table_or_the_one_without_blanks_at_the_end() -> None:
+def test_a_catalog_row_matches_a_table_exactly_or_without_final_blanks() -> None:
     plain, padded, other = TableId("S", "T"), TableId("S", "T  "), TableId("S", "U")
     assert plain.among({plain, padded}) == plain
     assert padded.among({plain, padded}) == padded
@@ -56,13 +56,13 @@ def test_the_fingerprint_changes_with_columns_types_and_key(changed: TableSchema
     assert changed.fingerprint != SCHEMA.fingerprint
 
 
-def test_the_fingerprint_does_not_depend_on_what_is_not_replicated_or_on_the_tables_name() -> None:
+def test_the_fingerprint_ignores_unreplicated_columns_and_the_name() -> None:
     other = replace(SCHEMA, table=TableId("S", "U"), uncaptured_columns=("PHOTO",))
     assert other.fingerprint == SCHEMA.fingerprint
 
 
 @pytest.mark.parametrize("names", [("ID", "NAME"), ("a b", "select", 'q"'), ("_X", "X_")])
-def test_names_that_delta_can_hold_together_pass(names: tuple[str, ...]) -> None:
+def test_names_that_one_delta_table_can_have_pass(names: tuple[str, ...]) -> None:
     check_names(named(*names))
 
 

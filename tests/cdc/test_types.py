@@ -70,7 +70,7 @@ def name_of(case: tuple[Column, TypeMapping]) -> str:
         *(pytest.param(*case, id=f"{name_of(case)} not run on Db2") for case in NOT_RUN_ON_DB2),
     ],
 )
-def test_each_type_is_read_and_kept_without_loss(column: Column, mapping: TypeMapping) -> None:
+def test_each_type_is_read_and_stored_without_loss(column: Column, mapping: TypeMapping) -> None:
     assert map_type(TABLE, column) == mapping
 
 
@@ -95,13 +95,13 @@ def test_the_text_of_a_type_has_room_for_its_longest_value(column: Column, longe
     "column",
     [*(Column("C", kind) for kind in ("DISTINCT", "ARRAY", "ROW", "REFERENCE", "")), Column("C", "DECIMAL", 39)],
 )
-def test_a_type_without_a_lossless_mapping_is_refused_with_table_and_column(column: Column) -> None:
+def test_a_type_without_a_lossless_mapping_is_refused_by_column(column: Column) -> None:
     with pytest.raises(ConfigurationError, match=r"S\.T: column 'C' has type .*no mapping") as raised:
         map_type(TABLE, column)
     assert "column.exclude.list" in raised.value.remedy
 
 
-def test_every_uncaptured_type_has_a_mapping_for_snapshots_all_the_same() -> None:
+def test_every_uncaptured_type_has_a_mapping_for_snapshots() -> None:
     for kind in UNCAPTURED_TYPES:
         assert map_type(TABLE, Column("C", kind, 1)).delta
 
@@ -139,7 +139,7 @@ def test_spark_sorts_exact_numbers_as_any_source_does(columns: list[Column], ali
     ],
     ids=str,
 )
-def test_change_tables_column_of_other_digits_cuts_values(
+def test_change_table_column_with_other_digits_cuts_values(
     source: tuple[Any, ...], carried: tuple[Any, ...], expected: bool
 ) -> None:
     assert cuts(Column("C", *source), Column("C", *carried)) is expected

@@ -72,7 +72,7 @@ def test_the_list_of_snapshots_is_about_chosen_tables() -> None:
     assert "Its tables are S.A." in found.remedy
 
 
-def test_an_entry_is_known_also_where_nothing_is_registered() -> None:
+def test_an_unmatched_entry_is_found_if_no_table_is_registered() -> None:
     [found] = unmatched_tables(Selection(table_include=(".*",)), (), [])
     assert "Registered are: none." in found.remedy
 
@@ -109,7 +109,7 @@ def test_an_entry_that_matches_only_keys_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize("entry", [r"S\.C\.SSN", "S.C.SSN", "s.c.ssn", '"S"."C"."SSN"', r"S\.(A|C)\.SSNX?"])
-def test_a_column_of_a_table_that_is_not_carried_is_looked_up_before_it_is_refused(entry: str) -> None:
+def test_a_column_of_another_table_is_looked_up_before_it_is_refused(entry: str) -> None:
     selection, other = Selection(column_exclude=(entry,)), TableId("S", "C")
     tables = {B: schema(B, selection)}
     first = unmatched_columns(selection, tables)

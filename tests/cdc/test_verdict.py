@@ -75,7 +75,7 @@ def test_a_table_that_cannot_continue_is_stopped_with_reason_and_remedy(offset: 
     assert judge(CAPTURE, offset, lsn(100), is_pulled=False).kind == "idle"
 
 
-def test_the_summary_keeps_which_tables_failed_last_and_which_had_an_offset() -> None:
+def test_the_summary_has_the_failed_tables_and_those_with_an_offset() -> None:
     lines = (
         TableResult(T, "applied", lsn(5), 7),
         TableResult(TableId("S", "BAD"), "failed", error="why"),
