@@ -40,7 +40,7 @@ def connection(silent_sandbox: Sandbox) -> Iterator[Connection]:
 
 @pytest.fixture
 def control(connection: Connection) -> ControlTables:
-    """Fresh control tables, in which capture stands at 100."""
+    """New control tables. The capture position is 100."""
     tables = ControlTables(connection)
     tables.synch(100)
     return tables

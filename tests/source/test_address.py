@@ -28,7 +28,7 @@ def test_password_goes_into_the_dsn_as_it_is(password: str) -> None:
 
 
 @pytest.mark.parametrize("password", ["hush;x", " hush", "hush ", "hush\nx", "hush\0x"])
-def test_password_that_the_driver_cannot_carry_is_refused_without_being_shown(password: str) -> None:
+def test_password_that_the_driver_cannot_carry_is_refused_unshown(password: str) -> None:
     with pytest.raises(ConfigurationError, match="the password holds") as caught:
         Db2Address("h", "D", "u", password).dsn()
     assert "hush" not in str(caught.value)
@@ -72,24 +72,24 @@ def test_jdbc_url_without_properties_ends_with_the_database() -> None:
     assert ADDRESS.jdbc_url() == "jdbc:db2://db2.example:50000/SALES"
 
 
-def test_server_authentication_is_asked_of_both_drivers() -> None:
+def test_both_drivers_use_server_authentication() -> None:
     address = Db2Address("h", "D", options={"AUTHENTICATION": "server"})
     assert "Authentication=server;" in address.dsn()
     assert address.jdbc_url() == "jdbc:db2://h:50000/D:securityMechanism=3;"
 
 
-def test_own_security_mechanism_wins() -> None:
+def test_configured_security_mechanism_wins() -> None:
     address = Db2Address("h", "D", options={"Authentication": "SERVER"}, jdbc_options={"securityMechanism": "7"})
     assert address.jdbc_url() == "jdbc:db2://h:50000/D:securityMechanism=7;"
 
 
-def test_tls_is_asked_of_both_drivers_each_with_its_own_path() -> None:
+def test_both_drivers_use_tls_each_with_its_own_path() -> None:
     address = Db2Address("h", "D", tls=Tls("/worker/db2.arm", "/executor/db2.arm"))
     assert address.dsn().endswith("Security=SSL;SSLServerCertificate=/worker/db2.arm;")
     assert address.jdbc_url() == "jdbc:db2://h:50000/D:sslConnection=true;sslCertLocation=/executor/db2.arm;"
 
 
-def test_tls_without_a_certificate_trusts_what_the_drivers_trust() -> None:
+def test_tls_without_a_certificate_uses_the_drivers_trust_stores() -> None:
     address = Db2Address("h", "D", tls=Tls())
     assert address.dsn().endswith("Security=SSL;")
     assert address.jdbc_url() == "jdbc:db2://h:50000/D:sslConnection=true;"
@@ -117,7 +117,7 @@ def test_setting_of_tls_is_carried_to_the_jdbc_driver(option: str, value: str, u
     assert f"={value};" in address.dsn()
 
 
-def test_jdbc_drivers_own_setting_of_tls_wins_in_the_spelling_that_it_knows() -> None:
+def test_a_tls_setting_of_the_jdbc_driver_wins_in_its_spelling() -> None:
     given = {"sslClientHostnameValidation": "off", "sslVersion": "TLSv1.3"}
     options = {"SSLClientHostnameValidation": "Basic", "TLSVersion": "TLSV12"}
     address = Db2Address("h", "D", tls=Tls(), options=options, jdbc_options=given)
@@ -133,7 +133,7 @@ def test_value_that_a_driver_would_take_for_another_is_refused(kind: str, name: 
         Db2Address("h", "D", tls=Tls(), **given(kind, name, value)).jdbc_url()
 
 
-def test_key_store_that_only_ibm_db_reads_needs_a_certificate_for_the_jdbc_driver() -> None:
+def test_key_store_of_ibm_db_needs_a_certificate_for_the_jdbc_driver() -> None:
     stored = {"SSLClientKeystoredb": "/k.kdb", "SSLClientKeystash": "/k.sth"}
     with pytest.raises(ConfigurationError, match=r"SSLClientKeystoredb is set.*Also name the certificate for Spark"):
         Db2Address("h", "D", tls=Tls(), options=stored)

@@ -38,7 +38,9 @@ def schema_of(
     return read_schemas(source, instances.values(), selection)[control.table(name)]
 
 
-def test_fence_is_the_greatest_synchpoint_with_its_age(source: CountingSource, control: ControlTables) -> None:
+def test_capture_position_is_the_greatest_synchpoint_with_its_age(
+    source: CountingSource, control: ControlTables
+) -> None:
     control.add("T")
     control.synch(100, age_s=40)
     fence = read_capture_position(source, control.asn)
@@ -48,13 +50,15 @@ def test_fence_is_the_greatest_synchpoint_with_its_age(source: CountingSource, c
     assert read_capture_position(source, control.asn).lsn == lsn(120)
 
 
-def test_stopped_registration_does_not_move_the_fence(source: CountingSource, control: ControlTables) -> None:
+def test_stopped_registration_does_not_move_the_capture_position(
+    source: CountingSource, control: ControlTables
+) -> None:
     control.add("T", STATE="S")
     control.set("T", CD_NEW_SYNCHPOINT=lsn(120).raw)
     assert read_capture_position(source, control.asn).lsn == lsn(100)
 
 
-def test_agent_that_never_ran_is_told(source: CountingSource, control: ControlTables) -> None:
+def test_agent_that_never_ran_is_reported(source: CountingSource, control: ControlTables) -> None:
     control.run(f"UPDATE {control.asn}.IBMSNAP_REGISTER SET SYNCHPOINT = NULL, SYNCHTIME = NULL")
     with pytest.raises(CaptureStoppedError, match=r"never ran.*asncap capture_server=SANDBOX"):
         read_capture(source, control.asn)
@@ -124,7 +128,7 @@ def test_before_image_that_has_another_columns_name_is_refused_as_unclear(
 
 
 @pytest.mark.parametrize("excluded", [(), (r".*\.XA",)])
-def test_column_that_would_be_taken_for_a_before_image_is_not_just_left_out(
+def test_column_that_looks_like_a_before_image_is_refused(
     source: CountingSource, control: ControlTables, config: PipelineConfig, excluded: tuple[str, ...]
 ) -> None:
     """The key has a before image of its own: without XA it looks as if each column had one."""
@@ -136,7 +140,7 @@ def test_column_that_would_be_taken_for_a_before_image_is_not_just_left_out(
         require(told, schema, config)
 
 
-def test_column_of_the_source_that_is_not_carried_makes_no_before_image_unclear(
+def test_uncaptured_column_makes_no_before_image_unclear(
     source: CountingSource, control: ControlTables, config: PipelineConfig
 ) -> None:
     control.add("T", PREFIXED, carried=("ID", "A"), BEFORE_IMG_PREFIX="X")
@@ -145,7 +149,7 @@ def test_column_of_the_source_that_is_not_carried_makes_no_before_image_unclear(
 
 
 @pytest.mark.parametrize(("prefix", "more"), [(None, ()), ("Y", ()), ("X", ("XXA",))])
-def test_captured_column_that_is_no_before_image_is_carried(
+def test_captured_column_that_is_not_a_before_image_is_replicated(
     source: CountingSource, control: ControlTables, config: PipelineConfig, prefix: str | None, more: tuple[str, ...]
 ) -> None:
     shapes = (*PREFIXED, *((name, "INTEGER", 4, "Y") for name in more))
@@ -157,7 +161,7 @@ def test_captured_column_that_is_no_before_image_is_carried(
     assert schema.names == ("ID", "A", "XA")
 
 
-def test_long_columns_whose_values_are_not_in_the_log_are_refused_or_left_out(
+def test_long_columns_that_are_not_logged_are_refused_unless_excluded(
     source: CountingSource, control: ControlTables, config: PipelineConfig
 ) -> None:
     table = control.add("T", (("ID", "INTEGER", 4, "N"), ("MEMO", "LONG VARCHAR", 32700, "Y")))
@@ -182,7 +186,7 @@ TYPED = (("ID", "INTEGER", 4, "N"), ("PRICE", "DECIMAL", 11, "Y"), ("V", "VARCHA
         ("CODEPAGE = 0 WHERE COLNAME = 'V'", r"V \(VARCHAR\(20\), there VARCHAR\(20\) FOR BIT DATA\)"),
     ],
 )
-def test_change_table_whose_columns_would_cut_values_is_refused(
+def test_change_table_that_would_cut_values_is_refused(
     source: CountingSource, control: ControlTables, config: PipelineConfig, change: str, cut: str
 ) -> None:
     table = control.add("T", TYPED)
@@ -199,7 +203,7 @@ def test_change_table_whose_columns_would_cut_values_is_refused(
     require(instance, schema_of(source, control, selection=Selection(column_include=(r".*\.ID",))), config)
 
 
-def test_bit_data_is_told_by_code_page_0(source: CountingSource, control: ControlTables) -> None:
+def test_bit_data_is_recognized_by_code_page_0(source: CountingSource, control: ControlTables) -> None:
     control.add("T")
     control.run(f"UPDATE SANDBOX_SYSCAT.COLUMNS SET CODEPAGE = 0 WHERE TABSCHEMA = '{control.schema}'")
     assert [column.bit_data for column in schema_of(source, control).columns] == [False, True]
@@ -267,7 +271,7 @@ def test_key_column_that_is_not_captured_makes_no_key(source: CountingSource, co
     [(("N",), ()), (("A", "N"), ()), (("B", "A"), ("B", "A"))],
     ids=["nullable", "partly", "not null"],
 )
-def test_index_that_excludes_null_keys_is_a_key_only_without_nullable_columns(
+def test_index_without_null_keys_is_a_key_if_no_column_is_nullable(
     source: CountingSource, control: ControlTables, columns: tuple[str, ...], key: tuple[str, ...]
 ) -> None:
     control.add("T", KEYED, key=())
@@ -286,7 +290,7 @@ def keyed_by(control: ControlTables, columns: str, **lists: Any) -> Selection:
     return Selection(message_key=rf"{control.schema}\.T:{columns}", **lists)
 
 
-def test_named_columns_are_the_key_in_place_of_the_tables_own(source: CountingSource, control: ControlTables) -> None:
+def test_named_columns_replace_the_key_of_the_table(source: CountingSource, control: ControlTables) -> None:
     control.add("T", KEYED, key=("A",))
     control.add("OTHER", KEYED, key=("A",))
     selection = keyed_by(control, "n,B")
@@ -294,7 +298,7 @@ def test_named_columns_are_the_key_in_place_of_the_tables_own(source: CountingSo
     assert schema_of(source, control, "OTHER", selection).key == ("A",)
 
 
-def test_named_columns_are_chosen_even_where_a_list_leaves_them_out(
+def test_named_columns_are_included_even_if_a_list_excludes_them(
     source: CountingSource, control: ControlTables
 ) -> None:
     control.add("T", KEYED, key=("A",))
@@ -307,7 +311,7 @@ def test_named_columns_are_chosen_even_where_a_list_leaves_them_out(
     [("N,NOPE", "NOPE"), ("M", "M"), ('"n"', '"n"'), ("gone,B,NOPE", "gone, NOPE")],
     ids=["one of two", "not captured", "quoted in another case", "several"],
 )
-def test_named_column_that_the_table_lacks_refuses_the_table_by_name(
+def test_named_column_that_is_not_captured_refuses_the_table(
     source: CountingSource, control: ControlTables, config: PipelineConfig, columns: str, lacking: str
 ) -> None:
     table = control.add("T", KEYED, key=("A",), carried=("A", "B", "C", "N"))
@@ -320,7 +324,7 @@ def test_named_column_that_the_table_lacks_refuses_the_table_by_name(
         require(instance, schema, config.model_copy(update={"selection": selection}))
 
 
-def test_table_without_a_key_is_carried_whose_updates_name_both_rows(
+def test_table_without_a_key_is_accepted_if_updates_have_both_rows(
     source: CountingSource, control: ControlTables, config: PipelineConfig
 ) -> None:
     control.add("T", KEYED, key=())
@@ -330,7 +334,7 @@ def test_table_without_a_key_is_carried_whose_updates_name_both_rows(
     assert (schema.key, schema.row_key) == ((), schema.names)
 
 
-def test_table_without_a_key_whose_select_may_read_some_of_equal_rows_is_refused(
+def test_table_without_a_key_is_refused_if_a_select_may_split_equal_rows(
     source: CountingSource, control: ControlTables, config: PipelineConfig
 ) -> None:
     table = control.add("T", KEYED, key=())
@@ -345,7 +349,7 @@ def test_table_without_a_key_whose_select_may_read_some_of_equal_rows_is_refused
     require(instance, schema_of(source, control), others)
 
 
-def test_update_rows_are_carried_that_have_a_before_image_of_each_column(
+def test_update_rows_are_accepted_if_each_column_has_a_before_image(
     source: CountingSource, control: ControlTables, config: PipelineConfig
 ) -> None:
     control.add("T", CHG_UPD_TO_DEL_INS="N", BEFORE_IMG_PREFIX="X")
@@ -356,7 +360,7 @@ def test_update_rows_are_carried_that_have_a_before_image_of_each_column(
     require(replace(instance, cd_columns=(*instance.cd_columns, *images("XID", "XV"))), schema, config)
 
 
-def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(
+def test_table_without_a_key_is_refused_if_updates_have_one_row(
     source: CountingSource, control: ControlTables, config: PipelineConfig
 ) -> None:
     table = control.add("T", KEYED, key=(), CHG_UPD_TO_DEL_INS="N")
@@ -371,7 +375,7 @@ def test_table_without_a_key_whose_updates_do_not_is_told_the_way_out(
     require(instance, schema_of(source, control, selection=named), config.model_copy(update={"selection": named}))
 
 
-def test_table_of_a_wrongly_named_key_is_refused_and_the_others_go_on(
+def test_table_with_a_wrong_key_is_refused_and_the_others_continue(
     source: CountingSource, control: ControlTables, config: PipelineConfig
 ) -> None:
     control.add("T", KEYED)
@@ -389,7 +393,7 @@ def test_names_with_lower_case_quotes_and_blanks_are_found(source: CountingSourc
     assert schema.names == ("ID", "V")
 
 
-def test_table_that_the_catalog_lacks_comes_without_columns(source: CountingSource, control: ControlTables) -> None:
+def test_table_missing_from_the_catalog_has_no_columns(source: CountingSource, control: ControlTables) -> None:
     control.register("GHOST")
     schema = schema_of(source, control, "GHOST")
     assert (schema.columns, schema.key) == ((), ())
@@ -405,7 +409,7 @@ def test_many_tables_need_few_statements(source: CountingSource, control: Contro
 
 
 @pytest.mark.parametrize(("registered", "stored"), [("T ", "T "), ("T", "T "), ("T ", "T"), ("T\u3000", "T\u3000")])
-def test_blanks_at_the_end_of_a_name_are_kept_as_the_registration_has_them(
+def test_blanks_at_the_end_of_a_name_are_as_in_the_registration(
     source: CountingSource, control: ControlTables, registered: str, stored: str
 ) -> None:
     control.add(stored, SOURCE_TABLE=registered)

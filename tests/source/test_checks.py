@@ -23,7 +23,7 @@ pytestmark = pytest.mark.sandbox
 
 
 class OneOffset(ReadOnlyOffsets):
-    """Every table stands at the same position."""
+    """Every table has the same offset."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -96,7 +96,7 @@ FAULTS: dict[str, tuple[Callable[[ControlTables], None], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_fails_its_own_check_and_no_other(
+def test_fault_fails_only_its_own_check(
     source: CountingSource, config: PipelineConfig, captured: ControlTables, name: str
 ) -> None:
     spoil, level = FAULTS[name]
@@ -129,7 +129,7 @@ def test_long_columns_must_be_in_the_log(
     assert failed(source, config) == []
 
 
-def test_all_failures_of_all_tables_are_told_together(
+def test_all_failures_of_all_tables_are_reported_together(
     source: CountingSource, config: PipelineConfig, captured: ControlTables
 ) -> None:
     captured.add("BAD", STATE="S", CHG_UPD_TO_DEL_INS="N", OPTION_FLAGS="YNNN", key=())
@@ -146,7 +146,7 @@ def test_agent_that_never_ran_does_not_hide_the_tables(
     assert {check.name for check in failed(source, config)} == {"capture agent", "state"}
 
 
-def test_pattern_that_matches_nothing_does_not_hide_the_other_tables(
+def test_pattern_without_a_match_does_not_hide_the_other_tables(
     source: CountingSource, config: PipelineConfig, captured: ControlTables
 ) -> None:
     captured.set("T", STATE="I")
@@ -157,7 +157,7 @@ def test_pattern_that_matches_nothing_does_not_hide_the_other_tables(
 
 
 @pytest.mark.parametrize("lists", [{}, {"table_include": (".*",)}], ids=["no list", "a list"])
-def test_key_pattern_that_matches_nothing_does_not_hide_the_tables(
+def test_key_pattern_without_a_match_does_not_hide_the_tables(
     source: CountingSource, config: PipelineConfig, captured: ControlTables, lists: dict[str, tuple[str, ...]]
 ) -> None:
     captured.set("T", STATE="I")
@@ -189,7 +189,7 @@ def test_each_list_is_checked(
     assert check.remedy
 
 
-def test_nothing_registered_is_a_failure(source: CountingSource, config: PipelineConfig) -> None:
+def test_no_registered_table_is_a_failure(source: CountingSource, config: PipelineConfig) -> None:
     [check] = failed(source, config)
     assert check.name == "selection"
 
@@ -215,7 +215,7 @@ def test_include_list_of_snapshots_is_checked(
     assert "'S.TYPO' matches no table of this pipeline" in check.problem
 
 
-def test_select_of_ones_own_is_checked(source: CountingSource, config: PipelineConfig, captured: ControlTables) -> None:
+def test_custom_select_is_checked(source: CountingSource, config: PipelineConfig, captured: ControlTables) -> None:
     settings = {"snapshot_overrides": {"S.TYPO": "SELECT 1"}}
     [check] = failed(source, config.model_copy(update=settings))
     assert (check.name, check.subject) == ("selection", "snapshot.select.statement.overrides")
@@ -244,7 +244,7 @@ def test_signal_table_is_checked(source: CountingSource, config: PipelineConfig,
     ],
     ids=["missing", "other columns", "none for marks"],
 )
-def test_signal_table_that_is_none_is_a_failure(
+def test_unusable_signal_table_is_a_failure(
     source: CountingSource,
     config: PipelineConfig,
     captured: ControlTables,
@@ -262,7 +262,7 @@ def test_signal_table_that_is_none_is_a_failure(
     [(1, ("TYPE", "DATE", 4, "N"), "holds no text"), (0, ("ID", "CHARACTER", 36, "N"), "holds 36 characters")],
     ids=["type", "length"],
 )
-def test_signal_table_whose_columns_cannot_hold_signals_or_marks_is_a_failure(
+def test_signal_table_with_unfit_columns_is_a_failure(
     source: CountingSource, config: PipelineConfig, captured: ControlTables, at: int, shape: Shape, problem: str
 ) -> None:
     captured.add("ASKED", tuple(shape if place == at else column for place, column in enumerate(ASKED)))
@@ -271,7 +271,7 @@ def test_signal_table_whose_columns_cannot_hold_signals_or_marks_is_a_failure(
     assert (check.name, problem in check.problem) == ("signal table", True)
 
 
-def test_signal_table_that_is_not_captured_is_none_for_marks(
+def test_signal_table_that_is_not_captured_cannot_take_watermarks(
     source: CountingSource, config: PipelineConfig, captured: ControlTables
 ) -> None:
     captured.add("ASKED", ASKED)
@@ -314,7 +314,7 @@ def test_offset_is_checked_as_a_tick_would_take_it(
     assert failed(source, config, offsets=Kept(0)) == [], "it has no position yet"
 
 
-def test_a_gap_that_the_mode_mends_or_that_nobody_pulls_is_no_failure(
+def test_a_gap_is_not_a_failure_if_the_mode_repairs_or_ignores_it(
     source: CountingSource, config: PipelineConfig, captured: ControlTables
 ) -> None:
     captured.set("T", CD_OLD_SYNCHPOINT=lsn(40).raw)
@@ -323,11 +323,11 @@ def test_a_gap_that_the_mode_mends_or_that_nobody_pulls_is_no_failure(
     assert failed(source, config.model_copy(update={"snapshot_mode": "initial_only"}), offsets=Kept(30)) == []
 
 
-def test_an_offset_is_read_before_capture_is_asked_how_far_it_is(
+def test_an_offset_is_read_before_the_capture_position(
     source: CountingSource, config: PipelineConfig, captured: ControlTables
 ) -> None:
     class Moved(OneOffset):
-        """A tick ends meanwhile, which capture has gone on for."""
+        """A tick ends during the checks, and capture has advanced for it."""
 
         def get(self, table: TableId) -> Offset:
             captured.synch(150)
@@ -336,7 +336,7 @@ def test_an_offset_is_read_before_capture_is_asked_how_far_it_is(
     assert failed(source, config, offsets=Moved(140)) == []
 
 
-def test_a_table_that_never_began_is_no_failure_though_it_was_inactive(
+def test_a_new_table_that_was_inactive_is_not_a_failure(
     source: CountingSource, config: PipelineConfig, captured: ControlTables
 ) -> None:
     table = captured.table("T")
@@ -347,7 +347,7 @@ def test_a_table_that_never_began_is_no_failure_though_it_was_inactive(
     assert failed(source, config, offsets=Kept(0, summary=refused, capture_interrupted=True)) == []
 
 
-def test_a_table_that_the_last_tick_had_or_failed_is_told(
+def test_a_table_that_lost_its_offset_or_failed_last_is_reported(
     source: CountingSource, config: PipelineConfig, captured: ControlTables
 ) -> None:
     table = captured.table("T")
@@ -376,7 +376,7 @@ def test_a_table_that_waits_for_a_person_is_a_failure_until_then(
     assert failed(source, config, offsets=Kept(0, summary=lost, restart=True))[0].level == "warning"
 
 
-def test_a_restored_source_is_a_failure_before_any_plan_has_met_it(
+def test_a_restored_source_is_a_failure_before_any_plan_has_found_it(
     source: CountingSource, config: PipelineConfig, captured: ControlTables
 ) -> None:
     captured.unit(50)
@@ -389,7 +389,7 @@ def test_a_restored_source_is_a_failure_before_any_plan_has_met_it(
 
 
 @pytest.mark.parametrize("mode", [*MODES, "configuration_based"])
-def test_source_table_is_read_whatever_the_mode_for_a_snapshot_may_be_asked_for(
+def test_source_table_must_be_readable_in_every_mode(
     source: CountingSource, config: PipelineConfig, captured: ControlTables, mode: str
 ) -> None:
     captured.run(f'DROP TABLE {captured.schema}."T"')
@@ -400,7 +400,7 @@ def test_source_table_is_read_whatever_the_mode_for_a_snapshot_may_be_asked_for(
 
 
 @pytest.mark.parametrize("switch", ["snapshot_data", "snapshot_on_data_error"])
-def test_source_table_must_be_readable_where_a_switch_has_it_snapshotted(
+def test_source_table_must_be_readable_if_a_switch_has_it_snapshotted(
     source: CountingSource, config: PipelineConfig, captured: ControlTables, switch: str
 ) -> None:
     captured.run(f'DROP TABLE {captured.schema}."T"')
@@ -412,7 +412,7 @@ class Own(Mode):
     """A mode of one's own."""
 
 
-def test_mode_of_ones_own_is_loaded(source: CountingSource, config: PipelineConfig, captured: ControlTables) -> None:
+def test_custom_mode_is_loaded(source: CountingSource, config: PipelineConfig, captured: ControlTables) -> None:
     own = config.model_copy(update={"snapshot_mode": "custom", "snapshot_custom": f"{__name__}:Own"})
     [named] = [check for check in preflight(source, own) if check.subject == "snapshot.mode.custom.name"]
     assert (named.name, named.ok) == ("snapshot mode", True)
@@ -421,7 +421,9 @@ def test_mode_of_ones_own_is_loaded(source: CountingSource, config: PipelineConf
     assert "has no attribute 'Nothing'" in check.problem
 
 
-def test_mode_of_ones_own_is_told_beside_a_refused_login(address: Db2Address, config: PipelineConfig) -> None:
+def test_wrong_custom_mode_is_reported_together_with_a_refused_login(
+    address: Db2Address, config: PipelineConfig
+) -> None:
     settings = {"snapshot_mode": "custom", "snapshot_custom": "no.such.module:Class"}
     found = failed(Source(replace(address, password="hush")), config.model_copy(update=settings))
     assert [check.name for check in found] == ["snapshot mode", "connection"]

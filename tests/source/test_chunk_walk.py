@@ -1,4 +1,4 @@
-"""What it costs the source to find where chunks end: rows that it looks at, which it counts itself."""
+"""The source's cost of finding chunk bounds: the rows that it visits. The source counts them itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS, CHUNK = 4_096, 200
 
 
 def filled(cursor: Any, table: TableId, keys: dict[str, str]) -> ChunkKey:
-    """Make a table of as many rows, whose key's columns are these expressions of a row's number N."""
+    """Make a table with these expressions of a row's number N as its key columns."""
     columns, names = ", ".join(f"{name} INTEGER NOT NULL" for name in keys), ", ".join(keys)
     cursor.execute(f"CREATE TABLE {table} (N INTEGER, {columns}, PRIMARY KEY ({names}))")
     cursor.execute(f"INSERT INTO {table} VALUES (0{', 0' * len(keys)})")
@@ -32,11 +32,13 @@ def filled(cursor: Any, table: TableId, keys: dict[str, str]) -> ChunkKey:
     [
         ("SINGLE", {"K": "N"}, 1.1),
         ("LINES", {"ORDER_NO": "N / 16", "LINE": "MOD(N, 16)"}, 1.1),
-        # Behind its last bound the one client has too few rows, and another one may have more.
+        # After its last bound the one client has too few rows, and another client may have more.
         ("CLIENT", {"CLIENT": "0", "K": "N"}, 2.1),
     ],
 )
-def test_each_bound_is_found_behind_the_last_one(connection: Any, name: str, keys: dict[str, str], most: float) -> None:
+def test_each_bound_is_searched_from_the_last_one(
+    connection: Any, name: str, keys: dict[str, str], most: float
+) -> None:
     cursor = connection.cursor()
     cut = filled(cursor, TableId("WALKED", name), keys)
     source = VisitingConnection(cursor)

@@ -36,8 +36,8 @@ def test_each_password_logs_in_or_is_refused_by_name(
 
 
 @pytest.mark.parametrize("quoted", ["'a;b'", '"a;b"', "{a;b}", "a\\;b"], ids=["quote", "double", "brace", "backslash"])
-def test_driver_knows_no_way_to_carry_a_semicolon(address: Db2Address, connection: Connection, quoted: str) -> None:
-    """Why such a password is refused: should a new driver learn a way, this fails and the refusal can go."""
+def test_driver_cannot_carry_a_semicolon(address: Db2Address, connection: Connection, quoted: str) -> None:
+    """This is why such a password is refused. If a new driver can carry it, this test fails and the refusal can go."""
     import ibm_db
 
     connection.cursor().execute("CALL SYSCS_UTIL.SYSCS_SET_DATABASE_PROPERTY('derby.user.semi', 'a;b')")
@@ -58,7 +58,7 @@ def test_unknown_database_is_named(address: Db2Address) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [{"port": 1}, {"host": "no.such.host.invalid"}])
-def test_unreachable_server_is_told_apart(address: Db2Address, elsewhere: dict[str, Any]) -> None:
+def test_unreachable_server_is_distinguished(address: Db2Address, elsewhere: dict[str, Any]) -> None:
     with pytest.raises(UnreachableError, match="cannot be reached"):
         Source(replace(address, options=QUICK, **elsewhere)).rows(ONE)
 
@@ -99,5 +99,5 @@ def test_parameters_are_bound(address: Db2Address) -> None:
         assert source.rows(Query("SELECT 1 FROM SYSIBM.SYSDUMMY1 WHERE IBMREQD = ?", ("' OR 1=1 --",))) == []
 
 
-def test_jdbc_url_is_the_one_that_the_sandbox_gives(silent_sandbox: Sandbox, address: Db2Address) -> None:
+def test_jdbc_url_equals_that_of_the_sandbox(silent_sandbox: Sandbox, address: Db2Address) -> None:
     assert address.jdbc_url() == silent_sandbox.jdbc_url()

@@ -1,4 +1,4 @@
-"""No character is lost on the way through IBM's driver, whatever the locale of the process is."""
+"""IBM's driver loses no character in any locale of the process."""
 
 import ast
 import json
@@ -60,7 +60,7 @@ def odd(address: Db2Address, connection: Connection) -> Db2Address:
     return address
 
 
-@pytest.mark.parametrize("other_first", [False, True], ids=["alone", "after-another-connection"])
+@pytest.mark.parametrize("other_first", [False, True], ids=["first-connection", "after-another-connection"])
 @pytest.mark.parametrize("changed", [*LOCALES, {"LANG": "C.UTF-8", "DB2CODEPAGE": "819"}], ids=str)
 @pytest.mark.sandbox
 def test_texts_parameters_and_values_are_the_same_in_every_locale(
@@ -99,21 +99,21 @@ def test_no_character_cuts_the_end_of_a_statement(silent_sandbox: Sandbox, conne
 @pytest.mark.sandbox
 @pytest.mark.parametrize("half", ["\ud83d", "\udcc5\udc9e"])
 def test_half_a_character_is_refused_before_it_ends_the_process(connection: Connection, half: str) -> None:
-    """JSON's escapes, or bytes of a command line that are no UTF-8, come as such."""
+    """Such halves come from JSON's escapes and from command lines that are not UTF-8."""
     for text, params in ((f"VALUES '{half}'", ()), ("VALUES CAST(? AS VARCHAR(9))", (f"a{half}",))):
         with pytest.raises(ConfigurationError, match=r"half a character \(U\+D"):
             fetch(connection, text, *params)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_padded_text_has_as_many_code_points_as_the_text_has_units_of_utf_16(text: str) -> None:
+def test_a_padded_text_has_a_code_point_for_each_utf_16_unit(text: str) -> None:
     units = len(text.encode("utf-16-le")) // 2
     assert len(padded(text)) == units
     assert padded(text).rstrip(" ") == text.rstrip(" ")
 
 
-def test_nothing_else_connects_prepares_or_runs_a_statement() -> None:
-    """A connection or statement that goes past the driver module loses characters, and no error tells of it."""
+def test_only_the_driver_module_connects_or_runs_statements() -> None:
+    """A connection or statement outside the driver module would lose characters without an error."""
     past = {"connect", "pconnect", "prepare", "exec_immediate", "execute", "executemany"}
     found = []
     for path in sorted((ROOT / "airflow_provider_db2cdc").rglob("*.py")):

@@ -68,7 +68,7 @@ def test_a_full_disk_is_named_first(store: FileOffsetStore, monkeypatch: pytest.
 
 
 def test_a_place_that_may_not_be_entered_is_named(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a user who is not root: a folder above is closed, or the lock is another one's."""
+    """A user other than root meets this if a folder above is closed or another user owns the lock."""
 
     def closed(self: Path, **options: object) -> bool:
         raise PermissionError(13, "Permission denied", str(self))
@@ -85,7 +85,7 @@ def test_a_place_that_may_not_be_entered_is_named(store: FileOffsetStore, monkey
         store.check_writable()
 
 
-def test_looking_whether_a_place_can_be_written_leaves_nothing_there(store: FileOffsetStore, tmp_path: Path) -> None:
+def test_check_for_a_writable_place_leaves_no_file(store: FileOffsetStore, tmp_path: Path) -> None:
     store.check_writable()
     assert [*tmp_path.iterdir()] == []
 
@@ -103,7 +103,7 @@ def test_offset_never_moves_back(store: FileOffsetStore) -> None:
     assert store.get(T) == Offset(T, lsn(5), 3)
 
 
-def test_a_person_may_set_it_back_or_remove_it(store: FileOffsetStore) -> None:
+def test_an_offset_may_be_set_back_or_removed_by_hand(store: FileOffsetStore) -> None:
     store.put(Offset(T, lsn(5), 3))
     store.reset(Offset(T, lsn(4), 3))
     assert store.get(T) == Offset(T, lsn(4), 3)
@@ -123,7 +123,7 @@ def test_damaged_file_is_named_and_not_overwritten(store: FileOffsetStore, text:
     assert store.path.read_text() == text
 
 
-def test_nothing_but_the_file_and_its_lock_remains(store: FileOffsetStore) -> None:
+def test_only_the_file_and_its_lock_remain(store: FileOffsetStore) -> None:
     store.put(Offset(T, lsn(5), 3))
     assert {path.name for path in store.path.parent.iterdir()} == {"offsets.json", "offsets.lock"}
     assert json.loads(store.path.read_text())["offsets"][0]["lsn"] == str(lsn(5))
@@ -138,7 +138,7 @@ def test_a_held_lock_ends_in_an_error(store: FileOffsetStore, monkeypatch: pytes
             store.put(Offset(T, lsn(5), 3))
 
 
-def test_backlog_comes_back_from_a_file_beside(store: FileOffsetStore) -> None:
+def test_summary_comes_back_from_a_file_of_its_own(store: FileOffsetStore) -> None:
     assert store.summary() == PipelineSummary()
     summary = PipelineSummary(
         (SnapshotProgress("a", "initial", "running", (TableSnapshotProgress(T, "reading", 1, 4, 10),), 5),),
@@ -152,7 +152,7 @@ def test_backlog_comes_back_from_a_file_beside(store: FileOffsetStore) -> None:
     assert {path.name for path in store.path.parent.iterdir()} == {"offsets.summary.json", "offsets.lock"}
 
 
-def test_backlog_and_offsets_do_not_touch_each_other(store: FileOffsetStore) -> None:
+def test_summary_and_offsets_do_not_touch_each_other(store: FileOffsetStore) -> None:
     store.put(Offset(T, lsn(5), 3))
     store.put_summary(PipelineSummary(handled_signal_ids=("1",)))
     store.remove(T)
@@ -163,7 +163,7 @@ def test_backlog_and_offsets_do_not_touch_each_other(store: FileOffsetStore) -> 
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"heard": 3}', '{"tables": {}}'])
-def test_damaged_backlog_is_named_and_can_be_replaced(store: FileOffsetStore, text: str) -> None:
+def test_damaged_summary_is_named_and_can_be_replaced(store: FileOffsetStore, text: str) -> None:
     store.put_summary(PipelineSummary())
     path = store.path.with_name("offsets.summary.json")
     path.write_text(text)
@@ -197,12 +197,12 @@ def test_processes_do_not_lose_each_others_offsets(store: FileOffsetStore) -> No
         ("file:///lake/sales/", "/lake/sales/_db2cdc/offsets.json"),
     ],
 )
-def test_offsets_lie_beside_a_local_target(target: str, path: str) -> None:
+def test_offsets_are_stored_next_to_a_local_target(target: str, path: str) -> None:
     assert offsets_path(target) == Path(path)
 
 
 @pytest.mark.parametrize("target", ["s3a://lake/sales", "main.sales", "hdfs:/x"])
-def test_elsewhere_a_file_must_be_chosen(target: str) -> None:
+def test_offsets_of_another_target_need_a_configured_file(target: str) -> None:
     with pytest.raises(ConfigurationError, match=r"offsets\.file"):
         offsets_path(target)
     assert offsets_path(target, Path("/o.json")) == Path("/o.json")

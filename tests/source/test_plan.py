@@ -32,7 +32,7 @@ Given = int | Lsn | Offset | Exception | None
 
 
 class MemoryOffsets:
-    """Offsets of a test, by table name; an exception stands for a document that cannot be read."""
+    """Offsets of a test, by table name. An exception represents an unreadable document."""
 
     def __init__(self, control: ControlTables, summary: PipelineSummary | None = None, /, **numbers: Given) -> None:
         self._backlog = summary or PipelineSummary(tables=tuple(control.registered))
@@ -106,7 +106,7 @@ def ends(spec: JobSpec) -> dict[str, tuple[Lsn, int]]:
     return {task.table.name: (task.upto, task.rows) for task in spec.tables}
 
 
-def test_idle_pipeline_plans_nothing_in_eight_statements(
+def test_idle_pipeline_needs_only_eight_statements(
     plan: Planner, source: CountingSource, control: ControlTables
 ) -> None:
     for name in ("A", "B", "C"):
@@ -117,9 +117,7 @@ def test_idle_pipeline_plans_nothing_in_eight_statements(
 
 
 @pytest.mark.parametrize("proven", [60, 90, None], ids=["ahead", "back", "written by hand"])
-def test_an_offset_that_is_not_as_a_result_left_it_is_looked_at_by_spark(
-    plan: Planner, control: ControlTables, proven: int | None
-) -> None:
+def test_an_edited_offset_is_checked_by_spark(plan: Planner, control: ControlTables, proven: int | None) -> None:
     control.add("A")
     edited = Offset(control.table("A"), lsn(80), 1, committed_lsn=None if proven is None else lsn(proven))
     assert ends(plan(A=edited)) == {"A": (lsn(100), 0)}
@@ -128,7 +126,7 @@ def test_an_offset_that_is_not_as_a_result_left_it_is_looked_at_by_spark(
 
 @pytest.fixture
 def applied(plan: Planner, control: ControlTables) -> dict[str, Offset]:
-    """Tables of which A's commit 60 was applied last, and the offsets of that by name."""
+    """Tables whose last applied commit is A's commit 60, and their offsets by name."""
     for name in ("A", "B", "LEFT_OUT", "ANEW"):
         control.add(name)
     for commit in (50, 60):
@@ -151,7 +149,7 @@ def retime(control: ControlTables) -> None:
 
 
 @pytest.mark.parametrize("restore", [forget, retime])
-def test_a_restored_source_is_noticed_though_capture_has_passed_the_offsets_again(
+def test_a_restored_source_is_noticed_after_capture_passes_the_offsets(
     plan: Planner,
     control: ControlTables,
     source: CountingSource,
@@ -178,18 +176,18 @@ def test_a_restored_source_is_noticed_though_capture_has_passed_the_offsets_agai
     again = MemoryOffsets(control, **{**applied, **written, "B": replace(applied["B"], capture="")})
     tasks = {task.table.name: task for task in plan(chosen, kept=again).tables}
     assert {name: task.source_restored for name, task in tasks.items()} == {"A": True, "B": False}, (
-        "B has begun anew meanwhile"
+        "B was restarted after it"
     )
     assert again.written == []
 
 
-def test_a_commit_that_was_pruned_is_no_sign_of_a_restored_source(
+def test_a_pruned_commit_is_not_taken_for_a_restored_source(
     plan: Planner, control: ControlTables, applied: dict[str, Offset]
 ) -> None:
     chosen = {"selection": Selection(table_include=(r".*\.[AB]",))}
     control.forget("A", 60)
     control.forget("A", 50)
-    assert plan.is_idle(chosen, kept=MemoryOffsets(control, **applied)), "by hand: nothing older is left"
+    assert plan.is_idle(chosen, kept=MemoryOffsets(control, **applied)), "pruned by hand: nothing older exists"
     control.capture("A", 50)
     control.set("A", CD_OLD_SYNCHPOINT=lsn(60).raw)
     assert plan.is_idle(chosen, kept=MemoryOffsets(control, **applied)), (
@@ -198,7 +196,7 @@ def test_a_commit_that_was_pruned_is_no_sign_of_a_restored_source(
 
 
 class PruningSource(CountingSource):
-    """A source whose agent prunes everything up to 70 just before changes are counted."""
+    """A source. Its agent prunes everything up to 70 just before changes are counted."""
 
     control: ControlTables
 
@@ -209,7 +207,7 @@ class PruningSource(CountingSource):
         return super().rows(query)
 
 
-@pytest.mark.parametrize("more", [0, 80], ids=["nothing is left", "and something is left"])
+@pytest.mark.parametrize("more", [0, 80], ids=["nothing remains", "something remains"])
 def test_changes_pruned_before_they_are_counted_are_a_gap_to_the_job(
     config: PipelineConfig, control: ControlTables, address: Db2Address, more: int
 ) -> None:
@@ -244,7 +242,7 @@ def test_offsets_of_an_idle_pipeline_move_on_before_pruning_overtakes_them(
     )
 
 
-def test_offset_of_a_wrong_clock_does_not_stand_still_until_that_time(plan: Planner, control: ControlTables) -> None:
+def test_offset_with_a_time_in_the_future_moves_before_that_time(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     hour = 3_600_000
     at = Offset(control.table("A"), lsn(60), 1, committed_lsn=lsn(60))
@@ -253,24 +251,24 @@ def test_offset_of_a_wrong_clock_does_not_stand_still_until_that_time(plan: Plan
     assert ends(plan(A=ahead[1])) == {"A": (lsn(100), 0)}
 
 
-def test_a_plans_time_is_later_than_that_of_the_last_one_told_of(plan: Planner, control: ControlTables) -> None:
-    """The offsets alone do not tell it: a tick may have moved none, and its clock may have been ahead."""
+def test_a_plan_is_later_than_the_last_reported_plan(plan: Planner, control: ControlTables) -> None:
+    """The offsets do not show that plan: its tick may have moved none, and its clock may have been ahead."""
     control.add("A")
     control.capture("A", 70)
     assert plan(A=60).planned_at_ms == 1234
     assert plan(summary=PipelineSummary(tables=(control.table("A"),), planned_at_ms=5_000), A=60).planned_at_ms == 5_001
 
 
-def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next_plan(
+def test_signals_of_a_job_without_a_result_are_work_for_the_next_plan(
     plan: Planner, source: CountingSource, config: PipelineConfig, control: ControlTables
 ) -> None:
-    """What it has begun stands in the target alone, and the run that carried them does not come again."""
+    """What the job began is only in the target. The run that brought the signals is not repeated."""
     control.add("A")
     kept, asked = MemoryOffsets(control, A=100), Signal("1", "log", "{}", "airflow")
     spec = plan_tick(source, config, kept, TickRun("run-1", 5_000, [asked]))
     assert spec is not None
     assert [one.id for one in spec.signals] == ["1"]
-    assert plan.is_idle(kept=kept), "who merely looks has started no job"
+    assert plan.is_idle(kept=kept), "a plan without a job does not count"
     record_signals_in_flight(spec, kept)
     again = plan(kept=kept)
     assert (ends(again), again.signals) == ({"A": (lsn(100), 0)}, ())
@@ -279,9 +277,7 @@ def test_signals_that_a_job_took_along_and_told_nothing_of_are_work_for_the_next
     assert plan.is_idle(summary=kept.summary().updated(done), A=100)
 
 
-def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(
-    plan: Planner, control: ControlTables
-) -> None:
+def test_initial_snapshot_of_a_removed_table_is_not_work(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     filling = TableSnapshotProgress(control.table("B"), "reading", 1, 4, 10)
@@ -292,13 +288,13 @@ def test_first_snapshot_of_a_table_that_was_taken_out_leaves_the_pipeline_idle(
     assert ends(plan(summary=summary, A=100, B=100)) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}, "it was taken back"
 
 
-def test_where_no_backlog_is_kept_the_target_is_asked_what_is_open(plan: Planner, control: ControlTables) -> None:
+def test_without_a_stored_summary_the_target_is_read(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     assert ends(plan(summary=PipelineSummary(), A=100)) == {"A": (lsn(100), 0)}
 
 
 @pytest.mark.parametrize("was_suspended", [False, True])
-def test_an_inactive_registration_is_kept_in_the_offset_whatever_becomes_of_the_tick(
+def test_an_inactive_registration_is_recorded_even_if_the_tick_fails(
     plan: Planner, control: ControlTables, was_suspended: bool
 ) -> None:
     control.add("A")
@@ -317,9 +313,7 @@ def test_an_inactive_registration_is_kept_in_the_offset_whatever_becomes_of_the_
     assert len(kept.written) == 2, "an agent that stopped an registration may have stopped itself"
 
 
-def test_an_inactive_registration_is_kept_also_of_a_table_that_is_not_chosen_now(
-    plan: Planner, control: ControlTables
-) -> None:
+def test_an_inactive_registration_of_an_excluded_table_is_recorded(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B", STATE="S")
     control.add("NEVER", STATE="S")
@@ -328,9 +322,7 @@ def test_an_inactive_registration_is_kept_also_of_a_table_that_is_not_chosen_now
     assert [(offset.table.name, offset.capture_interrupted) for offset in kept.written] == [("B", True)]
 
 
-def test_an_inactive_registration_is_kept_though_a_list_names_a_table_that_is_gone(
-    plan: Planner, control: ControlTables
-) -> None:
+def test_an_inactive_registration_is_recorded_despite_an_unmatched_list(plan: Planner, control: ControlTables) -> None:
     control.add("B", STATE="S")
     kept = MemoryOffsets(control, B=90)
     lists = Selection(table_include=(rf"{control.schema}\.A", rf"{control.schema}\.B"))
@@ -340,7 +332,7 @@ def test_an_inactive_registration_is_kept_though_a_list_names_a_table_that_is_go
 
 
 def test_another_source_than_meant_marks_no_offset(plan: Planner, control: ControlTables) -> None:
-    """Its registrations lack the tables, which a wrong connection or schema does, too."""
+    """Its registrations do not have the tables. A wrong connection or schema looks the same."""
     control.add("OTHER")
     table = TableId(control.schema, "GONE")
     kept = MemoryOffsets(control, PipelineSummary(tables=(table,)), GONE=Offset(table, lsn(90), 1))
@@ -349,7 +341,7 @@ def test_another_source_than_meant_marks_no_offset(plan: Planner, control: Contr
     assert kept.written == []
 
 
-def test_an_offset_that_cannot_be_kept_does_not_keep_the_others_from_it(
+def test_an_offset_that_cannot_be_stored_does_not_block_the_others(
     plan: Planner, control: ControlTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("A", "B", "C"):
@@ -370,9 +362,7 @@ def test_an_offset_that_cannot_be_kept_does_not_keep_the_others_from_it(
     assert tries == ["A", "A", "B", "B", "C"], "a commit may have moved it, so once more"
 
 
-def test_a_table_whose_registration_is_removed_is_not_left_behind_in_silence(
-    plan: Planner, control: ControlTables
-) -> None:
+def test_a_table_without_its_registration_is_reported(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     known = PipelineSummary(tables=(control.table("A"), control.table("B")))
@@ -383,9 +373,7 @@ def test_a_table_whose_registration_is_removed_is_not_left_behind_in_silence(
     assert plan.is_idle(without, summary=known, A=100)
 
 
-def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inactive(
-    plan: Planner, control: ControlTables
-) -> None:
+def test_an_inactive_new_table_gets_an_offset_without_a_position(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B", STATE="I")
     kept = MemoryOffsets(control, A=100)
@@ -398,7 +386,7 @@ def test_a_table_without_an_offset_gets_one_without_a_position_where_it_was_inac
     assert (task.stored_lsn, task.action, task.capture_interrupted) == (None, "initial_snapshot", True)
 
 
-def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan: Planner, control: ControlTables) -> None:
+def test_a_formerly_inactive_table_is_checked_by_spark(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     [task] = plan(A=Offset(control.table("A"), lsn(100), 1, capture_interrupted=True)).tables
     assert (task.stored_lsn, task.capture_interrupted) == (lsn(100), True)
@@ -406,20 +394,20 @@ def test_a_table_that_was_inactive_meanwhile_is_looked_at_by_spark(plan: Planner
     assert (task.stored_lsn, task.capture_interrupted) == (lsn(200), True), "of a source that was restored besides"
 
 
-def test_a_plan_is_later_than_those_before_it_whatever_the_clock_says(plan: Planner, control: ControlTables) -> None:
+def test_a_plan_is_later_than_the_offsets_whatever_the_clock_says(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.capture("A", 70)
     assert plan(A=Offset(control.table("A"), lsn(60), 1, planned_at_ms=9_000)).planned_at_ms == 9_001
     assert plan(A=Offset(control.table("A"), lsn(60), 1, planned_at_ms=7)).planned_at_ms == 1234
 
 
-def test_the_offsets_mark_goes_with_the_plan(plan: Planner, control: ControlTables) -> None:
+def test_the_plan_has_the_revision_of_the_offset(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.capture("A", 70)
     assert [task.revision for task in plan(A=Offset(control.table("A"), lsn(60), 1, revision="m")).tables] == ["m"]
 
 
-def test_a_plan_tells_the_sources_clock_unless_capture_seems_to_be_ahead_of_it(
+def test_a_plan_has_the_sources_clock_unless_capture_is_ahead_of_it(
     plan: Planner, source: CountingSource, control: ControlTables
 ) -> None:
     control.add("A")
@@ -431,7 +419,7 @@ def test_a_plan_tells_the_sources_clock_unless_capture_seems_to_be_ahead_of_it(
     assert plan(A=60).planned_clock == ""
 
 
-def test_tables_that_stand_at_the_fence_are_not_even_counted(
+def test_tables_at_the_capture_position_are_not_counted(
     plan: Planner, source: CountingSource, control: ControlTables
 ) -> None:
     control.add("A")
@@ -439,7 +427,7 @@ def test_tables_that_stand_at_the_fence_are_not_even_counted(
     assert source.statements == 6
 
 
-def test_changes_up_to_the_fence_are_planned_and_idle_tables_go_along(plan: Planner, control: ControlTables) -> None:
+def test_changes_up_to_the_capture_position_are_planned(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     control.capture("A", 70, rows=3)
@@ -451,7 +439,7 @@ def test_changes_up_to_the_fence_are_planned_and_idle_tables_go_along(plan: Plan
     assert [task.stored_lsn for task in spec.tables] == [lsn(60), lsn(90)]
 
 
-def test_spec_carries_what_the_job_needs_and_survives_json(
+def test_spec_has_all_that_the_job_needs_and_survives_json(
     plan: Planner, source: CountingSource, config: PipelineConfig, control: ControlTables
 ) -> None:
     control.add("A")
@@ -463,9 +451,7 @@ def test_spec_carries_what_the_job_needs_and_survives_json(
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
-def test_ledger_is_needed_of_each_table_from_its_offsets_batch_and_whole_without_an_offset(
-    plan: Planner, control: ControlTables
-) -> None:
+def test_batch_log_is_read_from_the_batch_of_each_offset(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     control.capture("A", 70)
@@ -477,7 +463,7 @@ def test_ledger_is_needed_of_each_table_from_its_offsets_batch_and_whole_without
     assert [(task.table.name, task.batch) for task in plan(A=offsets["A"]).tables] == [("A", 7), ("B", 0)]
 
 
-def test_new_table_begins_at_the_fence_uncounted(plan: Planner, control: ControlTables) -> None:
+def test_new_table_begins_at_the_capture_position_uncounted(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.capture("A", 70)
     [task] = plan().tables
@@ -528,7 +514,7 @@ def test_tables_stop_at_one_frontier_and_rows_are_counted_up_to_it(
 def test_tables_that_the_agent_may_not_have_read_are_named_when_they_begin(
     plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who calls ADDTABLE without a reinit has all that changes meanwhile captured by nobody."""
+    """After ADDTABLE without a reinit no change is captured until the agent reads the registration."""
     for name in ("A", "B", "C"):
         control.add(name)
     control.synch(100)
@@ -540,10 +526,10 @@ def test_tables_that_the_agent_may_not_have_read_are_named_when_they_begin(
 
 
 @pytest.mark.parametrize("width", [8, 10, 16])
-def test_floor_of_zeros_is_none(
+def test_floor_of_zeros_counts_as_none(
     plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture, width: int
 ) -> None:
-    """Scripts set it so by hand, Debezium's in a width that no position has."""
+    """Scripts set it so. Debezium's script uses a width that no position has."""
     control.add("A")
     control.synch(100)
     control.set("A", CD_OLD_SYNCHPOINT=bytes(width))
@@ -555,7 +541,7 @@ def test_floor_of_zeros_is_none(
     assert ends(plan(A=100)) == {"A": (lsn(120), 1)}
 
 
-def test_table_far_behind_does_not_hold_the_others_back(
+def test_table_that_lags_does_not_delay_the_others(
     plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("A", "B"):
@@ -567,10 +553,10 @@ def test_table_far_behind_does_not_hold_the_others_back(
     assert "max.rows.per.batch" not in caplog.text
 
 
-def test_table_whose_changes_the_mode_leaves_is_not_said_to_have_reached_the_limit(
+def test_table_that_the_mode_does_not_pull_is_not_reported_as_limited(
     plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It ends the tick where the one that is still being filled begins it, which could go further."""
+    """Its tick ends where the initially loading table begins. That table could advance further."""
     for name in ("A", "B"):
         control.add(name)
     control.capture("B", 60)
@@ -606,7 +592,7 @@ def test_capture_before_the_offset_is_never_idle(plan: Planner, control: Control
     assert ends(plan(A=170, B=100)) == {"A": (lsn(100), 0), "B": (lsn(100), 0)}
 
 
-def test_capture_that_stands_still_stops_the_tick(plan: Planner, control: ControlTables) -> None:
+def test_stalled_capture_stops_the_tick(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.synch(100, age_s=1000)
     with pytest.raises(CaptureStoppedError, match=r"stands still: SYNCHTIME is 20.*10\d\d s behind.*asncap.*CAPMON"):
@@ -625,7 +611,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("made", "words"), REFUSED.values(), ids=REFUSED)
-def test_table_that_cannot_be_carried_is_refused_and_the_others_go_on(
+def test_table_that_cannot_be_replicated_is_refused_and_others_continue(
     plan: Planner, control: ControlTables, made: dict[str, Any], words: str
 ) -> None:
     control.add("BAD", **made)
@@ -639,7 +625,7 @@ def test_table_that_cannot_be_carried_is_refused_and_the_others_go_on(
         raise AssertionError(refusal.error)
 
 
-def test_refusal_names_everything_that_stands_against_the_table(plan: Planner, control: ControlTables) -> None:
+def test_refusal_names_all_problems_of_the_table(plan: Planner, control: ControlTables) -> None:
     control.add("BAD", STATE="I", key=(), CHG_UPD_TO_DEL_INS="N")
     control.add("GOOD")
     [refusal] = plan().rejected
@@ -674,9 +660,7 @@ def test_offset_of_another_width_refuses_only_its_table(plan: Planner, control: 
     assert "10 bytes cannot be compared" in spec.rejected[0].error
 
 
-def test_positions_that_quiet_registrations_keep_from_before_the_agents_level_changed_stop_nothing(
-    plan: Planner, control: ControlTables
-) -> None:
+def test_old_positions_of_quiet_registrations_stop_nothing(plan: Planner, control: ControlTables) -> None:
     old = Lsn(b"\xff" * 10).raw
     control.add("A", CD_OLD_SYNCHPOINT=old, CD_NEW_SYNCHPOINT=old)
     control.add("B")
@@ -704,7 +688,7 @@ def test_refusals_without_other_work_fail_the_tick_by_name(plan: Planner, contro
         plan(IDLE=100)
 
 
-def test_pipeline_without_a_table_is_not_taken_for_an_idle_one(plan: Planner, control: ControlTables) -> None:
+def test_pipeline_without_a_table_is_not_taken_for_idle(plan: Planner, control: ControlTables) -> None:
     with pytest.raises(ConfigurationError, match=f"no table that is registered in schema {control.asn} is chosen"):
         plan()
 
@@ -722,7 +706,7 @@ def test_pattern_without_a_registered_table_fails_the_tick(plan: Planner, contro
         plan({"selection": Selection(table_include=("X.Y",))})
 
 
-def test_an_excluded_table_that_is_none_is_a_warning(
+def test_an_excluded_table_that_does_not_exist_is_a_warning(
     plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture
 ) -> None:
     control.add("A")
@@ -736,9 +720,7 @@ def with_columns(control: ControlTables) -> None:
     control.add("A", shape, carried=("ID", "SSN"))
 
 
-def test_a_misspelt_column_to_exclude_fails_the_tick_before_anything_is_carried(
-    plan: Planner, control: ControlTables
-) -> None:
+def test_a_misspelt_column_to_exclude_fails_the_tick(plan: Planner, control: ControlTables) -> None:
     with_columns(control)
     excluded = Selection(column_exclude=(rf"{control.schema}\.A\.SSM",))
     with pytest.raises(ConfigurationError, match=r"column\.exclude\.list: '.*SSM' matches no column.*Near it: .*SSN"):
@@ -793,7 +775,7 @@ def signals(control: ControlTables) -> dict[str, object]:
     return {"signal_table": str(table)}
 
 
-def test_signal_table_is_heard_while_its_channel_is_enabled(
+def test_signal_table_is_read_while_its_channel_is_enabled(
     plan: Planner, control: ControlTables, signals: dict[str, object]
 ) -> None:
     control.add("A")
@@ -802,16 +784,16 @@ def test_signal_table_is_heard_while_its_channel_is_enabled(
     assert spec.signal_table is not None
 
 
-def test_signals_of_a_table_that_is_not_captured_come_in_the_order_of_numbers(
+def test_signals_of_an_uncaptured_table_are_ordered_by_number(
     plan: Planner, control: ControlTables, signals: dict[str, object]
 ) -> None:
-    """Nobody knows when they were given; who counts them up does not have a stop acted on before what it stops."""
+    """Their times are unknown. With ascending numbers a stop is not handled before the snapshot that it stops."""
     control.add("A")
     control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('100', 'log', '{{}}'), ('9', 'log', '{{}}')")
     assert [one.id for one in plan(signals, A=100).signals] == ["9", "77", "100"]
 
 
-def test_signal_table_is_not_heard_without_its_channel(
+def test_signal_table_is_not_read_without_its_channel(
     plan: Planner, control: ControlTables, signals: dict[str, object]
 ) -> None:
     control.add("A")
@@ -821,7 +803,7 @@ def test_signal_table_is_not_heard_without_its_channel(
     assert plan(off, A=50).signal_table is None
 
 
-def test_marks_need_the_table_though_its_channel_is_off(
+def test_watermarks_need_the_signal_table_even_without_its_channel(
     plan: Planner, control: ControlTables, signals: dict[str, object]
 ) -> None:
     control.add("A")
@@ -831,7 +813,7 @@ def test_marks_need_the_table_though_its_channel_is_off(
     assert (spec.signal_table.is_channel, spec.signals) == (False, ())
 
 
-def test_signal_table_that_is_none_is_no_matter_without_its_channel(plan: Planner, control: ControlTables) -> None:
+def test_wrong_signal_table_does_not_matter_without_its_channel(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     assert plan.is_idle({"signal_table": "S.NOTHING", "signal_channels": ()}, A=100)
     with pytest.raises(TickFailedError, match=r"S\.NOTHING does not exist"):
@@ -839,7 +821,7 @@ def test_signal_table_that_is_none_is_no_matter_without_its_channel(plan: Planne
 
 
 @pytest.mark.parametrize("shape", [("ID", "TIMESTAMP", 10, "N"), ("ID", "DOUBLE", 8, "N")], ids=lambda one: one[1])
-def test_signal_table_whose_ids_are_other_texts_by_another_driver_is_refused(
+def test_signal_table_with_ids_that_differ_by_driver_is_refused(
     plan: Planner, control: ControlTables, shape: Shape
 ) -> None:
     control.add("A")
@@ -866,8 +848,8 @@ def test_signals_are_texts_whatever_the_columns_are(plan: Planner, control: Cont
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
-def test_blanks_that_pad_a_signal_are_no_part_of_it(plan: Planner, control: ControlTables) -> None:
-    """A CHAR column is padded; a VARCHAR's trailing blanks were given."""
+def test_blanks_that_pad_a_signal_are_removed(plan: Planner, control: ControlTables) -> None:
+    """Db2 pads a CHAR column. Trailing blanks of a VARCHAR were sent."""
     columns = (("ID", "CHARACTER", 42, "N"), ("TYPE", "CHARACTER", 32, "N"), ("DATA", "CHARACTER", 60, "Y"))
     settings = {"signal_table": str(control.add("SIGNALS", columns))}
     control.add("A")
@@ -886,7 +868,7 @@ def test_blanks_that_pad_a_signal_are_no_part_of_it(plan: Planner, control: Cont
     assert JobSpec.from_json(direct.to_json()) == direct
 
 
-def test_blanks_that_were_given_are_part_of_a_signals_id(
+def test_blanks_that_were_sent_are_part_of_a_signals_id(
     plan: Planner, control: ControlTables, signals: dict[str, object]
 ) -> None:
     control.add("A")
@@ -905,7 +887,7 @@ def test_blanks_that_were_given_are_part_of_a_signals_id(
     ],
     ids=lambda one: str(one),
 )
-def test_signal_table_whose_columns_hold_no_signal_is_refused(
+def test_signal_table_with_unfit_columns_is_refused(
     plan: Planner, control: ControlTables, at: int, shape: Shape, problem: str
 ) -> None:
     control.add("A")
@@ -917,7 +899,7 @@ def test_signal_table_whose_columns_hold_no_signal_is_refused(
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_signal_table_that_is_too_narrow_for_marks_is_refused_where_they_are_written(
+def test_signal_table_too_narrow_for_watermarks_is_refused_if_needed(
     plan: Planner, control: ControlTables, at: int
 ) -> None:
     control.add("A")
@@ -930,7 +912,7 @@ def test_signal_table_that_is_too_narrow_for_marks_is_refused_where_they_are_wri
     assert re.search(f"holds 20 characters, and needs {(42, 21)[at]} .*insert_delete", refusal.error)
 
 
-def test_signal_table_of_numbered_ids_takes_no_marks(plan: Planner, control: ControlTables) -> None:
+def test_signal_table_with_numeric_ids_takes_no_watermarks(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.capture("A", 70)
     settings = {"signal_table": str(control.add("SIGNALS", (("ID", "INTEGER", 4, "N"), *SIGNALS[1:])))}
@@ -940,10 +922,8 @@ def test_signal_table_of_numbered_ids_takes_no_marks(plan: Planner, control: Con
     assert "is INTEGER, and cannot hold the marks of insert_insert" in refusal.error
 
 
-def test_a_registered_signal_table_is_read_as_it_is_until_capture_has_shown_a_row(
-    plan: Planner, control: ControlTables
-) -> None:
-    """What was inserted before the registration, or before the agent has read it, stands in no change table."""
+def test_a_signal_table_is_read_directly_until_capture_shows_a_row(plan: Planner, control: ControlTables) -> None:
+    """Rows inserted before the agent has read the registration are in no change table."""
     control.add("A")
     settings = {"signal_table": str(control.add("SIGNALS", SIGNALS))}
     control.run(f"INSERT INTO {control.schema}.SIGNALS VALUES ('before', 'log', '{{}}')")
@@ -955,7 +935,7 @@ def test_a_registered_signal_table_is_read_as_it_is_until_capture_has_shown_a_ro
 
 
 @pytest.mark.parametrize("statement", ["DROP TABLE {cd}", "ALTER TABLE {cd} DROP COLUMN DATA"], ids=["gone", "no data"])
-def test_signal_table_that_cannot_be_read_is_refused_and_the_plan_goes_on(
+def test_unreadable_signal_table_is_refused_and_the_plan_continues(
     plan: Planner, control: ControlTables, statement: str
 ) -> None:
     settings = {
@@ -976,7 +956,7 @@ def test_signal_table_that_cannot_be_read_is_refused_and_the_plan_goes_on(
 
 
 class LockedSource(CountingSource):
-    """A source of which somebody has locked the table of signals."""
+    """A source whose signal table is locked."""
 
     def rows(self, query: Query) -> list[tuple[Any, ...]]:
         if "snapshot-window-open" in query.text:
@@ -984,7 +964,7 @@ class LockedSource(CountingSource):
         return super().rows(query)
 
 
-def test_a_lock_on_the_signal_table_leaves_its_signals_to_the_next_tick(
+def test_signals_of_a_locked_signal_table_wait_for_the_next_tick(
     config: PipelineConfig, control: ControlTables, address: Db2Address, caplog: pytest.LogCaptureFixture
 ) -> None:
     control.add("A")
@@ -996,7 +976,7 @@ def test_a_lock_on_the_signal_table_leaves_its_signals_to_the_next_tick(
 
 
 @pytest.mark.parametrize("pattern", [r"SRC\d+\.TYPO", r"SRC\d+\.B"], ids=["not registered", "not of the pipeline"])
-def test_include_list_of_snapshots_that_names_no_table_of_the_pipeline_fails_the_tick(
+def test_snapshot_list_without_a_table_of_the_pipeline_fails_the_tick(
     plan: Planner, control: ControlTables, pattern: str
 ) -> None:
     control.add("A")
@@ -1008,7 +988,7 @@ def test_include_list_of_snapshots_that_names_no_table_of_the_pipeline_fails_the
         plan({"selection": chosen, "snapshot_include": (r"SRC.*\.A", pattern)})
 
 
-def test_always_reads_again_what_the_list_of_snapshots_includes(plan: Planner, control: ControlTables) -> None:
+def test_mode_always_reads_the_tables_of_the_snapshot_list_again(plan: Planner, control: ControlTables) -> None:
     for name in ("A", "B"):
         control.add(name)
         control.capture(name, 70)
@@ -1018,7 +998,7 @@ def test_always_reads_again_what_the_list_of_snapshots_includes(plan: Planner, c
         assert [task.action for task in spec.tables] == again
 
 
-def test_select_of_ones_own_goes_with_its_table(plan: Planner, control: ControlTables) -> None:
+def test_custom_select_is_planned_with_its_table(plan: Planner, control: ControlTables) -> None:
     control.add("A")
     control.add("B")
     selects = {f"{control.schema.lower()}.b": "SELECT 1"}
@@ -1027,9 +1007,7 @@ def test_select_of_ones_own_goes_with_its_table(plan: Planner, control: ControlT
         plan({"snapshot_overrides": {"S.TYPO": "SELECT 1"}})
 
 
-def test_signal_table_that_was_refused_and_is_mended_or_named_otherwise_is_no_table_that_was_lost(
-    plan: Planner, control: ControlTables
-) -> None:
+def test_repaired_or_renamed_signal_table_is_not_a_lost_table(plan: Planner, control: ControlTables) -> None:
     table = control.table("SIGNALS")
     settings = {"signal_table": str(table)}
     control.add("A")

@@ -1,4 +1,4 @@
-"""Both drivers against a TLS port: what one is told, the other is told too, and each failure names its cause."""
+"""Both drivers at a TLS port: they get the same settings, and each failure names its cause."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def bare(address: Db2Address, keys: Path) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def other(address: Db2Address, keys: Path) -> Iterator[int]:
-    """The port of a server whose certificate is for another host."""
+    """The port of a server with a certificate for another host."""
     with tls_port(address.port, keys / "other-chain.pem", keys / "other.key") as port:
         yield port
 
@@ -72,12 +72,12 @@ def of_spark(address: Db2Address) -> Db2CdcError | None:
     return None
 
 
-def test_tls_port_that_is_spoken_to_without_tls_says_so(address: Db2Address, own: int) -> None:
+def test_tls_port_is_named_if_tls_is_not_configured(address: Db2Address, own: int) -> None:
     with pytest.raises(ConfigurationError, match=r"speaks TLS, and .* Set database\.ssl to true"):
         Source(replace(address, port=own)).rows(ONE)
 
 
-def test_port_without_tls_is_not_taken_for_one(address: Db2Address) -> None:
+def test_port_without_tls_is_not_taken_for_a_tls_port(address: Db2Address) -> None:
     with pytest.raises(UnreachableError, match="cannot be reached"):
         Source(replace(address, port=1)).rows(ONE)
 
@@ -99,9 +99,7 @@ def test_both_drivers_trust_the_root_and_take_the_same_settings(
 
 
 @pytest.mark.slow
-def test_spark_says_that_it_reads_only_the_first_certificate_of_a_file(
-    address: Db2Address, bare: int, keys: Path
-) -> None:
+def test_spark_explains_that_it_reads_only_the_first_certificate(address: Db2Address, bare: int, keys: Path) -> None:
     bundles = [replace(address, port=bare, tls=Tls(str(keys / f"{name}-first.pem"))) for name in ("middle", "root")]
     assert [of_ibm_db(bundle) for bundle in bundles] == [None, None]
     assert of_spark(bundles[0]) is None
@@ -126,6 +124,6 @@ def test_spark_explains_as_ibm_db_does_and_shows_no_secret(address: Db2Address, 
 
 
 @pytest.mark.slow
-def test_what_keeps_spark_from_starting_is_the_cause(address: Db2Address) -> None:
+def test_failed_start_of_spark_is_named_as_the_cause(address: Db2Address) -> None:
     with pytest.raises(SourceError, match=r"Spark cannot try its connection to the source: .*Master must"):
         check_connection(address.jdbc_url(), SparkConfig(jars=JARS, master="nonsense"), "u", "p")

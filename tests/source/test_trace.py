@@ -1,4 +1,4 @@
-"""Random lives of a source and its pipeline, in memory: a restored source is noticed, and no other one is."""
+"""Random histories of a source and its pipeline, in memory: exactly the restored sources are noticed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def capture(table: TableId) -> CaptureRegistration:
 
 @dataclass(frozen=True)
 class Committed:
-    """A commit of the source; `name` is its alone, whatever its position."""
+    """A commit of the source. Its `name` is unique, whatever its position."""
 
     name: int
     at: int
@@ -68,7 +68,7 @@ class Life:
         self.units += [one] if timed else []
 
     def prune(self, upto: int, how: str) -> None:
-        """Prune as the agent does, wholly or half of it so far; or as somebody does by hand, untold by any floor."""
+        """Prune as the agent does, completely or halfway, or by hand without a pruning floor."""
         for table, rows in self.changes.items():
             left = rows[:1] if how == "half" else []
             self.changes[table] = rows if how == "units" else [one for one in rows if one.at > upto or one in left]
@@ -108,7 +108,7 @@ class Life:
         return Offset(table, lsn(at), 1, capture=IDENTITY.digest, committed_lsn=lsn(at), **found)  # type: ignore[arg-type]
 
     def look(self) -> tuple[AppliedCommit | None, bool]:
-        """Do what a plan does: choose the commit to look up, and judge what is left of it."""
+        """Do as a plan: choose the commit to look up, and judge its remaining traces."""
         chosen = newest((applied_of(capture(one), self.offsets.get(one)) for one in TABLES), lsn(self.end), UTC)
         if chosen is None:
             return None, False
@@ -129,7 +129,7 @@ class Life:
         return one
 
     def can_tell(self, chosen: AppliedCommit) -> bool:
-        """Whether something of before the commit is left, and nothing looks like the commit itself."""
+        """Whether older rows remain and none looks like the commit itself."""
         at, table = self.stands_on(chosen).at, chosen.capture.table
         is_older = any(one.at < at for one in (*self.changes[table], *self.units))
         there = [one for one in self.log if one.at == at]
@@ -150,7 +150,7 @@ actions = st.lists(
         st.tuples(st.just("prune"), st.integers(0, 6), st.sampled_from(["agent", "half", "hand", "changes", "units"])),
         st.tuples(st.just("backup")),
         st.tuples(st.just("restore"), st.integers(0, 5)),
-        st.tuples(st.just("begin anew")),
+        st.tuples(st.just("restart")),
     ),
     max_size=40,
 )
@@ -170,31 +170,33 @@ def live(life: Life, action: tuple[Any, ...]) -> None:
             life.backup()
         case ("restore", which) if which < len(life.backups):
             life.restore(which)
-        case ("begin anew",):
+        case ("restart",):
             life.offsets, life.applied = {}, {}
             life.tick(100)
 
 
 @settings(max_examples=1000, deadline=None)
 @given(actions)
-def test_a_restored_source_is_noticed_wherever_it_can_be_and_no_other_one_is(
+def test_only_a_restored_source_is_noticed_in_any_history(
     taken: list[tuple[str | int, ...]],
 ) -> None:
     life = Life()
-    for action in [("begin anew",), *taken]:
+    for action in [("restart",), *taken]:
         live(life, action)
         chosen, is_foreign = life.look()
         if chosen is None:
             continue
         is_lost = all(one.name != life.stands_on(chosen).name for one in life.log)
         assert not is_foreign or is_lost, "a false alarm"
-        assert is_foreign or not is_lost or not life.can_tell(chosen), "it could have been told"
+        assert is_foreign or not is_lost or not life.can_tell(chosen), "it could have been noticed"
         if is_foreign:
-            live(life, ("begin anew",))
+            live(life, ("restart",))
 
 
-@pytest.mark.parametrize("step", [1, 2, 3], ids=["its position is another commit's", "it is gone", "all is farther on"])
-def test_a_source_that_was_restored_and_has_passed_the_offset_again_is_noticed(step: int) -> None:
+@pytest.mark.parametrize(
+    "step", [1, 2, 3], ids=["its position is another commit's", "its position is free", "all positions are later"]
+)
+def test_a_restored_source_is_noticed_after_it_passes_the_offset(step: int) -> None:
     life = Life()
     for action in (("commit", TABLES[0], 1, True, 5), ("tick", 100), ("commit", TABLES[1], 1, True, 5), ("tick", 100)):
         live(life, action)
@@ -205,7 +207,7 @@ def test_a_source_that_was_restored_and_has_passed_the_offset_again_is_noticed(s
     assert life.look()[1]
 
 
-def test_what_is_pruned_by_hand_is_no_sign_of_another_history() -> None:
+def test_pruning_by_hand_is_not_taken_for_a_restored_source() -> None:
     assert not CommitTrace(0, 0, 0, older=False).is_foreign(lsn(5), None)
     assert not CommitTrace(0, 0, 0, older=True).is_foreign(lsn(5), lsn(5))
     assert not CommitTrace(0, 1, 1, older=True).is_foreign(lsn(5), None)
@@ -213,7 +215,7 @@ def test_what_is_pruned_by_hand_is_no_sign_of_another_history() -> None:
     assert not CommitTrace(0, 0, 0, older=True).is_foreign(lsn(5), Lsn(b"\xff" * 10)), "a floor that does not compare"
 
 
-def test_a_commit_of_another_capture_or_that_is_known_to_be_lost_is_not_looked_up() -> None:
+def test_a_lost_commit_or_one_of_another_capture_is_not_looked_up() -> None:
     kept = Offset(
         TABLES[0], lsn(9), 1, 5_000, IDENTITY.digest, committed_lsn=lsn(9), commit_lsn=lsn(7)
     )  # fmt: skip

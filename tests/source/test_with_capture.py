@@ -1,4 +1,4 @@
-"""The plan against the sandbox's own capture agent and its own SYSCAT views, where nothing is filled in by hand."""
+"""The plan with the sandbox's capture agent and SYSCAT views, without rows filled in by hand."""
 
 from __future__ import annotations
 

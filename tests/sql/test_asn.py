@@ -19,7 +19,7 @@ def capture(name: str) -> CaptureRegistration:
     return CaptureRegistration(TableId("S", "T"), "ASN", name, "A", "", "DI", None, None, None, (), identity)
 
 
-def test_count_is_one_statement_for_all_ranges_with_the_bare_column_compared() -> None:
+def test_count_is_one_statement_and_compares_the_bare_column() -> None:
     query = asn.count_changes([(capture("CD_A"), SPAN), (capture('CD"B'), SPAN)])
     where = f"WHERE IBMSNAP_COMMITSEQ > {LOW_LITERAL} AND IBMSNAP_COMMITSEQ <= {HIGH_LITERAL}"
     assert query.text == (
@@ -29,7 +29,7 @@ def test_count_is_one_statement_for_all_ranges_with_the_bare_column_compared() -
     assert query.params == ()
 
 
-def test_a_commit_is_looked_up_on_the_bare_column_with_its_time_to_the_millisecond() -> None:
+def test_a_commit_is_looked_up_by_the_bare_column_and_its_millisecond() -> None:
     own, older = f"WHERE IBMSNAP_COMMITSEQ = {HIGH_LITERAL}", f"CASE WHEN MIN(IBMSNAP_COMMITSEQ) < {HIGH_LITERAL}"
     times = (
         "IBMSNAP_LOGMARKER >= TIMESTAMP('2026-01-02 03:04:05.999000') "
@@ -71,7 +71,7 @@ def test_nothing_is_read_uncommitted() -> None:
     assert not [text for text in texts if "WITH UR" in text.upper()]
 
 
-def test_catalog_asks_for_many_tables_at_once_by_parameters() -> None:
+def test_catalog_statement_takes_many_tables_as_parameters() -> None:
     tables = [TableId("S", "A"), TableId("s'x", "B")]
     for query in (catalog.tables(tables), catalog.columns(tables), catalog.indexes(tables)):
         assert query.text.count("?") == 4

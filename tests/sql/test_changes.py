@@ -87,7 +87,7 @@ def test_a_range_reads_the_rows_of_its_commits_and_no_others() -> None:
                 assert sorted(fetched(connection, change_rows(SCHEMA, CAPTURE, span))) == expected(drawn, span)
 
 
-def test_the_commit_at_a_row_is_that_rows_in_commit_order_and_none_behind_the_last() -> None:
+def test_the_commit_at_a_row_number_is_found_and_none_after_the_last() -> None:
     for drawn in histories():
         connection = change_database(drawn)
         span = LsnRange(drawn.positions[1], drawn.positions[-1])
@@ -98,7 +98,7 @@ def test_the_commit_at_a_row_is_that_rows_in_commit_order_and_none_behind_the_la
 
 
 @pytest.mark.parametrize("rows_per_read", [1, 3, 10])
-def test_ranges_split_at_such_commits_read_every_row_once_and_cut_no_commit(rows_per_read: int) -> None:
+def test_split_ranges_read_every_row_once_and_cut_no_commit(rows_per_read: int) -> None:
     for drawn in histories():
         connection = change_database(drawn)
         whole = LsnRange(drawn.positions[0], drawn.positions[-1])
@@ -116,7 +116,7 @@ def test_ranges_split_at_such_commits_read_every_row_once_and_cut_no_commit(rows
 
 @settings(deadline=None, database=None)
 @given(st.integers(0, 20), st.integers(1, 20), st.sets(st.integers(1, 40)))
-def test_split_ranges_meet_and_end_where_the_whole_does(after: int, length: int, offsets: set[int]) -> None:
+def test_split_ranges_are_adjacent_and_cover_the_whole(after: int, length: int, offsets: set[int]) -> None:
     span = LsnRange(lsn(after), lsn(after + length))
     cuts = [lsn(after + offset) for offset in sorted(offsets) if offset <= length]
     parts = split(span, cuts)
@@ -149,7 +149,7 @@ def test_any_lsn_reads_back_from_its_literal(raw: bytes) -> None:
     assert sqlite3.connect(":memory:").execute(f"SELECT {lsn_literal(Lsn(raw))}").fetchone() == (raw,)
 
 
-def test_columns_are_selected_by_name_in_the_schemas_order_each_as_its_type_travels() -> None:
+def test_columns_are_selected_in_order_and_in_their_transfer_form() -> None:
     schema = replace(SCHEMA, columns=(Column('T"', "TIME"), Column("ID", "INTEGER", 4)))
     select = change_rows(schema, CAPTURE, LsnRange(A, B))
     assert select == (
@@ -159,7 +159,7 @@ def test_columns_are_selected_by_name_in_the_schemas_order_each_as_its_type_trav
     )
 
 
-def test_before_images_are_selected_under_their_prefix_when_every_column_has_one() -> None:
+def test_before_images_are_selected_if_every_column_has_one() -> None:
     assert has_before_images(SCHEMA, PREFIXED)
     select = change_rows(SCHEMA, PREFIXED, LsnRange(A, B))
     assert '"ID" AS C0, "A" AS C1, "B" AS C2, "XID" AS B0, "XA" AS B1, "XB" AS B2 FROM' in select
@@ -174,14 +174,14 @@ def test_before_images_are_selected_under_their_prefix_when_every_column_has_one
         replace(PREFIXED, before_prefix="Y"),
         replace(PREFIXED, cd_columns=PREFIXED.cd_columns[:-1]),
     ],
-    ids=["not registered", "no prefix", "empty prefix", "another prefix", "a column lacks one"],
+    ids=["not registered", "no prefix", "empty prefix", "another prefix", "a column without one"],
 )
-def test_before_images_are_left_out_where_a_column_has_none(capture: CaptureRegistration) -> None:
+def test_before_images_are_not_selected_if_a_column_has_none(capture: CaptureRegistration) -> None:
     assert not has_before_images(SCHEMA, capture)
     assert "AS B0" not in change_rows(SCHEMA, capture, LsnRange(A, B))
 
 
-def test_commit_times_are_those_of_the_tables_own_commits_in_the_control_schemas_units_of_work() -> None:
+def test_commit_times_are_read_for_the_tables_own_commits() -> None:
     span = within(LsnRange(A, B))
     assert commit_times('my "asn"', CAPTURE, LsnRange(A, B)) == (
         "SELECT IBMSNAP_COMMITSEQ AS CC, IBMSNAP_LOGMARKER AS LOGMARKER "

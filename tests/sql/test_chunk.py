@@ -1,4 +1,4 @@
-"""Chunk bounds and predicates, evaluated by SQLite: it has the comparisons, `table_database` lends it the rest."""
+"""Chunk bounds and predicates, evaluated by SQLite. `table_database` adds the functions that SQLite does not have."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -87,7 +87,7 @@ def walk(
 
 @settings(deadline=None, database=None)
 @given(keyed_tables())
-def test_every_row_is_in_exactly_one_chunk_wherever_the_bounds_lie(
+def test_every_row_is_in_exactly_one_chunk_for_any_bounds(
     drawn: Drawn,
 ) -> None:
     schema, rows, bounds = drawn
@@ -99,7 +99,7 @@ def test_every_row_is_in_exactly_one_chunk_wherever_the_bounds_lie(
 
 @settings(deadline=None, database=None)
 @given(keyed_tables())
-def test_a_chunk_holds_the_rows_behind_its_low_bound_up_to_its_high_one(
+def test_a_chunk_has_the_rows_after_its_low_bound_up_to_its_high_bound(
     drawn: Drawn,
 ) -> None:
     schema, rows, bounds = drawn
@@ -130,8 +130,8 @@ def test_the_walk_over_the_bounds_visits_each_row_once(drawn: Drawn, rows_per_ch
     assert ends == sorted(ends, key=in_order)
 
 
-def test_a_walk_over_real_keys_goes_on_where_their_texts_round() -> None:
-    """The text of a REAL read as a double lies beside it: without a cast the walk would meet the same row again."""
+def test_a_walk_over_real_keys_advances_if_their_texts_are_rounded() -> None:
+    """The text of a REAL is another number as a double. Without a cast the walk would reach the same row again."""
     column = Column("K", "REAL", 4, nullable=False)
     schema = keyed(column, NUMBER)
     reals = [float32(value) for value in (0.1, 0.3, 0.7, 16777216.0, 1e-7, -0.1)]
@@ -147,7 +147,7 @@ def test_a_walk_over_real_keys_goes_on_where_their_texts_round() -> None:
     assert [len(part) for part in chunks(connection, schema, bounds)] == [2] * 15 + [0]
 
 
-def test_without_bounds_there_is_one_chunk_of_everything() -> None:
+def test_without_bounds_one_chunk_has_all_rows() -> None:
     assert predicates(keyed(NUMBER), []) == ["1 = 1"]
 
 
@@ -159,13 +159,13 @@ def test_predicates_of_a_single_key() -> None:
     ]
 
 
-def test_a_composite_predicate_is_led_by_a_comparison_that_an_index_range_can_use() -> None:
+def test_a_composite_predicate_begins_with_an_indexable_comparison() -> None:
     assert predicates(keyed(NUMBER, NUMBER, TEXT), [["1", "2", "'x'"]])[1] == (
         '"K0" >= 1 AND (("K0" > 1) OR ("K0" = 1 AND "K1" > 2) OR ("K0" = 1 AND "K1" = 2 AND "K2" > \'x\'))'
     )
 
 
-def test_a_chunk_between_two_keys_is_led_by_comparisons_that_begin_and_end_an_index_range() -> None:
+def test_a_chunk_between_two_keys_begins_with_an_indexable_range() -> None:
     def led(schema: TableSchema, low: list[str], high: list[str]) -> str:
         return predicates(schema, [low, high])[1].split(" AND ((")[0].split(" AND NOT")[0]
 
@@ -179,7 +179,7 @@ def test_a_chunk_between_two_keys_is_led_by_comparisons_that_begin_and_end_an_in
     assert predicates(keyed(nullable), [["1"], ["5"]])[1].startswith('"K0" >= 1 AND "K0" <= 5 AND ')
 
 
-def test_nulls_lie_beyond_every_value() -> None:
+def test_nulls_sort_after_every_value() -> None:
     nullable = replace(NUMBER, nullable=True)
     assert predicates(keyed(nullable), [["1"], ["NULL"]]) == [
         'NOT (("K0" > 1 OR "K0" IS NULL))',
@@ -189,7 +189,7 @@ def test_nulls_lie_beyond_every_value() -> None:
     assert predicates(keyed(nullable, NUMBER), [["NULL", "2"]])[1] == '"K0" IS NULL AND (("K0" IS NULL AND "K1" > 2))'
 
 
-def test_a_condition_stands_beside_every_predicate() -> None:
+def test_a_condition_is_added_to_every_predicate() -> None:
     assert predicates(keyed(NUMBER), [["1"]], "A = 1 OR B = 2") == [
         'NOT ("K0" > 1) AND (A = 1 OR B = 2)',
         '"K0" > 1 AND (A = 1 OR B = 2)',
@@ -199,7 +199,7 @@ def test_a_condition_stands_beside_every_predicate() -> None:
     assert ' WHERE "K0" > 1 AND (A = 1 OR B = 2) ORDER BY' in select
 
 
-def test_checks_of_what_a_request_names() -> None:
+def test_checks_of_a_requests_condition_and_surrogate_key() -> None:
     table = TableId("S", "T")
     assert condition_check(keyed(NUMBER), "A = 1") == 'SELECT 1 AS ONE FROM "S"."T" WHERE (A = 1) AND 1 = 0'
     bare = TableSchema(table, (Column("A", "INTEGER", 4), Column('B"', "INTEGER", 4)), ())
@@ -225,7 +225,7 @@ def test_bound_selects() -> None:
     )
 
 
-def test_a_bound_is_selected_as_its_type_travels_and_ordered_as_it_is() -> None:
+def test_a_bound_is_selected_in_its_transfer_form_and_ordered_as_it_is() -> None:
     columns = (replace(NUMBER, name="N"), Column("T", "TIME", 3, nullable=False))
     assert bound_after(ChunkKey(TableId("S", "T"), columns), None, 100) == (
         'SELECT "N", HOUR("T") * 10000 + MINUTE("T") * 100 + SECOND("T") FROM "S"."T" '
@@ -238,7 +238,7 @@ def test_a_bound_of_another_width_than_the_key_is_refused() -> None:
         bound_after(cut_of(keyed(NUMBER, NUMBER)), ["1"], 100)
 
 
-def test_rows_are_selected_in_the_schemas_order_each_as_its_type_travels() -> None:
+def test_rows_are_selected_in_order_and_in_their_transfer_form() -> None:
     columns = (Column("V", "XML"), Column("K", "INTEGER", 4), Column("T", "TIME"))
     schema = TableSchema(TableId("S", "T"), columns, ("K",))
     select = (
@@ -250,7 +250,7 @@ def test_rows_are_selected_in_the_schemas_order_each_as_its_type_travels() -> No
     assert chunk_predicate(cut_of(schema, "A = 1").of_rows, [["1"]], 1) == '("K0" > 1 OR "K0" IS NULL)'
 
 
-def test_a_select_stands_in_the_tables_place() -> None:
+def test_a_select_replaces_the_table() -> None:
     schema = keyed(NUMBER)
     cut = replace(cut_of(schema), select="SELECT * FROM X WHERE A = 1")
     place = "(SELECT * FROM X WHERE A = 1) AS O"

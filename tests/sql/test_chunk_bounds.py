@@ -1,4 +1,4 @@
-"""The walk over chunk bounds as the driver makes it, while rows come and go between its statements."""
+"""The walk over chunk bounds as the driver makes it, while rows are inserted and deleted between its statements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_db2cdc.sql.quoting import quote, quote_table
 
 
 class Walked(DriverConnection):
-    """A source in SQLite; `between` is done behind each of the walk's statements."""
+    """A source in SQLite. `between` is called after each statement of the walk."""
 
     def __init__(self, database: sqlite3.Connection, between: Callable[[], None]) -> None:
         self._database, self._between = database, between
@@ -27,7 +27,7 @@ class Walked(DriverConnection):
 
 @settings(deadline=None, database=None, max_examples=150)
 @given(keyed_tables(), st.integers(1, 5), st.data())
-def test_each_row_is_in_one_chunk_whatever_comes_and_goes_meanwhile(
+def test_each_row_is_in_one_chunk_while_rows_come_and_go(
     drawn: Drawn,
     size: int,
     data: st.DataObject,
@@ -56,7 +56,7 @@ def test_each_row_is_in_one_chunk_whatever_comes_and_goes_meanwhile(
 
 @settings(deadline=None, database=None, max_examples=150)
 @given(keyed_tables(), st.integers(1, 5))
-def test_chunks_of_a_table_that_stands_still_have_just_their_size(drawn: Drawn, size: int) -> None:
+def test_chunks_of_an_unchanged_table_have_exactly_their_size(drawn: Drawn, size: int) -> None:
     schema, rows, _ = drawn
     database = table_database(schema, rows)
     bounds = Walked(database, lambda: None).chunk_bounds(cut_of(schema), size)

@@ -174,12 +174,12 @@ JCC_CASES = {
 CASES |= JCC_CASES
 
 
-def test_of_an_error_that_is_not_explained_nothing_is_quoted() -> None:
+def test_an_unexplained_error_is_not_quoted() -> None:
     assert known_error("DB2 SQL Error: SQLCODE=-420, SQLSTATE=22018, SQLERRMC=DECFLOAT;hush", WHERE) is None
 
 
 @pytest.mark.parametrize(("text", "kind", "words"), CASES.values(), ids=CASES)
-def test_driver_error_becomes_operators_words(text: str, kind: type[object], words: str) -> None:
+def test_driver_error_is_explained_to_an_operator(text: str, kind: type[object], words: str) -> None:
     error = explain(Exception(text), WHERE)
     assert type(error) is kind
     assert WHERE in str(error)
@@ -187,7 +187,7 @@ def test_driver_error_becomes_operators_words(text: str, kind: type[object], wor
         raise error
 
 
-def test_sqlcode_is_read_from_the_message_number_when_the_driver_cut_its_text() -> None:
+def test_sqlcode_is_read_from_the_message_number_of_a_cut_text() -> None:
     assert sqlcode("[IBM][CLI Driver] SQL0204N  X is an undefined name.") == -204
     assert sqlcode("no number at all") is None
 
