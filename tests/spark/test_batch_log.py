@@ -63,7 +63,7 @@ def commit(of: PlannedBatch) -> AppliedBatch:
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger of three batches: SLOW is left behind the first, which is marked twice; ODD's last part is pending."""
+    """A batch log of three batches. SLOW has only the first, which is committed twice. ODD's last batch is pending."""
     folder = tmp_path_factory.mktemp("ledger")
     of = KeyedChunks("s", "initial", 0, 0, lsn(1), 0, 0, "fp", counts=(ChunkCounts((), ("9",), 9, 9),))
     parts = [[entry(1, table, of) for table in (FAST, SLOW, ODD)], [entry(2, FAST), entry(2, ODD)], [entry(3, ODD)]]
@@ -76,7 +76,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-def test_what_is_written_is_read_back(spark: SparkSession, folder: Path) -> None:
+def test_written_batches_are_read_back(spark: SparkSession, folder: Path) -> None:
     told = ledger(spark, folder).history({})
     assert {table: last.batch for table, last in told.last.items()} == {FAST: 2, SLOW: 1, ODD: 2}
     assert told.last[ODD] == commit(entry(2, ODD))
@@ -93,14 +93,14 @@ def test_what_is_written_is_read_back(spark: SparkSession, folder: Path) -> None
     [
         ({FAST: 2, SLOW: 1, ODD: 2}, {(1, SLOW), (2, FAST), (2, ODD), (3, ODD)}),
         ({FAST: 2, ODD: 2}, {(2, FAST), (2, ODD), (3, ODD)}),
-        # Nobody asks for ODD, but the greatest batch has to be known.
+        # ODD is not requested, but the greatest batch has to be known.
         ({FAST: 2}, {(2, FAST), (2, ODD), (3, ODD)}),
-        # SLOW is far behind, and ODD is not read from there on for that.
+        # SLOW lags. ODD is not read from the same batch on because of that.
         ({FAST: 3, SLOW: 1, ODD: 2}, {(1, SLOW), (2, ODD), (3, ODD)}),
         ({FAST: 9}, set()),
     ],
 )
-def test_of_each_table_what_lies_behind_its_offset_is_not_read(
+def test_batches_before_the_offset_of_their_table_are_not_read(
     spark: SparkSession, folder: Path, since: dict[TableId, int], rows: set[tuple[int, TableId]]
 ) -> None:
     one = ledger(spark, folder)
@@ -119,7 +119,7 @@ def test_of_each_table_what_lies_behind_its_offset_is_not_read(
 @pytest.mark.parametrize(
     "since", [{FAST: 2, SLOW: 1, ODD: 0}, {FAST: 0, ODD: 2}, {FAST: 0, SLOW: 0, ODD: 0}, {NEW: 0, FAST: 2, ODD: 0}]
 )
-def test_of_a_table_without_an_offset_the_last_batch_is_read_and_those_before_are_counted(
+def test_without_an_offset_only_the_last_batch_of_a_table_is_read(
     spark: SparkSession, folder: Path, since: dict[TableId, int]
 ) -> None:
     one, asked = ledger(spark, folder), list[Mapping[str, Any]]()
@@ -144,7 +144,7 @@ def test_an_offset_that_only_an_early_plan_found_is_known(spark: SparkSession, t
     assert ledger(spark, tmp_path).history({FAST: 0}).tables_with_offset == {FAST}
 
 
-def test_a_ledger_that_this_run_began_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_log_that_this_run_created_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
     one = ledger(spark, tmp_path)
     one.plan([entry(1, FAST)])
     assert one.history({}) == BatchHistory()
@@ -159,7 +159,7 @@ def test_the_first_to_plan_a_batch_wins(spark: SparkSession, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("pipeline", ["curl", "tokens of a secret password", "access.key"])
-def test_a_pipelines_name_may_look_like_what_spark_shows_to_nobody(
+def test_a_pipelines_name_may_look_like_a_secret_that_spark_redacts(
     spark: SparkSession, tmp_path: Path, pipeline: str
 ) -> None:
     owners = [BatchLog(spark, Layout(str(tmp_path / "lake")), pipeline).prepare() for _ in range(2)]
@@ -167,9 +167,7 @@ def test_a_pipelines_name_may_look_like_what_spark_shows_to_nobody(
     assert owners[0].pipeline == pipeline
 
 
-def test_two_tables_whose_names_read_alike_have_each_its_place_in_a_manifest(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_tables_with_similar_names_are_distinct_in_a_manifest(spark: SparkSession, tmp_path: Path) -> None:
     one, layout = ledger(spark, tmp_path), Layout(str(tmp_path / "lake"))
     alike = [replace(commit(entry(1, table)), rows=at) for at, table in enumerate([ODD, TableId("S", 'T.O"dd'), FAST])]
     one.write_manifest(1, lsn(1), alike, 7)

@@ -1,4 +1,4 @@
-"""A failure's cause is told in a line without values of rows; its stack is in a file of its own."""
+"""The cause of a failure is reported in a line without row values. Its stack is in a separate file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def failed(step: Callable[[], Any]) -> str:
-    """Return what is told of a step that fails."""
+    """Return the reported cause of a step that fails."""
     try:
         step()
     except Exception as error:
@@ -44,7 +44,7 @@ def test_full_disk_comes_first_with_its_remedy(spark: SparkSession, log: Path) -
     assert told.endswith(f"The stack is in {log}.")
 
 
-def test_full_disk_of_python_is_told_alike(log: Path) -> None:
+def test_full_disk_in_python_is_reported_alike(log: Path) -> None:
     def fill() -> None:
         with Path("/dev/full").open("w") as file:
             file.write("x")
@@ -73,7 +73,7 @@ def test_lost_file_is_named(spark: SparkSession, tmp_path: Path, log: Path) -> N
     assert ".parquet" in told
 
 
-def test_source_that_is_gone_has_the_remedy_that_ibm_db_has(spark: SparkSession, log: Path) -> None:
+def test_unreachable_source_has_the_remedy_that_ibm_db_has(spark: SparkSession, log: Path) -> None:
     source = JdbcSource(SourceSpec("jdbc:db2://127.0.0.1:1/D:securityMechanism=3;", "D", "p", "ASNCDC"))
 
     def ask() -> None:
@@ -119,7 +119,7 @@ Caused by: java.nio.charset.MalformedInputException: Input length = 1
         ),
     ],
 )
-def test_innermost_cause_is_told_where_it_quotes_no_value(
+def test_innermost_cause_is_reported_if_it_quotes_no_value(
     monkeypatch: pytest.MonkeyPatch, text: str, told: str
 ) -> None:
     monkeypatch.delenv(ERROR_LOG_ENV, raising=False)
@@ -145,7 +145,7 @@ def test_secrets_are_in_neither(log: Path) -> None:
     assert "s3cret" not in told + log.read_text()
 
 
-def test_log_that_cannot_be_written_is_no_other_failure(log: Path) -> None:
+def test_unwritable_error_log_does_not_replace_the_failure(log: Path) -> None:
     log.mkdir()
 
     def fail() -> None:
@@ -155,7 +155,7 @@ def test_log_that_cannot_be_written_is_no_other_failure(log: Path) -> None:
     assert told == f"KeyError. The stack could not be kept in {log}: Is a directory."
 
 
-def test_without_a_log_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_error_log_none_is_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ERROR_LOG_ENV, raising=False)
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""Ranges that the plan did not count are counted at the source: several at once, or one by one if that fails."""
+"""Ranges that the plan did not count are counted at the source: together, or separately if that fails."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def task(table: TableId) -> TableTask:
 
 
 def entry(of: TableTask) -> PlannedBatch:
-    """Return what the plan has not counted: it ends behind the plan's range."""
+    """Return the ranges that the plan did not count. They end after the plan's range."""
     return PlannedBatch(3, "run", "0a", of.table, lsn(5), lsn(9), 7, of.capture.identity)
 
 
 @dataclass
 class Counting(DriverConnection):
-    """A source whose tables have one change each; the change tables of some `broken` ones cannot be read."""
+    """A source whose tables have one change each. The change tables of the `broken` ones cannot be read."""
 
     jvm: None = None
     connection: None = None
@@ -57,7 +57,7 @@ class Counting(DriverConnection):
 
 
 def count(source: Counting) -> tuple[dict[str, int | None], dict[TableId, Exception]]:
-    """Return the rows that were counted, by table, and the errors of the tables that were left out."""
+    """Return the counted rows by table, and the errors of the tables without a count."""
     errors: dict[TableId, Exception] = {}
     tasks = tuple(map(task, TABLES))
     at = SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN")
@@ -73,7 +73,7 @@ def test_no_statement_counts_more_than_a_database_takes() -> None:
     assert source.counts == [50, 50, 20]
 
 
-def test_a_table_that_cannot_be_counted_is_left_out_and_only_those_beside_it_are_counted_one_by_one() -> None:
+def test_tables_are_counted_separately_if_one_of_them_cannot_be_counted() -> None:
     source = Counting(broken=["T60"])
     rows, errors = count(source)
     assert rows == {table.name: 1 for table in TABLES if table.name != "T60"}

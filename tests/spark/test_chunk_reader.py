@@ -1,4 +1,4 @@
-"""How rows are asked for; and the walk over chunks ends, whatever a driver makes of keys (SQLite is its source)."""
+"""Reads of chunks, and the walk over their bounds. It ends for any texts of keys (SQLite is its source)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMES = ("08:00:00", "16:00:00", "24:00:00")
 
 
 class Clock(DriverConnection):
-    """A source with a table of times, some of which come back as others: pairs of one and its other."""
+    """A source with a table of times. Some of them come back as other times: pairs of both."""
 
     def __init__(self, *turned: tuple[str, str]) -> None:
         self._turned = {number(one): number(other) for one, other in turned}
@@ -56,7 +56,7 @@ def test_each_key_ends_a_chunk_of_one_row() -> None:
     [("24:00:00", "00:00:00"), ("24:00:00", "16:00:00"), ("16:00:00", "08:00:00")],
     ids=["before all", "the last one's end", "the first one's end"],
 )
-def test_walk_that_comes_to_a_key_again_is_an_error(turned: tuple[str, str]) -> None:
+def test_walk_that_reaches_a_key_again_is_an_error(turned: tuple[str, str]) -> None:
     with pytest.raises(SourceError, match=r"S\.T: a chunk ends at a key that ended one before it"):
         Clock(turned).chunk_bounds(CUT, 1)
 
@@ -71,7 +71,7 @@ def steps(database: sqlite3.Connection, select: str) -> int:
 
 
 class Index(DriverConnection):
-    """A source with a table whose key is indexed; `costs` are the steps of each statement."""
+    """A source with a table with an indexed key. `costs` has the steps of each statement."""
 
     def __init__(self, rows: Iterable[tuple[int, int]]) -> None:
         self.database = sqlite3.connect(":memory:")
@@ -95,7 +95,7 @@ def test_all_chunks_of_a_composite_key_cost_a_few_scans(lines: int) -> None:
     assert source.costs[-3] < 3 * source.costs[1], "a bound costs as much at the end as in the beginning"
     reads = [steps(source.database, count_rows(cut, {at: chunk_predicate(cut, bounds, at)})) for at in range(21)]
     whole = steps(source.database, count_rows(cut, {0: '"A" >= 0'}))
-    # A step of one that tells is several of one that only goes by; without ends of a range there were 45 and 133.
+    # A step that evaluates a row costs several steps that skip one. Without ends of a range there were 45 and 133.
     assert sum(reads) < 20 * whole, "but for the first and the last ones, each chunk is its own part of the index"
 
 
@@ -114,7 +114,7 @@ def relation(frame: DataFrame) -> Any:
     ("isolation", "level", "resolution"),
     [("read_committed", 2, "1"), ("repeatable_read", 4, "2"), ("exclusive", 8, "2")],
 )
-def test_a_read_has_the_isolation_that_is_asked_for_and_leaves_no_row_out(
+def test_a_read_has_the_configured_isolation_and_omits_no_row(
     spark: SparkSession,
     new_pipeline: Callable[..., Pipeline],
     isolation: Isolation,
@@ -143,7 +143,7 @@ def test_a_read_has_the_isolation_that_is_asked_for_and_leaves_no_row_out(
 @pytest.mark.spark
 @pytest.mark.sandbox
 @pytest.mark.parametrize(("readers", "partitions"), [(1, 1), (2, 2), (8, 4)])
-def test_chunks_are_read_by_so_many_readers_and_each_row_knows_its_chunk(
+def test_chunks_are_read_by_several_readers_and_each_row_has_its_chunk(
     spark: SparkSession, new_pipeline: Callable[..., Pipeline], readers: int, partitions: int
 ) -> None:
     pipeline = new_pipeline()
@@ -156,7 +156,7 @@ def test_chunks_are_read_by_so_many_readers_and_each_row_knows_its_chunk(
     part = with_chunks(TableSnapshot(schema.table), [(str(at),) for at in (9, 19, 29, 39)], "f")
     rows = ChunkReader(spark, source, schema, part).rows(ChunkSpan(schema.table, 1, 4), FETCH, readers)
     assert rows.rdd.getNumPartitions() == partitions
-    # A chunk is ten keys, the last one of them its bound; behind the last bound there are twice as many.
+    # A chunk is ten keys, and the last of them is its bound. After the last bound there are twice as many.
     assert {(row["row"]["ID"], row["chunk"]) for row in rows.collect()} == {
         (at, min(at // 10, 4)) for at in range(10, 60)
     }

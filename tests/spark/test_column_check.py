@@ -58,11 +58,11 @@ def planned(*missing: str, left_out: tuple[str, ...] = (), carried: tuple[str, .
         (planned(), [], [], "ID, A"),
     ],
     ids=[
-        "as it was", "not captured", "came", "the change table had it before", "left out", "captured by now",
+        "as it was", "not captured", "came", "first in the change table", "excluded", "captured by now",
         "of a type that is not read", "widened", "dropped", "the table is gone",
     ],
 )  # fmt: skip
-def test_columns_that_would_be_lost_or_cut_are_told(
+def test_columns_that_would_be_lost_or_cut_are_reported(
     task: TableTask, source: list[Column], carried: list[Column], names: str
 ) -> None:
     errors = column_errors([task], Catalog(source, carried))
@@ -70,12 +70,12 @@ def test_columns_that_would_be_lost_or_cut_are_told(
     assert all(f"S.T: columns {names} changed, or came, while" in str(error) for error in errors.values())
 
 
-def test_of_no_table_nothing_is_asked() -> None:
+def test_without_tables_no_statement_is_run() -> None:
     assert column_errors([], Catalog([], [])) == {}
 
 
 @pytest.mark.parametrize("spelled", ["T", "T "])
-def test_a_name_that_the_catalog_spells_with_a_blank_at_its_end_is_the_same_table(spelled: str) -> None:
+def test_a_catalog_name_with_a_final_blank_is_the_same_table(spelled: str) -> None:
     task = planned()
     catalog = Catalog([], [ID, A])
     catalog.tables[TableId("S", spelled)] = [ID, A]

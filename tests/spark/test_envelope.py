@@ -47,7 +47,7 @@ def test_pairing_is_the_plain_rule(
     assert Counter(events_in(frame.collect())) == Counter(events_of(changes, detection))
 
 
-def test_a_time_is_told_by_its_digits_midnight_at_the_days_end_too(spark: SparkSession) -> None:
+def test_a_time_is_formatted_from_its_digits_even_24_00_00(spark: SparkSession) -> None:
     schema = TableSchema(TableId("S", "T"), (Column("T", "TIME", 3),), ())
     numbers = spark.sql("SELECT * FROM VALUES (240000), (133005), (5), (0), (null) AS t(C0)")
     texts = [row[0]["T"] for row in numbers.select(row_struct(schema, "C")).collect()]
@@ -76,7 +76,7 @@ def test_updates_with_before_images_pair_like_deletes_and_inserts(spark: SparkSe
     assert (create.op, create.key, create.oldkey) == ("c", (1, 9), (1, 8))
 
 
-def test_a_deletion_and_an_insertion_are_no_update_where_an_update_is_one_row(spark: SparkSession) -> None:
+def test_deletion_and_insertion_do_not_pair_if_updates_are_one_row(spark: SparkSession) -> None:
     commit, nulls = bytearray.fromhex("aa" * 16), (None, None, None, None)
     places = [bytearray.fromhex(f"{at:02x}" * 16) for at in range(1, 4)]
     rows = [
@@ -99,7 +99,7 @@ def test_a_deletion_and_an_insertion_are_no_update_where_an_update_is_one_row(sp
     ]
 
 
-def test_an_update_that_is_older_than_its_before_images_is_a_bare_one(spark: SparkSession) -> None:
+def test_an_update_without_before_images_has_no_before(spark: SparkSession) -> None:
     lsn = bytearray.fromhex("aa" * 16)
     rows = spark.createDataFrame([(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)
 
@@ -109,7 +109,7 @@ def test_an_update_that_is_older_than_its_before_images_is_a_bare_one(spark: Spa
 
 
 @pytest.mark.parametrize("before_images", [True, False])
-def test_a_bare_update_is_an_error_where_it_is_not_accepted(spark: SparkSession, before_images: bool) -> None:
+def test_a_bare_update_is_an_error_unless_it_is_accepted(spark: SparkSession, before_images: bool) -> None:
     lsn = bytearray.fromhex("aa" * 16)
     rows = spark.createDataFrame([(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)
     events = paired(rows, SEEDED, Pairing("adjacent", before_images, bare_updates=False))
@@ -136,7 +136,7 @@ def test_net_effects_are_the_plain_rule(spark: SparkSession, update_as: str, key
     assert counts.hot_keys > HISTORIES
 
 
-def test_the_sign_of_a_zero_is_kept_of_a_key_with_several_events(spark: SparkSession) -> None:
+def test_the_sign_of_a_zero_value_is_preserved_over_several_events(spark: SparkSession) -> None:
     schema = TableSchema(TableId("S", "T"), (Column("ID", "INTEGER", 4, 0, False), Column("X", "DOUBLE", 8)), ("ID",))
     rows = [
         (bytearray([commit] * 16), bytearray([intent] * 16), op, 1, value)
@@ -150,7 +150,7 @@ def test_the_sign_of_a_zero_is_kept_of_a_key_with_several_events(spark: SparkSes
     assert str(row["row"]["X"]) == "-0.0"
 
 
-def test_the_sign_of_a_zero_is_kept_in_a_key_with_several_events(spark: SparkSession) -> None:
+def test_the_sign_of_a_zero_key_is_preserved_over_several_events(spark: SparkSession) -> None:
     schema = TableSchema(TableId("S", "T"), (Column("X", "DOUBLE", 8, 0, False), Column("A", "INTEGER", 4)), ("X",))
     rows = [
         (bytearray([at] * 16), bytearray([at] * 16), op, -0.0, value)

@@ -104,20 +104,20 @@ def commit_of(spark: SparkSession, *rows: tuple[str, int, float]) -> DataFrame:
     return spark.createDataFrame(made, "CC binary, CI binary, CO string, C0 int, C1 double").coalesce(1)
 
 
-def told(log: DataFrame) -> list[str]:
+def described(log: DataFrame) -> list[str]:
     rows = log.where("op IS NOT NULL").orderBy("__commit_lsn", "__intent_lsn", "__ordinal").collect()
     return [f"{row['op']}{row['key'][0]} {(row['after'] or row['before'])['X']}" for row in rows]
 
 
 @pytest.mark.parametrize(("old", "new", "is_known"), [(0.0, -0.0, True), (-0.0, 0.0, True), (0.0, 0.0, False)])
-def test_the_sign_of_a_zero_tells_images_apart(
+def test_images_differ_by_the_sign_of_a_zero(
     spark: SparkSession, tmp_path: Path, old: float, new: float, is_known: bool
 ) -> None:
     log = log_of(commit_of(spark, ("I", 1, new), ("D", 1, old)), KEYED)
     target = target_of(spark, tmp_path, KEYED)
     target.prepare()
 
-    found = told(safe_to_fold(target, log, count_batch(log)))
+    found = described(safe_to_fold(target, log, count_batch(log)))
 
     assert found == ([f"d1 {old}", f"c1 {new}"] if is_known else [f"c1 {new}", f"d1 {old}"])
 
@@ -129,10 +129,10 @@ def test_an_image_that_is_no_number_is_equal_to_itself(spark: SparkSession, tmp_
     target.prepare()
     target.append_rows(spark.createDataFrame([(1, nan, "")], "ID int, X double, __commit_lsn string"), 1)
 
-    assert told(safe_to_fold(target, log, count_batch(log))) == ["d1 nan", "c1 nan", "c2 nan", "d2 nan"]
+    assert described(safe_to_fold(target, log, count_batch(log))) == ["d1 nan", "c1 nan", "c2 nan", "d2 nan"]
 
 
-def test_nothing_is_asked_where_no_key_was_both_created_and_deleted(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_state_is_not_read_if_no_key_was_created_and_deleted(spark: SparkSession, tmp_path: Path) -> None:
     log = log_of(commit_of(spark, ("I", 1, 1.0), ("D", 2, 1.0), ("I", 2, 2.0), ("D", 3, 1.0)), KEYED)
     asked: list[ReachedFailpoint] = []
     with failpoint_action("commit_effects", before=asked.append):
@@ -140,11 +140,11 @@ def test_nothing_is_asked_where_no_key_was_both_created_and_deleted(spark: Spark
     assert asked == []
 
 
-def test_the_state_is_asked_only_for_a_key_that_the_events_leave_open(spark: SparkSession, tmp_path: Path) -> None:
-    """There is no state: to ask it would fail."""
+def test_the_state_is_read_only_for_keys_that_the_events_do_not_decide(spark: SparkSession, tmp_path: Path) -> None:
+    """There is no state: to read it would fail."""
     rows = (("D", 1, 1.0), ("I", 2, 1.0), ("D", 2, 2.0), ("I", 3, 2.0))
     log = log_of(commit_of(spark, *rows), KEYED)
 
-    found = told(safe_to_fold(target_of(spark, tmp_path, KEYED), log, count_batch(log)))
+    found = described(safe_to_fold(target_of(spark, tmp_path, KEYED), log, count_batch(log)))
 
     assert found == ["d1 1.0", "d2 2.0", "c2 1.0", "c3 2.0"]

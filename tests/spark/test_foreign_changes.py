@@ -1,4 +1,4 @@
-"""Commits of others in a table's history are told from the pipeline's own, and from those that change no row."""
+"""Commits of other writers are distinguished from the pipeline's own and from those that change no row."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def made(spark: SparkSession, folder: Path, marked_by: Owner) -> Replica:
     return one
 
 
-def left(target: Replica) -> AppliedBatch:
+def looked_at(target: Replica) -> AppliedBatch:
     """The commit of a batch that did nothing but look."""
     return apply_guarded(target, None, lambda: COMMIT)
 
@@ -141,9 +141,9 @@ def created_again(target: Replica) -> None:
         (log_changed, "changed its change log .* is of DELETE"),
     ],
 )
-def test_what_others_commit_is_found(target: Replica, act: Callable[[Replica], None], why: str) -> None:
+def test_commits_of_other_writers_are_found(target: Replica, act: Callable[[Replica], None], why: str) -> None:
     fill(target, 1)
-    last = left(target)
+    last = looked_at(target)
     act(target)
     if why:
         with pytest.raises(TargetError, match=why):
@@ -154,8 +154,8 @@ def test_what_others_commit_is_found(target: Replica, act: Callable[[Replica], N
         assert now.state_version == newest_version(target.spark, target.layout.state(TABLE)) > last.state_version
 
 
-def test_a_change_between_the_look_and_the_write_is_found(target: Replica) -> None:
-    last = left(target)
+def test_a_change_between_the_check_and_the_write_is_found(target: Replica) -> None:
+    last = looked_at(target)
 
     def apply() -> AppliedBatch:
         by_delta_rs("UPDATE")(target)
@@ -166,8 +166,8 @@ def test_a_change_between_the_look_and_the_write_is_found(target: Replica) -> No
         apply_guarded(target, last, apply)
 
 
-def test_a_batchs_own_writes_need_no_look_at_the_history(target: Replica) -> None:
-    last, looks = left(target), list[ReachedFailpoint]()
+def test_a_batchs_own_writes_do_not_need_the_history(target: Replica) -> None:
+    last, looks = looked_at(target), list[ReachedFailpoint]()
 
     def apply() -> AppliedBatch:
         fill(target, 1)
@@ -179,14 +179,12 @@ def test_a_batchs_own_writes_need_no_look_at_the_history(target: Replica) -> Non
     assert (now.state_version, now.changes_version) == (last.state_version + 1, last.changes_version)
 
 
-def test_each_idle_table_is_looked_at_in_one_of_a_hundred_batches() -> None:
+def test_each_idle_table_is_checked_in_one_of_a_hundred_batches() -> None:
     for table in (TABLE, TableId("Ş", "ß")):
         assert sum(is_check_due(table, batch) for batch in range(400)) == 4
 
 
-def test_each_table_has_its_own_properties_whatever_the_sessions_defaults_are(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_tables_have_their_properties_whatever_the_sessions_defaults(spark: SparkSession, tmp_path: Path) -> None:
     defaults = {
         "setTransactionRetentionDuration": "interval 1 second",
         "appendOnly": "true",

@@ -1,4 +1,4 @@
-"""The journal outlives the tick that writes it, and tells what no commit has told of."""
+"""The journal outlives the tick that writes it, and returns what no commit has reported."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_bounds_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
     assert again.seq == 3
 
 
-def test_what_was_written_behind_the_last_commit_is_news(spark: SparkSession, tmp_path: Path) -> None:
+def test_entries_after_the_last_commit_are_unreported(spark: SparkSession, tmp_path: Path) -> None:
     writer, one = journal(spark, tmp_path), snapshot("one", ("4",))
     refused = SignalOutcome("a", "file", "refused", "no such table")
     told = Notification("ad-hoc", "Incremental Snapshot", "STARTED", {"data_collections": "S.T"}, 1)
@@ -89,7 +89,7 @@ def test_what_was_written_behind_the_last_commit_is_news(spark: SparkSession, tm
     assert (nothing.unreported.notifications, nothing.unreported.outcomes) == ((), ())
 
 
-def test_a_run_that_was_overtaken_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_overtaken_run_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     journal(spark, tmp_path).write([snapshot("one")], [], [], [], 1)
     fast, slow = journal(spark, tmp_path, "fast"), journal(spark, tmp_path, "slow")
     fast.read(0, 0)
@@ -102,8 +102,8 @@ def test_a_run_that_was_overtaken_writes_nothing(spark: SparkSession, tmp_path: 
     assert journal(spark, tmp_path).read(0, 0).snapshots == (snapshot("two"),)
 
 
-def test_bounds_are_read_of_what_is_open_or_still_to_be_told_alone(spark: SparkSession, tmp_path: Path) -> None:
-    """They may be many, and every snapshot that ever was has some."""
+def test_bounds_are_read_only_for_open_or_unreported_snapshots(spark: SparkSession, tmp_path: Path) -> None:
+    """They may be many, and every old snapshot has some."""
     writer, goes_on = journal(spark, tmp_path), snapshot("one", ("4",))
     ended = replace(snapshot("one", ("8",)), id='ad "hoc"', status="completed")
     writer.write([goes_on, ended], [], [], [], 1)
@@ -114,8 +114,8 @@ def test_bounds_are_read_of_what_is_open_or_still_to_be_told_alone(spark: SparkS
     assert [*later.bounded.values()] == [(("4",),)]
 
 
-def test_of_what_is_over_and_told_of_the_names_are_known_alone(spark: SparkSession, tmp_path: Path) -> None:
-    """Else each tick would read all snapshots that ever were, of which `always` makes one a tick."""
+def test_only_the_ids_of_closed_reported_snapshots_are_known(spark: SparkSession, tmp_path: Path) -> None:
+    """Otherwise each tick would read all old snapshots. The mode `always` makes one in each tick."""
     writer = journal(spark, tmp_path)
     begun = [add_initial(SnapshotQueue(), [TableSnapshot(TABLE), TableSnapshot(OTHER)], 1).snapshots[0]]
     begun.append(replace(begun[0], id="initial-2", tables=(TableSnapshot(TABLE),)))
@@ -124,10 +124,10 @@ def test_of_what_is_over_and_told_of_the_names_are_known_alone(spark: SparkSessi
     paused = replace(snapshot("one"), status="paused")
     ended = [replace(one, status="completed") for one in begun]
     writer.write([*ended, paused], [], [], [], 2)
-    assert writer.seq == 2 + 2 + 3, "that a table has begun is written once"
+    assert writer.seq == 2 + 2 + 3, "the start of a table is written once"
 
     agenda = journal(spark, tmp_path).read(writer.seq, writer.seq)
     assert agenda.snapshots == (paused,)
     assert agenda.closed_ids == {"initial-1", "initial-2"}
     assert [agenda.has_begun(table) for table in (TABLE, OTHER, TableId("S", "NONE"))] == [True, True, False]
-    assert {*journal(spark, tmp_path).read(4, 4).snapshots} == {*ended, paused}, "nobody has told of their end"
+    assert {*journal(spark, tmp_path).read(4, 4).snapshots} == {*ended, paused}, "their end is not reported yet"

@@ -1,4 +1,4 @@
-"""What the change log holds and the state lacks, beside a plain reader of the log."""
+"""Rows that the change log has and the state does not, compared with a plain reader of the log."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_last_event_of_a_key_decides(spark: SparkSession, tmp_path: Path) ->
     held: dict[int, tuple[int, int] | None] = {}
     for at in range(120):
         id_ = rng.randrange(20)
-        # The source was restored behind batch 2: LSNs begin again.
+        # The source was restored after batch 2: LSNs begin again.
         batch, commit = at // 30, f"{at % 60:04}"
         op = rng.choice("curd") if held.get(id_) else "c"
         image = (id_, at)
@@ -68,7 +68,7 @@ def test_the_last_event_of_a_key_decides(spark: SparkSession, tmp_path: Path) ->
     assert lost_rows(one).isEmpty()
 
 
-def test_copies_are_counted_as_the_log_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_copies_are_counted_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
     one, rng = target(spark, tmp_path), random.Random(5)
     events: list[Event] = []
     counts: Counter[tuple[int, int]] = Counter()

@@ -1,4 +1,4 @@
-"""A target belongs to one pipeline and one batch log, and a batch is appended once whatever Delta has forgotten."""
+"""A target belongs to one pipeline and one batch log. A batch is appended once even if Delta forgot its id."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_table_that_outlived_its_batch_log_is_refused(spark: SparkSession, tmp
         replica(spark, tmp_path, Owner("test", "new ledger")).prepare()
 
 
-def test_a_redone_append_is_skipped_though_delta_forgot_its_id(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_redone_append_is_skipped_even_if_delta_forgot_its_id(spark: SparkSession, tmp_path: Path) -> None:
     first = replica(spark, tmp_path)
     first.prepare()
     read = spark.sql("SELECT 1L AS __batch, 'r' AS op, named_struct('ID', 1) AS key")

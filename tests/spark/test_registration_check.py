@@ -48,7 +48,7 @@ class Registered(DriverConnection):
 
 
 @pytest.mark.parametrize("floor", [None, lsn(5), "0000000000000000"], ids=["none", "at the offset", "zeros by hand"])
-def test_a_registration_as_it_was_has_lost_nothing(floor: Lsn | str | None) -> None:
+def test_an_unchanged_registration_has_no_error(floor: Lsn | str | None) -> None:
     assert registration_errors("ASNCDC", [CAPTURE], [ENTRY], Registered(floor=floor)) == {}
 
 
@@ -64,7 +64,7 @@ def test_a_registration_as_it_was_has_lost_nothing(floor: Lsn | str | None) -> N
         (Registered(state="S "), "registered in state 'S'"),
     ],
 )
-def test_one_of_which_changes_may_be_lost_since_the_plan_tells_how(now: Registered, told: str) -> None:
+def test_a_registration_with_changes_lost_since_the_plan_is_an_error(now: Registered, told: str) -> None:
     errors = registration_errors("ASNCDC", [CAPTURE], [ENTRY], now)
     assert [*errors] == [TABLE]
     assert told in str(errors[TABLE])

@@ -1,4 +1,4 @@
-"""A window and a sweep are told by the batches that wrote rows, not by the LSNs that the rows stand at."""
+"""Windows and missing rows are found by the batches that wrote rows, not by the LSNs of the rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LATE, EARLY = (f"{time}:00000001:{'0' * 16}" for time in ("00000099", "00000011"
 
 @pytest.fixture
 def target(spark: SparkSession, tmp_path: Path) -> Replica:
-    """A table whose source was restored to an older state behind batch 2: LSNs begin anew."""
+    """A table whose source was restored to an older state after batch 2: LSNs begin again."""
     made = Replica(spark, Place(Layout(str(tmp_path)), Owner("test", "ledger")), SCHEMA)
     made.prepare()
     return made
@@ -50,8 +50,8 @@ def log(target: Replica, batch: int, id_: int, lsn: str, op: str = "u") -> None:
     target.append_changes(rows.join(empty, how="left"), batch, f"{op}{id_}")
 
 
-def test_a_batch_that_was_given_up_is_taken_for_done_by_no_step(target: Replica) -> None:
-    """Also where whoever gave it up died meanwhile: what tells so is there before anything is held back."""
+def test_no_step_takes_an_abandoned_batch_for_done(target: Replica) -> None:
+    """Also if the abandoning run died: the batch is marked as abandoned before any of its writes is prevented."""
     fill(target, 3, [(1, LATE)])
     with killed("append_rows", "before"):
         target.fence_writers(3)
@@ -74,7 +74,7 @@ def test_a_batch_that_was_given_up_is_taken_for_done_by_no_step(target: Replica)
     assert {row["ID"] for row in target.rows().select("row.*").collect()} == {1, 2}
 
 
-def test_a_sweep_finds_the_rows_that_no_later_batch_wrote_or_read(target: Replica) -> None:
+def test_missing_rows_are_those_that_no_later_batch_wrote_or_read(target: Replica) -> None:
     fill(target, 1, [(1, LATE), (2, LATE), (4, LATE)])
     fill(target, 3, [(3, EARLY)])
     for batch, id_, op in ((2, 2, "r"), (3, 1, "d"), (3, 4, "r")):
@@ -84,7 +84,7 @@ def test_a_sweep_finds_the_rows_that_no_later_batch_wrote_or_read(target: Replic
     assert sorted(row["row"]["ID"] for row in target.rows_to_delete(3).collect()) == [1, 2, 3, 4]
 
 
-def test_rows_that_are_there_as_they_are_are_not_lacking(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_equal_the_state_are_not_missing(spark: SparkSession, tmp_path: Path) -> None:
     columns = (Column("A b", "VARCHAR", 4), Column("X", "DOUBLE", 8), Column("K", "INTEGER", 4))
     made = Replica(
         spark, Place(Layout(str(tmp_path)), Owner("test", "ledger")), TableSchema(TableId("S", "N"), columns, ("K",))
@@ -103,7 +103,7 @@ def test_rows_that_are_there_as_they_are_are_not_lacking(spark: SparkSession, tm
     )
 
 
-def test_what_a_range_has_too_much_is_told_beside_what_it_lacks(target: Replica) -> None:
+def test_a_difference_has_the_superfluous_and_the_missing_rows(target: Replica) -> None:
     fill(target, 1, [(1, LATE), (2, LATE), (3, LATE), (6, LATE)])
     fill(target, 3, [(4, EARLY)])
     rows = literal_frame(
@@ -122,7 +122,7 @@ def test_what_a_range_has_too_much_is_told_beside_what_it_lacks(target: Replica)
     assert [(row["ID"], row["__present"]) for row in none.collect()] == [(6, False)]
 
 
-def test_a_range_of_keys_is_the_one_that_its_chunks_were_cut_by(spark: SparkSession) -> None:
+def test_a_key_range_has_exactly_the_rows_of_its_chunks(spark: SparkSession) -> None:
     kinds = (("a b", "INTEGER", 4, 0), ("D", "DECIMAL", 31, 30), ("B", "BIGINT", 8, 0))
     columns = tuple(Column(*kind, nullable=False) for kind in kinds)
     rng = random.Random(3)
@@ -151,9 +151,7 @@ def test_a_range_of_keys_is_the_one_that_its_chunks_were_cut_by(spark: SparkSess
 
 
 @pytest.mark.parametrize("name", ["IT'S", "A\\B", 'Q"Q', "A`B", "NEW\nLINE", "a`: b"])
-def test_keys_and_columns_have_any_name_that_the_source_gives_them(
-    spark: SparkSession, tmp_path: Path, name: str
-) -> None:
+def test_keys_and_columns_may_have_any_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
     place = Place(Layout(str(tmp_path)), Owner("test", "ledger"))
     columns = (Column(name, "INTEGER", 4, 0, False), Column("B", "INTEGER", 4))
     made = Replica(spark, place, TableSchema(TableId("S", "N"), columns, (name,)))
@@ -171,7 +169,7 @@ def test_keys_and_columns_have_any_name_that_the_source_gives_them(
 
 
 @pytest.mark.parametrize("name", ["key", "source", "headers", "transaction", "op"])
-def test_a_column_that_is_gained_may_have_the_name_of_one_of_the_change_logs(target: Replica, name: str) -> None:
+def test_a_new_column_may_have_the_name_of_a_change_log_column(target: Replica, name: str) -> None:
     columns = (*SCHEMA.columns, Column(name, "INTEGER", 4))
     replace(target, schema=replace(SCHEMA, columns=columns)).prepare()
     assert name in load(target.spark, target.layout.state(target.table)).columns
@@ -188,7 +186,7 @@ PADDED = [
 
 
 @pytest.mark.parametrize(("old", "new"), PADDED, ids=lambda column: f"{column.type}({column.length})")
-def test_a_type_to_which_the_source_pads_its_values_stops_the_table_until_it_begins_anew(
+def test_a_padded_new_key_type_stops_the_table_until_a_restart(
     spark: SparkSession, tmp_path: Path, old: Column, new: Column
 ) -> None:
     place = Place(Layout(str(tmp_path)), Owner("test", "ledger"))
@@ -209,7 +207,7 @@ def test_a_type_to_which_the_source_pads_its_values_stops_the_table_until_it_beg
         of(old, token).prepare()
 
 
-def test_columns_of_a_table_without_a_key_change_only_where_it_begins_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_without_a_key_changes_columns_only_in_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     def bare(*names: str) -> Replica:
         columns = tuple(Column(name, "INTEGER", 4) for name in names)
         return Replica(spark, place, TableSchema(TableId("S", "BARE"), columns, ()))
@@ -224,7 +222,7 @@ def test_columns_of_a_table_without_a_key_change_only_where_it_begins_anew(spark
     assert load(spark, place.layout.state(TableId("S", "BARE"))).columns[:4] == ["A", "C", "B", COPY]
 
 
-def test_what_was_staged_leaves_the_storage_and_what_is_staged_beside_stays(
+def test_deleted_staged_rows_leave_the_storage_and_the_others_stay(
     spark: SparkSession, tmp_path: Path, target: Replica
 ) -> None:
     place = Place(Layout(str(tmp_path / "a b%20c")), target.place.owner)
@@ -254,7 +252,7 @@ def test_what_was_staged_leaves_the_storage_and_what_is_staged_beside_stays(
     assert ids(staged(6)) == [6]
 
 
-def test_what_is_staged_in_pieces_is_one_version_of_nothing_else(target: Replica) -> None:
+def test_pieces_of_a_group_are_staged_as_one_version(target: Replica) -> None:
     def rows(*ids: int) -> DataFrame:
         ddl = "row struct<ID: int, A: int>, chunk int"
         return target.spark.createDataFrame([((id_, 0), id_) for id_ in ids], ddl)
@@ -272,7 +270,7 @@ def test_what_is_staged_in_pieces_is_one_version_of_nothing_else(target: Replica
     assert target.staging.add(rows(4), both) is None, "another run has staged rows between"
 
 
-def test_files_of_a_small_state_are_written_anew_and_those_of_others_are_marked(target: Replica) -> None:
+def test_files_of_a_small_state_are_rewritten_and_other_files_marked(target: Replica) -> None:
     folder = Path(target.layout.state(target.table).name)
 
     def marks_behind_delete(batch: int, id_: int, held: int | None) -> int:

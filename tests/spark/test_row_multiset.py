@@ -38,7 +38,7 @@ ROW = row_type(SCHEMA)
 
 
 def changes(rng: random.Random) -> list[RowChange]:
-    """Random changes of a few images; within a commit, deletions and insertions stand in any order."""
+    """Random changes of a few images. Within a commit, deletions and insertions have any order."""
     return [
         RowChange(_lsn(commit), _lsn(at), rng.choice(("D", "I")), None, rng.choice(IMAGES))
         for commit in range(1, 40)
@@ -75,7 +75,7 @@ def test_events_and_counts_are_the_plain_rule(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_what_a_read_settles_is_the_plain_rule(spark: SparkSession, is_first: bool) -> None:
+def test_rows_that_a_read_settles_are_the_plain_rule(spark: SparkSession, is_first: bool) -> None:
     rng = random.Random(4)
     staged, held = Counter(rng.choices(IMAGES, k=25)), Counter(rng.choices(IMAGES, k=25))
     moved, unknown = set(rng.sample(IMAGES, 4)), None if is_first else set(rng.sample(IMAGES, 12))
@@ -92,21 +92,21 @@ def test_what_a_read_settles_is_the_plain_rule(spark: SparkSession, is_first: bo
 
     over = plain.surplus(held, staged, moved, unknown)
     state = _rows(spark, held.elements())
-    assert over.keys() - staged.keys(), "no image is gone"
+    assert over.keys() - staged.keys(), "no image was deleted"
     for whole in (True, False):
         found = Counter(_row(row) for row in surplus(state, read, frames[0], frames[1], whole).collect())
         assert found == (over if whole else {image: count for image, count in over.items() if image in staged})
 
 
-def test_whole_rows_go_to_every_executor_only_where_they_are_few(spark: SparkSession) -> None:
-    """A million of them are more than a driver holds."""
+def test_whole_rows_are_broadcast_only_if_they_are_few(spark: SparkSession) -> None:
+    """A driver cannot hold a million of them."""
     made = paired(_change_frame(spark, []), SCHEMA, Pairing("adjacent", before_images=False, bare_updates=True))
     for count, is_sent in ((BROADCAST_KEYS, True), (BROADCAST_KEYS + 1, False)):
         effects = copy_effects(count_deltas(_log(made)), count, _rows(spark, []), SCHEMA)
         assert ("strategy=broadcast" in effects._jdf.queryExecution().analyzed().toString()) is is_sent
 
 
-def test_the_sign_of_a_zero_is_kept(spark: SparkSession) -> None:
+def test_the_sign_of_a_zero_is_preserved(spark: SparkSession) -> None:
     image = (1, "v", -0.0)
     made = [RowChange(_lsn(1), _lsn(at), "I", None, image) for at in range(2)]
     log = _log(paired(_change_frame(spark, made), SCHEMA, Pairing("adjacent", before_images=False, bare_updates=True)))

@@ -38,7 +38,7 @@ def under(spark: SparkSession) -> Callable[[str, str], SparkSession]:
     return open_session
 
 
-def test_a_table_has_one_session_that_no_other_shares(spark: SparkSession) -> None:
+def test_a_table_has_one_session_that_no_other_table_shares(spark: SparkSession) -> None:
     sessions = TableSessions(spark, "mark")
     one = sessions.session(TableId("S", "A"), 0)
     assert sessions.session(TableId("S", "A"), 10) is one
@@ -47,7 +47,7 @@ def test_a_table_has_one_session_that_no_other_shares(spark: SparkSession) -> No
     assert other.conf.get("spark.databricks.delta.write.txnAppId", None) is None
 
 
-def test_texts_in_statements_are_read_as_they_are_written_whatever_was_submitted(
+def test_text_literals_are_read_as_written_whatever_was_submitted(
     under: Callable[[str, str], SparkSession],
 ) -> None:
     session = under("spark.sql.parser.escapedStringLiterals", "true")
@@ -75,7 +75,7 @@ def test_a_file_that_is_missing_is_an_error_whatever_was_submitted(
         rows.collect()
 
 
-def test_early_days_are_written_as_every_reader_reads_them_whatever_was_submitted(
+def test_early_dates_are_written_unshifted_whatever_was_submitted(
     under: Callable[[str, str], SparkSession], tmp_path: Path
 ) -> None:
     session = under("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
@@ -84,7 +84,7 @@ def test_early_days_are_written_as_every_reader_reads_them_whatever_was_submitte
     assert found.column("D").to_pylist() == [date(1, 1, 1)]
 
 
-def test_many_rows_bring_back_what_the_application_was_submitted_with(spark: SparkSession) -> None:
+def test_many_rows_restore_the_submitted_configuration(spark: SparkSession) -> None:
     submitted = spark.sparkContext.getConf().get(SHUFFLES)
     assert submitted not in (None, SMALL_CONF[SHUFFLES], "200"), "neither ours nor Spark's own"
     sessions = TableSessions(spark, "mark")
@@ -93,7 +93,7 @@ def test_many_rows_bring_back_what_the_application_was_submitted_with(spark: Spa
     assert sessions.session(TableId("S", "NEW"), 10**9).conf.get(SHUFFLES) == submitted
 
 
-def test_a_table_that_had_few_rows_has_nothing_left_of_it_for_many(spark: SparkSession) -> None:
+def test_settings_for_few_rows_do_not_remain_for_many(spark: SparkSession) -> None:
     sessions, table, submitted = TableSessions(spark, "mark"), TableId("S", "A"), spark.newSession()
     assert {name: sessions.session(table, 0).conf.get(name) for name in SMALL_CONF} == SMALL_CONF
     assert {name: sessions.session(table, 10**9).conf.get(name) for name in SMALL_CONF} == {
@@ -112,14 +112,14 @@ def test_a_session_for_many_rows_is_set_for_few_while_they_are_read(spark: Spark
 
 
 @pytest.mark.parametrize("rows", [None, SMALL_ROWS + 1])
-def test_a_session_stays_set_for_many_rows_where_they_may_be(spark: SparkSession, rows: int | None) -> None:
+def test_a_session_stays_set_for_many_rows_if_they_may_come(spark: SparkSession, rows: int | None) -> None:
     session = TableSessions(spark, "mark").session(TableId("S", "A"), 10**9)
     before = {name: session.conf.get(name) for name in SMALL_CONF}
     with conf_for_row_count(session, rows):
         assert {name: session.conf.get(name) for name in SMALL_CONF} == before
 
 
-def test_what_a_session_had_not_is_not_there_afterwards(spark: SparkSession) -> None:
+def test_a_temporary_setting_is_removed_afterwards(spark: SparkSession) -> None:
     session = spark.newSession()
     with temporary_conf(session, {"db2cdc.test": "1"}):
         assert session.conf.get("db2cdc.test") == "1"

@@ -21,7 +21,7 @@ with shared_spark(Path(sys.argv[1]), {{"spark.master": "local[2]", "spark.app.na
 """
 
 
-def test_who_joins_has_a_session_of_its_own_and_leaves_the_jvm_behind(spark: SparkSession, spark_folder: Path) -> None:
+def test_a_worker_has_its_own_session_and_does_not_stop_the_jvm(spark: SparkSession, spark_folder: Path) -> None:
     jvm = spark._jvm
     assert jvm is not None
     # Of all sessions it is this one that a worker without its own would get.

@@ -36,9 +36,9 @@ Staged = list[tuple[tuple[Any, ...], tuple[Any, ...]]]
 
 
 def torn_read(seed: int, history: History, rng: random.Random) -> tuple[Staged, list[RowChange]]:
-    """Return rows that were looked at at moments between two commits, and the changes between these.
+    """Return rows that were read at moments between two commits, and the changes between these.
 
-    A scan meets a row twice only where it moved meanwhile.
+    A scan reads a row twice only if the row moved during the scan.
     """
     low, high = sorted(rng.sample(range(len(history.positions)), 2))
     moments = [history.state("T0", at) for at in history.positions[low : high + 1]]
@@ -52,7 +52,7 @@ def torn_read(seed: int, history: History, rng: random.Random) -> tuple[Staged, 
     return staged, seeded(seed, changes)
 
 
-def test_rows_that_take_no_bytes_are_counted_as_if_they_took_one() -> None:
+def test_rows_of_zero_bytes_are_counted_as_one_byte() -> None:
     class Empty(DriverConnection):
         def __init__(self) -> None:
             """Ask nothing but how large rows are."""
@@ -118,11 +118,11 @@ WHOLE = TableSnapshot(SEEDED.table)
 
 
 Move = tuple[str, int, int | None]
-"""A change row: its operation, the ID that it leaves behind, and the one that its before image has."""
+"""A change row: its operation, its ID, and the ID in its before image."""
 
 
 class ChangeTable(DriverConnection):
-    """A source in SQLite, of which there is nothing but a change table: these rows, and some beside the window."""
+    """A source in SQLite with only a change table: these rows, and some outside the window."""
 
     def __init__(self, moves: Sequence[Move]) -> None:
         self._database = sqlite3.connect(":memory:")
@@ -172,7 +172,9 @@ def some(ops: str, id_: int = 5, old: int | None = None) -> list[Move]:
     ],
     ids=["none", "insert", "elsewhere", "update as two", "and back", "met twice"],
 )
-def test_changes_explain_what_they_may_have_moved(moves: list[Move], counts: list[tuple[int, int]]) -> None:
+def test_changes_explain_the_counts_that_they_may_have_changed(
+    moves: list[Move], counts: list[tuple[int, int]]
+) -> None:
     check(moves, *counts)
 
 
@@ -199,7 +201,7 @@ def test_count_that_no_change_of_the_chunk_explains_is_an_error(
 IMAGES = tuple(Column(f"{prefix}{name}", "INTEGER") for prefix in ("", "X") for name in SEEDED.names)
 
 
-def test_before_image_tells_where_an_update_came_from() -> None:
+def test_before_image_shows_the_old_chunk_of_an_update() -> None:
     told = replace(CAPTURE, before_prefix="X", cd_columns=IMAGES)
     check(some("U", 15, old=5), (5, 4), (5, 6), (5, 5), capture=told)
     check(some("U", 15, old=15), (5, 5), (5, 7), capture=told)
@@ -212,7 +214,7 @@ def test_before_image_tells_where_an_update_came_from() -> None:
             check(some("U", 15, old=5), *counts, capture=told)
 
 
-def test_surrogate_key_may_have_been_anything_where_no_before_image_tells() -> None:
+def test_surrogate_key_may_have_had_any_value_without_a_before_image() -> None:
     by_id = TableSnapshot(SEEDED.table, surrogate="ID")
     check(some("U", 15), (5, 4), (5, 7), (5, 4), part=by_id)
     with pytest.raises(SourceError, match=r"chunk 3 .* explain only 1\."):
@@ -222,7 +224,7 @@ def test_surrogate_key_may_have_been_anything_where_no_before_image_tells() -> N
         check(some("U", 15, old=5), (5, 4), (5, 6), (5, 4), part=by_id, capture=told)
 
 
-def test_a_bound_that_is_null_holds_what_has_a_value_before_it() -> None:
+def test_a_null_bound_includes_rows_with_a_value_before_it() -> None:
     columns = tuple(replace(column, nullable=True) for column in SEEDED.columns)
     nullable = TableTask(replace(SEEDED, columns=columns), CAPTURE, LOW, HIGH, 0)
     chunks = (ChunkCounts((), ("1", "NULL"), 5, 6), ChunkCounts(("1", "NULL"), (), 5, 5))
@@ -241,7 +243,7 @@ def test_a_table_without_a_key_is_one_chunk() -> None:
         check_counts(ChangeTable(some("I")), bare, WHOLE, of, LsnRange(LOW, HIGH))
 
 
-def test_chunks_that_changed_are_counted_several_a_statement_and_the_others_not() -> None:
+def test_only_changed_chunks_are_counted_several_per_statement() -> None:
     moves = [move for at in range(19) for move in some("I", 10 * at + 5)]
     assert check(moves, *[(5, 6)] * 19, *[(5, 5)] * 30) == 3
     assert check(moves, *[(5, 5)] * 30) == 0
@@ -257,7 +259,9 @@ def test_chunks_that_changed_are_counted_several_a_statement_and_the_others_not(
     ],
     ids=["condition", "select"],
 )
-def test_count_by_a_condition_or_a_select_is_only_told(part: TableSnapshot, capsys: pytest.CaptureFixture[str]) -> None:
+def test_count_with_a_condition_or_select_is_only_reported(
+    part: TableSnapshot, capsys: pytest.CaptureFixture[str]
+) -> None:
     check(some("I"), (1000, 998), part=part)
     assert "table=S.T snapshot=ad-hoc: chunk 3 was read with 1000 rows, the source counts 998" in (
         capsys.readouterr().out

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 SCHEMA = TableSchema(TableId("S", "T"), (Column("ID", "INTEGER", 4, 0, False),), ("ID",))
 
 
-def test_what_one_reader_stages_is_no_single_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_staged_by_one_reader_are_several_files(spark: SparkSession, tmp_path: Path) -> None:
     """A file of so few bytes as these rows take is read by one task, however many slots there are."""
     staging = Staging(spark, Place(Layout(str(tmp_path)), Owner("test", "ledger")), SCHEMA)
     read = spark.range(0, 250_000, numPartitions=1).selectExpr("named_struct('ID', int(id)) AS row", "0 AS chunk")

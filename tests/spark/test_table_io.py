@@ -1,4 +1,4 @@
-"""What exactly-once hangs on: Delta's transaction pair, on the pinned versions."""
+"""The base of exactly-once: Delta's transaction ids, in the pinned versions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ids(spark: SparkSession, name: DeltaName, version: int | None = None) -> lis
     return sorted(row[0] for row in load(spark, name, version).collect())
 
 
-def test_rows_of_one_task_are_written_as_files_of_so_many(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_one_task_are_written_as_files_of_limited_size(spark: SparkSession, tmp_path: Path) -> None:
     name, rows = named(tmp_path / "t"), spark.range(25).coalesce(1)
     overwrite(rows, name, {"maxRecordsPerFile": "10"})
     assert len(load(spark, name).inputFiles()) == 3
@@ -60,7 +60,7 @@ def test_rows_of_one_task_are_written_as_files_of_so_many(spark: SparkSession, t
     assert len(load(spark, name).inputFiles()) == 3 + 5
 
 
-def test_an_append_of_a_pair_happens_once_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_append_with_a_transaction_id_happens_once(spark: SparkSession, tmp_path: Path) -> None:
     name = named(tmp_path / "t")
     assert write(spark, name, "(1, 'x')", 5) == 0
     assert write(spark, name, "(2, 'y')", 5) is None
@@ -70,9 +70,7 @@ def test_an_append_of_a_pair_happens_once_and_says_so(spark: SparkSession, tmp_p
     assert ids(spark, name, 0) == [1]
 
 
-def test_an_overwrite_tells_its_version_but_where_there_is_nothing_to_commit(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_overwrite_returns_its_version_unless_it_commits_nothing(spark: SparkSession, tmp_path: Path) -> None:
     name = named(tmp_path / "t")
     write(spark, name, "(1, 'x')", 1)
     assert overwrite(spark.sql("SELECT 2 AS id, 3 AS other"), name) == 1
@@ -81,7 +79,7 @@ def test_an_overwrite_tells_its_version_but_where_there_is_nothing_to_commit(
     assert overwrite(spark.sql("SELECT 2 AS id, 3 AS other WHERE false"), name) is None
 
 
-def test_a_merge_carries_the_pair_and_its_replay_is_skipped(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_merge_has_a_transaction_id_and_its_replay_is_skipped(spark: SparkSession, tmp_path: Path) -> None:
     name = named(tmp_path / "t")
     write(spark, name, "(1, 'x')", 1)
     session = spark.newSession()
@@ -104,7 +102,7 @@ def test_a_merge_carries_the_pair_and_its_replay_is_skipped(spark: SparkSession,
 
 @pytest.fixture
 def overtaken(spark: SparkSession, tmp_path: Path) -> Callable[[Callable[[DataFrame, DeltaName, TxnId], Any]], Any]:
-    """Append as is asked for, while another writer brings the pair; return what came back, or how the error reads."""
+    """Append while another writer commits the same transaction id. Return the result, or the text of the error."""
 
     def run(step: Callable[[DataFrame, DeltaName, TxnId], Any]) -> Any:
         name, begun, go = named(tmp_path / "t"), tmp_path / "begun", tmp_path / "go"
@@ -133,11 +131,11 @@ def overtaken(spark: SparkSession, tmp_path: Path) -> Callable[[Callable[[DataFr
     return run
 
 
-def test_a_writer_that_was_overtaken_leaves_nothing(overtaken: Callable[..., Any]) -> None:
+def test_an_overtaken_writer_writes_nothing(overtaken: Callable[..., Any]) -> None:
     assert "another run wrote this batch" in overtaken(append)
 
 
-def test_who_was_overtaken_while_it_wrote_was_not_the_first(overtaken: Callable[..., Any]) -> None:
+def test_an_append_that_is_overtaken_while_it_writes_is_not_the_first(overtaken: Callable[..., Any]) -> None:
     assert overtaken(append_first) is False
 
 
@@ -145,7 +143,7 @@ CHUNKS = [[], [(1, "'ä \U0001f600'", None, 2**53 + 1)], [(at, "'\"\\\0\n'", "${
 
 
 @pytest.mark.parametrize("chunks", CHUNKS, ids=["none", "one", "thousands"])
-def test_rows_of_literals_are_what_they_were(spark: SparkSession, chunks: list[Any]) -> None:
+def test_literal_rows_are_unchanged(spark: SparkSession, chunks: list[Any]) -> None:
     chunk = "n: int, s: string, t: string, c: bigint"
     ddl = f"n bigint, s string, b boolean, m map<string, bigint>, chunks array<struct<{chunk}>>"
     rows = [(2**53 + 1, "it's \\ ${x}", True, {"a": 1}, chunks), (None, None, None, None, None)]

@@ -30,7 +30,7 @@ class Clocks(DriverConnection):
         return [[SYNCHPOINT, self.captured]] if "IBMSNAP_REGISTER" in select else [[self.now]]
 
 
-def test_a_read_is_passed_once_capture_is_behind_the_clock_of_its_end() -> None:
+def test_a_read_is_passed_once_capture_is_after_the_clock_of_its_end() -> None:
     clocks = Clocks("2026-10-25 01:00:05.000001", "2026-10-25 01:00:00.000000")
     marks = ReadOnlyWatermark(clocks, "ASNCDC")
     mark = marks.close(marks.open())
@@ -39,8 +39,8 @@ def test_a_read_is_passed_once_capture_is_behind_the_clock_of_its_end() -> None:
     assert marks.reached(mark) == Lsn.parse(SYNCHPOINT)
 
 
-def test_a_clock_that_was_set_back_marks_nothing() -> None:
-    """Capture lags: it stands before summer time's end, which the read has seen, so it would be passed at once."""
+def test_a_clock_that_was_set_back_gives_no_watermark() -> None:
+    """Capture lags: its clock shows summer time, which the read saw end. So the read would be passed at once."""
     clocks = Clocks("2026-10-25 02:00:05.000001", "2026-10-25 02:59:50.000001")
     marks = ReadOnlyWatermark(clocks, "ASNCDC")
     with pytest.raises(SourceError, match="it was set back"):
@@ -50,7 +50,7 @@ def test_a_clock_that_was_set_back_marks_nothing() -> None:
 @pytest.mark.parametrize(
     ("planned", "passed"), [("2026-10-25 01:00:01.000001", True), ("", False)], ids=["planned", "taken now"]
 )
-def test_a_beginning_is_passed_once_capture_is_behind_the_plan_if_that_knew_of_it(planned: str, passed: bool) -> None:
+def test_a_planned_low_watermark_is_passed_once_capture_is_after_the_plan(planned: str, passed: bool) -> None:
     marks = ReadOnlyWatermark(Clocks("2026-10-25 01:00:05.000001", "2026-10-25 01:00:02.000000"), "ASNCDC")
     assert (marks.reached(marks.low_mark(planned)) is not None) == passed
 
@@ -87,12 +87,12 @@ def inserted(connection: DriverConnection, delete: bool) -> SignalTableWatermark
 
 
 @pytest.mark.parametrize("delete", [False, True], ids=["insert_insert", "insert_delete"])
-def test_a_written_mark_is_reached_once_its_end_is_captured_and_capture_stands_there(delete: bool) -> None:
+def test_a_written_watermark_is_reached_once_its_end_is_captured(delete: bool) -> None:
     signals = Signals()
     marks = inserted(signals, delete)
     mark = marks.open()
     assert [statement.split()[0] for statement in signals.written] == ["INSERT"]
-    # That the beginning is captured says nothing of what was read behind it.
+    # A captured beginning does not show that the rows read after it are captured.
     signals.captured[f"= 'I' AND \"ID\" = '{mark}-open'"] = lsn(5)
     signals.synchpoint = lsn(7)
     assert marks.close(mark) == mark
@@ -107,14 +107,14 @@ def test_a_written_mark_is_reached_once_its_end_is_captured_and_capture_stands_t
     assert marks.reached(mark) == Lsn.parse(lsn(8))
 
 
-def test_where_marks_are_written_a_beginning_has_one_too_for_the_planned_clock_may_be_another() -> None:
+def test_a_low_watermark_is_also_written_if_watermarks_are_written() -> None:
     signals = Signals()
     mark = inserted(signals, delete=True).low_mark("2026-10-25 01:00:01.000001")
     assert [statement.split()[0] for statement in signals.written] == ["INSERT", "DELETE"]
     assert mark in signals.written[0]
 
 
-def test_a_mark_that_cannot_be_written_says_into_which_table_and_what_to_do() -> None:
+def test_an_unwritable_watermark_names_its_table_and_a_remedy() -> None:
     with pytest.raises(
         SourceError, match=r"insert_delete .* signal table S\.SIGNALS: OSError.*Grant .* or set read_only"
     ):
