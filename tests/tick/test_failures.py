@@ -17,7 +17,7 @@ def test_an_inactive_registration_is_also_reported_as_interrupted_capture() -> N
     assert failures.capture_interrupted == {INACTIVE}
 
 
-def test_errors_that_were_read_do_not_change_while_another_thread_adds_some() -> None:
+def test_errors_that_were_read_do_not_change_with_another_thread() -> None:
     failures = TableFailures({})
     errors = failures.errors
     failures.add(UNREADABLE, SourceError("denied"))

@@ -24,7 +24,7 @@ from airflow_provider_db2cdc.tick.log import applied_reporter, log_progress, log
         ("Straße", "Straße"),
     ],
 )
-def test_no_text_becomes_a_line_of_its_own(text: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logged_text_stays_on_its_line(text: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     log_progress(text)
     assert capsys.readouterr().out == f"{PROGRESS_MARK}{line}\n"
 
@@ -39,7 +39,7 @@ def restless() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restless")
-def test_tables_that_are_applied_side_by_side_are_told_in_the_order_they_are_counted(
+def test_tables_applied_in_parallel_are_logged_in_the_order_of_counting(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     tables = [TableId("S", f"T{number}") for number in range(2000)]
@@ -50,7 +50,7 @@ def test_tables_that_are_applied_side_by_side_are_told_in_the_order_they_are_cou
     assert {name for name, _ in lines} == {*map(str, tables)}
 
 
-def test_of_a_table_alone_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_single_table_logs_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     applied_reporter(1)(TableId("S", "A"))
     assert capsys.readouterr().out == ""
 
@@ -60,7 +60,7 @@ def fails() -> None:
     raise OSError("a value of a row")
 
 
-def test_a_trace_has_frames_of_what_failed_and_none_of_a_failpoint(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stack_has_the_frames_of_the_failure_and_none_of_a_failpoint(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(OSError, match="value") as raised:
         fails()
     log_stack(raised.value)

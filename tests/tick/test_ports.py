@@ -103,7 +103,7 @@ class TestBatchLog:
             other.plan([planned(1, run_id="other")])
         assert [one.run_id for one in open_log().history({A: 0}).pending] == ["run"]
 
-    def test_it_knows_when_the_first_batch_was_planned(self, open_log: OpenLog) -> None:
+    def test_the_time_of_the_first_planned_batch_is_known(self, open_log: OpenLog) -> None:
         assert open_log().first_planned_at_ms() == 0
         log = open_log()
         log.plan([planned(2)])
@@ -123,7 +123,7 @@ STARTED = Notification("n1", "Incremental Snapshot", "STARTED", {"a": "b"}, 7)
 
 @MADE_BY
 class TestJournal:
-    def test_what_one_run_writes_the_next_one_reads(self, open_journal: OpenJournal) -> None:
+    def test_entries_of_one_run_are_read_by_the_next_run(self, open_journal: OpenJournal) -> None:
         journal = open_journal()
         assert journal.read(0, 0).snapshots == ()
         journal.write([RUNNING], [OUTCOME], [STARTED], [B], 9)
@@ -134,7 +134,7 @@ class TestJournal:
         assert (other.unreported.outcomes, other.unreported.notifications) == ((OUTCOME,), (STARTED,))
         assert (other.skipped, other.seq > 0) == ({B}, True)
 
-    def test_what_was_reported_is_not_reported_again(self, open_journal: OpenJournal) -> None:
+    def test_reported_entries_are_not_reported_again(self, open_journal: OpenJournal) -> None:
         journal = open_journal()
         journal.read(0, 0)
         journal.write([RUNNING], [OUTCOME], [STARTED], [], 9)
@@ -143,7 +143,7 @@ class TestJournal:
         assert queue.snapshots == (RUNNING,), "it is open"
         assert (other.unreported.outcomes, other.unreported.notifications) == ((), ())
 
-    def test_of_a_closed_snapshot_that_was_reported_the_id_is_known(self, open_journal: OpenJournal) -> None:
+    def test_the_id_of_a_closed_and_reported_snapshot_is_known(self, open_journal: OpenJournal) -> None:
         journal = open_journal()
         journal.read(0, 0)
         journal.write([replace(RUNNING, status="stopped")], [], [], [], 9)
@@ -158,7 +158,7 @@ class TestJournal:
         queue = open_journal().read(journal.seq, journal.seq)
         assert [queue.has_begun(table) for table in (A, B)] == [True, False]
 
-    def test_a_run_that_was_overtaken_writes_nothing(self, open_journal: OpenJournal) -> None:
+    def test_an_overtaken_run_writes_nothing(self, open_journal: OpenJournal) -> None:
         journal, other = open_journal(), open_journal()
         journal.read(0, 0)
         other.read(0, 0)

@@ -1,4 +1,4 @@
-"""The snapshot queue that two threads share: what one of them ends, the other does not open again."""
+"""The snapshot queue that two threads share: a snapshot that one ends is not opened again by the other."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def book(kind: SnapshotKind = "incremental") -> LockedSnapshotQueue:
     return LockedSnapshotQueue(SnapshotQueue((Snapshot("ad-hoc", kind, (TableSnapshot(ONE), TableSnapshot(OTHER))),)))
 
 
-def test_a_part_that_was_stopped_is_not_opened_by_who_read_it_meanwhile() -> None:
+def test_a_stopped_table_snapshot_is_not_reopened_by_its_reader() -> None:
     shared = book()
     shared.update_table("ad-hoc", ONE, lambda part: with_stop(part, "by hand"))
     shared.update_table("ad-hoc", ONE, lambda part: with_chunks(part, [("4",)], "columns"))
     assert shared.table_snapshot("ad-hoc", ONE) == replace(TableSnapshot(ONE), status="stopped", reason="by hand")
 
 
-def test_a_step_sees_the_part_as_it_is_now() -> None:
+def test_a_step_gets_the_current_table_snapshot() -> None:
     shared = book()
     shared.update_table("ad-hoc", ONE, lambda part: with_chunks(part, [("4",)], "columns"))
     shared.update_table("ad-hoc", ONE, lambda part: replace(part, published_chunks=1))
@@ -34,7 +34,7 @@ def test_a_step_sees_the_part_as_it_is_now() -> None:
     )
 
 
-def test_a_table_that_fails_is_out_for_this_tick_and_in_the_end_for_good() -> None:
+def test_a_failed_table_is_skipped_in_this_tick_and_finally_for_good() -> None:
     agenda = book().queue
     for tick in range(1, MAX_FAILURES + 1):
         shared = LockedSnapshotQueue(agenda)
@@ -48,7 +48,7 @@ def test_a_table_that_fails_is_out_for_this_tick_and_in_the_end_for_good() -> No
     assert shared.table_snapshot("ad-hoc", ONE).status == "failed"
 
 
-def test_a_table_that_is_being_filled_is_never_given_up() -> None:
+def test_an_initially_loading_table_never_fails_for_good() -> None:
     agenda = book("initial").queue
     for _ in range(MAX_FAILURES + 1):
         shared = LockedSnapshotQueue(agenda)

@@ -1,4 +1,4 @@
-"""Where a tick finds its tables: behind a restored source, a first try of its plan, or offsets that stand still."""
+"""Positions of tables at the start of a tick: after a restored source, a first try of its plan, or stale offsets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def task(capture: CaptureRegistration, believed: int | None, upto: int, restart:
 def standing(
     capture: CaptureRegistration, last: int, fence: int, by: str = OLD, on_gap: bool = False
 ) -> TablePositions:
-    """Return what a plan of NOW finds whose table was last applied `by` a plan, up to `last`; capture goes on."""
+    """Return the position of a table for a plan of NOW. A plan `by` applied it up to `last`. Capture continues."""
     commit = AppliedBatch(7, T, lsn(last), capture.identity, 0, 0, 0, 0, None, 1, 5)
     spec = JobSpec(
         "p",
@@ -81,7 +81,7 @@ def test_a_table_of_a_restored_source_is_set_back_also_by_a_retry(instance: Capt
     assert retry.pull_after(behind) == lsn(20)
     assert retry.is_rewound(behind)
     assert standing(instance, last=20, fence=30, on_gap=True).pull_after(behind) is None, (
-        "the store was never told: anew"
+        "the store never had it: initial"
     )
     with pytest.raises(OffsetError, match="ahead of the target"):
         standing(instance, last=20, fence=30).pull_after(behind)
@@ -95,7 +95,7 @@ def test_a_restart_has_begun_with_the_first_batch_of_its_plan(instance: CaptureR
     assert begun.position(asked).upto == lsn(60)
 
 
-def test_what_nobody_pulls_is_missed_by_a_snapshot_alone(instance: CaptureRegistration) -> None:
+def test_pruned_changes_that_are_not_pulled_are_missed_only_by_a_snapshot(instance: CaptureRegistration) -> None:
     pruned = replace(instance, pruned_upto=lsn(45))
     one, idle, pulled = standing(instance, last=40, fence=50), task(pruned, 40, 40), task(pruned, 40, 50)
     assert one.pull_after(idle) == lsn(40)
@@ -119,18 +119,18 @@ def test_an_offset_to_be_put_back_does_not_hide_that_changes_are_missing(
         standing(instance, last=50, fence=70).pull_after(missing)
 
 
-def test_what_was_applied_and_nobody_was_told_of_is_told_by_the_next_tick(instance: CaptureRegistration) -> None:
+def test_unreported_batches_are_reported_by_the_next_tick(instance: CaptureRegistration) -> None:
     def told(batch: int, plan: str) -> list[int]:
         found = standing(instance, last=50, fence=70, by=plan).unreported(replace(task(instance, 40, 70), batch=batch))
         return [commit.batch for _, commit in found]
 
-    assert told(batch=6, plan=OLD) == [7], "the tick before died behind it"
+    assert told(batch=6, plan=OLD) == [7], "the previous tick died after it"
     assert told(batch=7, plan=OLD) == told(batch=0, plan=OLD) == []
     assert told(batch=0, plan=NOW) == [7], "a first try of this plan"
 
 
 @pytest.mark.parametrize("on_gap", [False, True])
-def test_a_source_that_a_plan_found_restored_is_a_gap_until_the_table_begins_anew(
+def test_a_source_found_restored_is_a_gap_until_the_table_is_restarted(
     instance: CaptureRegistration, on_gap: bool
 ) -> None:
     found = replace(task(instance, 50, 70), source_restored=True)
@@ -143,11 +143,11 @@ def test_a_source_that_a_plan_found_restored_is_a_gap_until_the_table_begins_ane
     assert one.is_new(found)
     apply_batch(one, upto=70)
     assert one.is_reinitialized(found)
-    assert standing(instance, last=70, fence=70, by=NOW).pull_after(found) == lsn(70), "a retry goes on behind it"
+    assert standing(instance, last=70, fence=70, by=NOW).pull_after(found) == lsn(70), "a retry continues after it"
 
 
 @pytest.mark.parametrize(("believed", "waits"), [(None, True), (60, True), (50, False), (40, False)])
-def test_an_offset_that_is_missing_or_ahead_waits_for_a_person(
+def test_a_missing_offset_or_one_ahead_waits_for_an_operator(
     instance: CaptureRegistration, believed: int | None, waits: bool
 ) -> None:
     one, asked = standing(instance, last=50, fence=70), task(instance, believed, 70)
@@ -162,7 +162,7 @@ def test_an_offset_that_is_missing_or_ahead_waits_for_a_person(
     assert (mended.pull_after(asked), mended.waiting_for_operator) == (None if waits else lsn(50), set())
 
 
-def test_a_missing_offset_is_recovered_where_the_mode_says_so_or_none_was_ever_stored(
+def test_a_missing_offset_is_recovered_by_the_mode_or_if_never_stored(
     instance: CaptureRegistration,
 ) -> None:
     asked = task(instance, None, 70)

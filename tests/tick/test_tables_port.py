@@ -160,7 +160,7 @@ def test_an_overtaken_run_has_no_effect(table: Table, when: When) -> None:
 
 @BY_TWIN
 def test_a_table_that_begins_again_does_not_trust_its_last_batch(table: Table) -> None:
-    """Row 1 is lost from the state and gone at the source: only the change log has it, until the range deletes it."""
+    """Row 1 is lost in the state and deleted at the source: only the change log has it, until the range deletes it."""
     table.begin({1: 10, 2: 20, 3: 30})
     table.twin.change_state((9, 90), lost=1)
     table.twin.commit({1: None}, is_captured=False)
@@ -173,7 +173,7 @@ def test_a_table_that_begins_again_does_not_trust_its_last_batch(table: Table) -
 
 @BY_TWIN
 @pytest.mark.parametrize("is_keyed", [True, False])
-def test_a_restart_mends_rows_that_another_writer_doubled(new_table: NewTable, is_keyed: bool) -> None:
+def test_a_restart_repairs_rows_that_another_writer_doubled(new_table: NewTable, is_keyed: bool) -> None:
     """Without a key the other writer also deletes the first of three equal rows."""
     table = new_table(is_keyed)
     table.begin({1: 1, 2: 1, 3: 1, 4: 2})
@@ -220,7 +220,7 @@ def test_a_state_that_another_writer_changed_is_refused(table: Table) -> None:
 
 
 @BY_TWIN
-def test_a_table_that_is_gone_or_of_other_types_is_refused(table: Table) -> None:
+def test_a_missing_table_or_one_of_other_types_is_refused(table: Table) -> None:
     last = table.begin({1: 10})
     task = table.twin.task(table.at)
     other = replace(task.schema, columns=(task.schema.columns[0], Column("A", "BIGINT", 8)))
@@ -274,7 +274,7 @@ def test_equal_rows_of_a_table_without_a_key_are_counted(new_table: NewTable) ->
 
 
 @BY_TWIN
-def test_a_column_that_came_later_is_null_in_older_rows(table: Table) -> None:
+def test_a_column_added_later_is_null_in_older_rows(table: Table) -> None:
     table.begin({1: 10, 2: 20})
     staged = table.stage()
     table.twin.gain()

@@ -56,7 +56,7 @@ def test_changes_pruned_between_plan_and_pull_are_a_gap() -> None:
     assert pipeline.state(B) == pipeline.source.rows[B]
 
 
-def test_changes_pruned_while_the_offset_is_behind_the_target_are_a_gap() -> None:
+def test_changes_pruned_while_the_offset_lags_the_target_are_a_gap() -> None:
     """The commit of a tick died. So the plan has counted another range than the one that is pulled."""
     pipeline = filled(A)
     pipeline.passed()
@@ -71,7 +71,7 @@ def test_changes_pruned_while_the_offset_is_behind_the_target_are_a_gap() -> Non
     assert "are pruned" in failed.error
 
 
-def test_table_whose_changes_cannot_be_counted_fails_and_no_other() -> None:
+def test_only_the_table_whose_changes_cannot_be_counted_fails() -> None:
     pipeline = filled(A, B)
     pipeline.passed()
     for value in (5, 6):

@@ -99,8 +99,8 @@ def test_read_during_a_publication_leaves_slots_to_it(monkeypatch: pytest.Monkey
     pipeline.finish()
 
 
-def test_group_read_during_a_publication_is_as_large_as_a_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three chunks seem to fit into the time of a group. Then no time is left: two are read, as in a first group."""
+def test_group_read_during_a_publication_has_the_size_of_a_first_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three chunks seem to fit into the time of a group. Then its time is over: two are read, as in a first group."""
     in_pieces(monkeypatch, 2, 8)
     monkeypatch.setattr(chunk_sizing, "PIECE_S", 0.0)
     pipeline, groups, begun = in_chunks_of_one(A), list[list[int]](), list[float]()
@@ -134,7 +134,7 @@ def test_chunk_bounds_survive_a_death_during_the_first_read() -> None:
     pipeline.finish()
 
 
-def test_second_piece_that_fails_leaves_only_its_table_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_piece_that_fails_excludes_only_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
     in_pieces(monkeypatch, 3, 8)
     pipeline, seen = in_chunks_of_one(A, B, rows=2), list[TableId]()
     pipeline.source.commit({(A, key): 0 for key in range(2, 9)})
@@ -201,7 +201,7 @@ def test_pause_between_two_pieces_ends_the_group(monkeypatch: pytest.MonkeyPatch
 
 
 def test_group_dropped_by_a_pause_is_read_again_after_the_resume() -> None:
-    """It was read before the pause was heard. The same tick hears the resumption."""
+    """It was read before the pause was handled. The same tick handles the resumption."""
     pipeline, spans = in_chunks_of_one(A, group_chunks=3), list[ChunkSpan]()
     pipeline.passed()
 

@@ -122,7 +122,9 @@ def test_mode_always_reads_each_table_in_each_tick() -> None:
     assert pipeline.state(A) == pipeline.source.rows[A] == {1: 0}
     assert pipeline.reads(A) == {0: 1, 1: 2}
     changes = [(event.op, event.key) for _, step, event in pipeline.target.log[A] if step == "changes"]
-    assert changes == [("d", (0,)), ("c", (3,)), ("d", (3,))], "what came and went between two ticks is in the log"
+    assert changes == [("d", (0,)), ("c", (3,)), ("d", (3,))], (
+        "rows inserted and deleted between two ticks are in the log"
+    )
     register_again(pipeline, A)
     pipeline.change(A, 4, 5)
     pipeline.passed()

@@ -99,7 +99,7 @@ def test_tables_that_a_signal_stops_end_begun_or_waiting() -> None:
 
 
 @pytest.mark.parametrize("point", ["stage_chunks", "check_counts"], ids=["read", "published"])
-def test_table_that_fails_keeps_no_other_table_waiting(point: Failpoint) -> None:
+def test_table_that_fails_does_not_delay_the_others(point: Failpoint) -> None:
     pipeline = filled(A, B, snapshot_group_chunks=1, snapshot_budget_s=0.0)
 
     def fail(reached: ReachedFailpoint) -> None:
@@ -133,7 +133,7 @@ def test_request_for_a_table_that_never_loads_fails_for_that_table() -> None:
     assert pipeline.finish().signals == (), "the request has ended, and the initial snapshot is retried"
 
 
-def test_table_removed_within_its_initial_snapshot_keeps_no_other_waiting() -> None:
+def test_table_removed_within_its_initial_snapshot_does_not_delay_others() -> None:
     pipeline = filled(A, B, snapshot_group_chunks=1, snapshot_budget_s=0.0)
     pipeline.tables = [A]
     assert pipeline.passed().snapshots[-1].done == 1

@@ -144,7 +144,7 @@ def test_a_blocking_snapshot_reads_all_tables_at_one_position() -> None:
     assert len({line.lsn for line in result.tables}) == 1
 
 
-def test_a_blocking_snapshot_waits_for_a_table_until_that_failed_for_good() -> None:
+def test_a_blocking_snapshot_waits_for_a_table_until_it_fails_for_good() -> None:
     pipeline = begun()
     with failpoint_action("stage_chunks", before=fails_for(A)):
         first = pipeline.tick(execute("go", A, B, kind="blocking"))
@@ -160,7 +160,7 @@ def test_a_blocking_snapshot_waits_for_a_table_until_that_failed_for_good() -> N
     assert (reads(pipeline, A), reads(pipeline, B)) == ({1}, {2})
 
 
-def test_a_table_whose_changes_cannot_be_pulled_fails_its_part() -> None:
+def test_a_table_whose_changes_cannot_be_pulled_fails_its_snapshot() -> None:
     pipeline = begun()
     ends: list[dict[TableId, str]] = []
     with failpoint_action("append_changes", before=fails_for(A)):
@@ -174,7 +174,7 @@ def test_a_table_whose_changes_cannot_be_pulled_fails_its_part() -> None:
     assert outcomes(result)["go"] == "failed"
 
 
-def test_a_published_group_counts_though_the_next_one_cannot_be_read() -> None:
+def test_a_published_group_counts_even_if_the_next_one_cannot_be_read() -> None:
     pipeline, reads_begun, has_failed = begun(), [0], Event()
 
     def fail_second(_: ReachedFailpoint) -> None:
@@ -197,7 +197,7 @@ def test_a_published_group_counts_though_the_next_one_cannot_be_read() -> None:
     assert reads(pipeline, A) == {2}
 
 
-def test_a_rejected_table_fails_its_part_and_is_refused_alone() -> None:
+def test_a_rejected_table_fails_and_is_refused_as_the_only_table() -> None:
     pipeline = begun()
     manifests = len(pipeline.target.manifest)
     spec = pipeline.plan([execute("both", A, B), execute("only", B)])
@@ -210,7 +210,7 @@ def test_a_rejected_table_fails_its_part_and_is_refused_alone() -> None:
     assert len(pipeline.target.manifest) == manifests, "one table would look like all"
 
 
-def test_a_table_that_is_removed_ends_its_part_with_the_reason() -> None:
+def test_a_removed_table_ends_its_table_snapshot_with_a_reason() -> None:
     pipeline = begun()
     pipeline.tick(execute("go", A, B), signal("wait", "pause-snapshot"))
     spec = pipeline.plan([signal("on", "resume-snapshot")])
@@ -220,7 +220,7 @@ def test_a_table_that_is_removed_ends_its_part_with_the_reason() -> None:
     assert reads(pipeline, A) == {2}
 
 
-def test_a_rejected_signal_table_has_a_result_and_keeps_no_table() -> None:
+def test_a_rejected_signal_table_has_a_result_and_blocks_no_table() -> None:
     pipeline = begun()
     pipeline.source.commit({(A, 1): 5})
     pipeline.source.capture()

@@ -95,7 +95,7 @@ def test_a_cleared_run_of_an_abandoned_batch_moves_no_offset(pipeline: MemoryPip
     check(pipeline)
 
 
-def test_a_first_batch_that_died_is_prepared_again_as_a_first_one(pipeline: MemoryPipeline) -> None:
+def test_a_first_batch_that_died_is_prepared_again_as_a_first_batch(pipeline: MemoryPipeline) -> None:
     change(pipeline, 1, 5)
     pipeline.tick()
     del pipeline.offsets.offsets[A]
@@ -128,7 +128,7 @@ def test_an_offset_ahead_of_the_target_stops_its_table_only(pipeline: MemoryPipe
     check(pipeline)
 
 
-def test_a_missing_offset_is_asked_for_and_a_stale_one_follows(pipeline: MemoryPipeline) -> None:
+def test_a_missing_offset_is_requested_and_a_stale_offset_catches_up(pipeline: MemoryPipeline) -> None:
     stale = pipeline.offsets.offsets[B]
     change(pipeline, 1, 5)
     pipeline.tick()
