@@ -1,4 +1,4 @@
-"""A group that is read ahead, by a source that lets its readers wait, beside the one that is published."""
+"""A group that is read ahead while another is published, from a source that makes its readers wait."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from airflow_provider_db2cdc.spark.session import slots
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.long]
 
 
-def test_readers_that_wait_for_the_source_do_not_keep_a_group_from_being_published(
+def test_readers_that_wait_for_the_source_do_not_block_a_publication(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """Each of the next group's chunks waits for a row of an open transaction, which ends once the first is compared.
+    """Each chunk of the next group waits for a row of an open transaction. It ends once the first group is compared.
 
-    Were Spark's two slots all theirs, nothing could be compared, and they would be refused as victims of a timeout.
+    If they had both slots of Spark, nothing could be compared, and Db2 would end them after a timeout.
     """
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 2})
     table = filled(pipeline, 8)

@@ -1,4 +1,4 @@
-"""What happens beside a snapshot: changes, pruning, rows that are moved, columns that turn and back."""
+"""Events during a snapshot: changes, pruning, moved rows, columns that change and change back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def move_clock(pipeline: Pipeline) -> None:
     pipeline.writer.commit()
 
 
-def test_a_table_cut_anew_under_its_first_columns_is_read_from_its_beginning(
+def test_a_table_whose_columns_changed_back_is_read_from_its_beginning(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     small = {"incremental.snapshot.chunk.size": 10, "snapshot.group.chunks": 1, "snapshot.budget.s": 0}
@@ -54,10 +54,10 @@ def test_a_table_cut_anew_under_its_first_columns_is_read_from_its_beginning(
 
 
 @pytest.mark.parametrize("prefix", ["", "X"], ids=["bare", "with before images"])
-def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
+def test_a_row_deleted_and_inserted_again_is_not_a_gap_after_a_death(
     new_pipeline: Callable[..., Pipeline], prefix: str
 ) -> None:
-    """Of a registration with update rows: these two are change rows of their own."""
+    """The registration has update rows, so these two are separate change rows."""
     pipeline = new_pipeline(**{"accept.update.rows": True})
     table = filled(pipeline, 9, update_as="U", before_img_prefix=prefix)
     pipeline.passed()
@@ -75,7 +75,7 @@ def test_a_row_deleted_and_inserted_again_is_no_gap_in_what_a_death_left(
 def test_nothing_is_published_before_capture_has_passed_its_read(
     new_pipeline: Callable[..., Pipeline], marks: str
 ) -> None:
-    """Capture stands still while a chunk is read, which sees what is not captured yet."""
+    """Capture is paused while a chunk is read. The read sees changes that are not captured yet."""
     pipeline = new_pipeline(**{"incremental.snapshot.watermarking.strategy": marks})
     use_signal_table(pipeline)
     table = filled(pipeline, 9)
@@ -100,10 +100,10 @@ def test_nothing_is_published_before_capture_has_passed_its_read(
     assert [row["op"] for row in log] == ["r", "u"], "the staged row would be older than its event"
 
 
-def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_dies_before_its_merge(
+def test_rows_missing_in_a_group_read_ahead_are_deleted_after_a_death(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """The second group of a table that is quiet meanwhile: its window is not its batch's range."""
+    """The rows are in the second group of a quiet table: its window is not the range of its batch."""
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1})
     pipeline.properties = {**pipeline.properties, "table.include.list": rf"{pipeline.schema}\.T"}
     table, other = filled(pipeline, 70), filled(pipeline, 1, "O")
@@ -125,10 +125,10 @@ def test_rows_that_a_group_read_ahead_has_found_gone_leave_the_state_though_it_d
     assert pipeline.changes(table).where("op = 'd' AND key.ID = 45").count() == 1
 
 
-def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_dies_before_its_merge(
+def test_rows_missing_in_a_quiet_range_are_deleted_after_a_death(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """Its window is its batch's own range, which held nothing before the first try told of them."""
+    """Its window is the range of its batch, which was empty before the first try logged the deletions."""
     pipeline = new_pipeline()
     table = filled(pipeline, 9)
     pipeline.passed()
@@ -143,7 +143,7 @@ def test_rows_found_gone_in_a_range_without_changes_leave_the_state_though_it_di
     assert pipeline.changes(table).where("op = 'd'").count() == 1
 
 
-def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
+def test_a_key_that_a_scan_has_read_twice_is_once_in_a_compared_state(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = new_pipeline()
@@ -152,7 +152,7 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     changed(pipeline, f"DELETE FROM {table} WHERE ID = 7")
     pipeline.passed()
     layout = Layout(pipeline.target)
-    # By a session of the pipeline's own: what somebody else deletes stops the table.
+    # By a session of the pipeline: a deletion by another writer would stop the table.
     own = TableSessions(pipeline.spark, BatchLog(pipeline.spark, layout, "test").prepare().mark).session(table, 0)
     own.sql(f"DELETE FROM delta.`{layout.state(table).name}` WHERE ID = 5")
     real = Staging.write
@@ -168,7 +168,7 @@ def test_a_key_that_a_scan_has_met_twice_comes_into_a_compared_state_once(
     assert reads(pipeline, table)[(5,)] == 2, "one a snapshot"
 
 
-def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_and_came_back(
+def test_effects_of_a_group_have_unique_keys_if_a_missing_row_returns(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
@@ -179,7 +179,7 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
     staged, calls, doubled = threading.Event(), [], []
 
     def capture(_: ReachedFailpoint) -> None:
-        """Have SYNCHPOINT stand where it stood while the first group is published."""
+        """Leave SYNCHPOINT unchanged while the first group is published."""
         calls.append(1)
         if len(calls) == 1:
             assert staged.wait(300)
@@ -208,7 +208,7 @@ def test_effects_of_a_group_have_unique_keys_though_one_was_found_gone_before_an
     assert doubled == [[], []], doubled
 
 
-def test_a_window_of_many_changes_is_read_by_several_readers_whatever_the_plan_has_counted(
+def test_a_window_of_many_changes_is_read_by_several_readers(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline(**{"rows.per.read": 3})

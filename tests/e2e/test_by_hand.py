@@ -1,4 +1,4 @@
-"""What people ask for by a file of signals and by Airflow's runs, from the asking to its end."""
+"""Requests by a file of signals and by Airflow's runs, from the request to its outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def by_run(kind: str) -> Signal:
 
 
 @pytest.mark.long
-def test_a_snapshot_that_a_file_asks_for_is_paused_resumed_and_stopped_by_runs_and_the_file(
+def test_a_snapshot_from_a_file_is_paused_resumed_and_stopped(
     new_pipeline: Callable[..., Pipeline], tmp_path: Path
 ) -> None:
     path = tmp_path / "signals.jsonl"
@@ -47,7 +47,7 @@ def test_a_snapshot_that_a_file_asks_for_is_paused_resumed_and_stopped_by_runs_a
 
     in_file("by file", "execute-snapshot", {"data-collections": [str(table)]})
     assert state(tick()) == ("running", 2)
-    assert path.read_text() == "", "it is acted on, and has its end still to come"
+    assert path.read_text() == "", "it is accepted, and has not ended yet"
     assert state(tick(by_run("pause-snapshot"))) == ("paused", 2)
     assert pipeline.tick() is None
     assert state(tick(by_run("resume-snapshot"))) == ("running", 4)

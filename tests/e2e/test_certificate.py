@@ -1,4 +1,4 @@
-"""What the commit log certifies of each chunk, and that what cannot be certified is not published."""
+"""The certificate of each chunk in the commit log. A chunk without one is not published."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def check_certificates(pipeline: Pipeline, table: TableId, begun: Lsn) -> None:
 def test_as_many_connections_count_chunks_as_read_them(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """A connection a chunk would cost more than its count where chunks are small; each makes two statements here."""
+    """A connection for each small chunk would cost more than its count. Each connection runs two statements here."""
     sizes = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 99, "snapshot.max.threads": 2}
     pipeline, opened, is_counting = new_pipeline(**sizes), list[ReachedFailpoint](), Event()
     table = filled(pipeline, 41)

@@ -1,4 +1,4 @@
-"""Columns that are added and altered while snapshots are under way: nothing of two forms is mixed."""
+"""Columns that are added and altered during snapshots: rows of two schemas are never mixed."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ def test_columns_that_change_during_a_snapshot(new_pipeline: Callable[..., Pipel
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["when_needed", "initial"])
-def test_a_snapshot_begun_anew_behind_a_gap_finds_what_went_meanwhile(
-    new_pipeline: Callable[..., Pipeline], mode: str
-) -> None:
+def test_a_snapshot_restarted_after_a_gap_finds_deleted_rows(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
     pipeline = new_pipeline(**TWO_OF_THREE_CHUNKS, **{"snapshot.mode": mode})
     ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))"
     table = pipeline.create(ddl, "T")
@@ -105,10 +103,10 @@ def gaining(pipeline: Pipeline, table: TableId) -> AbstractContextManager[None]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("read", [pytest.param("T", marks=pytest.mark.long), "O"])
-def test_a_column_that_comes_while_a_tick_reads_a_snapshot_loses_no_value(
+def test_a_column_added_while_a_tick_reads_a_snapshot_loses_no_value(
     new_pipeline: Callable[..., Pipeline], read: str
 ) -> None:
-    """The tick pulls beyond its plan's fence, of which it knows the columns: in its window, or to align the tables."""
+    """The tick pulls beyond the capture position of its plan: in its window, or to align the tables."""
     pipeline = new_pipeline()
     tables = {name: filled(pipeline, 9, name) for name in ("T", "O")}
     pipeline.passed()
@@ -125,7 +123,7 @@ def test_a_column_that_comes_while_a_tick_reads_a_snapshot_loses_no_value(
 
 
 @pytest.mark.long
-def test_a_column_that_is_left_out_is_none_that_came(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_an_excluded_column_is_not_an_added_column(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"column.exclude.list": r".*\.A"})
     table = filled(pipeline, 9)
     pipeline.passed()
@@ -135,7 +133,7 @@ def test_a_column_that_is_left_out_is_none_that_came(new_pipeline: Callable[...,
 
 
 @pytest.mark.long
-def test_a_column_that_the_change_table_had_before_its_table_loses_no_value(
+def test_a_column_added_to_the_change_table_first_loses_no_value(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
@@ -158,8 +156,8 @@ def test_a_column_that_the_change_table_had_before_its_table_loses_no_value(
 
 
 @pytest.mark.long
-def test_a_snapshot_that_is_asked_for_because_of_a_new_column_has_it(new_pipeline: Callable[..., Pipeline]) -> None:
-    """Its default is in each row, and nothing of that is captured; the signal table is heard by the running tick."""
+def test_a_snapshot_requested_for_a_new_column_has_its_values(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Each row has its default, which is not captured. The running tick reads the signal table."""
     pipeline = new_pipeline()
     signals = use_signal_table(pipeline)
     table, other = filled(pipeline, 9, "T1"), filled(pipeline, 9, "T2")
@@ -181,7 +179,7 @@ def test_a_snapshot_that_is_asked_for_because_of_a_new_column_has_it(new_pipelin
 
 
 @pytest.mark.long
-def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_rows_staged_before_a_column_was_added_are_read_again(new_pipeline: Callable[..., Pipeline]) -> None:
     # With the new column a row has 4 + 1 + 4 bytes: two of them fill a chunk.
     pipeline = new_pipeline(**{"snapshot.chunk.bytes": 18})
     table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL PRIMARY KEY, A VARCHAR(9))", "T")
@@ -202,10 +200,10 @@ def test_rows_that_were_staged_before_a_column_came_are_read_again(new_pipeline:
 
 
 @pytest.mark.long
-def test_a_group_that_died_behind_its_merge_is_counted_anew_though_columns_came_since(
+def test_a_group_that_died_after_its_merge_is_recounted_with_new_columns(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """What it read is left out when it is redone, but is in the state already."""
+    """Its redo excludes the rows that it read, but the state has them already."""
     pipeline = new_pipeline()
     table = filled(pipeline, 5)
     pipeline.passed()
@@ -221,4 +219,4 @@ def test_a_group_that_died_behind_its_merge_is_counted_anew_though_columns_came_
     assert pipeline.rows(table) == pipeline.source_rows(table)
     assert line.rows == len(pipeline.rows(table)) == 6
     deleted = pipeline.changes(table).where("op = 'd'").select("key.ID").collect()
-    assert [id_ for (id_,) in deleted] == [1], "told once"
+    assert [id_ for (id_,) in deleted] == [1], "logged once"

@@ -1,4 +1,4 @@
-"""The process is killed at each step of the way; whoever comes next leaves each change there once."""
+"""The process is killed at each step. After the next run each change is there once."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_snapshot_survives_a_kill_at_each_step(
 
 
 @pytest.mark.long
-def test_a_restart_is_gone_on_with_whatever_died_or_failed(
+def test_a_restart_continues_after_any_death_or_failure(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline(**{**TWO_GROUPS, "incremental.snapshot.chunk.size": 20})
@@ -119,7 +119,9 @@ def test_a_restart_is_gone_on_with_whatever_died_or_failed(
             job.run(spec)
         pipeline.commit(result := job.run(spec))
         assert result.snapshots[-1].status == "completed", step
-        assert result.tables[0].commit_ts_ms is not None, "its last batch, which had no change, tells the newest one"
+        assert result.tables[0].commit_ts_ms is not None, (
+            "its last batch, which had no change, has the time of the newest one"
+        )
 
     spec = restart()
     with failpoint_action("stage_rows", before=fails_from_third()), in_window(pipeline, update):
@@ -148,7 +150,7 @@ def fails_from_third() -> Action:
 
 @pytest.mark.long
 @pytest.mark.parametrize("dies_again", [False, True], ids=["once", "twice"])
-def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
+def test_a_new_table_continues_if_its_first_ticks_die_after_batches(
     new_pipeline: Callable[..., Pipeline], dies_again: bool
 ) -> None:
     pipeline = new_pipeline(**TWO_GROUPS)
@@ -175,8 +177,8 @@ def test_a_new_table_whose_first_ticks_die_behind_several_batches_goes_on(
 
 
 @pytest.mark.long
-def test_what_was_staged_is_found_again_however_long_its_run_is_dead(new_pipeline: Callable[..., Pipeline]) -> None:
-    """Delta gives out no version that is older than its deleted files are kept, though the files are there."""
+def test_staged_rows_are_found_long_after_the_death_of_their_run(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Delta refuses a version older than the retention of deleted files, even if the files exist."""
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 4, "snapshot.group.chunks": 1})
     table = filled(pipeline, 9)
     pipeline.passed()
@@ -186,7 +188,7 @@ def test_what_was_staged_is_found_again_however_long_its_run_is_dead(new_pipelin
     with killed("append_changes", "before"):
         job.run(spec)
     staging = Layout(pipeline.target).staging(table)
-    assert newest_version(pipeline.spark, staging) > 1, "the next group was read meanwhile"
+    assert newest_version(pipeline.spark, staging) > 1, "the next group was also read"
     set_properties(pipeline.spark, staging, {"delta.deletedFileRetentionDuration": "interval 1 second"})
     time.sleep(1.5)
     pipeline.passed(ask(table))

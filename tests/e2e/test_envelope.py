@@ -1,4 +1,4 @@
-"""Rows of the change log, whole: each field of Debezium's envelope, in the order in which readers take them."""
+"""Complete rows of the change log: each field of Debezium's envelope, in the order of readers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def done(pipeline: Pipeline, *signals: Any) -> JobSpec:
 def row(
     spec: JobSpec, table: TableId, at: tuple[str, str, int], op: str | None, key: int, **fields: Any
 ) -> dict[str, Any]:
-    """Return a row of the change log that stands at a commit, an intent and an ordinal; images are texts of A."""
+    """Return a row of the change log at a commit, an intent and an ordinal. Images are texts of A."""
     commit, intent, ordinal = at
     ts_us, snapshot = fields.get("ts_us", spec.planned_at_ms * 1000), fields.get("snapshot", "false")
     source = {
@@ -72,7 +72,7 @@ SOURCE = [
 
 
 def logged(pipeline: Pipeline, table: TableId, spec: JobSpec) -> list[dict[str, Any]]:
-    """Return what a tick has appended to the change log, in the order that readers are told to take."""
+    """Return the events that a tick appended to the change log, in the documented order."""
     rows = pipeline.changes(table).where(f"source.ts_us IS NULL OR ts_ms = {spec.planned_at_ms}")
     found = [one.asDict(recursive=True) for one in rows.orderBy("__commit_lsn", "__intent_lsn", "__ordinal").collect()]
     batches = {one["__batch"] for one in found if one["ts_ms"] == spec.planned_at_ms}
@@ -93,7 +93,7 @@ def _utc_us(local: datetime) -> int:
     return round((local - SOURCE_AHEAD).replace(tzinfo=UTC).timestamp() * 1_000_000)
 
 
-def test_of_changes_and_of_a_snapshot(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_events_of_changes_and_of_a_snapshot(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"topic.prefix": "erp"})
     table = filled(pipeline, 2)
     first = done(pipeline)

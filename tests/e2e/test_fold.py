@@ -34,7 +34,7 @@ STATEMENTS = (
     "INSERT INTO {} SELECT ID + 30, A FROM {} WHERE ID BETWEEN 1 AND 2",
     "DELETE FROM {} WHERE ID > 20",
 )
-"""On rows of which many are alike but for their keys; the new keys of each statement are free."""
+"""Statements on rows that often differ only in their keys. The new keys of each statement are free."""
 
 
 class Watch:
@@ -53,7 +53,7 @@ class Watch:
         self.seen.append((at, {table: self.pipeline.source_rows(table) for table in self.tables}))
 
     def check(self) -> None:
-        """A reader has the tables' rows at every commit, and what each batch left in the state."""
+        """A reader has the tables' rows at every commit, and the state after each batch."""
         commits = load(self.pipeline.spark, Layout(self.pipeline.target).internal("commits"))
         for table in self.tables:
             for at, rows in self.seen:
@@ -76,7 +76,7 @@ def table_of(pipeline: Pipeline, name: str, rows: list[tuple[int, int]]) -> Tabl
 
 
 def test_readers_of_the_change_log_have_the_rows_of_every_commit(new_pipeline: Callable[..., Pipeline]) -> None:
-    """Shifts and swaps of unlike and of equal rows, a new row that is captured before its old one, and no key."""
+    """Shifts and swaps of different and equal rows, new rows captured before their old ones, and no key."""
     pipeline = new_pipeline()
     orders = table_of(pipeline, "ORDERS", [(at, at * 7) for at in range(1, 1001)])
     alike = table_of(pipeline, "ALIKE", [(at, 0) for at in range(1, 11)])
@@ -140,7 +140,7 @@ def transactions(rng: random.Random, table: TableId, count: int) -> Iterator[lis
 def test_statements_over_many_keys_are_right_at_every_commit(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """With snapshots in between, one of which finds rows that went and came unseen; batches count as large ones."""
+    """There are snapshots in between. One of them finds uncaptured changes. Batches count as large ones."""
     monkeypatch.setattr(change_pull, "SMALL_ROWS", 0)
     rng = random.Random(seed)
     pipeline = new_pipeline(**{"max.rows.per.batch": 60, "incremental.snapshot.chunk.size": 5})

@@ -1,4 +1,4 @@
-"""Somebody else changes a table's state or change log: the table stops, and a restart mends both."""
+"""Another writer changes a table's state or change log: the table stops, and a restart repairs both."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_table_that_a_foreign_writer_changed_stops_until_a_restart(
 
 
 @pytest.mark.long
-def test_a_table_without_a_key_whose_state_is_gone_is_told_what_is_gone(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_deletions_are_logged_if_the_state_of_a_keyless_table_is_lost(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = pipeline.create(f"CREATE TABLE {pipeline.schema}.BARE (A INTEGER, V VARCHAR(9))", "BARE")
     pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(at % 3, f"v{at % 4}") for at in range(24)])
@@ -156,10 +156,8 @@ def test_a_table_without_a_key_whose_state_is_gone_is_told_what_is_gone(new_pipe
 
 @pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_beginning_that_died_is_redone_and_tells_the_log_what_is_gone(
-    new_pipeline: Callable[..., Pipeline], when: When
-) -> None:
-    """The state was deleted, and the run that made it again died before its first batch was applied."""
+def test_a_redone_recreation_of_a_lost_state_logs_deletions(new_pipeline: Callable[..., Pipeline], when: When) -> None:
+    """The state was deleted. The run that created it again died before its first batch was applied."""
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
     table = filled(pipeline, 9)
     pipeline.passed()
@@ -181,8 +179,8 @@ def test_a_beginning_that_died_is_redone_and_tells_the_log_what_is_gone(
 
 
 @pytest.mark.long
-def test_what_the_pipeline_did_itself_is_no_change_of_somebody_else(new_pipeline: Callable[..., Pipeline]) -> None:
-    """It is marked: a death between merge and commit log, properties, columns that came."""
+def test_the_pipelines_own_writes_are_not_foreign_changes(new_pipeline: Callable[..., Pipeline]) -> None:
+    """They are marked: a death between merge and commit log, properties, added columns."""
     pipeline = new_pipeline()
     table = filled(pipeline, 9)
     pipeline.passed()
@@ -201,7 +199,7 @@ def test_what_the_pipeline_did_itself_is_no_change_of_somebody_else(new_pipeline
 
 
 @pytest.mark.long
-def test_an_idle_table_is_looked_at_now_and_then(
+def test_an_idle_table_is_checked_now_and_then(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = new_pipeline()

@@ -1,4 +1,4 @@
-"""A session's defaults let Delta forget transaction pairs; each change is there once all the same."""
+"""A session's defaults make Delta forget transaction ids. Each change is still there once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check(pipeline: Pipeline, table: TableId) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("forgetting")
-def test_a_batch_that_died_behind_its_append_is_appended_once(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_batch_that_died_after_its_append_is_appended_once(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = begin(pipeline)
     change(pipeline, table)
@@ -83,8 +83,8 @@ def test_a_batch_that_died_behind_its_append_is_appended_once(new_pipeline: Call
 
 
 @pytest.mark.long
-def test_a_log_that_forgot_its_pairs_is_looked_through(new_pipeline: Callable[..., Pipeline]) -> None:
-    """Somebody has set the property on the table: who does a batch again finds its rows, not its pair."""
+def test_a_log_that_lost_its_transaction_ids_is_searched(new_pipeline: Callable[..., Pipeline]) -> None:
+    """The property was set on the table. A redone batch finds its rows, not its transaction id."""
     pipeline = new_pipeline()
     table = begin(pipeline)
     change(pipeline, table)
@@ -95,7 +95,7 @@ def test_a_log_that_forgot_its_pairs_is_looked_through(new_pipeline: Callable[..
     log = Layout(pipeline.target).changes(table)
     time.sleep(2)
 
-    # Behind the check that a tick makes of this property.
+    # After a tick's check of this property.
     with behind("prepare_table", lambda _: set_properties(pipeline.spark, log, {RETENTION: "interval 1 second"})):
         pipeline.passed()
 

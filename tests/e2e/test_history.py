@@ -1,4 +1,4 @@
-"""Random histories go the whole way, with ticks in between, and the target is the source after each."""
+"""Random histories with ticks in between. After each tick the target equals the source."""
 
 from __future__ import annotations
 

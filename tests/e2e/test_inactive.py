@@ -1,4 +1,4 @@
-"""A registration that was inactive for a while: nobody captured what changed, and nothing makes that forgotten."""
+"""A registration that was inactive for a while: its changes were not captured, and this is never forgotten."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def is_suspended(pipeline: Pipeline, table: TableId) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])
-def test_a_batch_of_before_that_is_redone_does_not_hide_it(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
+def test_a_redone_earlier_batch_does_not_hide_an_interruption(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": mode})
     table, _ = three_rows(pipeline, "BAD"), three_rows(pipeline, "GOOD")
     pipeline.passed()
@@ -95,7 +95,7 @@ def test_a_batch_of_before_that_is_redone_does_not_hide_it(new_pipeline: Callabl
         assert not is_suspended(pipeline, table)
 
 
-def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_cleared_old_run_does_not_hide_an_interruption(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = three_rows(pipeline, "BAD")
     pipeline.passed()
@@ -111,12 +111,12 @@ def test_an_old_run_that_is_cleared_does_not_hide_it(new_pipeline: Callable[...,
     [("initial", 0), ("when_needed", 0), ("when_needed", HALF_HOUR_MS)],
     ids=str,
 )
-def test_it_happens_again_before_the_run_that_mended_it_is_committed(
+def test_an_interruption_before_the_repair_is_committed_is_a_new_gap(
     new_pipeline: Callable[..., Pipeline], mode: str, ahead_ms: int
 ) -> None:
-    """Also where the clock of the machine that planned last was ahead of this one's.
+    """Also if the clock of the last plan's machine was ahead of this one.
 
-    A restart that was wished for before is done once more: the commit leaves the offset to what was found since.
+    An earlier requested restart is repeated: the commit does not override the interruption that was found later.
     """
     pipeline = new_pipeline(**{"snapshot.mode": mode})
     table = three_rows(pipeline, "BAD")
@@ -140,8 +140,8 @@ def test_it_happens_again_before_the_run_that_mended_it_is_committed(
     assert not is_suspended(pipeline, table)
 
 
-@pytest.mark.parametrize("at", [2, 0], ids=["its first batch is pending", "its first offset was never kept"])
-def test_a_table_whose_first_tick_died(new_pipeline: Callable[..., Pipeline], at: int) -> None:
+@pytest.mark.parametrize("at", [2, 0], ids=["its first batch is pending", "its first offset was never stored"])
+def test_an_interruption_is_a_gap_if_a_tables_first_tick_died(new_pipeline: Callable[..., Pipeline], at: int) -> None:
     pipeline = new_pipeline()
     three_rows(pipeline, "GOOD")
     pipeline.passed()
@@ -156,7 +156,7 @@ def test_a_table_whose_first_tick_died(new_pipeline: Callable[..., Pipeline], at
     assert "not active for a while" in failure(pipeline.tick(), table)
 
 
-def test_a_table_that_was_never_begun_begins_as_any_other(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_table_interrupted_before_its_start_starts_like_any_other(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     three_rows(pipeline, "GOOD")
     pipeline.passed()
@@ -172,7 +172,7 @@ def test_a_table_that_was_never_begun_begins_as_any_other(new_pipeline: Callable
 def test_a_source_table_that_was_dropped_and_created_again_is_a_gap(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:
-    """Its registration stands as it did, and nobody has captured what became of its rows."""
+    """Its registration is unchanged, and the changes of its rows were not captured."""
     pipeline = new_pipeline(**{"snapshot.mode": mode})
     table = three_rows(pipeline, "T")
     pipeline.passed()
@@ -181,14 +181,14 @@ def test_a_source_table_that_was_dropped_and_created_again_is_a_gap(
     do(pipeline, f"INSERT INTO {table} VALUES (2, 'd')")
     if mode == "initial":
         assert "the source table was created again at" in failure(pipeline.tick(), table)
-        assert "the source table was created again at" in failure(pipeline.tick(), table), "until it is mended"
+        assert "the source table was created again at" in failure(pipeline.tick(), table), "until it is repaired"
     else:
         pipeline.passed()
         assert pipeline.rows(table) == pipeline.source_rows(table) == {(2, "d")}
 
 
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])
-def test_a_restart_that_fails_behind_its_first_group_goes_on(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
+def test_a_restart_that_fails_after_its_first_group_continues(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": mode, "incremental.snapshot.chunk.size": 1, "snapshot.group.chunks": 1})
     table = three_rows(pipeline, "BAD")
     pipeline.passed()
@@ -209,7 +209,7 @@ def test_a_restart_that_fails_behind_its_first_group_goes_on(new_pipeline: Calla
     assert [one.status for one in last.snapshots] == ["completed"], "it went on, and did not begin once more"
 
 
-def test_a_clock_that_was_ahead_and_a_commit_that_died_stop_nothing(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_clock_that_was_ahead_and_a_dead_commit_stop_nothing(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = three_rows(pipeline, "T")
     pipeline.passed()
@@ -222,7 +222,7 @@ def test_a_clock_that_was_ahead_and_a_commit_that_died_stop_nothing(new_pipeline
     assert pipeline.rows(table) == pipeline.source_rows(table)
 
 
-def test_a_first_batch_that_is_redone_counts_what_its_state_holds(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_redone_first_batch_counts_the_rows_of_its_state(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
     table = three_rows(pipeline, "T")
     pipeline.passed()
@@ -261,10 +261,10 @@ def register_anew(pipeline: Pipeline, table: TableId) -> None:
     ],
 )
 @pytest.mark.parametrize("mode", ["initial", "initial_only"])
-def test_a_capture_that_ends_behind_a_snapshots_read_makes_no_window_look_whole(
+def test_a_window_is_not_complete_if_capture_ends_after_the_read(
     new_pipeline: Callable[..., Pipeline], mode: str, end: Callable[[Pipeline, TableId], None], told: str
 ) -> None:
-    """A row moves from a chunk that is not read yet into one that is, and nobody captures that."""
+    """A row moves from an unread chunk into one that is read, and this is not captured."""
     small = {"incremental.snapshot.chunk.size": 2, "snapshot.group.chunks": 1}
     pipeline = new_pipeline(**{"snapshot.mode": mode}, **small)
     table = three_rows(pipeline, "T")

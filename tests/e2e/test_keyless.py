@@ -1,4 +1,4 @@
-"""Tables without a key through the whole way: equal rows, updates of some of them, snapshots beside a writer."""
+"""Tables without a key, end to end: equal rows, updates of some of them, snapshots while a writer works."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DDL = 'CREATE TABLE "{schema}"."{name}" (A INTEGER, V VARCHAR(9), X DOUBLE, B CH
 
 
 def rows_of(rng: random.Random, count: int) -> list[tuple[Any, ...]]:
-    """Rows of which many are equal, and some nearly so."""
+    """Rows, many of them equal and some almost equal."""
     return [
         (rng.choice((None, 1, 2)), rng.choice(NAMES[:40]), rng.choice((None, 0.5)), rng.choice((None, b"\x00\xff")))
         for _ in range(count)
@@ -63,7 +63,7 @@ def bare(pipeline: Pipeline, count: int, name: str = "BARE", **registration: Any
     return table
 
 
-def held(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
+def target_rows(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
     """Return the target's rows; the copies of each are numbered from one."""
     rows = pipeline.state(table).select("A", "V", "X", "B", "__copy").collect()
     found = Counter(_image(row[:4]) for row in rows)
@@ -76,7 +76,7 @@ def at_source(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
     return Counter(_image(row) for row in pipeline.query(f"SELECT * FROM {table}"))
 
 
-def added_up(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
+def replayed(pipeline: Pipeline, table: TableId) -> Counter[tuple[Any, ...]]:
     """Return what the change log adds up to: it counts, and what was read takes the place of what was counted."""
     held: Counter[tuple[Any, ...]] = Counter()
     read_at: dict[tuple[Any, ...], Any] = {}
@@ -118,7 +118,7 @@ def _image(row: Any) -> tuple[Any, ...]:
     return (*row[:3], None if row[3] is None else bytes(row[3]))
 
 
-def test_equal_rows_are_counted_next_to_a_writer(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_equal_rows_are_counted_while_a_writer_works(new_pipeline: Callable[..., Pipeline]) -> None:
     """One table has halves of updates in its change table. The other one has rows with before images."""
     pipeline = new_pipeline()
     table = bare(pipeline, 600)
@@ -150,7 +150,7 @@ def test_equal_rows_are_counted_next_to_a_writer(new_pipeline: Callable[..., Pip
     assert reads(pipeline, table) > 1, "what was written after the read did not have the table read again"
     pipeline.to_its_end()
     for one in (table, images):
-        assert held(pipeline, one) == at_source(pipeline, one) == added_up(pipeline, one)
+        assert target_rows(pipeline, one) == at_source(pipeline, one) == replayed(pipeline, one)
     ops = {row["op"] for row in pipeline.changes(table).select("op").distinct().collect()}
     assert ops == {"c", "u", "d", "r"}
     assert pipeline.changes(images).where("op = 'u'").count() > 0
@@ -171,7 +171,7 @@ def test_an_update_of_a_row_of_nulls_without_a_key_is_refused(new_pipeline: Call
 
 
 @pytest.mark.long
-def test_a_table_that_never_rests_is_reported_until_it_does(
+def test_a_busy_table_is_reported_until_it_rests(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_db2cdc.tick.snapshot.publisher.MAX_READS", 2)
@@ -198,11 +198,11 @@ def test_a_table_that_never_rests_is_reported_until_it_does(
     assert windows == [1, 2, 2], "or Spark's plan would grow with each tick"
     pipeline.captured()
     pipeline.passed()
-    assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
+    assert target_rows(pipeline, table) == at_source(pipeline, table) == replayed(pipeline, table)
 
 
 @pytest.mark.long
-def test_a_snapshot_finds_what_came_and_went_unseen(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_snapshot_finds_uncaptured_changes(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = bare(pipeline, 60)
     pipeline.captured()
@@ -214,17 +214,17 @@ def test_a_snapshot_finds_what_came_and_went_unseen(new_pipeline: Callable[..., 
         f"UPDATE {table} SET A = 7 WHERE V > 'n3'",
     )
     pipeline.tick()
-    assert held(pipeline, table) != at_source(pipeline, table)
+    assert target_rows(pipeline, table) != at_source(pipeline, table)
 
     some = [{"data-collection": str(table), "filter": "V > 'n3'"}]
     part = pipeline.tick(ask("execute-snapshot", table, "part", **{"additional-conditions": some}))
     assert status(part, "part") == ("done", "")
     assert reads(pipeline, table) == 1
-    assert held(pipeline, table) - at_source(pipeline, table), "a part of a table says nothing of what is gone"
+    assert target_rows(pipeline, table) - at_source(pipeline, table), "a part of a table does not show what was deleted"
 
     whole = pipeline.tick(ask("execute-snapshot", table, "whole", type="blocking"))
     assert status(whole, "whole") == ("done", "")
-    assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
+    assert target_rows(pipeline, table) == at_source(pipeline, table) == replayed(pipeline, table)
 
 
 DEATHS: list[tuple[Failpoint, When, int]] = [
@@ -232,7 +232,7 @@ DEATHS: list[tuple[Failpoint, When, int]] = [
     ("merge_state", "after", 1),
     ("append_changes", "after", 5),
 ]
-"""Steps of two reads: behind what is gone, and behind the state, of the first; behind what was read by the second."""
+"""Steps of two reads: after the deletions and after the state of the first, and after the rows of the second."""
 
 
 @pytest.mark.long
@@ -262,12 +262,12 @@ def test_a_snapshot_survives_a_kill(new_pipeline: Callable[..., Pipeline]) -> No
             pipeline.writer.commit()
             pipeline.captured()
             pipeline.tick()
-        assert held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table), (step, when, at)
+        assert target_rows(pipeline, table) == at_source(pipeline, table) == replayed(pipeline, table), (step, when, at)
         assert not pipeline.offsets.summary().has_snapshot_work({table}), (step, when, at)
 
 
 @pytest.mark.long
-def test_what_does_not_fit_a_table_without_a_key_is_refused(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_requests_that_need_a_key_are_refused_for_a_keyless_table(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     table = bare(pipeline, 5)
     pipeline.captured()
@@ -295,7 +295,7 @@ def test_what_does_not_fit_a_table_without_a_key_is_refused(new_pipeline: Callab
 
 
 @pytest.mark.long
-def test_what_a_first_batch_left_that_nobody_finished_goes(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_rows_of_an_abandoned_first_batch_are_deleted(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
     table = bare(pipeline, 20)
     pipeline.captured()
@@ -303,7 +303,7 @@ def test_what_a_first_batch_left_that_nobody_finished_goes(new_pipeline: Callabl
     assert spec is not None
     with killed("commit_batch", "before"):
         job.run(spec)
-    left = held(pipeline, table)
+    left = target_rows(pipeline, table)
 
     pipeline.execute(f"DELETE FROM {table} WHERE A = 1")
     pipeline.writer.commit()
@@ -313,15 +313,15 @@ def test_what_a_first_batch_left_that_nobody_finished_goes(new_pipeline: Callabl
     pipeline.writer.commit()
     pipeline.captured()
     pipeline.passed()
-    assert left != held(pipeline, table) == at_source(pipeline, table) == added_up(pipeline, table)
+    assert left != target_rows(pipeline, table) == at_source(pipeline, table) == replayed(pipeline, table)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("rows", [5, 0], ids=["some rows", "no row"])
-def test_copies_that_a_batch_has_told_of_which_a_restart_left(new_pipeline: Callable[..., Pipeline], rows: int) -> None:
-    """One comes twice and goes, one comes and stays, and of one that may be there a copy comes and all go.
+def test_copies_logged_by_an_abandoned_batch_are_corrected(new_pipeline: Callable[..., Pipeline], rows: int) -> None:
+    """One row is inserted twice and deleted, and one is inserted. Of a third a copy is inserted, and all are deleted.
 
-    The first restart dies behind what its read has told, too.
+    The first restart also dies after it has logged its read.
     """
     pipeline = new_pipeline()
     table = bare(pipeline, rows)
@@ -344,5 +344,5 @@ def test_copies_that_a_batch_has_told_of_which_a_restart_left(new_pipeline: Call
     changed(pipeline, f"{delete} ('read')")
     pipeline.restart(table)
     pipeline.to_its_end()
-    assert added_up(pipeline, table) == at_source(pipeline, table)
-    assert held(pipeline, table) == at_source(pipeline, table)
+    assert replayed(pipeline, table) == at_source(pipeline, table)
+    assert target_rows(pipeline, table) == at_source(pipeline, table)

@@ -1,4 +1,4 @@
-"""Keys that are no primary key, through the whole way: named columns, and a unique index of nullable ones."""
+"""Keys other than primary keys, end to end: named columns, and a unique index of nullable columns."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ POOL: list[Key] = list(itertools.product((None, *range(12)), (None, "a", "b")))
 
 
 def moves(table: TableId, rng: random.Random, count: int) -> list[list[str]]:
-    """Transactions on unique keys of the pool, of which the first ones are held: rows come, go, change and move."""
+    """Return transactions that insert, delete, update and move rows. The keys are of the pool, and stay unique."""
     held, free = set(POOL[::2]), set(POOL[1::2])
 
     def values(key: Key) -> tuple[str, str]:
@@ -175,7 +175,7 @@ def test_keys_of_each_kind_and_their_changes_reach_the_target(new_pipeline: Call
 
 
 @pytest.mark.long
-def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_null_keys_are_snapshotted_while_a_writer_works(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 7, "snapshot.group.chunks": 1})
     table = pipeline.create(f"CREATE TABLE {pipeline.schema}.U (V VARCHAR(9) NOT NULL, A INTEGER, B VARCHAR(9))", "U")
     pipeline.execute(f"CREATE UNIQUE INDEX {pipeline.schema}.UX ON {table} (A, B)")
@@ -188,11 +188,11 @@ def test_null_keys_are_snapshotted_beside_a_writer(new_pipeline: Callable[..., P
         # Of a key beyond the pool: the driver, which is this process, must not wait for the writer's lock.
         pipeline.many(f"INSERT INTO {table} VALUES (?, ?, ?)", [("behind", 100 + read, None)])
 
-    # However short a read is, and whatever the writer beside it comes to, something is written before its mark.
+    # Even if a read is short and the writer slow, something is written before the read's watermark.
     with in_turn(pipeline, moves(table, random.Random(3), 800), pause_s=0.1), behind("stage_rows", write):
         result = pipeline.passed(asked)
     assert [(one.status, (one.chunks or 0) > 1) for one in result.snapshots] == [("completed", True)]
-    assert events_beside(pipeline, table, asked.id) > 0, "what was written behind a read did not come with the snapshot"
+    assert events_beside(pipeline, table, asked.id) > 0, "changes after a read did not come with the snapshot"
     write(0)
     pipeline.captured()
     pipeline.passed()

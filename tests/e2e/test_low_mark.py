@@ -1,4 +1,4 @@
-"""What was captured before a snapshot was asked for does not override what it reads, which may know more of a row."""
+"""Changes captured before the request of a snapshot do not override its read, which may be newer."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def has_values_first(pipeline: Pipeline, table: TableId) -> None:
     control_tables.addcolumn(pipeline.writer, table.schema, table.name, "B")
 
 
-def loads_behind_a_captured_change(pipeline: Pipeline, table: TableId) -> None:
-    """Change a row while capture lags, and then once more so that nobody will ever capture it."""
+def load_after_a_captured_change(pipeline: Pipeline, table: TableId) -> None:
+    """Change a row while capture lags, and then once more so that it is never captured."""
     pipeline.execute(f"UPDATE {table} SET A = 'seen' WHERE ID = 1")
     pipeline.writer.commit()
     pipeline.unseen(table, f"UPDATE {table} SET A = 'loaded' WHERE ID = 1")
@@ -53,8 +53,8 @@ def lagging(pipeline: Pipeline) -> Iterator[None]:
         resume()
 
 
-def hears_a_table(pipeline: Pipeline) -> str:
-    """Have the pipeline hear the signals of a table that is not captured; return its name in SQL."""
+def read_uncaptured_signals(pipeline: Pipeline) -> str:
+    """Have the pipeline read the signals of a table that is not captured. Return its name in SQL."""
     signals = f"{pipeline.schema}.SIGNALS"
     heard = {"signal.data.collection": signals, "signal.enabled.channels": "source"}
     pipeline.properties = {**pipeline.properties, **heard}
@@ -62,13 +62,13 @@ def hears_a_table(pipeline: Pipeline) -> str:
     return signals
 
 
-def asks_in_it(pipeline: Pipeline, signals: str, table: TableId) -> None:
+def request_in(pipeline: Pipeline, signals: str, table: TableId) -> None:
     data = json.dumps({"data-collections": [str(table)]})
     pipeline.execute(f"INSERT INTO {signals} VALUES ('mend', 'execute-snapshot', '{data}')")
     pipeline.writer.commit()
 
 
-def is_right(pipeline: Pipeline, table: TableId) -> None:
+def check(pipeline: Pipeline, table: TableId) -> None:
     pipeline.to_its_end()
     assert pipeline.rows(table) == pipeline.source_rows(table)
     check_log(pipeline, table)
@@ -82,7 +82,7 @@ def is_right(pipeline: Pipeline, table: TableId) -> None:
 def test_a_column_that_had_values_before_it_was_captured(
     new_pipeline: Callable[..., Pipeline], properties: dict[str, object]
 ) -> None:
-    """The changes of before lie in what is not pulled yet, and hold null there."""
+    """The earlier changes are not pulled yet, and have null there."""
     pipeline = new_pipeline(**properties)
     table = filled(pipeline, 5)
     pipeline.passed()
@@ -91,7 +91,7 @@ def test_a_column_that_had_values_before_it_was_captured(
     result = pipeline.passed(ask(table))
     assert {row[2] for row in pipeline.rows(table)} == {5}
     assert (result.snapshots[-1].status, result.snapshots[-1].rows) == ("completed", 5)
-    is_right(pipeline, table)
+    check(pipeline, table)
 
 
 def test_a_column_that_had_values_while_capture_lags(new_pipeline: Callable[..., Pipeline]) -> None:
@@ -102,13 +102,13 @@ def test_a_column_that_had_values_while_capture_lags(new_pipeline: Callable[...,
         has_values_first(pipeline, table)
         pipeline.passed(ask(table))
     assert {row[2] for row in pipeline.rows(table)} == {5}
-    is_right(pipeline, table)
+    check(pipeline, table)
 
 
-def test_a_change_that_nobody_captured_behind_one_that_a_running_tick_has_not_pulled(
+def test_an_uncaptured_change_after_one_that_a_tick_has_not_pulled(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """As LOAD REPLACE does it; the signal is heard by a tick whose plan is older than both changes."""
+    """LOAD REPLACE does so. The signal is read by a tick with a plan older than both changes."""
     pipeline = new_pipeline()
     signals = use_signal_table(pipeline)
     table, other = filled(pipeline, 5, "T1"), filled(pipeline, 5, "T2")
@@ -126,15 +126,15 @@ def test_a_change_that_nobody_captured_behind_one_that_a_running_tick_has_not_pu
         result = pipeline.passed(ask(other))
     assert ("mend", "done") in [(one.id, one.status) for one in result.signals]
     assert (1, "loaded") in pipeline.rows(table)
-    is_right(pipeline, table)
+    check(pipeline, table)
 
 
-def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
+def test_a_retry_begins_a_received_request_at_its_own_low_watermark(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """The plan is as old as it was; the journal tells that something was asked for since."""
+    """The plan is still the old one. The journal shows that a request came later."""
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 3, "snapshot.group.chunks": 1})
-    signals = hears_a_table(pipeline)
+    signals = read_uncaptured_signals(pipeline)
     table, other = filled(pipeline, 5, "T1"), filled(pipeline, 5, "T2")
     pipeline.passed()
     spec = pipeline.plan(signals=[ask(other)])
@@ -142,10 +142,10 @@ def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
 
     def load(group: int) -> None:
         if group == 1:
-            asks_in_it(pipeline, signals, table)
+            request_in(pipeline, signals, table)
         else:
             faults.pause(pipeline.writer)
-            loads_behind_a_captured_change(pipeline, table)
+            load_after_a_captured_change(pipeline, table)
 
     with behind("settle_table_snapshot", load), killed("write_journal", "after", at=3):
         job.run(spec)
@@ -155,19 +155,19 @@ def test_a_retry_begins_what_its_first_try_has_heard_behind_its_own_moment(
     resumed.join()
     assert [(one.id, one.status) for one in result.snapshots] == [("ask", "completed"), ("mend", "completed")]
     assert (1, "loaded") in pipeline.rows(table)
-    is_right(pipeline, table)
+    check(pipeline, table)
 
 
-def test_a_change_that_nobody_captured_while_capture_lags_is_mended_by_a_restart(
+def test_a_restart_repairs_an_uncaptured_change_while_capture_lags(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
     table = filled(pipeline, 5)
     pipeline.passed()
     with lagging(pipeline):
-        loads_behind_a_captured_change(pipeline, table)
+        load_after_a_captured_change(pipeline, table)
         pipeline.restart(table)
         pipeline.passed()
-    assert not logged_events(pipeline, table), "it begins anew behind what was captured by then"
+    assert not logged_events(pipeline, table), "the restart begins after the changes captured by then"
     assert (1, "loaded") in pipeline.rows(table)
-    is_right(pipeline, table)
+    check(pipeline, table)

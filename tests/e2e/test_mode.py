@@ -37,7 +37,7 @@ class OnlyNamedKnown:
 
 
 class Mending(OnlyNamedKnown):
-    """A custom snapshotter that pulls changes, and mends what is lost by a snapshot."""
+    """A custom snapshotter that pulls changes, and repairs lost changes by a snapshot."""
 
     def stream(self) -> bool:
         return True
@@ -65,10 +65,10 @@ def insert(pipeline: Pipeline, number: int, name: str = "T") -> None:
     pipeline.captured()
 
 
-def test_no_data_leaves_rows_to_a_request_and_recovery_finds_an_offset(
+def test_no_data_reads_rows_on_request_and_recovery_finds_an_offset(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """What changed before the request is in the log, also of rows that the state never had."""
+    """Changes before the request are in the log, also those of rows that the state never had."""
     pipeline = new_pipeline(**{"snapshot.mode": "no_data", "incremental.snapshot.chunk.size": 2})
     table = filled(pipeline, 6)
     [note] = pipeline.passed().notifications
@@ -114,7 +114,7 @@ def test_custom_mode_without_streaming_pulls_nothing_after_the_snapshot(new_pipe
     ],
     ids=["when_needed", "configuration_based", "custom"],
 )
-def test_a_mode_that_mends_a_gap_does_so_by_itself(
+def test_a_mode_that_repairs_a_gap_does_so_by_itself(
     new_pipeline: Callable[..., Pipeline], properties: dict[str, Any]
 ) -> None:
     pipeline = new_pipeline(**properties)
@@ -131,7 +131,7 @@ def test_a_mode_that_mends_a_gap_does_so_by_itself(
 
 
 @pytest.mark.long
-def test_what_a_first_batch_left_behind_is_swept(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_rows_of_an_abandoned_first_batch_are_deleted(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
     table, _ = table_of(pipeline, "T"), table_of(pipeline, "U")
     spec = pipeline.plan()
@@ -149,7 +149,7 @@ def test_what_a_first_batch_left_behind_is_swept(new_pipeline: Callable[..., Pip
     assert pipeline.rows(table) == pipeline.source_rows(table) == {(3, "a")}
 
 
-def test_include_list_and_a_select_of_ones_own(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_include_list_and_a_custom_select(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     one, two = table_of(pipeline, "T"), table_of(pipeline, "U")
     insert(pipeline, 2, "T")
@@ -179,8 +179,8 @@ def test_include_list_and_a_select_of_ones_own(new_pipeline: Callable[..., Pipel
 
 
 @pytest.mark.long
-def test_when_needed_mends_a_table_that_new_ones_are_not_begun_with(new_pipeline: Callable[..., Pipeline]) -> None:
-    """Its offset was lost; to begin it at the fence would lose what changed since the target's."""
+def test_when_needed_repairs_a_table_outside_the_snapshot_list(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Its offset was lost. To begin at the capture position would lose the changes since the target's position."""
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
     table, other = table_of(pipeline), table_of(pipeline, "U")
     pipeline.properties = {**pipeline.properties, "snapshot.include.collection.list": str(other)}
@@ -192,5 +192,5 @@ def test_when_needed_mends_a_table_that_new_ones_are_not_begun_with(new_pipeline
 
     pipeline.passed()
 
-    # What the source had before the pipeline's first tick was not wanted then; to mend it reads all there is.
+    # Rows from before the pipeline's first tick were not requested then. The repair reads all rows.
     assert pipeline.rows(table) == pipeline.source_rows(table)

@@ -1,4 +1,4 @@
-"""Tables of odd names, from their registration to what anybody reads in the target."""
+"""Tables with odd names, from their registration to reads of the target."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUES = ["a", "😀 ", "Ş", " "]
 
 
 @pytest.mark.slow
-def test_a_table_of_any_name_goes_the_whole_way(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_table_of_any_name_is_replicated(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline = new_pipeline()
     tables = [TableId(pipeline.schema, name) for name in NAMES]
     columns = ", ".join(f'"{name}" {kind}' for name, kind in COLUMNS.items())

@@ -1,4 +1,4 @@
-"""Runs that another one has overtaken: they hang and wake, or are cleared, and tell nothing that is not there."""
+"""Runs that another run has overtaken: they hang and resume, or are cleared, and report nothing false."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HALVES_OR_ROWS = ["halves", "halves, or rows with before images"]
 
 
 @pytest.mark.long
-def test_an_old_run_that_fills_the_state_beside_a_restart_doubles_no_row(
+def test_an_old_run_that_fills_the_state_during_a_restart_doubles_no_row(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
@@ -69,10 +69,10 @@ def test_an_old_run_that_fills_the_state_beside_a_restart_doubles_no_row(
     ["await_high_mark", pytest.param("fence_writers", marks=pytest.mark.long)],
     ids=["fenced", "before the fence"],
 )
-def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_has_given_up(
+def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_abandoned(
     new_pipeline: Callable[..., Pipeline], dies_before: Failpoint
 ) -> None:
-    """A dies behind its plan; B meets a gap, gives up A's batch, and dies before it has done anything; A is cleared."""
+    """A dies after its plan. B finds a gap, abandons A's batch, and dies before any other step. A is cleared."""
     pipeline = new_pipeline(
         **{"snapshot.mode": "when_needed", "incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1}
     )
@@ -97,7 +97,7 @@ def test_a_cleared_run_publishes_no_chunk_that_a_later_plan_has_given_up(
 
 
 @pytest.mark.long
-def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_it(
+def test_a_cleared_run_commits_no_batch_that_a_restart_abandoned(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
@@ -120,10 +120,10 @@ def test_a_cleared_run_commits_no_state_that_lacks_what_a_restart_has_kept_from_
 
 @pytest.mark.long
 @pytest.mark.parametrize("before_img_prefix", [pytest.param(None, marks=pytest.mark.long), "X"], ids=HALVES_OR_ROWS)
-def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
+def test_an_old_run_deletes_nothing_of_a_batch_that_another_run_finished(
     new_pipeline: Callable[..., Pipeline], before_img_prefix: str | None
 ) -> None:
-    """What it had read was pruned meanwhile: the change log tells, or may, that all of it was read."""
+    """The changes that it read are pruned by then. The change log shows that all were read, or may show it."""
     pipeline = new_pipeline()
     table, spec = one_update(pipeline, before_img_prefix=before_img_prefix)
 
@@ -140,7 +140,7 @@ def test_an_old_run_deletes_nothing_of_a_batch_that_another_has_finished(
 
 @pytest.mark.long
 @pytest.mark.parametrize("before_img_prefix", [None, "X"], ids=HALVES_OR_ROWS)
-def test_an_old_run_deletes_nothing_of_a_batch_that_another_is_about_to_finish(
+def test_an_old_run_deletes_nothing_of_a_batch_about_to_be_finished(
     new_pipeline: Callable[..., Pipeline], before_img_prefix: str | None
 ) -> None:
     pipeline = new_pipeline()
@@ -177,10 +177,10 @@ def manifests(pipeline: Pipeline) -> dict[int, Any]:
     return {row["batch"]: row for row in rows}
 
 
-def test_a_run_that_wakes_names_no_version_of_a_later_run(
+def test_a_resumed_run_names_no_version_of_a_later_run(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """A hangs before its merge; B does A's batch and one of its own, and has no manifest yet when A wakes."""
+    """A hangs before its merge. B applies A's batch and one of its own, and has no manifest yet when A resumes."""
     pipeline = new_pipeline()
     table, a = one_update(pipeline)
 
@@ -201,10 +201,8 @@ def test_a_run_that_wakes_names_no_version_of_a_later_run(
 
 @pytest.mark.long
 @pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
-def test_a_cleared_run_of_a_restart_that_is_over_gives_up_no_batch_of_a_later_plan(
-    new_pipeline: Callable[..., Pipeline], key: str
-) -> None:
-    """B restarts the table, and is done; C pulls, and dies before it marks its batch; B, not C, is cleared."""
+def test_a_cleared_restart_abandons_no_batch_of_a_later_plan(new_pipeline: Callable[..., Pipeline], key: str) -> None:
+    """B restarts the table, and is done. C pulls, and dies before it commits its batch. B, not C, is cleared."""
     pipeline = new_pipeline()
     other = filled(pipeline, 3, "O")
     table = pipeline.create(f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL {key}, A VARCHAR(9))", "T")
@@ -229,10 +227,10 @@ def test_a_cleared_run_of_a_restart_that_is_over_gives_up_no_batch_of_a_later_pl
 
 
 @pytest.mark.long
-def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
+def test_a_cleared_run_applies_no_later_batch_with_its_old_columns(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """A fails at once; a column is added; B plans a batch and dies; A is cleared."""
+    """A fails at once. A column is added. B plans a batch and dies. A is cleared."""
     pipeline = new_pipeline()
     table, a = one_update(pipeline)
     with killed("read_history", "before"):
@@ -258,10 +256,10 @@ def test_a_cleared_run_does_no_batch_of_a_later_plan_by_the_columns_of_its_own(
         "plan_batch",
     ],
 )
-def test_no_manifest_names_a_table_that_another_run_has_begun_anew_meanwhile(
+def test_no_manifest_names_a_table_that_another_run_has_restarted(
     new_pipeline: Callable[..., Pipeline], hangs_before: Failpoint
 ) -> None:
-    """C hangs; B mends a gap by a snapshot, of which it publishes half, and dies; C wakes."""
+    """C hangs. B repairs a gap by a snapshot, publishes half of it, and dies. C resumes."""
     pipeline = new_pipeline(
         **{"snapshot.mode": "when_needed", "incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1}
     )

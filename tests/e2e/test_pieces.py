@@ -1,4 +1,4 @@
-"""A group that is read in pieces: one slice, one window, one batch, whatever happens between two of them."""
+"""A group that is read in pieces has one chunk range, one window and one batch, whatever happens between pieces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
 @pytest.fixture
 def pipeline(new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """A pipeline whose groups begin with three rows, and go on with as many as there are, however slow that was."""
+    """A pipeline whose groups begin with three rows, and continue with all others, at any pace."""
     in_pieces(monkeypatch, 3, 8)
     return new_pipeline(**{"incremental.snapshot.chunk.size": 1})
 
@@ -44,7 +44,7 @@ def certified(pipeline: Pipeline, table: TableId) -> list[tuple[int, int]]:
 
 
 def test_changes_between_two_pieces_of_a_group_appear_once(pipeline: Pipeline) -> None:
-    """Rows move into the piece that is read and out of it, change on both sides, come and go.
+    """Rows move into the piece that is read and out of it. On both sides rows are updated, inserted and deleted.
 
     The chunks are read with the isolation and the fetch size of the configuration.
     """
@@ -72,16 +72,18 @@ def test_changes_between_two_pieces_of_a_group_appear_once(pipeline: Pipeline) -
     assert fetches == {Fetch(77, "repeatable_read")}
     assert [(one.status, one.done, one.chunks) for one in result.snapshots] == [("completed", 10, 10)]
     assert len(batches_with_reads(pipeline, table)) == 1, "both pieces are one group"
-    assert set(reads(pipeline, table)) == {(3,), (4,), (7,)}, "all others have changed meanwhile"
+    assert set(reads(pipeline, table)) == {(3,), (4,), (7,)}, "all others have changed during the read"
     assert len(certified(pipeline, table)) == 10
-    assert not pipeline.query(f"SELECT * FROM {signals}"), "a mark of a group, not of each piece, and gone again"
+    assert not pipeline.query(f"SELECT * FROM {signals}"), (
+        "one watermark for the group, not for each piece, and it is deleted"
+    )
     assert pipeline.rows(table) == pipeline.source_rows(table)
     check_log(pipeline, table)
 
 
 @pytest.mark.long
-def test_a_key_met_in_two_pieces_has_the_whole_group_read_once_more(pipeline: Pipeline) -> None:
-    """Nobody sees to it that K is unique, and a row moves over to what is still to be read."""
+def test_a_key_read_in_two_pieces_has_the_whole_group_read_again(pipeline: Pipeline) -> None:
+    """Nothing makes K unique, and a row moves over to the unread piece."""
     ddl = f"CREATE TABLE {pipeline.schema}.T (ID INTEGER NOT NULL UNIQUE, K INTEGER NOT NULL)"
     table = pipeline.create(ddl, "T")
     pipeline.many(f"INSERT INTO {table} VALUES (?, ?)", [(at, at) for at in range(9)])
@@ -102,10 +104,10 @@ def test_a_key_met_in_two_pieces_has_the_whole_group_read_once_more(pipeline: Pi
 
 
 @pytest.mark.long
-def test_a_groups_few_changes_are_brought_by_a_session_set_for_few(
+def test_the_few_changes_of_a_group_are_pulled_by_a_session_set_for_few(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And its many rows by one set for many."""
+    """Its many rows are read by a session set for many."""
     monkeypatch.setattr(session, "SMALL_ROWS", 5)
     pipeline = new_pipeline()
     table = filled(pipeline, 9)

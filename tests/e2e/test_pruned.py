@@ -1,4 +1,4 @@
-"""Change rows pruned at any moment between a plan and the commit: missed, or read before; never lost unseen."""
+"""Change rows are pruned at any moment between a plan and the commit: none is lost unnoticed."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def test_changes_lost_unread_are_a_gap_that_a_snapshot_repairs(
 
 
 @pytest.mark.long
-def test_of_updates_of_which_nobody_knows_how_many_rows_they_were_is_a_gap(
+def test_pruning_of_updates_of_unknown_form_is_a_gap(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """Single rows with before images, under a registration of pairs of which the agent has not heard yet."""
+    """Single rows with before images. The registration asks for pairs, but the agent has not read that yet."""
     pipeline = new_pipeline()
     table = filled(pipeline, 3, update_as="U", before_img_prefix="X")
     pipeline.passed()
@@ -83,10 +83,10 @@ def test_of_updates_of_which_nobody_knows_how_many_rows_they_were_is_a_gap(
 
 
 @pytest.mark.long
-def test_of_a_batch_that_nobody_can_tell_to_be_whole_is_mended_by_a_snapshot(
+def test_pruning_of_a_possibly_incomplete_batch_is_repaired_by_a_snapshot(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
-    """An update may be two halves or one row there; its event is in the change log, and the run died behind that."""
+    """An update may be two halves or one row there. Its event is in the change log, and the run died after that."""
     pipeline = new_pipeline(**{"snapshot.mode": "when_needed"})
     table = filled(pipeline, 9, before_img_prefix="X")
     pipeline.passed()
@@ -103,8 +103,8 @@ def test_of_a_batch_that_nobody_can_tell_to_be_whole_is_mended_by_a_snapshot(
 
 @pytest.mark.long
 @pytest.mark.parametrize("left", [0, 1], ids=["all of them", "some"])
-def test_while_the_plan_is_made_is_a_gap(new_pipeline: Callable[..., Pipeline], left: int) -> None:
-    """The plan looks at the registrations first, and counts behind that."""
+def test_pruning_while_the_plan_is_made_is_a_gap(new_pipeline: Callable[..., Pipeline], left: int) -> None:
+    """The plan reads the registrations first, and counts after that."""
     pipeline = new_pipeline()
     table, other = filled(pipeline, 9), filled(pipeline, 9, "O")
     pipeline.passed()

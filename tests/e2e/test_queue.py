@@ -1,4 +1,4 @@
-"""A request for two tables, one of which never comes to rest."""
+"""A request for two tables, one of them always busy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def keyed(pipeline: Pipeline, name: str, rows: int) -> TableId:
     return table
 
 
-def test_a_table_that_never_rests_keeps_no_other_of_a_signal_waiting(
+def test_a_busy_table_does_not_delay_the_other_table_of_its_signal(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_db2cdc.tick.snapshot.publisher.MAX_READS", 2)
@@ -53,4 +53,4 @@ def test_a_table_that_never_rests_keeps_no_other_of_a_signal_waiting(
     assert f"failed: {busy} (its initial snapshot has failed 3 times: " in ends[-1][1]
     pipeline.to_its_end()
     found = pipeline.state(busy).count()
-    assert [(found,)] == pipeline.query(f"SELECT COUNT(*) FROM {busy}"), "its initial snapshot comes through at last"
+    assert [(found,)] == pipeline.query(f"SELECT COUNT(*) FROM {busy}"), "its initial snapshot completes in the end"

@@ -1,4 +1,4 @@
-"""A source that was restored: no tick is green over it."""
+"""A source that was restored: no tick succeeds after it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def restore(pipeline: Pipeline, table: TableId, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])
-def test_a_source_that_was_restored_stops_all_tables_though_capture_has_passed_their_offsets(
+def test_a_restored_source_stops_all_tables_after_capture_passes_them(
     new_pipeline: Callable[..., Pipeline], mode: str
 ) -> None:
     pipeline = new_pipeline(**{"snapshot.mode": mode})

@@ -1,8 +1,8 @@
-"""Runs of one pipeline beside each other, by chance: they hang at any step and wake, die, are cleared, commit late.
+"""Concurrent runs of one pipeline, at random: they hang at any step and resume, die, are cleared, commit late.
 
-Meanwhile change rows are pruned, tables are restarted and get columns, and snapshots are asked for. What is always said
-is said of each seed: each manifest's versions are the source as of its commit, the log is linear, holds no event twice
-and misses none unless its table began anew, and in the end target and source are equal.
+Meanwhile change rows are pruned, tables are restarted and get columns, and snapshots are requested. For each seed, each
+manifest's versions equal the source as of its commit. The log is linear, and has each event once. It misses no event
+unless its table was restarted. In the end target and source are equal.
 `make soak` plays more seeds than the suite does.
 """
 
@@ -79,7 +79,7 @@ class Rivals:
         self.starts = self.pipeline.begun(self.tables)
 
     def act(self) -> None:
-        """Let chance choose what comes next."""
+        """Choose the next step at random."""
         held = [run for run in self.runs if run.state == "held"]
         acts: list[Callable[[], None]] = [self.write, self.restart, self.prune, self.gain, *[self.clear] * 2]
         acts += [lambda: self.go_on(self.rng.choice(held))] * 2 * len(held)
@@ -135,7 +135,7 @@ class Rivals:
             self.go_on(self.runs[-1])
 
     def go_on(self, run: Run) -> None:
-        """Let a run come to one of its next steps, to hang or to die there, or to its end."""
+        """Let a run reach one of its next steps, to hang or to die there, or reach its end."""
         step = self.rng.choice(self.rng.choice((USUAL, STEPS)))
         when = self.rng.choice(("before", "after"))
         stop, times = "" if self.rng.random() < 0.15 else f"{when} {step}", self.rng.choice((1, 1, 2))
@@ -153,7 +153,7 @@ class Rivals:
         record_reported(result, self.pipeline.offsets, is_notified=True)
 
     def prune(self) -> None:
-        """Prune change rows up to one of the last commits; who had not read them begins anew."""
+        """Prune change rows up to one of the last commits. Tables that had not read them are restarted."""
         upto = self.rng.choice(self.commits[-6:])
         offsets = self.pipeline.offsets.all()
         for table in self.tables:
@@ -164,11 +164,11 @@ class Rivals:
         self.happened.append(f"prune up to {upto}")
 
     def restart(self) -> None:
-        """Have a table begin anew."""
+        """Restart a random table."""
         self.restart_of(self.rng.choice(self.tables))
 
     def restart_of(self, table: TableId) -> None:
-        """Have this table begin anew."""
+        """Restart this table."""
         self.starts.pop(table, None)
         self.pipeline.restart(table)
         self.happened.append(f"restart {table.name}")
@@ -180,7 +180,7 @@ class Rivals:
         return Signal(f"ask{next(self.numbers)}", "execute-snapshot", json.dumps(data), "airflow")
 
     def finish(self) -> None:
-        """Wake who hangs, and do ticks until nothing is left to do; who cannot go on by itself is restarted."""
+        """Resume hung runs, and run ticks until the pipeline is idle. Restart tables that cannot continue."""
         while held := [run for run in self.runs if run.state == "held"]:
             self.rng.choice(held).go_on()
         for at in range(LAST_TICKS):
@@ -228,7 +228,7 @@ def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("seed", seeds())
-def test_whoever_hangs_or_is_cleared_target_and_source_are_equal_in_the_end(
+def test_target_equals_source_in_the_end_after_hung_and_cleared_runs(
     new_pipeline: Callable[..., Pipeline], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_db2cdc.spark.tables.SMALL_ROWS", 0)

@@ -1,4 +1,4 @@
-"""A signal table of CHAR columns, whose values the source pads with blanks: its signals, and the marks in it."""
+"""A signal table of CHAR columns, padded with blanks: its signals, and the watermarks in it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 PADDED = "ID CHAR(42) NOT NULL PRIMARY KEY, TYPE CHAR(32) NOT NULL, DATA CHAR(200)"
 
 
-def test_signals_and_marks_of_a_padded_table_are_found_again(new_pipeline: Callable[..., Pipeline]) -> None:
-    """What is asked before capture has shown a row is read from the table, later signals from the change table."""
+def test_signals_and_watermarks_of_a_padded_table_are_found_again(new_pipeline: Callable[..., Pipeline]) -> None:
+    """Signals from before capture has shown a row are read from the table, later ones from the change table."""
     pipeline = new_pipeline()
     signals = use_signal_table(pipeline, f"{pipeline.schema}_SIGNALS", PADDED)
     table = pipeline.create(f'CREATE TABLE "{pipeline.schema}"."T" (ID INTEGER NOT NULL PRIMARY KEY)', "T")

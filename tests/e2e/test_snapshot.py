@@ -1,4 +1,4 @@
-"""Snapshots that are asked for, beside a writer that goes on: what they publish, end with, and tell."""
+"""Requested snapshots while a writer works: their published rows, outcomes and reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
 SMALL = {"incremental.snapshot.chunk.size": 12, "snapshot.group.chunks": 2}
 HANGS_S = 300
-"""What takes longer does not come any more: a group takes seconds."""
+"""A longer wait is in vain: a group takes seconds."""
 ids = itertools.count(1)
 
 
@@ -56,7 +56,7 @@ def shown(result: JobResult | None, id_: str) -> SnapshotProgress:
     return next(snapshot for snapshot in result.snapshots if snapshot.id == id_)
 
 
-def told(result: JobResult | None) -> list[str]:
+def notified(result: JobResult | None) -> list[str]:
     assert result is not None
     return [note.type for note in result.notifications]
 
@@ -75,7 +75,7 @@ BESIDE = [
 
 
 @pytest.mark.parametrize(("seed", "mark", "kind"), BESIDE)
-def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
+def test_target_equals_source_after_a_snapshot_while_a_writer_works(
     new_pipeline: Callable[..., Pipeline], seed: int, mark: str, kind: str
 ) -> None:
     pipeline = new_pipeline()
@@ -103,11 +103,11 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
 
     with writing(pipeline, seed, options):
         first = pipeline.tick()
-        assert told(first)[0] == "STARTED"
-        assert told(first)[-1] == "COMPLETED"
+        assert notified(first)[0] == "STARTED"
+        assert notified(first)[-1] == "COMPLETED"
         pipeline.properties |= {"incremental.snapshot.chunk.size": 40, "snapshot.group.chunks": 1}
         ask = execute(f"{pipeline.schema}.T0", type=kind)
-        # However short a read is, and whatever the writer beside it comes to, something is written before its mark.
+        # Even if a read is short and the writer slow, something is written before the read's watermark.
         with behind("stage_rows", write):
             second = pipeline.tick(ask)
         assert second is not None
@@ -124,7 +124,7 @@ def test_a_snapshot_beside_a_writer_leaves_target_and_source_equal(
     assert start is not None
     # Later changes of the same keys would hide the loss of some.
     assert logged_events(pipeline, table) == captured_events(pipeline, table, shape.key, start)
-    assert events_beside(pipeline, table, ask.id) > 0, "what was written behind a read did not come with the snapshot"
+    assert events_beside(pipeline, table, ask.id) > 0, "changes after a read did not come with the snapshot"
     marks = pipeline.query(f'SELECT COUNT(*) FROM "{pipeline.schema}"."SIGNALS" WHERE TYPE LIKE \'snapshot-window-%\'')
     assert (marks[0][0] > 0) == (mark == "insert_insert"), "one strategy leaves its marks, the other deletes them"
     rows = certificates(pipeline, ask.id)
@@ -243,8 +243,8 @@ def test_pause_resume_and_stop_through_the_signal_table(
         tell(id_, kind)
     ended = pipeline.tick()
     assert outcomes(ended)["go"] == ("stopped", f"stopped: {table} (stopped by a signal)")
-    turns = [one for one in told(ended) if one != "TABLE_SCAN_COMPLETED"]
-    assert turns[-3:] == ["PAUSED", "RESUMED", "ABORTED"], "each, though they were heard together"
+    turns = [one for one in notified(ended) if one != "TABLE_SCAN_COMPLETED"]
+    assert turns[-3:] == ["PAUSED", "RESUMED", "ABORTED"], "each, though they were read together"
     assert pipeline.tick() is None
     pipeline.execute(f"UPDATE {signals} SET DATA = '{{\"message\": \"again\"}}' WHERE ID = 'note'")
     pipeline.writer.commit()
@@ -272,7 +272,7 @@ def test_pause_resume_and_stop_through_the_signal_table(
 
 
 @pytest.mark.long
-def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
+def test_a_group_read_during_a_pause_and_resumption_is_read_again(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline, one, _ = fill(new_pipeline(), "DOUBLE", "DOUBLE")
@@ -281,10 +281,10 @@ def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
     heard = threading.Event()
 
     def tell(number: int) -> None:
-        told = {1: "pause-snapshot", 2: "resume-snapshot"}.get(number)
-        if told is not None:
-            assert number == 1 or heard.wait(HANGS_S), "the pause is heard while the second group is read"
-            pipeline.execute(f"INSERT INTO {signals} VALUES (?, ?, '{{}}')", told, told)
+        kind = {1: "pause-snapshot", 2: "resume-snapshot"}.get(number)
+        if kind is not None:
+            assert number == 1 or heard.wait(HANGS_S), "the pause is handled while the second group is read"
+            pipeline.execute(f"INSERT INTO {signals} VALUES (?, ?, '{{}}')", kind, kind)
             pipeline.writer.commit()
             pipeline.captured()
 
@@ -298,7 +298,7 @@ def test_a_group_that_is_read_while_a_pause_comes_and_goes_is_read_again(
 
 
 @pytest.mark.long
-def test_rows_are_compared_once_and_before_capture_is_waited_for(filled: tuple[Pipeline, TableId, TableId]) -> None:
+def test_rows_are_compared_once_and_before_capture_is_awaited(filled: tuple[Pipeline, TableId, TableId]) -> None:
     pipeline, one, _ = filled
     done: list[str] = []
     with (
@@ -312,10 +312,10 @@ def test_rows_are_compared_once_and_before_capture_is_waited_for(filled: tuple[P
 
 
 @pytest.mark.long
-def test_a_group_that_is_read_ahead_leaves_alone_what_the_group_before_it_has_pulled(
+def test_a_group_read_ahead_does_not_override_changes_pulled_before_it(
     filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
-    """Its staged rows are older than the state by then, and the change is in a batch before its own."""
+    """Its staged rows are older than the state by then. The change is in the batch before its own."""
     pipeline, one, _ = filled
     pipeline.properties = {**SMALL, "incremental.snapshot.watermarking.strategy": "read_only"}
     is_changed = threading.Event()
@@ -342,7 +342,7 @@ def test_a_group_that_is_read_ahead_leaves_alone_what_the_group_before_it_has_pu
 def test_a_state_that_changed_since_it_was_compared_is_compared_again(
     filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
-    """By another run of the pipeline, whose commits bear its mark."""
+    """By another run of the pipeline, whose commits have the mark of the pipeline."""
     pipeline, one, _ = filled
     layout = Layout(pipeline.target)
     state, mark = layout.state(one).name, BatchLog(pipeline.spark, layout, "test").prepare().mark
@@ -378,11 +378,11 @@ def test_a_signal_table_that_is_not_captured_is_read_as_it_is(filled: tuple[Pipe
     got = outcomes(result)
     assert (got["go"], got["no"][0]) == (("done", ""), "refused")
     assert set(reads(pipeline, one).values()) == {2}
-    assert pipeline.tick() is None, "they were heard"
+    assert pipeline.tick() is None, "they were read"
 
 
 @pytest.mark.long
-def test_a_refused_signal_table_keeps_neither_its_own_changes_nor_the_manifest(
+def test_a_refused_signal_table_does_not_block_its_changes(
     filled: tuple[Pipeline, TableId, TableId],
 ) -> None:
     pipeline, one, _ = filled
@@ -416,14 +416,14 @@ def staged_files(pipeline: Pipeline, table: TableId) -> set[Path]:
 def large(
     request: pytest.FixtureRequest, new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Pipeline, TableId]:
-    """A pipeline with a table whose groups are large ones; of the second key Spark's order is not the source's."""
+    """A pipeline with a table of large groups. Spark orders the second key unlike the source."""
     monkeypatch.setattr("airflow_provider_db2cdc.spark.tables.SMALL_ROWS", 0)
     pipeline, table, _ = fill(new_pipeline(), request.param, request.param)
     pipeline.properties = SMALL
     return pipeline, table
 
 
-def test_a_new_snapshot_finds_changes_that_nobody_captured(
+def test_a_new_snapshot_finds_uncaptured_changes(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Missing rows of T0 are found chunk by chunk. Spark may sort the keys of T1 otherwise, so they are found last."""
@@ -450,12 +450,12 @@ def test_a_new_snapshot_finds_changes_that_nobody_captured(
         written = pipeline.state(table).where(f"__batch > {newest[table]}").collect()
         assert [row["ID"] for row in written] == [5], "rows that were right are not written"
     times = [[one and one.commit_ts_ms for one in offsets] for offsets in (known, map(pipeline.offsets.get, tables))]
-    assert times[0] == times[1], "rows that were found gone are no commit of the source"
+    assert times[0] == times[1], "deletions of missing rows are not a commit of the source"
     assert [staged_files(pipeline, table) for table in tables] == held, "rows that were staged are deleted"
 
 
 @pytest.mark.long
-def test_a_group_that_died_behind_its_merge_tells_what_it_found_gone_once(
+def test_a_group_that_died_after_its_merge_logs_each_deletion_once(
     large: tuple[Pipeline, TableId],
 ) -> None:
     pipeline, one = large
@@ -475,7 +475,7 @@ def test_a_group_that_died_behind_its_merge_tells_what_it_found_gone_once(
 
 
 @pytest.mark.long
-def test_blocking_snapshot_reads_all_tables_at_one_mark(filled: tuple[Pipeline, TableId, TableId]) -> None:
+def test_blocking_snapshot_reads_all_tables_at_one_watermark(filled: tuple[Pipeline, TableId, TableId]) -> None:
     pipeline, one, two = filled
     ask = execute(f"{pipeline.schema}\\..*", type="blocking")
     result = pipeline.tick(ask)
@@ -523,7 +523,7 @@ UNTOLD = ("write_journal", "put_summary")
 
 
 @pytest.mark.long
-def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_killed_snapshot_continues_after_its_last_published_chunk(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline, one, two = fill(new_pipeline(**SMALL))
     half: dict[str, Any] = {"additional_conditions": [{"data-collection": str(one), "filter": "ID < 15"}]}
     for number, (step, when, at) in enumerate(STEPS):
@@ -538,7 +538,7 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline:
         pipeline.captured()
         result = pipeline.tick() if step in UNTOLD else pipeline.tick(ask)
         assert result is not None
-        assert told(result)[-1] == "COMPLETED", step
+        assert notified(result)[-1] == "COMPLETED", step
         assert outcomes(result)[ask.id] == ("done", ""), step
         for table in (one, two):
             assert pipeline.rows(table) == pipeline.source_rows(table), step
@@ -548,7 +548,7 @@ def test_a_killed_snapshot_goes_on_behind_its_last_published_chunk(new_pipeline:
 
 
 @pytest.mark.long
-def test_a_state_that_was_restored_behind_the_ledgers_back_stops_until_a_restart(
+def test_a_restored_state_stops_its_table_until_a_restart(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
@@ -576,10 +576,10 @@ def test_a_state_that_was_restored_behind_the_ledgers_back_stops_until_a_restart
 
 @pytest.mark.long
 @pytest.mark.parametrize("moved", ["state", pytest.param("changes", marks=pytest.mark.long)])
-def test_a_table_whose_target_was_moved_away_stops_until_it_is_back_or_restarted(
+def test_a_moved_target_stops_its_table_until_it_is_back_or_restarted(
     new_pipeline: Callable[..., Pipeline], moved: str
 ) -> None:
-    """Made anew it would hold what changes from then on, and nothing would tell that the rest is missing."""
+    """A new target would have only later changes, and would not show that the rest is missing."""
     pipeline, one, other = fill(new_pipeline())
     place = Path(getattr(Layout(pipeline.target), moved)(one).name)
     place.rename(f"{place}.away")
@@ -596,7 +596,7 @@ def test_a_table_whose_target_was_moved_away_stops_until_it_is_back_or_restarted
 
 
 @pytest.mark.long
-def test_rows_are_counted_anew_where_the_tables_were_moved_away(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_rows_are_recounted_if_the_tables_were_moved_away(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline, one, _ = fill(new_pipeline())
     layout = Layout(pipeline.target)
     for name in (layout.changes(one).name, layout.state(one).name):

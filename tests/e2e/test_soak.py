@@ -1,10 +1,10 @@
-"""Everything at once, by chance: snapshots of all kinds, stops, pauses, restarts, kills, old runs that are cleared.
+"""Everything at once, at random: snapshots of all kinds, stops, pauses, restarts, kills, old runs that are cleared.
 
-Beside a writer, every third seed with registrations that are inactive for a while, every third one with tables that are
-loaded, of which nobody captures anything, and every other odd one with tables that get columns.
+A writer works during each seed. Every third seed has registrations that are inactive for a while. Every third one has
+tables that are loaded without capture, and every other odd one has tables that get columns.
 
-What is said of each seed is what is always said: the log is linear while it grows and holds no event twice, and in the
-end target and source are equal. `make soak` plays them.
+For each seed the log is linear while it grows, and has each event once. In the end target and source are equal.
+`make soak` plays them.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ class Soak:
             self.restart(self.rng.choice(self.tables))
 
     def load(self, table: TableId) -> Signal:
-        """Change a table behind capture's back, and return the request that is to mend it.
+        """Change a table without capture, and return the request that repairs it.
 
-        One row was captured right before with an A of 0, and is left alone from then on. It is the first one by its
-        key: what is read behind the first group is read when what was captured by then is pulled.
+        One row was captured right before with an A of 0, and is never changed again. It is the first row by its key.
+        The rows after the first group are read when the changes captured by then are pulled.
         """
         at, key = next(self.ids), self.keys[table]
         first = BEFORE_KEYS - at
@@ -120,7 +120,7 @@ class Soak:
         return self.mend(table, f"mend{at}")
 
     def check_loaded(self) -> None:
-        """Nothing of before a load is left of its row where its snapshot is done; later ones would hide that."""
+        """Check that no row from before a load remains once its snapshot is done. Later snapshots would hide that."""
         for one in self.outcomes():
             if one.status == "done" and one.id in self.loaded:
                 table, at = self.loaded.pop(one.id)
@@ -133,9 +133,9 @@ class Soak:
         return Signal(id_, "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
 
     def clear(self) -> None:
-        """Do one of the runs before again, from its job on or its commit alone, as who clears its tasks in Airflow.
+        """Repeat an earlier run, from its job on or only its commit, as if its tasks were cleared in Airflow.
 
-        A commit has what the newest try of its run's job gave.
+        A commit has the result of the newest try of its run's job.
         """
         if not self.runs or self.rng.random() < 0.5:
             return
@@ -149,7 +149,7 @@ class Soak:
                 self.do(spec)
 
     def suspend(self) -> None:
-        """Have a plan meet a table's inactive registration; its job may come to something or not."""
+        """Have a plan find a table's inactive registration. Its job may succeed or not."""
         if self.rng.random() < 0.5:
             return
         table = self.rng.choice(self.tables)
@@ -181,8 +181,8 @@ class Soak:
         self.check_loaded()
 
     def finish(self) -> None:
-        """Let what is open come to its end, and what is loaded be mended where that was stopped or refused."""
-        # Twice, for the first tick may still hear pauses of the signal table.
+        """Let open snapshots end, and repair loaded tables if their snapshot was stopped or refused."""
+        # Twice, because the first tick may still read pauses from the signal table.
         self.settle_all([Signal(f"resume{at}", "resume-snapshot", "{}", "airflow") for at in range(2)])
         done = {one.id for one in self.outcomes() if one.status == "done"}
         left = [table for table, id_ in self.mends.items() if id_ not in done]
@@ -190,7 +190,7 @@ class Soak:
         self.settle_all([self.mend(table, f"again {table}") for table in left])
 
     def settle_all(self, signals: list[Signal]) -> None:
-        """Do ticks, each with one of the signals, until nothing is left; what nobody can end any more is a fault."""
+        """Run ticks, each with one of the signals, until the pipeline is idle. Fail if it never is."""
         for at in range(LAST_TICKS):
             spec = self.pipeline.plan(signals=signals[at : at + 1])
             if spec is None:
@@ -204,7 +204,7 @@ class Soak:
         return [*self.pipeline.offsets.summary().outcomes]
 
     def restart(self, table: TableId) -> None:
-        """Have a table begin anew."""
+        """Restart a table."""
         self.happened.append(f"restart {table.name}")
         self.starts.pop(table, None)
         self.pipeline.restart(table)
@@ -227,7 +227,7 @@ class Soak:
         return Signal(f"ask{next(self.ids)}", kind, json.dumps(data), "airflow")
 
     def death(self) -> AbstractContextManager[Any]:
-        """Return a block in which the process dies at a step, unless it does not come to it."""
+        """Return a block in which the process dies at a step if it reaches the step."""
         whens: tuple[When, ...] = ("before", "after")
         step, when, at = self.rng.choice(DEATHS), self.rng.choice(whens), self.rng.choice((1, 1, 2, 3))
         self.happened.append(f"death {when} {step} {at}")
@@ -243,12 +243,12 @@ def interruptions(signals: str, rng: random.Random) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("seed", seeds())
-def test_whatever_happens_target_and_source_are_equal_in_the_end(
+def test_target_equals_source_in_the_end_whatever_happens(
     new_pipeline: Callable[..., Pipeline], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_db2cdc.spark.tables.SMALL_ROWS", 0)
     if seed % 2:
-        # As for tables whose keys Spark may sort otherwise: then what is gone is looked for at a table's end.
+        # As if Spark sorted keys unlike the source: then missing rows are searched at a table's end.
         monkeypatch.setattr("airflow_provider_db2cdc.cdc.types.SORTED_ALIKE", set())
     rng = random.Random(seed)
     pipeline = new_pipeline(

@@ -1,4 +1,4 @@
-"""A table cut by a column that is not its key, and whose values move across the chunks' borders while they are read."""
+"""A table in chunks by a column other than its key. Its values move across the bounds during the reads."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ RESTING = range(1000, 1020)
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_rows_that_move_across_chunks_of_a_surrogate_key_are_there_once(
+def test_rows_that_move_across_chunks_of_a_surrogate_key_are_read_once(
     new_pipeline: Callable[..., Pipeline], seed: int
 ) -> None:
-    """The key S stays; ID, by which chunks are cut, is what the history shifts, swaps and moves."""
+    """The key S stays. The chunks are by ID, which the history shifts, swaps and moves."""
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 8, "snapshot.group.chunks": 1})
     weights = {**WEIGHTS, "move": 6, "shift": 8, "swap": 6}
     options = HistoryOptions(transactions=3000, lanes=1, width=24, composite=False, weights=weights)
@@ -57,4 +57,4 @@ def test_rows_that_move_across_chunks_of_a_surrogate_key_are_there_once(
     start = first.tables[0].after
     assert start is not None
     assert logged_events(pipeline, table) == captured_events(pipeline, table, ("S",), start)
-    assert pipeline.changes(table).where("op = 'd' AND source.snapshot <> 'false'").isEmpty(), "nothing is gone"
+    assert pipeline.changes(table).where("op = 'd' AND source.snapshot <> 'false'").isEmpty(), "nothing was deleted"

@@ -1,4 +1,4 @@
-"""What goes wrong is said, about the table it concerns, with the way out; the others go on and nothing is lost."""
+"""A problem is reported for its table, with a remedy. The others continue, and no change is lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOGS = ("batches", "commits", "manifest", "journal")
 
 @pytest.fixture(scope="module")
 def shared(captured_sandbox: Any, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """A pair that each test gets out of trouble again, or leaves with changes that nobody has pulled."""
+    """A pair of tables that each test repairs again, perhaps with changes that are not pulled."""
     pipeline = Pipeline(captured_sandbox, spark, tmp_path_factory.mktemp("trouble"))
     yield paired(pipeline)
     pipeline.writer.close()
@@ -46,7 +46,7 @@ def shared(captured_sandbox: Any, spark: Any, tmp_path_factory: pytest.TempPathF
 def pair(shared: Pair) -> Pair:
     """A pipeline of two tables, both of which its last tick brought to the source's state.
 
-    Their offsets stood where they are while other tests had this sandbox pruned: that is a gap.
+    Other tests pruned this sandbox while these offsets did not move: that is a gap.
     """
     pipeline, good, bad = shared
     pipeline.captured()
@@ -58,7 +58,7 @@ def pair(shared: Pair) -> Pair:
         pipeline.captured()
         pipeline.passed()
     for table in (good, bad):
-        assert pipeline.rows(table) == pipeline.source_rows(table), "the test before this one left trouble behind"
+        assert pipeline.rows(table) == pipeline.source_rows(table), "the previous test did not repair its tables"
     return shared
 
 
@@ -104,7 +104,7 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair, capsys: pytest.
     assert "created again" in result.failed[0].error
     assert "offset restart" in result.failed[0].error
     assert pipeline.rows(good) == pipeline.source_rows(good)
-    assert load(pipeline.spark, manifest).count() == fit, "of versions of which one is behind"
+    assert load(pipeline.spark, manifest).count() == fit, "one of the versions lags"
     offset = pipeline.offsets.get(bad)
     assert offset is not None
     assert offset.lsn < fence
@@ -119,7 +119,7 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair, capsys: pytest.
     assert load(pipeline.spark, manifest).count() > fit
 
 
-def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> None:
+def test_changes_that_only_the_change_log_has_reach_the_state(pair: Pair) -> None:
     pipeline, good, bad = pair
     insert(pipeline)
     spec = pipeline.plan()
@@ -146,12 +146,12 @@ def test_changes_that_only_the_change_log_holds_reach_the_state(pair: Pair) -> N
         pytest.param("X", "ID = -ID", "N", marks=pytest.mark.long),
     ],
 )
-def test_a_pruned_update_row_is_missed_in_what_a_death_left(
+def test_a_pruned_update_row_is_missed_after_a_death(
     new_pipeline: Callable[..., Pipeline], prefix: str, change: str, says: str
 ) -> None:
-    """It is one change row, and neither the two halves of other updates nor a deletion and an insertion.
+    """It is one change row, neither two halves of an update nor a deletion and an insertion.
 
-    Also where the registration `says` pairs, and the agent has not read it anew.
+    Also if the registration `says` pairs, and the agent has not read it again.
     """
     pipeline = new_pipeline(**{"accept.update.rows": True})
     table = begun(pipeline, 3, update_as="U", before_img_prefix=prefix)
@@ -176,7 +176,7 @@ def test_a_pruned_update_row_is_missed_in_what_a_death_left(
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("update_as", "prefix"), [("DI", ""), ("U", ""), ("U", "X")])
-def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
+def test_a_fully_logged_batch_continues_though_its_changes_are_pruned(
     new_pipeline: Callable[..., Pipeline], update_as: Any, prefix: str
 ) -> None:
     pipeline = new_pipeline(**{"accept.update.rows": True})
@@ -199,7 +199,7 @@ def test_a_batch_that_was_pruned_once_a_death_had_left_it_whole_is_gone_on_with(
 
 @pytest.mark.long
 @pytest.mark.parametrize("after", ["", "a death", "a death and another plan"])
-def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, after: str) -> None:
+def test_pruning_between_the_plan_and_its_reads_is_a_gap(pair: Pair, after: str) -> None:
     pipeline, _, bad = pair
     insert(pipeline)
     [(first,)] = pipeline.query(f'SELECT MAX(IBMSNAP_COMMITSEQ) FROM ASNCDC."CDC_{bad.schema}_{bad.name}"')
@@ -231,7 +231,7 @@ def test_pruning_that_comes_between_the_plan_and_its_reads_is_a_gap(pair: Pair, 
 
 
 @pytest.mark.long
-def test_a_table_whose_first_batch_died_and_can_not_be_redone_is_restarted(
+def test_a_table_whose_first_batch_cannot_be_redone_is_restarted(
     new_pipeline: Callable[..., Pipeline],
 ) -> None:
     pipeline = new_pipeline()
@@ -263,10 +263,10 @@ def test_a_table_whose_first_batch_died_and_can_not_be_redone_is_restarted(
 
 @pytest.mark.long
 @pytest.mark.parametrize("small_rows", [pytest.param(SMALL_ROWS, marks=pytest.mark.long), 0])
-def test_updates_that_leave_no_old_row_stop_their_table_until_it_is_restarted(
+def test_updates_without_an_old_row_stop_their_table_until_a_restart(
     new_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, small_rows: int
 ) -> None:
-    """The registration says 'Y' and the agent, which reads it at its start alone, goes on as it was told before."""
+    """The registration says 'Y'. The agent reads it only at its start, and continues with the old setting."""
     monkeypatch.setattr(change_pull, "SMALL_ROWS", small_rows)
     pipeline = new_pipeline()
     good = pipeline.create(f"CREATE TABLE {pipeline.schema}.GOOD (ID INTEGER NOT NULL PRIMARY KEY, A INTEGER)", "GOOD")
@@ -335,11 +335,11 @@ def test_offsets_of_an_idle_pipeline_move_on_and_its_tables_do_not(
     pipeline.captured()
     capsys.readouterr()
     assert [line.creates for line in pipeline.passed().tables] in ([1, 0], [0, 1])
-    assert " applied: " not in capsys.readouterr().out, "the other table only stands"
+    assert " applied: " not in capsys.readouterr().out, "the other table has only its old position"
 
 
 @pytest.mark.long
-def test_tables_that_were_compacted_and_vacuumed_go_on(pair: Pair) -> None:
+def test_tables_that_were_compacted_and_vacuumed_continue(pair: Pair) -> None:
     pipeline, good, _ = pair
     for _ in range(2):
         insert(pipeline)
@@ -366,10 +366,8 @@ def test_tables_that_were_compacted_and_vacuumed_go_on(pair: Pair) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["initial", pytest.param("when_needed", marks=pytest.mark.long)])
-def test_changes_of_while_a_registration_was_inactive_are_a_gap(
-    new_pipeline: Callable[..., Pipeline], mode: str
-) -> None:
-    """Nothing of the registration tells afterwards that it was: the plan that met it has told the offset."""
+def test_changes_during_an_inactive_registration_are_a_gap(new_pipeline: Callable[..., Pipeline], mode: str) -> None:
+    """The registration does not show it afterwards. The plan that found it has recorded it in the offset."""
     pipeline, good, bad = paired(new_pipeline(**{"snapshot.mode": mode}))
     faults.set_state(pipeline.writer, pipeline.schema, "BAD", "S")
     insert(pipeline)
@@ -399,8 +397,8 @@ def test_changes_of_while_a_registration_was_inactive_are_a_gap(
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_plan_of_the_time_of_one_whose_commit_died_is_no_retry_of_it(new_pipeline: Callable[..., Pipeline]) -> None:
-    """With offsets ahead of the planner's clock both are of the same millisecond; a restart of between is not over."""
+def test_a_plan_at_the_time_of_a_dead_commit_is_not_its_retry(new_pipeline: Callable[..., Pipeline]) -> None:
+    """With offsets ahead of the planner's clock both have the same millisecond. A restart in between is not over."""
     pipeline, good, _ = paired(new_pipeline())
     ahead_ms = int(time.time() * 1000) + 600_000
     pipeline.offsets.reset(replace(need_offset(pipeline, good), planned_at_ms=ahead_ms))
@@ -426,7 +424,7 @@ def test_a_plan_of_the_time_of_one_whose_commit_died_is_no_retry_of_it(new_pipel
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_restart_wished_for_while_one_is_under_way_is_the_next_ticks(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_restart_requested_during_another_belongs_to_the_next_tick(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline, good, _ = paired(new_pipeline())
     config = write_config(pipeline)
     restart(config, str(good))
@@ -461,7 +459,7 @@ def need_offset(pipeline: Pipeline, table: TableId) -> Offset:
     return offset
 
 
-def test_no_row_value_shows_in_what_is_said_of_one_that_cannot_be_read(
+def test_no_error_about_an_unreadable_row_shows_its_values(
     new_pipeline: Callable[..., Pipeline], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Spark's own error quotes the value, and the statement with its filter."""

@@ -1,4 +1,4 @@
-"""Every type that SQL Replication captures and the sandbox has comes out as it went in, NULLs included."""
+"""Every type of SQL Replication and the sandbox is the same in the target, with NULLs."""
 
 from __future__ import annotations
 
