@@ -139,7 +139,7 @@ def is_in(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-def test_imports_are_found_wherever_they_stand() -> None:
+def test_imports_are_found_in_every_form() -> None:
     source = """
 import a.b, c as d
 from e import f as g, h
@@ -151,7 +151,7 @@ def late():
     assert {*imported(source)} == {"a.b", "c", "e.f", "e.h", ".", "i.j.l", "m.n", "o", "p"}
 
 
-def test_there_is_something_to_look_at() -> None:
+def test_the_modules_are_found() -> None:
     assert {"cdc", "sql", "source", "spark", "submit"} <= {part_of(path) for path in sources()}
     assert len(imports()) > 200
 
@@ -178,7 +178,7 @@ def test_a_pure_part_imports_only_the_standard_library_and_the_package(part: str
 
 
 @pytest.mark.parametrize("package", ONLY_IN)
-def test_only_its_own_parts_import(package: str) -> None:
+def test_a_package_is_imported_only_by_its_parts(package: str) -> None:
     wrong = [
         (str(path.relative_to(ROOT)), name)
         for path, own, name in imports()
@@ -187,7 +187,7 @@ def test_only_its_own_parts_import(package: str) -> None:
     assert wrong == []
 
 
-def test_what_is_shipped_imports_test_equipment_at_one_guarded_place() -> None:
+def test_shipped_code_imports_test_equipment_at_one_guarded_place() -> None:
     scripts = [path for folder in ("spark_jobs", "dags") for path in sorted((ROOT / folder).rglob("*.py"))]
     shipped = [(path, name) for path, own, name in imports() if own not in NOT_SHIPPED]
     shipped += [(path, name) for path in scripts for name in imported(path.read_text("utf-8"))]
@@ -250,29 +250,29 @@ def test_the_gate_closes() -> None:
 
 
 @pytest.mark.parametrize("part", sorted(PURE))
-def test_a_pure_part_loads_with_the_standard_library_alone(part: str) -> None:
+def test_a_pure_part_loads_with_only_the_standard_library(part: str) -> None:
     closed = f"top != {NAME!r} and top not in sys.stdlib_module_names"
     came = import_behind_gate(modules_of(part), closed, "-I", "-S")
     assert came - PACKAGES <= WITHIN[part] | LEAVES | {part}, "the package itself loads its version and nothing else"
 
 
-def test_the_spark_side_loads_where_neither_airflow_nor_ibm_db_nor_pydantic_is_installed() -> None:
+def test_the_spark_side_loads_without_airflow_ibm_db_and_pydantic() -> None:
     closed = "top in ('airflow', 'ibm_db', 'ibm_db_dbi', 'pydantic', 'yaml', 'typer', 'rich', 'pendulum', 'attrs')"
     assert import_behind_gate(modules_of("spark"), closed) <= WITHIN["spark"] | LEAVES
 
 
-def test_channels_load_where_no_client_of_kafka_is_installed() -> None:
+def test_channels_load_without_a_kafka_client() -> None:
     assert "channels" in import_behind_gate(modules_of("channels"), "top == 'confluent_kafka'")
 
 
-def test_all_but_the_spark_side_and_the_airflow_edge_load_where_neither_spark_nor_airflow_is_installed() -> None:
+def test_the_other_parts_load_without_spark_and_airflow() -> None:
     parts = {part_of(path) for path in sources()} & (WITHOUT_AIRFLOW - {"spark"})
     came = import_behind_gate(modules_of(*parts), "top in ('pyspark', 'delta', 'airflow')")
     assert "spark" not in came
 
 
 @pytest.mark.airflow
-def test_the_airflow_edge_loads_where_spark_is_not_installed(tmp_path: Path) -> None:
+def test_the_airflow_edge_loads_without_spark(tmp_path: Path) -> None:
     parts = {part_of(path) for path in sources()} - WITHOUT_AIRFLOW
     came = import_behind_gate(modules_of(*parts), "top in ('pyspark', 'delta')", home=tmp_path)
     assert "spark" not in came

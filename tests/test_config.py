@@ -38,7 +38,7 @@ CONNECTOR = {
 
 
 class TestConnectorJson:
-    def test_is_understood_as_it_is(self) -> None:
+    def test_connector_json_is_read_unchanged(self) -> None:
         made = PipelineConfig.from_properties({**CONNECTOR, "target": "/lake/sales"})
         assert made.pipeline == "sales-connector"
         assert made.server_name == "prod"
@@ -49,7 +49,7 @@ class TestConnectorJson:
         assert (made.database.port, made.database.user, made.database.dbname) == (50001, "cdc", "SALES")
         assert made.database.jdbc_options == {"currentSchema": "X"}
 
-    def test_what_has_no_meaning_is_named_with_a_reason(self) -> None:
+    def test_ignored_properties_are_named_with_a_reason(self) -> None:
         ignored = PipelineConfig.from_properties({**CONNECTOR, "target": "/lake/sales"}).ignored
         assert set(ignored) == {
             "connector.class",
@@ -76,7 +76,7 @@ class TestConnectorJson:
             ("table.ignore.builtin", "registered tables"),
         ],
     )
-    def test_of_the_connector_for_db2_has_no_unknown_property(self, name: str, reason: str) -> None:
+    def test_properties_of_the_db2_connector_are_all_known(self, name: str, reason: str) -> None:
         assert reason in config(**{name: "1"}).ignored[name]
 
     @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ class TestConnectorJson:
             ("event.converting.failure.handling.mode", "fail"),
         ],
     )
-    def test_that_asks_for_what_is_done_anyway_is_taken(self, name: str, harmless: str) -> None:
+    def test_unsupported_property_with_a_harmless_value_is_accepted(self, name: str, harmless: str) -> None:
         assert config(**{name: harmless}) == config()
         assert f"{name} is not supported" in refusal(**{name: "7"})
 
-    def test_of_another_database_is_refused(self) -> None:
+    def test_connector_of_another_database_is_refused(self) -> None:
         assert "another connector's" in refusal(**{"connector.class": "io.debezium.connector.mysql.MySqlConnector"})
 
 
@@ -151,7 +151,7 @@ class TestRefusal:
         assert "table.includ.list" in text
         assert "did you mean table.include.list" in text
 
-    def test_unsupported_property_says_so(self) -> None:
+    def test_unsupported_property_is_named(self) -> None:
         assert "column.mask.with.3.chars is not supported" in refusal(**{"column.mask.with.3.chars": "A.B.C"})
 
     def test_all_wrong_properties_are_named_at_once(self) -> None:
@@ -177,24 +177,24 @@ class TestRefusal:
         assert name.split(".")[0] in refusal(**{name: value})
 
     @pytest.mark.parametrize("name", ["signal.consumer.x", "driver.x", "spark.conf.x"])
-    def test_wrong_value_within_a_mapping_too(self, name: str) -> None:
+    def test_wrong_value_within_a_mapping_is_refused(self, name: str) -> None:
         given = {"spark.conf": {"x": [1]}} if name == "spark.conf.x" else {name: [1]}
         address = {f"database.{one}": "x" for one in ("hostname", "dbname", "user", "password")}
         assert refusal(**address, **given).startswith(f"{name}: ")
 
     @pytest.mark.parametrize("value", ["S\\.T", "S\\.(T:A", "S\\.T:", ["S\\.T:A"]])
-    def test_key_columns_that_are_none_are_refused_by_the_propertys_name(self, value: object) -> None:
+    def test_invalid_key_columns_are_refused_by_the_propertys_name(self, value: object) -> None:
         assert "message.key.columns" in refusal(**{"message.key.columns": value})
 
-    def test_two_spellings_that_contradict(self) -> None:
+    def test_contradicting_spellings_are_refused(self) -> None:
         text = refusal(**{"cdc.control.schema": "A", "database.cdcschema": "B"})
         assert text == "database.cdcschema: leave one; it contradicts another spelling of cdc.control.schema"
 
-    def test_value_that_asks_for_what_is_done_anyway_passes(self) -> None:
+    def test_value_that_asks_for_the_default_behaviour_is_accepted(self) -> None:
         config(**{"provide.transaction.metadata": False, "db2.platform": "LUW", "transforms": ""})
         assert "provide.transaction.metadata" in refusal(**{"provide.transaction.metadata": True})
 
-    def test_query_of_ones_own_is_refused_with_what_to_give_instead(self) -> None:
+    def test_custom_query_is_refused_with_its_replacement(self) -> None:
         for name, value in (("snapshot.query.mode", "custom"), ("snapshot.query.mode.custom.name", "mine")):
             text = refusal(**{name: value})
             assert f"{name} is not supported" in text
@@ -203,7 +203,7 @@ class TestRefusal:
 
     @pytest.mark.parametrize("name", ["table.include.list", "signal.enabled.channels"])
     @pytest.mark.parametrize("value", [5, True, False])
-    def test_what_is_no_list_is_refused_by_the_propertys_name(self, name: str, value: object) -> None:
+    def test_value_that_is_not_a_list_is_refused_by_the_propertys_name(self, name: str, value: object) -> None:
         assert name in refusal(**{name: value})
 
     def test_secrets_are_not_shown(self) -> None:
@@ -241,12 +241,12 @@ def test_numbers_and_booleans_are_texts_to_drivers_and_spark(tmp_path: Path) -> 
     assert made.kafka_consumer == {"max.poll.records": "5"}
 
 
-def test_what_is_no_text_is_refused_for_a_driver() -> None:
+def test_value_that_is_not_text_is_refused_for_a_driver() -> None:
     assert "queryDataSize" in refusal(**{"database.hostname": "h", "driver.queryDataSize": ["a"]})
 
 
 def test_password_without_quotes_is_refused_and_not_shown() -> None:
-    """YAML reads 0123 as 83: what was meant is not to be had any more."""
+    """YAML reads 0123 as 83: the meant value is lost."""
     told = refusal(
         **{"database.hostname": "h", "database.dbname": "D", "database.user": "u", "database.password": 8371}
     )
@@ -255,12 +255,12 @@ def test_password_without_quotes_is_refused_and_not_shown() -> None:
 
 
 class TestSignals:
-    def test_come_by_the_table_and_airflow_unless_told_otherwise(self) -> None:
+    def test_signals_come_by_the_table_and_airflow_by_default(self) -> None:
         made = config()
         assert (made.signal_channels, made.signal_table, made.signal_file) == (("source", "airflow"), "", None)
         assert (made.kafka_group_id, made.kafka_topic, made.kafka_bootstrap_servers) == ("", "", "")
 
-    def test_take_debeziums_names(self) -> None:
+    def test_signals_take_debeziums_names(self) -> None:
         made = config(
             **{
                 "signal.data.collection": "CDC.SIGNALS",
@@ -280,10 +280,10 @@ class TestSignals:
         assert made.kafka_consumer == {"security.protocol": "SASL_SSL", "client.id": "me"}
         assert made.settings.watermarking == "insert_delete"
 
-    def test_may_be_switched_off(self) -> None:
+    def test_signals_may_be_switched_off(self) -> None:
         assert config(**{"signal.enabled.channels": ""}).signal_channels == ()
 
-    def test_file_is_relative_to_the_configurations(self, tmp_path: Path) -> None:
+    def test_signal_file_is_relative_to_the_configuration(self, tmp_path: Path) -> None:
         path = tmp_path / "pipeline.yaml"
         path.write_text("pipeline: p\ntarget: /x\nsignal:\n  file: asks.jsonl\n  enabled.channels: [file]\n")
         made = load_config(path, {})
@@ -296,10 +296,10 @@ class TestSignals:
         assert config(**{"signal.data.collection": '"my cdc".SIGNALS'}).signal_table == '"my cdc".SIGNALS'
 
     @pytest.mark.parametrize("name", ["table.include.list", "column.exclude.list", "snapshot.include.collection.list"])
-    def test_list_with_what_is_no_expression_is_named(self, name: str) -> None:
+    def test_list_entry_that_is_not_an_expression_is_named(self, name: str) -> None:
         assert f"{name}: '[' is not a regular expression" in refusal(**{name: ["ok", "["]})
 
-    def test_selects_of_ones_own_by_either_spelling_of_the_property(self) -> None:
+    def test_custom_selects_by_either_spelling_of_the_property(self) -> None:
         for name in ("snapshot.select.statement.overrides", "snapshot_select_statement_overrides"):
             made = config(**{name: "S.T_1", f"{name}.S.T_1": "SELECT 1"})
             assert (made.snapshot_overridden, made.snapshot_overrides) == (("S.T_1",), {"S.T_1": "SELECT 1"})
@@ -370,11 +370,11 @@ class TestFile:
         assert made.database.user == "cdc"
         assert made.database.password.get_secret_value() == "not-for-eyes"
 
-    def test_without_database_the_variables_alone_make_none(self, tmp_path: Path) -> None:
+    def test_without_database_the_variables_do_not_make_one(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, "pipeline: p\ntarget: /x\n")
         assert load_config(path, {"DB2CDC_PASSWORD": "p", "DB2CDC_USER": "u"}).database is None
 
-    def test_database_is_left_out_for_airflow_and_its_password_not_asked_for(self, tmp_path: Path) -> None:
+    def test_database_is_omitted_for_airflow_without_its_password(self, tmp_path: Path) -> None:
         path = self.write(
             tmp_path,
             "pipeline: p\ntarget: /x\ndatabase:\n  hostname: h\n  dbname: D\n  password: ${env:NOT_SET}\n"
@@ -389,7 +389,7 @@ class TestFile:
             load_config(path, {})
 
     @pytest.mark.parametrize("text", ["- a\n- b\n", "", "a: [1\n", "a: 2026-13-45\n"])
-    def test_what_is_no_mapping_is_refused_with_the_files_name(self, tmp_path: Path, text: str) -> None:
+    def test_file_that_is_not_a_mapping_is_refused_by_its_name(self, tmp_path: Path, text: str) -> None:
         with pytest.raises(ConfigurationError, match=r"pipeline\.yaml"):
             load_config(self.write(tmp_path, text), {})
 
@@ -418,7 +418,7 @@ class TestTable:
         assert set(ApplySettings.__dataclass_fields__) - DECIDED_BY_MODE <= filled
 
     def test_every_setting_reaches_the_job(self) -> None:
-        """Each is given another value than its default, which then is not what the job is told."""
+        """Each gets a value other than its default, and the job gets that value."""
         others = {
             "tombstones": False,
             "key_change_detection": "none",
@@ -437,11 +437,11 @@ class TestTable:
         assert not set(ALIASES) & set(PROPERTIES)
         assert set(ALIASES.values()) <= set(PROPERTIES)
 
-    def test_every_property_says_something(self) -> None:
+    def test_every_property_has_a_description(self) -> None:
         assert all(item.text for item in PROPERTIES.values())
 
     @pytest.mark.parametrize("name", ["column.mask.*", "driver.*", "nothing"])
-    def test_wildcards_are_no_names(self, name: str) -> None:
+    def test_wildcards_are_not_names(self, name: str) -> None:
         item = find_property(name)
         assert item is None or item.name.endswith("*")
 
@@ -484,7 +484,7 @@ class TestSnapshotter:
     def custom(self, name: str) -> PipelineConfig:
         return config(**{"snapshot.mode": "custom", "snapshot.mode.custom.name": name})
 
-    def test_of_ones_own_decides(self) -> None:
+    def test_custom_snapshotter_decides(self) -> None:
         made = self.custom(f"{__name__}:Whole")
         decides = made.snapshotter
         assert (decides.snapshot_data(False, False), decides.snapshot_data(True, False)) == (True, False)
@@ -492,7 +492,7 @@ class TestSnapshotter:
         assert made.settings.snapshot_on_gap is True
 
     @pytest.mark.parametrize("question", ["snapshot_on_gap", "recover_offset"])
-    def test_that_fails_is_named_with_what_it_was_asked(self, question: str) -> None:
+    def test_snapshotter_that_fails_is_named_with_the_question(self, question: str) -> None:
         decides = self.custom(f"{__name__}:Failing").snapshotter
         with pytest.raises(ConfigurationError, match=rf"Failing failed in {question} \(RuntimeError: not today\)"):
             getattr(decides, question)()
@@ -511,7 +511,7 @@ class TestSnapshotter:
             ("configuration_based", ""),
         ],
     )
-    def test_of_each_mode_answers_as_debezium_describes_it(self, mode: str, yes: str) -> None:
+    def test_snapshotter_of_each_mode_answers_as_debezium_describes(self, mode: str, yes: str) -> None:
         made = config(**{"snapshot.mode": mode}).snapshotter
         answers = {
             "new": made.snapshot_data(known=False, in_progress=False),
@@ -521,7 +521,7 @@ class TestSnapshotter:
             "recovers": made.recover_offset(),
         }
         assert [name for name, answer in answers.items() if answer] == yes.split()
-        assert not made.snapshot_data(known=True, in_progress=True), "one that is under way goes on"
+        assert not made.snapshot_data(known=True, in_progress=True), "an open snapshot continues"
 
     @pytest.mark.parametrize("switch", ["snapshot.data", "start.stream", "snapshot.on.data.error"])
     def test_switches_answer_each_for_itself(self, switch: str) -> None:
@@ -545,7 +545,7 @@ class TestSnapshotter:
             (f"{__name__}:Partial", "has no method snapshot_data"),
         ],
     )
-    def test_that_is_none_is_refused_by_the_propertys_name(self, path: str, reason: str) -> None:
+    def test_class_that_is_not_a_snapshotter_is_refused_by_the_property(self, path: str, reason: str) -> None:
         problem = rf"snapshot\.mode\.custom\.name: '{path}' {reason}.*Name a class as module:Class"
         with pytest.raises(ConfigurationError, match=problem):
             _ = self.custom(path).snapshotter

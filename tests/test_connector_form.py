@@ -95,11 +95,11 @@ def test_every_form_of_the_same_properties_means_the_same(tmp_path: Path, seed: 
         ("database.port", "database.port"),
     ],
 )
-def test_name_of_debezium_server_is_made_plain(name: str, plain: str) -> None:
+def test_name_of_debezium_server_loses_its_prefix(name: str, plain: str) -> None:
     assert plain_name(name) == plain
 
 
 @pytest.mark.parametrize("spec", [None, 5, {"config": None}, {"config": []}])
-def test_strimzi_without_settings_lacks_what_is_needed(tmp_path: Path, spec: object) -> None:
+def test_strimzi_connector_may_have_no_settings(tmp_path: Path, spec: object) -> None:
     text = json.dumps({"kind": "KafkaConnector", "metadata": {"name": "c"}, "spec": spec, "target": "/x"})
     assert read(tmp_path, "a.json", text).pipeline == "c"

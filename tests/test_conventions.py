@@ -1,4 +1,4 @@
-"""The project's habits, as far as a program can tell."""
+"""The project's conventions, as far as a program can check them."""
 
 import ast
 import dataclasses
@@ -53,7 +53,7 @@ def offenders(paths: Iterable[Path], found: Callable[[Path], object]) -> dict[st
     return {name_of(path): what for path in paths if (what := found(path))}
 
 
-def test_there_is_something_to_look_at() -> None:
+def test_the_modules_are_found() -> None:
     assert len(MODULES) > 40
     assert SCRIPTS
 
@@ -89,7 +89,7 @@ def test_a_dag_is_wiring_only() -> None:
     assert {name_of(path) for path in DAGS if len(path.read_text("utf-8").splitlines()) > DAG_LINES} == set()
 
 
-def test_a_module_with_code_says_in_its_docstring_what_it_is() -> None:
+def test_a_module_with_code_has_a_docstring() -> None:
     assert offenders(ALL, lambda path: tree_of(path).body and not ast.get_docstring(tree_of(path))) == {}
 
 
@@ -115,7 +115,7 @@ def is_private(name: object) -> bool:
 
 
 def patched(node: ast.AST) -> list[object]:
-    """Return the names that a statement or call sets on an object of somebody else's."""
+    """Return the names that a statement or call sets on an object other than self."""
     match node:
         case ast.Call(func=ast.Name(id="setattr" | "delattr") | ast.Attribute(attr="setattr" | "delattr")):
             return [one.value for one in node.args[:2] if isinstance(one, ast.Constant)]
@@ -147,7 +147,7 @@ self._own = 1
     assert sorted(names) == ["_await", "_consumer", "_kinds", "a.b._rows"]
 
 
-def test_nothing_is_left_to_do_and_no_machine_is_named() -> None:
+def test_no_todo_remains_and_no_machine_is_named() -> None:
     unwanted = re.compile(r"\b(?:TODO|FIXME|XXX)\b|(?<![\w.])/(?:work|home|root|Users)/\w+")
     assert offenders(ALL, lambda path: unwanted.findall(path.read_text("utf-8"))) == {}
 
@@ -164,7 +164,7 @@ def texts_of(path: Path) -> list[str]:
     return [*filled, *(value for value in plain if isinstance(value, str))]
 
 
-def test_a_statement_that_changes_rows_says_which() -> None:
+def test_a_statement_that_changes_rows_has_a_where_clause() -> None:
     """A person pastes a remedy's SQL as it stands: without WHERE it would change every row."""
     changing = re.compile(r"\bUPDATE\s+\S+\s+SET\b|\bDELETE\s+FROM\b|\bset\s+STATE\b", re.IGNORECASE)
 
@@ -201,7 +201,7 @@ def test_every_public_name_of_errors_is_exported_and_exists() -> None:
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
-def test_an_error_hangs_in_the_tree_as_the_modules_docstring_draws_it(kind: type[errors.Db2CdcError]) -> None:
+def test_an_error_has_its_place_in_the_tree_of_the_docstring(kind: type[errors.Db2CdcError]) -> None:
     drawn = {match[2]: len(match[1]) for match in re.finditer(r"^([ │├└─]*)(\w+Error)\b", errors.__doc__, re.M)}
     assert issubclass(kind, errors.Db2CdcError)
     depth = kind.__mro__.index(errors.Db2CdcError)
@@ -211,14 +211,14 @@ def test_an_error_hangs_in_the_tree_as_the_modules_docstring_draws_it(kind: type
     assert depth == 0 or (kind.__doc__ or "").startswith(("Raised when ", "Raised at "))
 
 
-def test_an_errors_text_ends_with_what_to_do() -> None:
+def test_an_errors_text_ends_with_its_remedy() -> None:
     error = errors.Db2CdcError("it broke", "Mend it.")
     assert str(error) == "it broke. Mend it."
     assert (error.problem, error.remedy) == ("it broke", "Mend it.")
     assert str(errors.Db2CdcError("it broke")) == "it broke"
 
 
-def test_an_error_class_elsewhere_refines_one_that_users_know() -> None:
+def test_an_error_class_elsewhere_extends_a_public_error() -> None:
     """The sandbox is a stand-in for Db2: its errors are not the provider's."""
 
     def foreign(path: Path) -> list[str]:
@@ -229,7 +229,7 @@ def test_an_error_class_elsewhere_refines_one_that_users_know() -> None:
     assert offenders(known, foreign) == {}
 
 
-def test_the_package_exports_what_exists() -> None:
+def test_the_package_exports_existing_names() -> None:
     assert sorted(package.__all__) == sorted([*package._MODULES, "__version__"])
     for name, module in package._MODULES.items():
         body = tree_of(PACKAGE / f"{module.replace('.', '/')}.py").body

@@ -1,4 +1,4 @@
-"""The documentation, as far as a program can tell: links, commands, properties and blocks of code."""
+"""The documentation, as far as a program can check it: links, commands, properties and blocks of code."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _app_of_a_clone() -> typer.Typer:
 
 
 def leaf_of(words: Sequence[str]) -> tuple[Any, list[str]]:
-    """The command that a line names, and what is left of the line.
+    """The command that a line names, and the rest of the line.
 
     :raises LookupError: there is none of that name.
     """
@@ -135,7 +135,7 @@ def leaf_of(words: Sequence[str]) -> tuple[Any, list[str]]:
 
 
 def mistake_in(line: str, is_whole: bool) -> str:
-    """Why the command line refuses a line, empty where it does not; of one in a sentence parts may be left out."""
+    """Why the command line refuses a line, or an empty text. A command in a sentence may omit parts."""
     words = shlex.split(line, comments=True)[1:]
     if any(word.startswith(("<", "...")) for word in words):
         return ""
@@ -150,7 +150,7 @@ def mistake_in(line: str, is_whole: bool) -> str:
     return f"{line}: no {', '.join(unknown)}" if unknown else ""
 
 
-def test_every_command_line_is_one() -> None:
+def test_every_command_line_is_valid() -> None:
     def wrong(page: Path) -> list[str]:
         whole = {line for block in blocks_of(page, *SHELL) for line in map(str.strip, block.splitlines())}
         lines = commands_in(page, "db2cdc")
@@ -190,7 +190,7 @@ def test_every_python_block_compiles() -> None:
 
 
 def is_known(name: str) -> bool:
-    """Whether a name is a property or the end of one, or belongs to those that a `*` after two words stands for."""
+    """Whether a name is a property or the end of one, or matches a property with `*` after two words."""
     if name in PROPERTIES or name in ALIASES or any(one.endswith(f".{name}") for one in PROPERTIES):
         return True
     if name.endswith(".*"):

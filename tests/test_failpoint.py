@@ -1,4 +1,4 @@
-"""Failpoints: what a test can do at one, and that each is declared in one place, stands once, and is used."""
+"""Failpoints: what a test can do at them. Each is declared in one place, exists once, and is used."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_actions_get_the_arguments_by_name_and_the_result() -> None:
     ]
 
 
-def test_an_action_ends_with_its_block_and_acts_at_its_own_failpoint_only() -> None:
+def test_an_action_acts_only_in_its_block_and_at_its_failpoint() -> None:
     seen: list[ReachedFailpoint] = []
     with failpoint_action("merge_state", before=seen.append, after=seen.append):
         Adder().add(1)
@@ -60,7 +60,7 @@ def test_an_action_ends_with_its_block_and_acts_at_its_own_failpoint_only() -> N
     assert [reached.when for reached in seen] == ["before"]
 
 
-def test_what_an_action_raises_before_the_call_keeps_it_from_being_made() -> None:
+def test_an_action_that_raises_before_the_call_prevents_it() -> None:
     def fail(_: ReachedFailpoint) -> None:
         raise OSError("the disk is full")
 
@@ -140,7 +140,7 @@ def test_a_death_that_never_comes_fails_its_test() -> None:
     assert len(reached) == 1
 
 
-def test_what_is_done_beside_a_call_is_done_once_and_what_is_done_behind_calls_is_numbered() -> None:
+def test_beside_acts_once_and_behind_numbers_each_call() -> None:
     seen: list[object] = []
     with beside("fill_state", lambda: seen.append("beside")), behind("fill_state", seen.append):
         Adder().add(1)
@@ -162,7 +162,7 @@ def texts_in(path: Path) -> set[object]:
     return {node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)}
 
 
-def test_each_failpoint_stands_around_one_function_of_the_package() -> None:
+def test_each_failpoint_surrounds_one_function_of_the_package() -> None:
     """Or around what implements one method in several ways."""
     functions: dict[str, set[str]] = defaultdict(set)
     for path in PACKAGE.rglob("*.py"):

@@ -24,7 +24,7 @@ def test_class_is_found_by_its_module_and_name() -> None:
         ("json:__name__", "but a str"),
     ],
 )
-def test_what_names_no_class_is_refused_with_the_property_the_text_and_the_hint(path: str, reason: str) -> None:
+def test_text_that_names_no_class_is_refused_with_the_property_and_a_hint(path: str, reason: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_class(path, "a.property", "Write another.")
     assert str(caught.value).startswith(f"a.property: {path!r} names no class")

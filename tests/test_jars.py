@@ -37,7 +37,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "JARS", SMALL)
 
 
-def test_folder_is_filled_once_with_what_spark_lacks(tmp_path: Path) -> None:
+def test_folder_is_filled_once_with_the_jars_missing_from_spark(tmp_path: Path) -> None:
     ivy = FakeIvy(CONTENT)
     assert {path.name for path in ensure_jars(tmp_path, ["spark"], ivy)} == {"a.jar", "b.jar"}
     assert {path.name for path in (tmp_path / "spark").iterdir()} == {"a.jar", "b.jar"}
@@ -45,7 +45,9 @@ def test_folder_is_filled_once_with_what_spark_lacks(tmp_path: Path) -> None:
     assert len(ivy.asked) == 1
 
 
-def test_other_versions_of_a_jar_go_and_a_users_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_versions_of_a_jar_are_removed_and_a_users_jar_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, old, own = "io.d_d-spark_4.2_2.13-4.4.0.jar", "io.d_d-spark_4.1_2.13-4.3.1.jar", "io.d_d-own-1.jar"
     monkeypatch.setattr(jars, "JARS", (Jar("spark", name, sha256(b"new").hexdigest()),))
     (tmp_path / "spark").mkdir()
@@ -68,7 +70,7 @@ def test_file_that_was_not_tested_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "spark" / "a.jar").exists()
 
 
-def test_file_that_did_not_come_is_named(tmp_path: Path) -> None:
+def test_file_that_was_not_downloaded_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"b\.jar"):
         ensure_jars(tmp_path, ["spark"], FakeIvy({"a.jar": b"first"}))
 
@@ -151,7 +153,7 @@ class TestClasspath:
         assert refused.value.problem == f"the jars folder {folder} lacks {lacking}"
         assert refused.value.remedy == f"Fill it with `db2cdc jars --into {folder}`."
 
-    def test_folder_named_by_the_environment_is_held_to_the_same(
+    def test_folder_named_by_the_environment_is_also_checked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DB2CDC_JARS", str(tmp_path))
@@ -162,7 +164,7 @@ class TestClasspath:
             spark_classpath(None)
         with pytest.raises(ConfigurationError, match=r"the jars folder .*none does not exist"):
             spark_classpath(tmp_path / "none")
-        # Whoever names all that is needed needs no folder.
+        # With all packages named, no folder is needed.
         assert spark_classpath(None, ["io.delta:delta-spark_4.1_2.13:4.1.0", "com.ibm.db2:jcc:12.1.3.0"]) == ([], [])
 
     @pytest.mark.parametrize("name", [DRIVER, "mine-1.jar"])
@@ -174,13 +176,13 @@ class TestClasspath:
             spark_classpath(folder)
         assert refused.value.problem == f"{name} in the jars folder {folder} is damaged"
 
-    def test_jar_with_the_name_of_a_tested_one_has_its_content(self, folder: Path) -> None:
+    def test_jar_named_like_a_tested_jar_must_have_its_content(self, folder: Path) -> None:
         with zipfile.ZipFile(folder / STORAGE, "a") as archive:
             archive.writestr("more", "x")
         with pytest.raises(ConfigurationError, match=f"{STORAGE} in the jars folder .* is damaged"):
             spark_classpath(folder)
 
-    def test_older_delta_needs_its_storage_and_nothing_that_is_tested(self, tmp_path: Path) -> None:
+    def test_older_delta_needs_its_storage_and_no_tested_jar(self, tmp_path: Path) -> None:
         names = ["delta-spark_2.13-4.0.0.jar", "delta-storage-4.0.0.jar", "db2jcc4.jar"]
         packed(*(tmp_path / name for name in names))
         found, _ = spark_classpath(tmp_path)
@@ -200,18 +202,16 @@ class TestClasspath:
             (["local:///opt/io.delta_delta-spark_2.13-4.0.0.jar", "local:///opt/jcc-12.jar"], ["mine-1.jar"]),
         ],
     )
-    def test_a_delta_or_a_driver_of_the_users_own_stays_the_only_one(
-        self, folder: Path, named: list[str], added: list[str]
-    ) -> None:
+    def test_a_users_delta_or_driver_is_the_only_one(self, folder: Path, named: list[str], added: list[str]) -> None:
         packed(folder / "mine-1.jar")
         found, packages = spark_classpath(folder, named)
         assert ({path.name for path in found}, packages) == ({*added}, [])
 
-    def test_delta_of_a_folder_goes_whatever_its_file_is_called(self, tmp_path: Path) -> None:
+    def test_delta_of_a_folder_is_ignored_if_another_delta_is_named(self, tmp_path: Path) -> None:
         packed(tmp_path / "delta-spark_2.13-4.0.0.jar", tmp_path / "jcc-12.jar")
         assert spark_classpath(tmp_path, ["io.delta:delta-spark_4.1_2.13:4.1.0"]) == ([tmp_path / "jcc-12.jar"], [])
 
-    def test_a_folder_without_jars_will_do_where_all_that_is_needed_is_named(self, tmp_path: Path) -> None:
+    def test_a_folder_without_jars_is_enough_if_all_packages_are_named(self, tmp_path: Path) -> None:
         named = ["io.delta:delta-spark_4.1_2.13:4.1.0", "com.ibm.db2:jcc:12.1.3.0"]
         assert spark_classpath(tmp_path, named) == ([], [])
 

@@ -1,4 +1,4 @@
-"""The list of mutants stays in step with the code; `make mutants` runs them."""
+"""The list of mutants matches the code. `make mutants` runs them."""
 
 from collections import Counter
 

@@ -37,7 +37,7 @@ def line(table: TableId, at: int | None, status: Status = "applied", **more: obj
     return TableResult(table, status, lsn(at) if at is not None else None, 7 if at is not None else None, **more)  # type: ignore[arg-type]
 
 
-def left(table: TableId, at: int, *more: int, **marks: object) -> Offset:
+def committed(table: TableId, at: int, *more: int, **marks: object) -> Offset:
     """Return the offset that a result's batch 7 leaves."""
     return Offset(table, lsn(at), 7, *more, **{"committed_lsn": lsn(at), **marks})  # type: ignore[arg-type]
 
@@ -58,13 +58,13 @@ def store(tmp_path: Path) -> FileOffsetStore:
     return FileOffsetStore(tmp_path / "offsets.json")
 
 
-def test_offsets_move_to_what_delta_proved(store: FileOffsetStore) -> None:
+def test_offsets_move_to_the_position_committed_in_delta(store: FileOffsetStore) -> None:
     moved = commit(outcome(line(A, 5, commit_ts_ms=99), line(B, 5)), store)
-    assert moved == [left(A, 5, 99), left(B, 5)]
+    assert moved == [committed(A, 5, 99), committed(B, 5)]
     assert store.get(A) == moved[0]
 
 
-def test_an_offset_says_when_its_tick_was_planned(store: FileOffsetStore) -> None:
+def test_an_offset_has_the_time_of_its_plan(store: FileOffsetStore) -> None:
     for at, planned_at_ms in ((5, 11), (5, 12), (6, 13)):
         commit(replace(outcome(line(A, at)), planned_at_ms=planned_at_ms), store)
     kept = store.get(A)
@@ -72,20 +72,20 @@ def test_an_offset_says_when_its_tick_was_planned(store: FileOffsetStore) -> Non
     assert (kept.lsn, kept.planned_at_ms) == (lsn(6), 13)
 
 
-def test_doing_it_again_moves_nothing(store: FileOffsetStore) -> None:
+def test_a_repeated_commit_moves_nothing(store: FileOffsetStore) -> None:
     commit(outcome(line(A, 5)), store)
     assert commit(outcome(line(A, 5)), store) == []
 
 
 def test_commit_time_stays_when_a_tick_had_no_commit(store: FileOffsetStore) -> None:
     commit(outcome(line(A, 5, commit_ts_ms=99)), store)
-    assert commit(outcome(line(A, 6)), store) == [left(A, 6, 99)]
+    assert commit(outcome(line(A, 6)), store) == [committed(A, 6, 99)]
 
 
-def test_capture_identity_is_completed_where_a_person_set_the_offset(store: FileOffsetStore) -> None:
+def test_capture_identity_is_completed_if_the_offset_was_set_by_hand(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(5), 7))
     assert commit(outcome(line(A, 5, capture="abc")), store) == []
-    assert store.get(A) == left(A, 5, capture="abc")
+    assert store.get(A) == committed(A, 5, capture="abc")
 
 
 def test_a_restart_is_over_once_it_has_begun_though_the_tick_failed(store: FileOffsetStore) -> None:
@@ -95,30 +95,28 @@ def test_a_restart_is_over_once_it_has_begun_though_the_tick_failed(store: FileO
     assert kept is not None
     assert kept.restart
     commit(outcome(line(A, 5, "failed", after=lsn(4), restart=True)), store)
-    assert store.get(A) == left(A, 5)
+    assert store.get(A) == committed(A, 5)
 
 
 @pytest.mark.parametrize("status", ["applied", "unchanged"])
-def test_a_restart_that_is_wished_for_while_a_tick_runs_is_the_next_ones(
-    store: FileOffsetStore, status: Status
-) -> None:
+def test_a_restart_requested_during_a_tick_belongs_to_the_next_tick(store: FileOffsetStore, status: Status) -> None:
     store.put(Offset(A, lsn(4), 6, restart=True))
     commit(outcome(line(A, 5, status)), store)
-    assert store.get(A) == left(A, 5, restart=True)
+    assert store.get(A) == committed(A, 5, restart=True)
 
 
-def test_an_inactive_registration_stays_told_until_its_table_begins_anew(store: FileOffsetStore) -> None:
+def test_an_inactive_registration_stays_recorded_until_a_restart(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(4), 6, capture_interrupted=True))
     commit(outcome(line(A, 5, "failed")), store)
-    assert store.get(A) == left(A, 5, capture_interrupted=True)
+    assert store.get(A) == committed(A, 5, capture_interrupted=True)
     commit(outcome(line(A, 6)), store)
-    assert store.get(A) == left(A, 6, capture_interrupted=True), "what another plan left over was finished"
+    assert store.get(A) == committed(A, 6, capture_interrupted=True), "the pending batch of another plan was finished"
     commit(outcome(line(A, 7, "failed", reinitialized=True)), store)
-    assert store.get(A) == left(A, 7)
+    assert store.get(A) == committed(A, 7)
 
 
 @pytest.mark.parametrize("anew", [False, True])
-def test_a_registration_that_the_tick_found_inactive_is_kept_once(store: FileOffsetStore, anew: bool) -> None:
+def test_a_registration_found_inactive_by_a_tick_is_recorded_once(store: FileOffsetStore, anew: bool) -> None:
     store.put(Offset(A, lsn(4), 6, planned_at_ms=1, capture_interrupted=anew, revision="m"))
     result = replace(
         outcome(line(A, 5, "failed", capture_interrupted=True, reinitialized=anew, revision="m")), planned_at_ms=10
@@ -133,7 +131,7 @@ def test_a_registration_that_the_tick_found_inactive_is_kept_once(store: FileOff
     assert store.get(A) == set_by_hand
 
 
-def test_an_offset_keeps_the_commit_that_it_stands_on_until_its_table_begins_anew(store: FileOffsetStore) -> None:
+def test_an_offset_has_its_last_commit_until_its_table_is_restarted(store: FileOffsetStore) -> None:
     def kept(*results: TableResult) -> Lsn | None:
         for result in results:
             commit(outcome(result), store)
@@ -144,23 +142,23 @@ def test_an_offset_keeps_the_commit_that_it_stands_on_until_its_table_begins_ane
     assert kept(line(A, 5, reads=3)) is None
     assert kept(line(A, 6, creates=1, commit_lsn=lsn(6))) == lsn(6)
     assert kept(line(A, 8, commit_lsn=lsn(6))) == lsn(6), "a tick without a commit"
-    store.put(replace(store.get(A) or left(A, 8), source_restored=True))
+    store.put(replace(store.get(A) or committed(A, 8), source_restored=True))
     assert kept(line(A, 9, "failed", commit_lsn=lsn(6))) == lsn(6)
-    assert (store.get(A) or left(A, 9)).source_restored, "until it begins anew"
+    assert (store.get(A) or committed(A, 9)).source_restored, "until it is restarted"
     assert kept(line(A, 10, reads=3, reinitialized=True)) is None
-    assert not (store.get(A) or left(A, 10)).source_restored
+    assert not (store.get(A) or committed(A, 10)).source_restored
 
 
-def test_an_offset_that_a_person_set_is_held_against_no_commit_before_the_next_one(store: FileOffsetStore) -> None:
+def test_an_offset_set_by_hand_has_no_commit_before_the_next_one(store: FileOffsetStore) -> None:
     store.reset(Offset(A, lsn(5), 7))
     commit(outcome(line(A, 8, commit_lsn=lsn(4))), store)
-    assert store.get(A) == left(A, 8)
+    assert store.get(A) == committed(A, 8)
     commit(outcome(line(A, 9, updates=1, commit_lsn=lsn(9))), store)
-    assert store.get(A) == left(A, 9, commit_lsn=lsn(9))
+    assert store.get(A) == committed(A, 9, commit_lsn=lsn(9))
 
 
 def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None:
-    """A registration found inactive, a source restored, a restart wished for: what came later stays, by any clock."""
+    """A later inactive registration, restored source or requested restart stays, by any clock."""
     old = replace(outcome(line(A, 9, after=lsn(4), restart=True, reinitialized=True, revision="m")), planned_at_ms=10)
     back = replace(outcome(line(A, 2, rewound=True, revision="m")), planned_at_ms=15)
     for kept in (
@@ -178,19 +176,19 @@ def test_an_older_plans_result_changes_no_offset(store: FileOffsetStore) -> None
             assert store.get(A) == kept
 
 
-def test_a_table_that_began_anew_where_it_stood_is_not_suspended_any_more(store: FileOffsetStore) -> None:
+def test_a_table_restarted_at_its_offset_is_not_interrupted_any_more(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(5), 6, planned_at_ms=1, capture_interrupted=True, revision="m"))
     commit(replace(outcome(line(A, 5, reads=3, reinitialized=True, revision="m")), planned_at_ms=10), store)
-    assert store.get(A) == left(A, 5, planned_at_ms=10, revision="m")
+    assert store.get(A) == committed(A, 5, planned_at_ms=10, revision="m")
 
 
-def test_an_offset_without_a_position_gets_one_and_says_still_that_changes_are_missing(store: FileOffsetStore) -> None:
+def test_an_offset_that_gets_a_position_stays_interrupted(store: FileOffsetStore) -> None:
     store.put(with_capture_interrupted(A, None, lsn(9), "m"))
     commit(replace(outcome(line(A, 5, "failed", revision="m")), planned_at_ms=20), store)
-    assert store.get(A) == left(A, 5, planned_at_ms=20, capture_interrupted=True, revision="m")
+    assert store.get(A) == committed(A, 5, planned_at_ms=20, capture_interrupted=True, revision="m")
 
 
-def test_a_restart_that_is_wished_for_behind_a_tick_outlives_its_commit_done_again(store: FileOffsetStore) -> None:
+def test_a_restart_requested_after_a_tick_outlives_a_repeated_commit(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(4), 6, restart=True))
     older, result = (replace(outcome(line(A, at, restart=True, reinitialized=True)), planned_at_ms=at) for at in (7, 9))
     commit(result, store)
@@ -203,7 +201,7 @@ def test_a_restart_that_is_wished_for_behind_a_tick_outlives_its_commit_done_aga
         assert store.get(A) == wished
 
 
-def test_what_is_open_is_kept_before_the_offsets_are(store: FileOffsetStore) -> None:
+def test_open_snapshots_are_stored_before_the_offsets(store: FileOffsetStore) -> None:
     part = TableSnapshotProgress(A, "reading", 1, 4, 10)
     begun = replace(outcome(line(A, 5)), snapshots=(SnapshotProgress("initial-1", "initial", "running", (part,), 5),))
     with killed("put_offset", "before"):
@@ -213,7 +211,7 @@ def test_what_is_open_is_kept_before_the_offsets_are(store: FileOffsetStore) -> 
 
 def test_an_offset_moves_back_with_its_source(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 6))
-    assert commit(outcome(line(A, 5, rewound=True)), store) == [left(A, 5)]
+    assert commit(outcome(line(A, 5, rewound=True)), store) == [committed(A, 5)]
 
 
 def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStore) -> None:
@@ -223,15 +221,15 @@ def test_older_result_is_refused_and_the_other_tables_move(store: FileOffsetStor
     assert unkept is not None
     assert unkept.tables == {name_of(A)}
     assert store.get(A) == Offset(A, lsn(9), 8)
-    assert store.get(B) == left(B, 5)
+    assert store.get(B) == committed(B, 5)
 
 
-def test_a_missing_offset_that_is_recovered_is_told(store: FileOffsetStore, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_recovered_offset_is_reported(store: FileOffsetStore, caplog: pytest.LogCaptureFixture) -> None:
     for table, recovered in ((A, True), (B, False)):
         commit(outcome(line(table, 5, offset_recovered=recovered)), store)
-    [told] = [record.getMessage() for record in caplog.records]
-    assert told.startswith(f"the offset of S.A was missing: it is taken from the target, {lsn(5)}. If a restart was")
-    assert "db2cdc offset restart S.A" in told
+    [message] = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"the offset of S.A was missing: it is taken from the target, {lsn(5)}. If a restart was")
+    assert "db2cdc offset restart S.A" in message
 
 
 def test_failed_table_that_never_was_applied_has_no_offset(store: FileOffsetStore) -> None:
@@ -239,13 +237,13 @@ def test_failed_table_that_never_was_applied_has_no_offset(store: FileOffsetStor
     assert store.get(A) is None
 
 
-def test_failed_tables_offset_catches_up_but_is_no_second_error(store: FileOffsetStore) -> None:
+def test_failed_tables_offset_catches_up_without_a_second_error(store: FileOffsetStore) -> None:
     store.put(Offset(B, lsn(9), 8))
     moved = commit(outcome(line(A, 5, "failed", error="x"), line(B, 5, "failed", error="ahead")), store)
     assert [offset.table for offset in moved] == [A]
 
 
-def test_failures_are_told_with_names_and_errors() -> None:
+def test_failures_are_reported_with_names_and_errors() -> None:
     with pytest.raises(TickFailedError) as caught:
         raise_for_failures(outcome(line(A, 5), line(B, None, "failed", error="no key. Add one.")))
     assert "1 of 2 tables failed" in str(caught.value)
@@ -259,23 +257,25 @@ def test_without_failures_nothing_is_raised() -> None:
 SNAPSHOT = SnapshotProgress("1", "incremental", "running", (TableSnapshotProgress(A, "reading", 1, 4, 10),), 5)
 
 
-def told(status: SignalStatus, channel: str = "file") -> SignalOutcome:
+def signal_outcome(status: SignalStatus, channel: str = "file") -> SignalOutcome:
     return SignalOutcome("1", channel, status, "why")
 
 
-def test_snapshots_and_signals_are_kept_for_the_next_plan(store: FileOffsetStore) -> None:
-    commit(JobResult("p", "run", (line(A, 5),), (told("accepted"),), (SNAPSHOT,)), store)
-    assert store.summary() == PipelineSummary((SNAPSHOT,), (told("accepted"),), tables=(A,))
+def test_snapshots_and_signals_are_stored_for_the_next_plan(store: FileOffsetStore) -> None:
+    commit(JobResult("p", "run", (line(A, 5),), (signal_outcome("accepted"),), (SNAPSHOT,)), store)
+    assert store.summary() == PipelineSummary((SNAPSHOT,), (signal_outcome("accepted"),), tables=(A,))
     commit(JobResult("p", "run", (line(A, 6),), (), (SNAPSHOT,)), store)
-    assert store.summary() == PipelineSummary((SNAPSHOT,), (told("accepted"),), tables=(A,)), (
+    assert store.summary() == PipelineSummary((SNAPSHOT,), (signal_outcome("accepted"),), tables=(A,)), (
         "a tick without news of them"
     )
 
 
 def test_older_result_brings_no_snapshot_back(store: FileOffsetStore) -> None:
-    old = JobResult("p", "1", (line(A, 5),), (told("accepted"),), (SNAPSHOT,), reported_seq=3, planned_at_ms=1)
+    old = JobResult(
+        "p", "1", (line(A, 5),), (signal_outcome("accepted"),), (SNAPSHOT,), reported_seq=3, planned_at_ms=1
+    )
     ended = replace(SNAPSHOT, status="completed")
-    new = JobResult("p", "2", (line(A, 9),), (told("done"),), (ended,), reported_seq=8, planned_at_ms=2)
+    new = JobResult("p", "2", (line(A, 9),), (signal_outcome("done"),), (ended,), reported_seq=8, planned_at_ms=2)
     for result in (old, new):
         commit(result, store)
         record_reported(result, store, is_notified=True)
@@ -283,19 +283,21 @@ def test_older_result_brings_no_snapshot_back(store: FileOffsetStore) -> None:
     for _ in range(2):
         assert commit(old, store) == []
         record_reported(old, store, is_notified=True)
-    assert store.summary() == kept, "nor does it hide from the next tick what it alone told"
+    assert store.summary() == kept, "nor does it hide its own reports from the next tick"
 
 
-def test_snapshot_that_an_older_plans_job_began_later_is_work_for_the_next_plan(store: FileOffsetStore) -> None:
-    """Its run was cleared: the summary takes nothing of it, and nobody would look into the journal."""
+def test_snapshot_of_an_older_plans_job_is_work_for_the_next_plan(store: FileOffsetStore) -> None:
+    """Its run was cleared: the summary ignores it, and without work no tick would read the journal."""
     new = JobResult("p", "2", (line(A, 9),), (), (), reported_seq=3, planned_at_ms=2)
-    old = JobResult("p", "1", (line(A, 5),), (told("accepted"),), (SNAPSHOT,), reported_seq=8, planned_at_ms=1)
+    old = JobResult(
+        "p", "1", (line(A, 5),), (signal_outcome("accepted"),), (SNAPSHOT,), reported_seq=8, planned_at_ms=1
+    )
     for result in (new, old):
         commit(result, store)
         record_reported(result, store, is_notified=True)
     kept = store.summary()
     assert (kept.reported_seq, kept.signals_in_flight_at_ms) == (3, 2), (
-        "the next plan starts Spark, which tells from there"
+        "the next plan starts Spark, which reports from there"
     )
     then = replace(new, run_id="3", snapshots=(SNAPSHOT,), reported_seq=9, planned_at_ms=3)
     commit(then, store)
@@ -303,23 +305,23 @@ def test_snapshot_that_an_older_plans_job_began_later_is_work_for_the_next_plan(
     assert (store.summary().signals_in_flight_at_ms, store.summary().snapshots) == (0, (SNAPSHOT,))
 
 
-def test_snapshots_are_kept_though_an_offset_cannot_be(store: FileOffsetStore) -> None:
+def test_snapshots_are_stored_even_if_an_offset_cannot_be(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(9), 8))
     assert commit_tick(JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,)), store)[1] is not None
     assert store.summary().snapshots == (SNAPSHOT,)
 
 
-def test_what_was_told_follows_the_targets_journal_also_a_new_one(store: FileOffsetStore) -> None:
+def test_reported_position_follows_the_journal_even_a_new_one(store: FileOffsetStore) -> None:
     for told_upto in (9, 3):
         result = JobResult("p", "run", (line(A, 5),), (), (SNAPSHOT,), reported_seq=told_upto)
         commit(result, store)
-        assert store.summary().reported_seq != told_upto, "nobody has been told yet"
+        assert store.summary().reported_seq != told_upto, "it is not reported yet"
         record_reported(result, store, is_notified=True)
         assert store.summary() == PipelineSummary((SNAPSHOT,), reported_seq=told_upto, tables=(A,))
 
 
-def test_what_became_of_signals_is_told_though_nobody_could_be_notified(store: FileOffsetStore) -> None:
-    result = JobResult("p", "run", (line(A, 5),), (told("refused"),), reported_seq=9)
+def test_outcomes_are_reported_even_if_no_channel_was_notified(store: FileOffsetStore) -> None:
+    result = JobResult("p", "run", (line(A, 5),), (signal_outcome("refused"),), reported_seq=9)
     commit(result, store)
     record_reported(result, store, is_notified=False)
     kept = store.summary()
@@ -328,7 +330,7 @@ def test_what_became_of_signals_is_told_though_nobody_could_be_notified(store: F
     assert store.summary().notified_upto == 12
 
 
-def test_two_tables_that_look_alike_are_told_apart_where_an_offset_is_not_kept(store: FileOffsetStore) -> None:
+def test_similar_tables_are_distinguished_if_an_offset_is_not_stored(store: FileOffsetStore) -> None:
     dotted, other = TableId("A.B", "C"), TableId("A", "B.C")
     store.put(Offset(dotted, lsn(9), 8))
     moved, unkept = commit_tick(outcome(line(dotted, 5), line(other, 5)), store)
@@ -338,7 +340,7 @@ def test_two_tables_that_look_alike_are_told_apart_where_an_offset_is_not_kept(s
     assert unkept.tables == {name_of(dotted)}
 
 
-def test_what_is_wrong_with_several_offsets_is_told_once(store: FileOffsetStore) -> None:
+def test_one_problem_of_several_offsets_is_reported_once(store: FileOffsetStore) -> None:
     store.put(Offset(A, lsn(4), 6))
     store.path.write_text("damaged")
     with pytest.raises(OffsetError) as caught:
@@ -350,7 +352,7 @@ def test_what_is_wrong_with_several_offsets_is_told_once(store: FileOffsetStore)
     assert str(unkept) == f"offsets of {name_of(A)}, {name_of(B)} were not kept: {caught.value}"
 
 
-def test_nothing_new_of_snapshots_is_not_written(store: FileOffsetStore) -> None:
+def test_an_unchanged_summary_is_not_written(store: FileOffsetStore) -> None:
     commit(outcome(line(A, 5)), store)
     [path] = [path for path in store.path.parent.iterdir() if "summary" in path.name]
     os.utime(path, (0, 0))
@@ -361,19 +363,21 @@ def test_nothing_new_of_snapshots_is_not_written(store: FileOffsetStore) -> None
 
 
 @pytest.mark.parametrize("status", ["refused", "failed"])
-def test_signals_that_came_to_a_bad_end_are_told_with_their_reason(status: SignalStatus) -> None:
-    result = JobResult("p", "run", (), (told(status), SignalOutcome("2", "file", "done")))
+def test_unsuccessful_signals_are_reported_with_their_reason(status: SignalStatus) -> None:
+    result = JobResult("p", "run", (), (signal_outcome(status), SignalOutcome("2", "file", "done")))
     with pytest.raises(SignalError, match=rf"1 signal\(s\).*\n  1 {status}: why$"):
         raise_for_signals(result, "file")
 
 
-def test_signals_under_way_stopped_or_of_another_channel_raise_nothing() -> None:
-    result = JobResult("p", "run", (), (told("accepted"), told("stopped"), told("refused", "kafka")))
+def test_open_stopped_or_foreign_signals_raise_nothing() -> None:
+    result = JobResult(
+        "p", "run", (), (signal_outcome("accepted"), signal_outcome("stopped"), signal_outcome("refused", "kafka"))
+    )
     raise_for_signals(result, "file")
 
 
 @pytest.mark.parametrize(("channel", "at_ms"), [("airflow", 7), ("file", 7), ("source", 0)])
-def test_what_a_job_takes_along_is_kept_but_of_a_table_whose_rows_stay(
+def test_signals_in_flight_are_recorded_except_from_the_signal_table(
     store: FileOffsetStore, channel: str, at_ms: int
 ) -> None:
     source = SourceSpec("jdbc:db2://h:1/D", "D", "p", "ASNCDC")

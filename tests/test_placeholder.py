@@ -55,7 +55,7 @@ def said(folder: Path, text: str, environ: dict[str, str] | None = None) -> str:
 
 class TestResolve:
     @pytest.mark.parametrize("value", ["${env:A}", ["x", "${env:A}"], {"k": {"l": "${env:A}"}}, "${env:A}${env:B}"])
-    def test_variables_are_replaced_wherever_they_stand(self, value: object) -> None:
+    def test_variables_are_replaced_in_nested_values(self, value: object) -> None:
         replaced, wrong = resolve(value, {"A": "1", "B": "2"})
         assert wrong == []
         assert "$" not in str(replaced)
@@ -64,7 +64,7 @@ class TestResolve:
     def test_other_texts_stay(self, value: object) -> None:
         assert resolve(value, {}) == (value, [])
 
-    def test_what_a_variable_holds_is_not_resolved_again(self) -> None:
+    def test_value_of_a_variable_is_not_resolved_again(self) -> None:
         assert resolve("${env:A}", {"A": "${vault:x}"}) == ("${vault:x}", [])
 
     def test_spark_resolves_its_own_forms(self) -> None:
@@ -110,10 +110,10 @@ class TestFile:
             "topic.prefix: write ${env:NAME}, with a"
         )
 
-    def test_of_a_property_without_meaning_stays(self, tmp_path: Path) -> None:
+    def test_placeholder_of_an_ignored_property_stays(self, tmp_path: Path) -> None:
         read(tmp_path, "producer.sasl.jaas.config: '${file:/run/k:x}'\ndatabase.history.topic: '${env:NOT_SET}'\n")
 
-    def test_in_what_airflow_has_a_connection_for_is_not_read(self, tmp_path: Path) -> None:
+    def test_placeholder_is_not_read_if_airflow_has_a_connection(self, tmp_path: Path) -> None:
         read(tmp_path, LOGIN.replace("password: p", "password: '${vault:x}'"), with_database=False)
 
     def test_password_from_the_environment_may_look_like_a_placeholder(self, tmp_path: Path) -> None:
@@ -133,10 +133,10 @@ class TestDag:
                 continue
             assert next(iter(properties)) in refusal(**properties)
 
-    def test_remedy_is_not_one_of_files(self) -> None:
+    def test_remedy_differs_from_that_for_files(self) -> None:
         assert "os.environ" in refusal(topic_prefix="${env:HOME}")
         assert "template" in refusal(topic_prefix="${vault:x}")
 
-    def test_of_a_property_without_meaning_stays(self) -> None:
+    def test_placeholder_of_an_ignored_property_stays(self) -> None:
         config(**{"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter",
                   "transforms.r.replacement": "${routedByValue}"})  # fmt: skip

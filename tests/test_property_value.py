@@ -21,24 +21,24 @@ LISTED = {
 """Properties of which the words that they take are listed: the field, and the words."""
 
 
-def test_there_is_something_to_look_at() -> None:
+def test_properties_with_values_are_found() -> None:
     assert {"snapshot.mode", "snapshot.isolation.mode", "key.change.detection"} < LISTED.keys()
 
 
 @pytest.mark.parametrize("name", LISTED)
-def test_listed_words_are_taken_trimmed_and_without_regard_to_case(name: str) -> None:
+def test_listed_words_are_accepted_with_blanks_and_in_any_case(name: str) -> None:
     field, words = LISTED[name]
     for word in words:
         assert getattr(config(**{name: f" {word.title()}"}), field) == word
 
 
-def test_old_names_of_modes_too() -> None:
+def test_old_names_of_modes_are_accepted() -> None:
     assert config(**{"snapshot.mode": "Schema_Only "}).snapshot_mode == "no_data"
 
 
 @pytest.mark.parametrize("name", LISTED)
 @pytest.mark.parametrize("value", [["initial"], 5, True, ""], ids=repr)
-def test_what_is_no_word_is_refused_by_the_propertys_name(name: str, value: object) -> None:
+def test_value_that_is_not_a_listed_word_is_refused_by_name(name: str, value: object) -> None:
     assert f"{name}: write one of '" in refusal(**{name: value})
 
 
@@ -47,19 +47,19 @@ NUMBERS = [NAMES[field] for field, info in FIELDS.items() if re.search(r"\b(?:in
 ADDRESS = {"database.hostname": "h", "database.dbname": "D", "database.user": "u", "database.password": "p"}
 
 
-def test_numbers_are_looked_at() -> None:
+def test_wrong_numbers_are_refused() -> None:
     assert {"max.rows.per.batch", "snapshot.chunk.bytes", "snapshot.budget.s", "database.port"} < set(NUMBERS)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("value", [True, False])
-def test_a_boolean_is_no_number(name: str, value: bool) -> None:
+def test_a_boolean_is_not_a_number(name: str, value: bool) -> None:
     assert f"{name}: give a number" in refusal(**ADDRESS, **{name: value})
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), "inf", "Infinity", "nan"])
-def test_neither_infinity_nor_what_is_no_number_is_one(name: str, value: object) -> None:
+def test_infinity_and_nan_are_not_numbers(name: str, value: object) -> None:
     assert name in refusal(**ADDRESS, **{name: value})
 
 
@@ -95,7 +95,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("name", [item.name.replace("*", "S.T") for item in PROPERTIES.values()])
-def test_whatever_is_given_is_taken_or_refused(name: str) -> None:
+def test_any_value_is_accepted_or_refused(name: str) -> None:
     for value in ODD:
         with suppress(ConfigurationError):
             config(**{**ADDRESS, "snapshot.select.statement.overrides": "S.T", name: value})

@@ -1,6 +1,6 @@
 """Configurations of Debezium's connector for Db2 as people publish them; names, hosts and passwords are changed.
 
-Each is pasted below one line that gives the target, which is all that it lacks. Forms: the connector's tutorial and
+Each is pasted below one line that gives the missing target. Forms: the connector's tutorial and
 documentation (versions 1 to 3), blog posts, question threads, a Debezium Server and a Strimzi set-up.
 """
 
@@ -235,7 +235,7 @@ def pasted(folder: Path, connector: Mapping[str, object], **beside: object) -> P
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_runs_as_it_was_pasted(tmp_path: Path, name: str) -> None:
+def test_connector_runs_as_it_was_pasted(tmp_path: Path, name: str) -> None:
     made = pasted(tmp_path, RUNS[name])
     assert (made.pipeline, made.target, made.asn_schema) == ("inventory-connector", str(tmp_path / "lake"), "ASNCDC")
     assert made.server_name == RUNS[name].get("topic.prefix", "db2server")
@@ -246,7 +246,7 @@ def test_runs_as_it_was_pasted(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERED)
-def test_else_gets_one_answer_for_each_mistake(tmp_path: Path, name: str) -> None:
+def test_connector_gets_one_answer_for_each_mistake(tmp_path: Path, name: str) -> None:
     connector, answers = ANSWERED[name]
     with pytest.raises(ConfigurationError) as caught:
         pasted(tmp_path, connector)

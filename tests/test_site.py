@@ -38,7 +38,7 @@ def small(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_site_builds_and_its_pages_load_nothing_from_other_hosts(tmp_path: Path) -> None:
+def test_the_site_builds_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
     done = build(ROOT, tmp_path)
     assert done.returncode == 0, done.stderr
     pages = list(tmp_path.rglob("*.html"))
@@ -61,7 +61,7 @@ def test_a_broken_link_fails_the_build(small: Path, link: str) -> None:
     assert link.partition("#")[0] in done.stderr
 
 
-def test_a_link_out_of_the_docs_is_text_until_the_repository_has_an_address(small: Path) -> None:
+def test_a_link_out_of_the_docs_needs_the_repositorys_address(small: Path) -> None:
     page = small / "site" / "index.html"
     (small / "LICENSE").touch()
     (small / "docs" / "index.md").write_text("# Home\n\n[the license](../LICENSE)\n")
@@ -74,7 +74,7 @@ def test_a_link_out_of_the_docs_is_text_until_the_repository_has_an_address(smal
 
 
 @pytest.mark.parametrize("has_mermaid", [True, False])
-def test_a_diagram_is_drawn_by_the_sites_own_mermaid_or_stays_text(small: Path, has_mermaid: bool) -> None:
+def test_a_diagram_is_drawn_by_the_bundled_mermaid_or_stays_text(small: Path, has_mermaid: bool) -> None:
     (small / "docs" / "how-to" / "ask.md").write_text("# Ask\n\n```mermaid\nflowchart LR\n  A --> B\n```\n")
     if not has_mermaid:
         (small / "build" / "mermaid" / "mermaid.min.js").unlink()

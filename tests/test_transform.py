@@ -66,7 +66,7 @@ def test_new_record_state_that_drops_fields_is_refused() -> None:
         "com.mine.ExtractNewRecordState",
     ],
 )
-def test_what_changes_events_is_refused_once(kind: str) -> None:
+def test_transform_that_changes_events_is_refused_once(kind: str) -> None:
     text = refusal(transforms="x", **named("x", kind, a="1", b="2", c="3"))
     title = kind.rpartition(".")[2].split("$")[0]
     assert text.startswith(f"transforms.x: {title} is not supported: do it in what reads the target")
@@ -88,7 +88,7 @@ def test_each_refused_transform_is_named_and_the_others_are_not() -> None:
     assert "predicates" not in text
 
 
-def test_predicates_of_what_is_ignored_are_ignored() -> None:
+def test_predicates_of_ignored_transforms_are_ignored() -> None:
     made = config(
         transforms=["r"],
         **named("r", ROUTER, predicate="p"),
@@ -97,7 +97,7 @@ def test_predicates_of_what_is_ignored_are_ignored() -> None:
     assert set(made.ignored) == {"transforms.r", "predicates", "predicates.p.type", "predicates.p.pattern"}
 
 
-def test_without_a_type_is_a_mistake() -> None:
+def test_transform_without_a_type_is_a_mistake() -> None:
     assert refusal(transforms="a", **{"transforms.b.type": ROUTER}).startswith("transforms.a: give its type")
     assert refusal(**{"transforms.a.fields": "SSN"}).startswith("transforms.a: give its type")
 
@@ -108,7 +108,7 @@ def test_mask_that_is_not_named_is_refused_too(listed: dict[str, object]) -> Non
     assert text.startswith("transforms.a: MaskField is not supported")
 
 
-def test_may_be_nested_or_in_snake_case() -> None:
+def test_transform_may_be_nested_or_in_snake_case() -> None:
     nested = config(**{"transforms": "r", "transforms.r": {"type": ROUTER}})
     assert nested.ignored.keys() == {"transforms.r"}
     assert config(transforms="r", transforms_r_type=ROUTER).ignored == nested.ignored

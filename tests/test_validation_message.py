@@ -93,7 +93,7 @@ def test_one_mistake_is_one_line(name: str) -> None:
         ("spark.conf", "{spark.a: 2026-01-02}", "a date"),
     ],
 )
-def test_word_of_yaml_without_quotes_says_what_it_is_read_as(tmp_path: Path, name: str, value: str, read: str) -> None:
+def test_unquoted_yaml_word_is_reported_with_its_meaning(tmp_path: Path, name: str, value: str, read: str) -> None:
     given = {**BASE, **ADDRESS, name: value}
     lines = said(tmp_path, "".join(f"{key}: {text}\n" for key, text in given.items()))
     place = f"{name}.spark.a" if name == "spark.conf" else name
@@ -104,11 +104,11 @@ class TestNothing:
     """A name without a value is a property that is not given."""
 
     @pytest.mark.parametrize("name", ["pipeline", "target"])
-    def test_in_place_of_what_is_needed(self, name: str) -> None:
+    def test_empty_required_property_is_missing(self, name: str) -> None:
         with pytest.raises(ConfigurationError, match=f"^{name} is missing: give a {name}"):
             PipelineConfig.from_properties({**BASE, name: None})
 
-    def test_in_place_of_a_login_takes_the_variables(self, tmp_path: Path) -> None:
+    def test_empty_login_takes_the_variables(self, tmp_path: Path) -> None:
         text = "pipeline: p\ntarget: /x\ndatabase: {hostname: h, dbname: D, user: , password: }\n"
         assert said(tmp_path, text) == [
             "database.user is missing: give it, or set DB2CDC_USER",
@@ -118,7 +118,7 @@ class TestNothing:
         assert made.database is not None
         assert made.database.user == "u"
 
-    def test_in_place_of_a_default(self) -> None:
+    def test_empty_property_has_its_default(self) -> None:
         assert config(**{"topic.prefix": None, "snapshot.mode": None}) == config()
 
 
@@ -131,11 +131,11 @@ class TestNothing:
         ("snapshot.isolation.mode", "read_commited", "read_committed"),
     ],
 )
-def test_word_that_is_near_another_is_asked_for(name: str, value: str, near: str) -> None:
+def test_similar_word_is_suggested(name: str, value: str, near: str) -> None:
     assert refusal(**{name: value}).endswith(f"did you mean {near}?")
 
 
-def test_word_that_is_near_none_is_not() -> None:
+def test_dissimilar_word_is_not_suggested() -> None:
     assert "did you mean" not in refusal(**{"snapshot.mode": "xyz"})
     assert "did you mean" not in refusal(**{"key.change.detection": "never"})
 
@@ -143,15 +143,15 @@ def test_word_that_is_near_none_is_not() -> None:
 class TestOldNames:
     @pytest.mark.parametrize("kind", ["table", "column"])
     @pytest.mark.parametrize(("old", "new"), [("whitelist", "include.list"), ("blacklist", "exclude.list")])
-    def test_of_lists_are_refused_with_the_new_one(self, kind: str, old: str, new: str) -> None:
+    def test_old_list_names_are_refused_with_the_new_name(self, kind: str, old: str, new: str) -> None:
         for name in (f"{kind}.{old}", f"{kind}_{old}"):
             assert refusal(**{name: "S.A"}).endswith(f"write {kind}.{new}")
 
     @pytest.mark.parametrize("name", ["snapshot.new.tables", "capture.mode"])
-    def test_of_other_connectors_are_ignored(self, name: str) -> None:
+    def test_old_names_of_other_connectors_are_ignored(self, name: str) -> None:
         assert "another connector" in config(**{name: "x"}).ignored[name]
 
-    def test_of_topic_prefix_counts_where_it_is_alone(self) -> None:
+    def test_old_name_of_topic_prefix_counts_without_the_new_name(self) -> None:
         assert config(**{"database.server.name": "a"}).server_name == "a"
         assert config(**{"database.server.name": "a", "topic.prefix": None}).server_name == "a"
         both = config(database_server_name="a", topic_prefix="b")
@@ -160,14 +160,14 @@ class TestOldNames:
         )  # fmt: skip
 
     @pytest.mark.parametrize("name", ["database.cdcschema", "database.cdc.schema", "database_cdcschema"])
-    def test_of_the_control_schema_count(self, name: str) -> None:
+    def test_old_names_of_the_control_schema_count(self, name: str) -> None:
         assert config(**{name: "MINE"}).asn_schema == "MINE"
         assert config(**{name: "MINE", "cdc.control.schema": "MINE"}).asn_schema == "MINE"
         assert "contradicts another spelling of cdc.control.schema" in refusal(
             **{"cdc.control.schema": "OTHER", name: "MINE"}
         )
 
-    def test_of_the_control_schema_count_without_a_database(self, tmp_path: Path) -> None:
+    def test_old_name_of_the_control_schema_counts_without_a_database(self, tmp_path: Path) -> None:
         path = tmp_path / "pipeline.yaml"
         path.write_text("pipeline: p\ntarget: /x\ndatabase.cdcschema: MINE\n")
         assert load_config(path, {}, with_database=False).asn_schema == "MINE"
@@ -185,14 +185,14 @@ class TestEmptyList:
             ("message.key.columns", "each table keeps its own key"),
         ],
     )
-    def test_of_a_variable_is_warned_of(self, tmp_path: Path, name: str, meaning: str) -> None:
+    def test_empty_list_from_a_variable_is_a_warning(self, tmp_path: Path, name: str, meaning: str) -> None:
         path = tmp_path / "pipeline.yaml"
         path.write_text(f"pipeline: p\ntarget: /x\n{name}: ${{env:LIST}}\n")
         assert load_config(path, {"LIST": ""}).warnings == (f"{name} is given, but empty: {meaning}",)
         assert load_config(path, {"LIST": "S.A:B"}).warnings == ()
 
     @pytest.mark.parametrize("value", ["", " ", ",", [], None])
-    def test_of_an_argument_is_warned_of(self, value: object) -> None:
+    def test_empty_list_as_an_argument_is_a_warning(self, value: object) -> None:
         assert config(table_include_list=value).warnings == (
             "table_include_list is given, but empty: all tables are carried",
         )
@@ -235,7 +235,7 @@ def lines_of(properties: dict[str, object]) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_mistakes_are_said_together_as_each_is_alone(seed: int) -> None:
+def test_mistakes_have_the_same_text_together_and_separately(seed: int) -> None:
     chance = random.Random(seed)
     chosen = chance.sample(list(ALONE), chance.randrange(2, len(ALONE)))
     together: dict[str, object] = {}

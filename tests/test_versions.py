@@ -22,13 +22,13 @@ def matrix() -> list[dict[str, Any]]:
     return list(workflow["jobs"]["test"]["strategy"]["matrix"]["include"])
 
 
-def test_each_python_that_is_claimed_is_tested_and_no_other() -> None:
+def test_exactly_the_claimed_python_versions_are_tested() -> None:
     claimed = [f"3.{name.removeprefix(PYTHON)}" for name in PROJECT["classifiers"] if re.match(PYTHON + r"\d", name)]
     assert claimed == [entry["python"] for entry in matrix()]
     assert PROJECT["requires-python"] == f">={claimed[0]}"
 
 
-def test_the_matrix_names_what_the_lock_installs() -> None:
+def test_the_matrix_has_the_versions_of_the_lock() -> None:
     installed = {"airflow": LOCK["apache-airflow"], "spark": LOCK["pyspark"], "delta": LOCK["delta-spark"]}
     assert [{name: entry[name] for name in installed} for entry in matrix()] == [installed] * len(matrix())
     assert (installed["spark"], installed["delta"]) == (jars.SPARK_VERSION, jars.DELTA_VERSION)

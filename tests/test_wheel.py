@@ -44,7 +44,7 @@ def names(wheel: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path) -> Path:
-    """A folder with the wheel alone, as `pip install --no-deps --target` fills it."""
+    """A folder with only the wheel, as `pip install --no-deps --target` fills it."""
     if not UV:
         pytest.skip("no uv: run `make setup`")
     folder = wheel.parent / "installed"
@@ -55,7 +55,7 @@ def installed(wheel: Path) -> Path:
 
 
 def db2cdc(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the installed command; its dependencies come from the environment, behind the folder."""
+    """Run the installed command. The environment has its dependencies, and comes after the folder."""
     command = [str(installed / "bin" / "db2cdc"), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(installed), "COLUMNS": "100"}
     return subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=60, env=environment)
@@ -104,7 +104,7 @@ def test_an_installed_command_line_refuses_test_equipment_in_a_sentence(installe
     assert "Traceback" not in done.stderr
 
 
-def test_what_is_installed_is_what_runs(installed: Path) -> None:
+def test_the_installed_code_is_the_code_that_runs(installed: Path) -> None:
     code = f"import {NAME}, {NAME}.submit as submit; print({NAME}.__file__, submit.application_path('apply'))"
     # Without -P the working folder, which is the clone, would come first.
     done = run(sys.executable, "-P", "-c", code, PYTHONPATH=str(installed))
