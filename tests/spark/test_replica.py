@@ -201,7 +201,7 @@ def test_a_padded_new_key_type_stops_the_table_until_a_restart(
     for _ in range(2):
         with pytest.raises(TargetError, match=r"S\.T: .* type of K from .* to .* run `db2cdc offset restart S\.T"):
             of(new, token).prepare()
-    of(new, token).prepare(anew=True)
+    of(new, token).prepare(is_begun=True)
     of(new, token).prepare()
     with pytest.raises(TargetError, match="type of K from"):
         of(old, token).prepare()
@@ -217,7 +217,7 @@ def test_a_table_without_a_key_changes_columns_only_in_a_restart(spark: SparkSes
     for anew, names in ((False, "ABC"), (False, "A"), (True, "A"), (True, "AC")):
         with pytest.raises(TargetError, match=r"S\.BARE: it has no key.*db2cdc offset restart S\.BARE"):
             bare(*names).prepare(anew)
-    bare("A", "C", "B").prepare(anew=True)
+    bare("A", "C", "B").prepare(is_begun=True)
     bare("A", "C", "B").prepare()
     assert load(spark, place.layout.state(TableId("S", "BARE"))).columns[:4] == ["A", "C", "B", COPY]
 

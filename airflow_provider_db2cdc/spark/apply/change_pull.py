@@ -119,7 +119,7 @@ def _naming_bare_updates(context: BatchContext) -> Iterator[None]:
         raise SourceError(
             f"the change table of {task.table} holds updates as single rows (U) without a before image, {why}: an "
             "update of a key, or of a row without one, leaves no trace of the old row there",
-            f"{reinit}Have the table snapshotted anew by {restart_hint(task.table)}.",
+            f"{reinit}Have the table snapshotted again by {restart_hint(task.table)}.",
         ) from error
 
 

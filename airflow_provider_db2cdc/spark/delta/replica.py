@@ -90,16 +90,16 @@ class Replica:
         return self.schema.row_key if self.schema.key else (*self.schema.row_key, COPY)
 
     @failpoint("prepare_table")
-    def prepare(self, anew: bool = False) -> None:
+    def prepare(self, is_begun: bool = False) -> None:
         """Create the change log and the state if they are missing. Add columns that the source has gained.
 
-        A table without a key gets no columns unless it starts again (`anew`): the merge would not find its old rows.
+        A table without a key gets no columns unless it begins (`is_begun`): the merge would not find its old rows.
 
         :raises TargetError: when a table is another pipeline's or cannot be written, or a column has another type.
             Also when the source has padded values to a new length, see `checked_types`.
         """
         if not self.schema.key and table_exists(self.spark, self.layout.state(self.table)):
-            check_same_columns(self.spark, self.schema, self.layout.state(self.table), anew)
+            check_same_columns(self.spark, self.schema, self.layout.state(self.table), is_begun)
         log = {STATISTICS: "__batch,__commit_lsn", APPEND_ONLY: "true"}
         state = {
             STATISTICS: ",".join(ends_kept(self.schema)),
@@ -108,7 +108,7 @@ class Replica:
         }
         copy_ddl = "" if self.schema.key else f"{COPY} int, "
         state_ddl = f"{row_ddl(self.schema)}, {copy_ddl}__commit_lsn string, __batch bigint"
-        self._keep_types(self._ensure(self.layout.state(self.table), state_ddl, state), anew)
+        self._keep_types(self._ensure(self.layout.state(self.table), state_ddl, state), is_begun)
         self._ensure(self.layout.changes(self.table), log_ddl(self.schema), log)
         gained = fit_columns(self.spark, self.table, self.layout.changes(self.table), log_ddl(self.schema), FIXED)
         gained += fit_columns(self.spark, self.table, self.layout.state(self.table), state_ddl)
@@ -280,18 +280,18 @@ class Replica:
     def _check_not_abandoned(self, batch: int) -> None:
         if batch <= self._newest_batch(ABANDONED):
             raise TargetError(
-                f"{self.table}: a later plan has given up batch {batch}, to begin the table anew",
-                "Leave this run, or clear all of its tasks, the plan too. If none has begun the table anew since then, "
+                f"{self.table}: a later plan has given up batch {batch}, to begin the table again",
+                "Leave this run, or clear all of its tasks, the plan too. If no run has begun the table again since, "
                 f"have it done by {restart_hint(self.table)}.",
             )
 
     def _txn_id(self, step: str, batch: int) -> TxnId:
         return f"db2cdc/{self.place.owner.pipeline}/{self.table}/{step}", batch
 
-    def _keep_types(self, properties: Mapping[str, str], anew: bool) -> None:
+    def _keep_types(self, properties: Mapping[str, str], is_begun: bool) -> None:
         """Record the source's types in the state. Only a table that starts again may have changed ones."""
         known = properties.get(TYPES, "")
-        now = types_text(self.schema) if anew else checked_types(self.schema, known)
+        now = types_text(self.schema) if is_begun else checked_types(self.schema, known)
         if now != known:
             set_properties(self.spark, self.layout.state(self.table), {TYPES: now})
 

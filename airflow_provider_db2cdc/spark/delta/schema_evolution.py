@@ -68,24 +68,24 @@ def checked_types(schema: TableSchema, text: str) -> str:
         raise TargetError(
             f"{schema.table}: the source has changed the type of {', '.join(changed)}, which may have changed "
             "the values that it holds without telling of it",
-            f"Have it snapshotted anew: run {restart_hint(schema.table)}.",
+            f"Have it snapshotted again: run {restart_hint(schema.table)}.",
         )
     return json.dumps({**known, **now}, separators=(",", ":"))
 
 
-def check_same_columns(spark: SparkSession, schema: TableSchema, state: DeltaName, anew: bool) -> None:
+def check_same_columns(spark: SparkSession, schema: TableSchema, state: DeltaName, is_begun: bool) -> None:
     """Check that a table without a key still has the columns of its state. These identify its rows.
 
-    :raises TargetError: when it lost a column, or gained one and does not start again (`anew`).
+    :raises TargetError: when it lost a column, or gained one and does not start again (`is_begun`).
     """
     held = [name for name in load(spark, state).columns if not name.startswith("__")]
     lost, gained = {*held} - {*schema.names}, {*schema.names} - {*held}
-    if lost or (gained and not anew):
+    if lost or (gained and not is_begun):
         away = "move the target's tables of it away and " if lost else ""
         raise TargetError(
             f"{schema.table}: it has no key, and its columns are no longer those of its target: "
             f"{', '.join(sorted(lost | gained))}. By them its rows are told apart",
-            f"Have it snapshotted anew: {away}run {restart_hint(schema.table)}.",
+            f"Have it snapshotted again: {away}run {restart_hint(schema.table)}.",
         )
 
 
@@ -145,7 +145,7 @@ def _check(table: TableId, name: DeltaName, existing: StructType, wanted: Struct
             raise TargetError(
                 f"{table}: {name.name} needs column {field.name} {field.dataType.simpleString()[:200]}, it has {held}",
                 f"The source table's columns changed: change the column in the target{or_key}, or move the target's "
-                f"tables of it away and have it snapshotted anew by {restart_hint(table)}.",
+                f"tables of it away and have it snapshotted again by {restart_hint(table)}.",
             )
 
 

@@ -72,15 +72,15 @@ class Journal:
     skipped: set[TableId] = field(default_factory=set)
 
     @failpoint("read_journal")
-    def read(self, told: int, notified: int) -> SnapshotQueue:
+    def read(self, reported_seq: int, notified_seq: int) -> SnapshotQueue:
         """Return the current snapshot queue, and set `unreported`.
 
-        Unreported are outcomes after row number `told` and notifications after row number `notified`.
+        Unreported are outcomes after row number `reported_seq` and notifications after row number `notified_seq`.
         """
-        rows = self._newest_rows(told, notified)
+        rows = self._newest_rows(reported_seq, notified_seq)
         self.seq = max((int(row["seq"]) for row in rows), default=0)
         self.unreported = UnreportedEvents(
-            tuple(_documents([row for row in rows if row["seq"] > told], "signal", SignalOutcome)),
+            tuple(_documents([row for row in rows if row["seq"] > reported_seq], "signal", SignalOutcome)),
             tuple(_documents(rows, "notification", Notification)),
         )
         self.begun, self.skipped = ({*_documents(rows, kind, TableId)} for kind in ("begun", "skipped"))
@@ -94,7 +94,7 @@ class Journal:
             frozenset(self.begun),
         )
 
-    def _newest_rows(self, told: int, notified: int) -> list[Row]:
+    def _newest_rows(self, reported_seq: int, notified_seq: int) -> list[Row]:
         """Return the newest row of each id and all unreported notifications, in their order.
 
         A snapshot that is over and reported has no document, only its id: after a year there may be very many.
@@ -103,12 +103,12 @@ class Journal:
         if not table_exists(self.spark, name):
             return []
         kind = F.col("kind")
-        is_unreported = (F.col("seq") > notified) & (kind == "notification")
+        is_unreported = (F.col("seq") > notified_seq) & (kind == "notification")
         item = F.when(kind.isin(*KEPT), F.col("id")).when(is_unreported, F.col("seq").cast("string"))
         grouped = load(self.spark, name).groupBy("kind", item.alias("item"))
         newest = grouped.agg(F.max("seq").alias("seq"), F.max_by("document", "seq").alias("document"))
         is_open = F.get_json_object("document", STATUS).isin(*OPEN)
-        is_kept = F.col("item").isNotNull() & ((kind != "snapshot") | (F.col("seq") > told) | is_open)
+        is_kept = F.col("item").isNotNull() & ((kind != "snapshot") | (F.col("seq") > reported_seq) | is_open)
         rows = newest.select("kind", "item", "seq", F.when(is_kept, F.col("document")).alias("document")).collect()
         return sorted(rows, key=lambda row: int(row["seq"]))
 

@@ -163,7 +163,7 @@ class SnapshotCoordinator:
                 table = table_snapshot.table
                 task = self.tick.tasks.get(table)
                 if task is not None and table_snapshot.fingerprint not in ("", task.schema.fingerprint):
-                    log_progress(f"table={table} snapshot={snapshot.id}: its columns changed, it is read anew")
+                    log_progress(f"table={table} snapshot={snapshot.id}: its columns changed, it is read again")
                     self.queue.update_table(
                         snapshot.id, table, partial(restarted, is_held=self.tick.may_have_rows(table))
                     )

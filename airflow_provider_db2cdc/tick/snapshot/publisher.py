@@ -251,9 +251,8 @@ class GroupPublisher:
                 self.tick.capture_stalled = True
                 raise CaptureStoppedError(
                     f"capture did not pass {what} within {timeout_s:.0f} s",
-                    "Is the capture agent running? A longer wait is high.mark.timeout.s. Where it runs and nobody "
-                    "changes anything, set incremental.snapshot.watermarking.strategy to insert_insert, whose mark is "
-                    "a change.",
+                    "Is the capture agent running? A longer wait is high.mark.timeout.s. If it runs and no table "
+                    "changes, set incremental.snapshot.watermarking.strategy to insert_insert, whose mark is a change.",
                 )
             time.sleep(POLL_S)
         return lsn
