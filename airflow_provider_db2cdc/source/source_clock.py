@@ -90,7 +90,8 @@ def _with_commit(
     # A plan under another zone, or without one, has not searched this hour.
     is_searched = known is not None and last is not None and last.searched_upto >= change.end
     if known is not None and (known.first_commit is not None or is_searched):
-        return known
+        # Another zone may repeat the same hour, with another offset.
+        return replace(change, first_commit=known.first_commit)
     if position.synchtime < change.begin or not change.is_set_back:
         return change
     minutes = [(int(minute), Lsn(bytes(commit))) for minute, commit in source.rows(first_commits(asn_schema, change))]

@@ -59,6 +59,36 @@ def test_order_of_commits_decides_in_the_repeated_hour(source: CountingSource, c
 
 
 @pytest.mark.sandbox
+def test_repeated_hour_is_searched_until_capture_has_passed_it(source: CountingSource, control: ControlTables) -> None:
+    control.unit(1, "2026-10-25 02:50:00.000000")
+    within = read_source_clock(source, control.asn, BERLIN, position("2026-10-25T02:55:00.000000", 2), None)
+    assert within.changes[-1].offset_s == 7200, "the clock is not set back yet"
+    control.unit(2, "2026-10-25 02:10:00.000000")
+    early = read_source_clock(source, control.asn, BERLIN, position("2026-10-25T02:05:00.000000", 1), within)
+    assert early.changes[-1].first_commit == lsn(2)
+    control.run(f"DELETE FROM {control.asn}.IBMSNAP_UOW WHERE IBMSNAP_LOGMARKER < TIMESTAMP('2026-10-25 02:30:00')")
+    early = read_source_clock(source, control.asn, BERLIN, position("2026-10-25T02:05:00.000000", 1), within)
+    assert early.changes[-1].first_commit is None
+    control.unit(3, "2026-10-25 02:20:00.000000")
+    late = read_source_clock(source, control.asn, BERLIN, position("2026-10-25T03:05:00.000000", 1), early)
+    assert late.changes[-1].first_commit == lsn(3)
+
+
+@pytest.mark.sandbox
+def test_another_zone_with_the_same_repeated_hour_has_its_own_offset(
+    source: CountingSource, control: ControlTables
+) -> None:
+    """New York and Chicago repeat the same hour of their local time."""
+    for number, time in [(1, "01:50"), (2, "01:10")]:
+        control.unit(number, f"2026-11-01 {time}:00.000000")
+    at = position("2026-11-01T02:05:00.000000", -5)
+    wrong = read_source_clock(source, control.asn, "America/New_York", at, None)
+    clock = read_source_clock(source, control.asn, "America/Chicago", at, wrong)
+    assert clock.changes[-1].first_commit == lsn(2), "what is known of the hour is kept"
+    assert clock.utc(datetime(2026, 11, 1, 12), lsn(3)) == datetime(2026, 11, 1, 18)
+
+
+@pytest.mark.sandbox
 def test_repeated_hour_without_a_sign_is_searched_once(source: CountingSource, control: ControlTables) -> None:
     at = position("2026-10-25T03:05:00.000000", 1)
     clock = read_source_clock(source, control.asn, BERLIN, at, None)

@@ -79,13 +79,11 @@ class SourceClock:
 def second_pass_limits(minutes: Sequence[Minute]) -> dict[int, Lsn]:
     """Return for each minute of a repeated hour the commit after which its commits are of the second pass.
 
-    A commit that comes after one of a later minute shows that the clock was set back in between. A minute without such
-    a later commit is not in the result. Commits that swap places by less than a minute show nothing.
+    A commit that comes after one of two minutes later shows that the clock was set back in between. A minute without
+    such a commit is not in the result. Within a minute commits may swap places, because their times are approximate.
     """
-    limits: dict[int, Lsn] = {}
-    first_later: Lsn | None = None
-    for minute, first in sorted(minutes, key=lambda item: item[0], reverse=True):
-        if first_later is not None:
-            limits[minute] = first_later
-        first_later = first if first_later is None else min(first, first_later)
+    limits = {}
+    for minute, _ in minutes:
+        if later := [first for other, first in minutes if other > minute + 1]:
+            limits[minute] = min(later)
     return limits
