@@ -19,6 +19,7 @@ PROMISES = (
     "order of writes",
     "orchestration",
     "watermarks",
+    "commit times",
     "window",
     "offset decisions",
     "gap rules",
