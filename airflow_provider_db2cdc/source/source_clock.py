@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 PROPERTY = "database.time.zone"
 YEARS = 1
 """How far back the changes of a zone are followed. Control tables keep commits for days."""
-STEP = timedelta(days=1)
+STEP = timedelta(days=7)
+"""No zone changes its offset twice within it."""
 HOUR_S = 3600
 
 
@@ -104,14 +105,14 @@ def _with_commit(
 
 def _log_change(clock: SourceClock, last: SourceClock, zone: str) -> None:
     before, after = (_utc_name(offset_s) for offset_s in (last.newest_offset_s, clock.newest_offset_s))
-    remedy = "" if zone else f" Commits of the time before it get the new offset, unless {PROPERTY} names the zone."
+    remedy = "" if zone else f" Commits from before the change get the new offset. To avoid that, set {PROPERTY}."
     log.warning("the source's clock went from %s to %s since the last plan.%s", before, after, remedy)
 
 
 def _log_other_zone(clock: SourceClock, zone: str, position: CapturePosition) -> None:
     log.warning(
-        "%s is %s (%s now), but the source says %s: times of commits are off by the difference unless its CURRENT "
-        "TIMEZONE is not that of its log",
+        "%s is %s (%s now), but Db2 reports %s. If Db2 is right, the times of commits are wrong: correct the property, "
+        "or remove it.",
         PROPERTY,
         zone,
         _utc_name(clock.newest_offset_s),

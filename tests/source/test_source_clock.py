@@ -123,4 +123,4 @@ def test_zone_that_the_source_contradicts_is_reported(caplog: pytest.LogCaptureF
         planned("Asia/Kolkata", "2026-10-24T12:00:00.000000", 5.5)
         assert caplog.messages == []
         planned("Asia/Kolkata", "2026-10-24T12:00:00.000000", 0)
-    assert "database.time.zone is Asia/Kolkata (UTC+05:30 now), but the source says UTC+00:00" in caplog.text
+    assert "database.time.zone is Asia/Kolkata (UTC+05:30 now), but Db2 reports UTC+00:00" in caplog.text
