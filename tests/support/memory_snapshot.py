@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import replace
 from typing import Literal, TypeAlias
@@ -13,7 +14,7 @@ from airflow_provider_db2cdc.cdc.event.snapshot_window import surviving, vanishe
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing, KeyedChunks, KeylessRead
 from airflow_provider_db2cdc.cdc.table import TableId
-from support.memory_rows import copies, folded_by_key
+from support.memory_rows import copies, folded_by_copies, folded_by_key
 from support.memory_source import Row
 from support.memory_target import MemoryTarget
 
@@ -65,7 +66,10 @@ def _keyless(target: MemoryTarget, planned: PlannedBatch, chunk_range: KeylessRe
     moved, *earlier = (touched(source_events(target, planned.table, *window)) for window in chunk_range.windows[::-1])
     unknown = set.intersection(*earlier) if earlier else None
     staged = settled(_staged(target, planned.table, chunk_range), moved, unknown)
-    held = copies(target.state[planned.table]) if chunk_range.covers_table else {}
+    held = copies(target.state[planned.table]) if chunk_range.covers_table else Counter()
+    if chunk_range.covers_table and chunk_range.abandoned_batches:
+        logged = copies(folded_by_copies(target.log[planned.table]))
+        held |= Counter({image: count for image, count in logged.items() if image not in staged})
     reads = _events(target, planned, "r", staged.elements())
     deletes = _events(target, planned, "d", surplus(held, staged, moved, unknown).elements())
     needs_another_read = bool(moved if unknown is None else moved & unknown)
