@@ -138,6 +138,22 @@ def test_an_abandoned_batch_is_closed_to_its_writers(table: Table) -> None:
 
 
 @BY_TWIN
+def test_rows_of_an_abandoned_batch_without_a_key_are_deleted(new_table: NewTable) -> None:
+    table = new_table(False)
+    table.begin({1: 1})
+    table.twin.commit({2: 2})
+    hung = table.plan()
+    dying(table, hung)
+    table.twin.commit({2: None}, is_captured=False)
+    table.prepare(is_begun=True, abandoned=[hung.batch])
+    window = (hung.batch, hung.batch + 1)
+    staged = table.stage_whole(windows=(window,), abandoned_batches=(hung.batch,))
+    assert table.done(table.plan(staged), is_begun=True).deletes == 1
+    assert table.twin.rows() == table.twin.at_source()
+    assert [event[1:] for event in table.twin.events() if event[0] > hung.batch] == [("d", (2,)), ("r", (1,))]
+
+
+@BY_TWIN
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_overtaken_run_has_no_effect(table: Table, when: When) -> None:
     table.twin.commit({1: 10})
