@@ -6,7 +6,8 @@ import argparse
 import json
 import sys
 
-from airflow_provider_db2cdc.cdc.job import RESULT_MARK, SourceSpec
+from airflow_provider_db2cdc.cdc.document import RESULT_MARK
+from airflow_provider_db2cdc.cdc.job import SourceSpec
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource, connect
 from airflow_provider_db2cdc.tick.log import as_own

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Literal
 
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
-from airflow_provider_db2cdc.cdc.codec import from_data, to_data
+from airflow_provider_db2cdc.cdc.document import VERSION, read_document, write_document
 from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalTable
 from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
-from airflow_provider_db2cdc.errors import ConfigurationError
 
-VERSION = 1
-RESULT_MARK = "DB2CDC_RESULT "
-PROGRESS_MARK = "DB2CDC "
-USER_ENV = "DB2CDC_USER"
-PASSWORD_ENV = "DB2CDC_PASSWORD"
-ERROR_LOG_ENV = "DB2CDC_ERROR_LOG"
-PARENT_PIPE = "parent.pipe"
+SHORT_ROWS = 200_000
 
 Isolation = Literal["read_committed", "repeatable_read", "exclusive"]
 Watermarking = Literal["read_only", "insert_insert", "insert_delete"]
@@ -174,6 +166,17 @@ class JobSpec:
     version: int = VERSION
 
     @property
+    def script(self) -> str:
+        """The name of the entry script that does it."""
+        return "apply"
+
+    @property
+    def is_short(self) -> bool:
+        """Whether good compilation does not pay: there are few changes and no initial snapshot."""
+        is_loading = any(task.action in ("initial_snapshot", "restart") for task in self.tables)
+        return not is_loading and sum(task.rows for task in self.tables) <= SHORT_ROWS
+
+    @property
     def source_ahead_ms(self) -> int:
         """Milliseconds by which the source's clock was ahead of the plan's, both in UTC."""
         source_time = self.capture_position.source_utc.replace(tzinfo=UTC)
@@ -181,7 +184,7 @@ class JobSpec:
 
     def to_json(self) -> str:
         """Return the spec as one line of JSON, without secrets or row values."""
-        return json.dumps(to_data(self))
+        return write_document(self)
 
     @classmethod
     def from_json(cls, text: str) -> JobSpec:
@@ -189,7 +192,11 @@ class JobSpec:
 
         :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
         """
-        return from_data(cls, _versioned(text, "JobSpec"))
+        return read_document(cls, text)
+
+    def read_result(self, text: str) -> JobResult:
+        """Return the result of this job from its JSON."""
+        return JobResult.from_json(text)
 
 
 Status = Literal["applied", "unchanged", "failed"]
@@ -273,9 +280,14 @@ class JobResult:
         """The tables that failed. All others are committed."""
         return tuple(result for result in self.tables if result.status == "failed")
 
+    @property
+    def is_failed(self) -> bool:
+        """Whether a table failed."""
+        return bool(self.failed)
+
     def to_json(self) -> str:
         """Return the result as one line of JSON."""
-        return json.dumps(to_data(self))
+        return write_document(self)
 
     @classmethod
     def from_json(cls, text: str) -> JobResult:
@@ -283,18 +295,4 @@ class JobResult:
 
         :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
         """
-        return from_data(cls, _versioned(text, "JobResult"))
-
-
-def _versioned(text: str, what: str) -> object:
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f"the {what} is not JSON: {error}") from error
-    if not isinstance(data, dict) or data.get("version") != VERSION:
-        version = data.get("version") if isinstance(data, dict) else None
-        raise ConfigurationError(
-            f"the {what} has version {version}, expected {VERSION}",
-            "Install the same version of airflow-provider-db2cdc where the DAG runs and where the job runs.",
-        )
-    return data
+        return read_document(cls, text)

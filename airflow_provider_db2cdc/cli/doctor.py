@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.channels.channel import ELSEWHERE, check_channel
 from airflow_provider_db2cdc.channels.notifier import check_notifiers
-from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, need_database, open_kept, open_source
+from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, login, open_kept, open_source
 from airflow_provider_db2cdc.cli.screen import Text, note, print_json, screen, tell_ignored
 from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.config.pipeline import FILL_OR_REMOVE, PipelineConfig
@@ -74,8 +74,7 @@ def _local(config: PipelineConfig, store: KeptOffsets) -> list[Check]:
 
 
 def _connect(config: PipelineConfig, source: Source) -> None:
-    database = need_database(config)
-    check_connection(source.jdbc_url, config.spark, database.user, database.password.get_secret_value())
+    check_connection(source.jdbc_url, config.spark, login(config))
 
 
 def _check(name: str, subject: str, attempt: Callable[[], Any]) -> Check:

@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.offsets.file import FileOffsetStore, local_folder, offsets_path
 from airflow_provider_db2cdc.source.address import Db2Address, Tls
 from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.submit.runner import Login
 
 
 def need_database(config: PipelineConfig) -> DatabaseConfig:
@@ -31,6 +32,12 @@ def need_database(config: PipelineConfig) -> DatabaseConfig:
             "Set database.hostname, database.dbname and database.user, and $DB2CDC_PASSWORD.",
         )
     return config.database
+
+
+def login(config: PipelineConfig) -> Login:
+    """Return the user and the password of the configuration's database."""
+    database = need_database(config)
+    return Login(database.user, database.password.get_secret_value())
 
 
 def open_source(config: PipelineConfig) -> Source:

@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from airflow_provider_db2cdc.cdc.codec import to_data
-from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult, JobSpec, TableResult
+from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.channels import notifier
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
-from airflow_provider_db2cdc.cli.pipeline import need_database, open_source, open_store
+from airflow_provider_db2cdc.cli.pipeline import login, open_source, open_store
 from airflow_provider_db2cdc.cli.screen import (
     Text,
     clock,
@@ -100,10 +101,9 @@ def _plan(config: PipelineConfig) -> JobSpec | None:
 
 
 def _apply(config: PipelineConfig, spec: JobSpec, progress: bool) -> JobResult:
-    database = need_database(config)
     rows = sum(table.rows for table in spec.tables)
     with _spark_output(f"{len(spec.tables)} tables, {rows} change rows", progress) as on_line:
-        return run_job(spec, config.spark, database.user, database.password.get_secret_value(), on_line)
+        return run_job(spec, config.spark, login(config), on_line)
 
 
 @contextmanager

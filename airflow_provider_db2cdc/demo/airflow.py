@@ -18,7 +18,8 @@ from typing import Any
 
 import yaml
 
-from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobResult
+from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
+from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.demo.child import Child
 from airflow_provider_db2cdc.demo.runs import RUN_MARK

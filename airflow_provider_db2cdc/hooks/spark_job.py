@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, RESULT_MARK
+from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK, RESULT_MARK
 from airflow_provider_db2cdc.submit.output import JOB_ERROR
 
 NOISE = re.compile(r"^(\d\d/\d\d/\d\d )?\d\d:\d\d:\d\d (INFO|DEBUG|TRACE) ")

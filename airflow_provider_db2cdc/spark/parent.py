@@ -7,7 +7,7 @@ import select
 import threading
 from pathlib import Path
 
-from airflow_provider_db2cdc.cdc.job import PARENT_PIPE
+from airflow_provider_db2cdc.cdc.document import PARENT_PIPE
 
 ORPHANED = 1
 

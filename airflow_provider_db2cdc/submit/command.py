@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -25,8 +24,6 @@ FAST_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 Spark fills such a cache in minutes.
 """
-
-SHORT_ROWS = 200_000
 
 DEFAULTS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -76,7 +73,7 @@ def spark_conf(
 
     Driver and executors run in UTC, because in another zone a JVM shifts Db2's timestamps, which have no zone. `log4j`
     is a file that the driver can read. A file that `extra` names replaces it. With `short` the driver's JVM compiles
-    quickly, not well. That halves the CPU time of a tick that consists mostly of the start (see is_short). JVM options
+    quickly, not well. That halves the CPU time of a job that consists mostly of the start. JVM options
     and SQL extensions of `extra` are kept.
 
     :raises ConfigurationError: when `extra` sets another time zone, or deploy mode cluster.
@@ -109,12 +106,6 @@ def classpath_of(conf: Mapping[str, str]) -> list[str]:
 def items_of(text: str | None) -> list[str]:
     """Return the items of one of Spark's lists, which are separated by commas."""
     return [item.strip() for item in (text or "").split(",") if item.strip()]
-
-
-def is_short(spec: JobSpec) -> bool:
-    """Return whether a job is too short for good compilation to pay: it has few changes and no initial snapshot."""
-    is_loading = any(task.action in ("initial_snapshot", "restart") for task in spec.tables)
-    return not is_loading and sum(task.rows for task in spec.tables) <= SHORT_ROWS
 
 
 def application_args(spec: str | Path) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from airflow_provider_db2cdc.cdc.job import PARENT_PIPE
+from airflow_provider_db2cdc.cdc.document import PARENT_PIPE
 from airflow_provider_db2cdc.submit.bundle import cache_folder
 
 KEPT_LOGS = 50

@@ -1,4 +1,4 @@
-"""The run of a tick's job as a child process, for the command line. Airflow has an operator for it."""
+"""The run of a job as a child process, for the command line. Airflow has operators for it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV, RESULT_MARK, USER_ENV, JobResult, JobSpec
+from airflow_provider_db2cdc.cdc.document import ERROR_LOG_ENV, PASSWORD_ENV, RESULT_MARK, USER_ENV, JobDocument
 from airflow_provider_db2cdc.config.pipeline import SparkConfig
 from airflow_provider_db2cdc.errors import SourceError, TickFailedError
 from airflow_provider_db2cdc.submit import LOG4J, application_path
@@ -17,7 +18,6 @@ from airflow_provider_db2cdc.submit.command import (
     Submission,
     application_args,
     classpath_of,
-    is_short,
     spark_conf,
     submit_argv,
 )
@@ -30,25 +30,34 @@ KEPT_LINES = 500
 CONNECT_TIMEOUT_S = 120.0
 """Seconds for the start of a JVM, the files that Ivy must fetch, and a login."""
 
+R = TypeVar("R")
 
-def run_job(spec: JobSpec, spark: SparkConfig, user: str, password: str, on_line: OnLine) -> JobResult:
+
+class Login(NamedTuple):
+    """The user and the password that a job logs in to the source with."""
+
+    user: str = ""
+    password: str = ""
+
+
+def run_job(spec: JobDocument[R], spark: SparkConfig, login: Login, on_line: OnLine) -> R:
     """Run `spec` in Spark and return its result. Every other line of its output goes to `on_line`.
 
-    A retry is safe, because the job only does what is missing. An interrupt ends Spark before this call returns. The
-    death of this process ends Spark too.
+    A retry is safe, because a job only does what is missing. An interrupt ends Spark before this call returns. The
+    death of this process ends Spark too. A job that failed with a result exits with an error. Its result is returned
+    like any other.
 
     :raises TickFailedError: when Spark ended without a result. The text has the cause from its output.
     """
     name, log = f"db2cdc {spec.pipeline}", new_error_log(spec.pipeline)
     with job_folder(spec.to_json()) as path:
-        argv = _argv(spark, name, "apply", application_args(path), is_short(spec))
-        return run_submission(argv, {**_environment(spark, user, password), ERROR_LOG_ENV: str(log)}, on_line, log)
+        argv = _argv(spark, name, spec.script, application_args(path), spec.is_short)
+        environment = {**_environment(spark, login), ERROR_LOG_ENV: str(log)}
+        return spec.read_result(run_submission(argv, environment, on_line, log))
 
 
-def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, log: Path) -> JobResult:
+def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine, log: Path) -> str:
     """Run a spark-submit command and return the result from its output.
-
-    A job with failed tables exits with an error too. Its result names them, and is returned like any other.
 
     :raises TickFailedError: when the command ended without a result. `log` then has the end of its output.
     """
@@ -64,19 +73,19 @@ def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine,
         where = f" The end of Spark's output is in {log}." if keep_output(log, kept) else ""
         raise TickFailedError(
             f"Spark ended with exit code {code} and without a result: {cause}",
-            f"Repair that, then run the tick again: it continues from where this one ended.{where}",
+            f"Repair that, then run the command again: it continues from where this one ended.{where}",
         )
-    return JobResult.from_json(result)
+    return result
 
 
-def check_connection(jdbc_url: str, spark: SparkConfig, user: str, password: str) -> None:
+def check_connection(jdbc_url: str, spark: SparkConfig, login: Login) -> None:
     """Connect to the source once as the job does: in Spark's JVM, with its jars and options, by IBM's JDBC driver.
 
     :raises SourceError: when there is no connection. The text has the cause.
     """
     kept: deque[str] = deque(maxlen=KEPT_LINES)
     argv = _argv(spark, "db2cdc connect", "connect", ["--url", jdbc_url], short=True)
-    code, result = _run(argv, _environment(spark, user, password), kept.append, CONNECT_TIMEOUT_S)
+    code, result = _run(argv, _environment(spark, login), kept.append, CONNECT_TIMEOUT_S)
     if result is None:
         cause = cause_of(kept) or f"exit code {code}, after at most {CONNECT_TIMEOUT_S:.0f} s"
         raise SourceError(f"Spark cannot try its connection to the source: {cause}", "Correct spark.* or the jars.")
@@ -111,8 +120,8 @@ def _argv(spark: SparkConfig, name: str, job: str, args: Sequence[str], short: b
     return submit_argv(spark_binary(spark.binary), submission)
 
 
-def _environment(spark: SparkConfig, user: str, password: str) -> dict[str, str]:
-    return {**spark_environment(spark.binary, spark.master), USER_ENV: user, PASSWORD_ENV: password}
+def _environment(spark: SparkConfig, login: Login) -> dict[str, str]:
+    return {**spark_environment(spark.binary, spark.master), USER_ENV: login.user, PASSWORD_ENV: login.password}
 
 
 def _run(

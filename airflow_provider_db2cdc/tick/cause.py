@@ -6,7 +6,7 @@ import os
 import re
 import traceback
 
-from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV
+from airflow_provider_db2cdc.cdc.document import ERROR_LOG_ENV, PASSWORD_ENV
 from airflow_provider_db2cdc.errors import Db2CdcError, TargetError
 from airflow_provider_db2cdc.sql.driver_error import known_error
 

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from threading import Lock
 
-from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
+from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.snapshot.progress import describe_applied
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import Db2CdcError

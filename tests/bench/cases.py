@@ -17,14 +17,15 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from support.pipeline import Pipeline
 
-from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK, JobSpec
+from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
+from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config.pipeline import SparkConfig
 from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.sql.changes import change_rows
-from airflow_provider_db2cdc.submit.runner import run_job
+from airflow_provider_db2cdc.submit.runner import Login, run_job
 
 from .measured import Measured, high_water_kb, note, planned, run, timed
 from .snapshots import incremental, network, snapshot
@@ -158,7 +159,7 @@ def _submit(pipeline: Pipeline, spec: JobSpec, conf: dict[str, str], peaks: list
         peaks.append(_peak_kb())
 
     spark = SparkConfig(master="local[2]", jars=ROOT / "build" / "jars", conf=conf)
-    result = run_job(spec, spark, pipeline.sandbox.user, pipeline.sandbox.password, on_line)
+    result = run_job(spec, spark, Login(pipeline.sandbox.user, pipeline.sandbox.password), on_line)
     return result, session[0]
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
+from airflow_provider_db2cdc.cdc.document import VERSION
 from airflow_provider_db2cdc.cdc.job import (
-    VERSION,
     ApplySettings,
     JobResult,
     JobSpec,

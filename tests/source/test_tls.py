@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.source.address import Db2Address, Tls
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 from airflow_provider_db2cdc.sql.query import Query
-from airflow_provider_db2cdc.submit.runner import check_connection
+from airflow_provider_db2cdc.submit.runner import Login, check_connection
 
 pytestmark = [
     pytest.mark.sandbox,
@@ -66,7 +66,7 @@ def of_ibm_db(address: Db2Address) -> Db2CdcError | None:
 
 def of_spark(address: Db2Address) -> Db2CdcError | None:
     try:
-        check_connection(address.jdbc_url(), SparkConfig(jars=JARS), address.user, address.password)
+        check_connection(address.jdbc_url(), SparkConfig(jars=JARS), Login(address.user, address.password))
     except Db2CdcError as error:
         return error
     return None
@@ -126,4 +126,4 @@ def test_spark_explains_as_ibm_db_does_and_shows_no_secret(address: Db2Address, 
 @pytest.mark.slow
 def test_failed_start_of_spark_is_named_as_the_cause(address: Db2Address) -> None:
     with pytest.raises(SourceError, match=r"Spark cannot try its connection to the source: .*Master must"):
-        check_connection(address.jdbc_url(), SparkConfig(jars=JARS, master="nonsense"), "u", "p")
+        check_connection(address.jdbc_url(), SparkConfig(jars=JARS, master="nonsense"), Login("u", "p"))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_db2cdc.cdc.job import ERROR_LOG_ENV, PASSWORD_ENV, USER_ENV, SourceSpec
+from airflow_provider_db2cdc.cdc.document import ERROR_LOG_ENV, PASSWORD_ENV, USER_ENV
+from airflow_provider_db2cdc.cdc.job import SourceSpec
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource, driver_connection
 from airflow_provider_db2cdc.tick.log import describe
 

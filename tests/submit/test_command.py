@@ -9,7 +9,7 @@ from airflow_provider_db2cdc.cdc.job import JobSpec, SourceSpec, TableAction, Ta
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.submit.command import Submission, application_args, is_short, spark_conf, submit_argv
+from airflow_provider_db2cdc.submit.command import Submission, application_args, spark_conf, submit_argv
 
 LSN = Lsn(bytes(16))
 DRIVER, EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
@@ -57,7 +57,7 @@ def test_a_job_is_short_with_few_changes_and_no_snapshot(action: TableAction, ro
     capture = CaptureRegistration(table, "ASNCDC", "CDT", "A", "", "DI", None, None, None, (), identity)
     task = TableTask(TableSchema(table, (), ()), capture, LSN, LSN, rows, action)
     source = SourceSpec("jdbc:db2://h:1/D", "D", "p", "ASNCDC")
-    assert is_short(JobSpec("p", "r", "0a", 0, "/lake", source, CapturePosition(LSN, "", "", 0.0), (task,))) is short
+    assert JobSpec("p", "r", "0a", 0, "/lake", source, CapturePosition(LSN, "", "", 0.0), (task,)).is_short is short
 
 
 def test_delta_is_set_up_beside_other_extensions() -> None:

@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
 from airflow_provider_db2cdc.submit.child import run_child
 from airflow_provider_db2cdc.submit.folder import new_error_log
 from airflow_provider_db2cdc.submit.home import spark_environment, spark_home
-from airflow_provider_db2cdc.submit.runner import run_job
+from airflow_provider_db2cdc.submit.runner import Login, run_job
 
 ZERO = Lsn(bytes(16))
 SPEC = JobSpec(
@@ -64,7 +64,7 @@ def fake_spark(folder: Path, body: str) -> SparkConfig:
 def test_result_line_is_read_and_all_others_pass_through(tmp_path: Path) -> None:
     spark = fake_spark(tmp_path, f"print('DB2CDC_RESULT ' + {RESULT.to_json()!r}); sys.exit(1)")
     lines: list[str] = []
-    assert run_job(SPEC, spark, "cdc", "s3cret", lines.append) == RESULT
+    assert run_job(SPEC, spark, Login("cdc", "s3cret"), lines.append) == RESULT
     assert lines[0] == "warning of the JVM"
     assert "login cdc 6 sales" in lines
     assert not any("DB2CDC_RESULT" in line for line in lines)
@@ -73,7 +73,7 @@ def test_result_line_is_read_and_all_others_pass_through(tmp_path: Path) -> None
 def test_secrets_are_not_on_the_command_line(tmp_path: Path) -> None:
     spark = fake_spark(tmp_path, f"print('DB2CDC_RESULT ' + {RESULT.to_json()!r})")
     lines: list[str] = []
-    run_job(SPEC, spark, "cdc", "s3cret", lines.append)
+    run_job(SPEC, spark, Login("cdc", "s3cret"), lines.append)
     [argv] = [line for line in lines if line.startswith("argv")]
     assert "--py-files" in argv
     assert "s3cret" not in argv
@@ -81,7 +81,7 @@ def test_secrets_are_not_on_the_command_line(tmp_path: Path) -> None:
 
 def test_no_result_is_an_error_with_the_exit_code(tmp_path: Path) -> None:
     with pytest.raises(TickFailedError, match="exit code 3"):
-        run_job(SPEC, fake_spark(tmp_path, "sys.exit(3)"), "cdc", "p", lambda line: None)
+        run_job(SPEC, fake_spark(tmp_path, "sys.exit(3)"), Login("cdc", "p"), lambda line: None)
 
 
 ENDINGS = {
@@ -111,7 +111,7 @@ ENDINGS = {
 def test_cause_comes_first_and_the_output_is_kept_in_a_file(tmp_path: Path, lines: list[str], cause: str) -> None:
     spark = fake_spark(tmp_path, f"print({chr(10).join(lines)!r}); sys.exit(1)")
     with pytest.raises(TickFailedError) as failed:
-        run_job(SPEC, spark, "cdc", "s3cret", lambda line: None)
+        run_job(SPEC, spark, Login("cdc", "s3cret"), lambda line: None)
     assert failed.value.problem.startswith("Spark ended with exit code 1 and without a result: ")
     assert cause in failed.value.problem
     [log] = (tmp_path / "logs").iterdir()
@@ -138,7 +138,9 @@ def test_command_that_takes_too_long_is_ended() -> None:
 
 def test_missing_binary_is_named() -> None:
     with pytest.raises(ConfigurationError, match="/nowhere/spark-submit"):
-        run_job(SPEC, SparkConfig(binary="/nowhere/spark-submit", packages=PACKAGES), "u", "p", lambda line: None)
+        run_job(
+            SPEC, SparkConfig(binary="/nowhere/spark-submit", packages=PACKAGES), Login("u", "p"), lambda line: None
+        )
 
 
 INTERRUPTED = """

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, JobResult, JobSpec
+from airflow_provider_db2cdc.cdc.document import PASSWORD_ENV, USER_ENV
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import new_revision

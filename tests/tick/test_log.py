@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.job import PROGRESS_MARK
+from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.tick.log import applied_reporter, log_progress, log_stack

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV
+from airflow_provider_db2cdc.cdc.document import PASSWORD_ENV, USER_ENV
 from airflow_provider_db2cdc.config.files.text import parse_text
 from airflow_provider_db2cdc.config.parsing import flatten, resolve_used
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig

@@ -11,7 +11,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_db2cdc.cdc.job import PASSWORD_ENV, USER_ENV, Isolation, SourceSpec
+from airflow_provider_db2cdc.cdc.document import PASSWORD_ENV, USER_ENV
+from airflow_provider_db2cdc.cdc.job import Isolation, SourceSpec
 from airflow_provider_db2cdc.errors import ConfigurationError, SourceError
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.sql.chunk import Bound, ChunkKey, alike, bound_after, key_literal

@@ -1,0 +1,76 @@
+"""Documents: the versioned JSON that Airflow and Spark exchange about a job."""
+
+from __future__ import annotations
+
+import json
+from typing import Protocol, TypeVar
+
+from airflow_provider_db2cdc.cdc.codec import from_data, to_data
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+VERSION = 1
+RESULT_MARK = "DB2CDC_RESULT "
+PROGRESS_MARK = "DB2CDC "
+USER_ENV = "DB2CDC_USER"
+PASSWORD_ENV = "DB2CDC_PASSWORD"
+ERROR_LOG_ENV = "DB2CDC_ERROR_LOG"
+PARENT_PIPE = "parent.pipe"
+
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class JobResultDocument(Protocol):
+    """The result of a job."""
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the job ends with an error, although it has a result."""
+
+    def to_json(self) -> str:
+        """Return the result as one line of JSON."""
+
+
+class JobDocument(Protocol[R_co]):
+    """The spec of a job: what Spark is to do. It holds no secrets and no row values."""
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline's name."""
+
+    @property
+    def script(self) -> str:
+        """The name of the entry script in spark_jobs/."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the job is too short for good compilation to pay."""
+
+    def to_json(self) -> str:
+        """Return the spec as one line of JSON."""
+
+    def read_result(self, text: str) -> R_co:
+        """Return the job's result from its JSON."""
+
+
+def write_document(document: object) -> str:
+    """Return a document, a dataclass with a `version`, as one line of JSON."""
+    return json.dumps(to_data(document))
+
+
+def read_document(kind: type[T], text: str) -> T:
+    """Return a document of a kind from its JSON.
+
+    :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"the {kind.__name__} is not JSON: {error}") from error
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        version = data.get("version") if isinstance(data, dict) else None
+        raise ConfigurationError(
+            f"the {kind.__name__} has version {version}, expected {VERSION}",
+            "Install the same version of airflow-provider-db2cdc where the DAG runs and where the job runs.",
+        )
+    return from_data(kind, data)
