@@ -211,7 +211,7 @@ class TableResult:
     and `commit_ts_ms` its time.
 
     `capture` is the digest of the capture identity at the offset. `revision` is the offset's, as the plan found it.
-    `error` says why a failed table failed and what to do.
+    `log_id` is the Delta id of the change log. `error` says why a failed table failed and what to do.
 
     `rewound`: the tick started the table again before its offset, because its source was restored. `restart`: the plan
     found an operator's request to start again. `reinitialized`: the tick has started the table again, for whatever
@@ -248,6 +248,7 @@ class TableResult:
     is_rejected: bool = False
     waits_for_operator: bool = False
     duration_s: float = 0.0
+    log_id: str = ""
     error: str = ""
 
 

@@ -43,7 +43,8 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
     # The committed LSN stays, so that an offset beyond it is noticed.
     committed = old.committed_lsn if old else None
     position = (name, Lsn.parse(lsn), number, newest_ms)
-    store.reset(Offset(*position, planned_at_ms=now_ms, revision=new_revision(), committed_lsn=committed))
+    offset = Offset(*position, planned_at_ms=now_ms, revision=new_revision(), committed_lsn=committed)
+    store.reset(replace(offset, announced=old.announced if old else None))
     note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.where}")
 
 

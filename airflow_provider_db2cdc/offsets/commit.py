@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.announcement import Announcement, announce, confirm, count_events
 from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, new_revision, restart_hint
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.signal.signal import SOURCE_CHANNEL
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError, SignalError, TickFailedError
 from airflow_provider_db2cdc.failpoint import failpoint
 
@@ -27,6 +29,29 @@ class OffsetCommitError(OffsetError):
         self.tables = frozenset(problems)
 
 
+class Announcements:
+    """The asset events of one commit. `pending` has those that Airflow does not have yet.
+
+    `newest` asks Airflow for the newest announcement of a table in the change log of this id.
+    """
+
+    def __init__(self, newest: Callable[[TableId, str], Announcement | None]) -> None:
+        self._newest = newest
+        self.pending: dict[TableId, Announcement] = {}
+
+    def after(self, table: TableResult, last: Announcement | None) -> Announcement | None:
+        """Return a table's announcement after a result, and note it as pending if Airflow does not have it."""
+        if last is not None and last.log_id != table.log_id:
+            last = None
+        is_unknown = count_events(table) > 0 if last is None else not last.is_confirmed
+        if is_unknown:
+            last = confirm(last, self._newest(table.table, table.log_id))
+        announced = announce(table, last)
+        if announced is not None and not announced.is_confirmed:
+            self.pending[table.table] = announced
+        return announced
+
+
 def record_signals_in_flight(spec: JobSpec | None, offsets: OffsetStore) -> None:
     """Store that a job carries signals. Signals of the signal table do not count.
 
@@ -38,12 +63,16 @@ def record_signals_in_flight(spec: JobSpec | None, offsets: OffsetStore) -> None
 
 
 @failpoint("commit_offsets")
-def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], OffsetCommitError | None]:
+def commit_tick(
+    result: JobResult, offsets: OffsetStore, announcements: Announcements | None = None
+) -> tuple[list[Offset], OffsetCommitError | None]:
     """Move the offsets of all tables to the LSNs that are committed in Delta.
 
     Return the offsets that moved, and an error for those that could not. An offset that lies beyond what this tick
     applied, or that cannot be read or stored, does not stop the others. The offset of a failed table moves too if an
     earlier crash had kept it back. If it is missing or ahead, an operator must act. A retry moves nothing.
+
+    With `announcements`, each offset also gets the range of its table's next asset event, in the same write.
 
     The summary is stored first. The next tick continues the snapshots that are open in it, whatever the offsets are.
 
@@ -56,8 +85,10 @@ def commit_tick(result: JobResult, offsets: OffsetStore) -> tuple[list[Offset], 
     problems: dict[str, OffsetError] = {}
     for table in result.tables:
         try:
-            offset = _move(table, offsets, result.planned_at_ms)
+            offset = _move(table, offsets, result.planned_at_ms, announcements)
         except OffsetError as error:
+            if announcements is not None:
+                announcements.pending.pop(table.table, None)
             if table.status != "failed":
                 problems[name_of(table.table)] = error
             continue
@@ -110,16 +141,18 @@ def raise_for_signals(result: JobResult, channel: str) -> None:
         raise SignalError(f"{len(bad)} signal(s) did not come to their end (the tick itself is committed):\n{listed}")
 
 
-def _move(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offset | None:
+def _move(
+    table: TableResult, offsets: OffsetStore, planned_at_ms: int, announcements: Announcements | None
+) -> Offset | None:
     """Store the offset that a table's result gives, and return it if its LSN moved."""
     old = offsets.get(table.table)
     if table.lsn is None or table.batch is None or (old is not None and _is_overtaken(table, planned_at_ms, old)):
         return None
     if old is not None and old.restart and (_is_known(old, planned_at_ms) or _has_not_begun(table)):
         return None
-    known = _known(table, old)
+    known = _known(table, old, announcements)
     unmoved = old is not None and old.lsn == table.lsn
-    if unmoved and old == replace(known, restart=False):
+    if unmoved and old == replace(known, batch=table.batch, restart=False):
         return None
     if old is not None and table.rewound and not old.restart:
         # With `restart` the offset may move back. A crash after this line makes the table begin once more.
@@ -141,22 +174,28 @@ def _move(table: TableResult, offsets: OffsetStore, planned_at_ms: int) -> Offse
         )
     )
     if table.offset_recovered and old is None:
-        log.warning(
-            "the offset of %s was missing: it is taken from the target, %s. If a restart was asked for in it, or its "
-            "registration was not active meanwhile, have it snapshotted again by %s",
-            table.table,
-            table.lsn,
-            restart_hint(table.table),
-        )
+        _warn_of_recovery(table)
     return None if unmoved else new
 
 
-def _known(table: TableResult, old: Offset | None) -> Offset:
+def _warn_of_recovery(table: TableResult) -> None:
+    log.warning(
+        "the offset of %s was missing: it is taken from the target, %s. If a restart was asked for in it, or its "
+        "registration was not active meanwhile, have it snapshotted again by %s",
+        table.table,
+        table.lsn,
+        restart_hint(table.table),
+    )
+
+
+def _known(table: TableResult, old: Offset | None, announcements: Announcements | None) -> Offset:
     """Return the table's offset with its old LSN, and with the facts that the result brings."""
     assert table.lsn is not None
     offset = old or Offset(table.table, table.lsn, 0)
+    last = offset.announced
     return replace(
         offset,
+        announced=last if announcements is None else announcements.after(table, last),
         capture=table.capture,
         committed_lsn=table.lsn,
         capture_interrupted=table.capture_interrupted or (offset.capture_interrupted and not table.reinitialized),

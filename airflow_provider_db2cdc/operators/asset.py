@@ -5,10 +5,14 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.execution_time.context import InletEventsAccessor
 
+from airflow_provider_db2cdc.cdc.offset.announcement import Announcement, in_event
 from airflow_provider_db2cdc.cdc.table import TableId
 
 SCHEME = "db2cdc"
+EVENTS_READ = 100
+"""Newest events of an asset that are looked at. A person, or a declared outlet, may have added some without a range."""
 
 
 def table_asset(pipeline: str, table: TableId | str) -> Asset:
@@ -32,3 +36,15 @@ def notification_asset(pipeline: str) -> Asset:
     The path of a table has two parts, so this path is never that of a table.
     """
     return Asset(f"{SCHEME}://{pipeline}/notifications")
+
+
+def newest_announcement(pipeline: str, table: TableId, log_id: str) -> Announcement | None:
+    """Return the newest range in a table's asset events that belongs to this change log, None if there is none.
+
+    :raises AirflowRuntimeError: when Airflow's API cannot be asked. A retry may succeed.
+    """
+    asset = table_asset(pipeline, table)
+    events = InletEventsAccessor(asset_name=asset.name, asset_uri=asset.uri).ascending(False).limit(EVENTS_READ)
+    announced = filter(None, (in_event(event.extra) for event in events))
+    same_log = [announcement for announcement in announced if announcement.log_id == log_id]
+    return max(same_log, key=lambda announcement: announcement.to_batch, default=None)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context, XComArg
 
 from airflow_provider_db2cdc.cdc.codec import to_data
-from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
-from airflow_provider_db2cdc.cdc.selection.table_names import name_of
+from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
+from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels
 from airflow_provider_db2cdc.channels.notifier import AIRFLOW, notify
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
-from airflow_provider_db2cdc.offsets.commit import commit_tick, raise_for_failures, record_reported
+from airflow_provider_db2cdc.offsets.commit import Announcements, commit_tick, raise_for_failures, record_reported
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
-from airflow_provider_db2cdc.operators.asset import notification_asset, table_asset
+from airflow_provider_db2cdc.operators.asset import newest_announcement, notification_asset, table_asset
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import read_config
-from airflow_provider_db2cdc.operators.summary import count_changes, describe_snapshot, describe_table
+from airflow_provider_db2cdc.operators.summary import describe_snapshot, describe_table
 
 
 class Db2CdcCommitOperator(BaseOperator):
@@ -30,7 +32,8 @@ class Db2CdcCommitOperator(BaseOperator):
     only the events of tasks that succeed. Failed tables, and offsets that cannot be stored, are therefore better
     reported by a later task (`Db2CdcOutcomeOperator`). It learns of the offsets from this task's output.
 
-    A retry moves nothing twice.
+    A retry moves nothing twice. An event has the batches since the last event that Airflow has. So a run that dies
+    after its offsets moved leaves no hole, and no two events have a batch in common.
 
     :param result: The JobResult as JSON, from the apply task. (templated)
     :param config: The pipeline's properties. They are needed if signals come by a file, Kafka or a custom channel,
@@ -71,7 +74,8 @@ class Db2CdcCommitOperator(BaseOperator):
                 self.log.error(
                     "signal %s of channel %s %s: %s", signal.id, signal.channel, signal.status, signal.reason
                 )
-            _, unkept = commit_tick(result, offsets)
+            announcements = Announcements(partial(newest_announcement, result.pipeline))
+            _, unkept = commit_tick(result, offsets, announcements)
             if unkept is not None:
                 self.log.error("%s", unkept)
             for snapshot in result.snapshots:
@@ -82,9 +86,7 @@ class Db2CdcCommitOperator(BaseOperator):
                 # Airflow drops the events of a task that fails.
                 fails = self.fail_for_tables and (unkept is not None or bool(result.failed))
                 is_notified = notify(config, result.notifications, now_ms, drops_events=fails)
-            # The changes of a table are announced by the tick that moves its offset.
-            kept = [table for table in result.tables if unkept is None or name_of(table.table) not in unkept.tables]
-            self._announce_tables(result.pipeline, kept, context)
+            self._announce_tables(result.pipeline, announcements.pending, context)
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)
             record_reported(result, offsets, is_notified)
@@ -94,18 +96,16 @@ class Db2CdcCommitOperator(BaseOperator):
                 raise_for_failures(result)
         return None if unkept is None else str(unkept)
 
-    def _announce_tables(self, pipeline: str, tables: Sequence[TableResult], context: Context) -> None:
+    def _announce_tables(self, pipeline: str, pending: Mapping[TableId, Announcement], context: Context) -> None:
         events: Any = context["outlet_events"]
         declared = {outlet.uri: outlet for outlet in self.outlets if isinstance(outlet, Asset)}
-        for table in tables:
-            if not count_changes(table):
-                continue
-            asset = table_asset(pipeline, table.table)
+        for table, announcement in pending.items():
+            asset = table_asset(pipeline, table)
             if asset.uri in declared:
-                events[declared[asset.uri]].extra = event_extra(table)
+                events[declared[asset.uri]].extra = announcement.extra
                 continue
             for alias in self._aliases:
-                events[alias].add(asset, extra=event_extra(table))
+                events[alias].add(asset, extra=announcement.extra)
 
     def _announce_notifications(self, result: JobResult, context: Context) -> None:
         events: Any = context["outlet_events"]
@@ -116,16 +116,3 @@ class Db2CdcCommitOperator(BaseOperator):
     @property
     def _aliases(self) -> list[AssetAlias]:
         return [outlet for outlet in self.outlets if isinstance(outlet, AssetAlias)]
-
-
-def event_extra(table: TableResult) -> dict[str, str | int | None]:
-    """Return the extra of a table's asset event: its range of LSNs, events and newest commit time.
-
-    `rows` is the number of events that this tick wrote. `commit_ts_ms` is in milliseconds since the epoch.
-    """
-    return {
-        "from_lsn": str(table.after) if table.after else None,
-        "to_lsn": str(table.lsn) if table.lsn else None,
-        "rows": count_changes(table),
-        "commit_ts_ms": table.commit_ts_ms,
-    }

@@ -6,11 +6,6 @@ from airflow_provider_db2cdc.cdc.job import TableResult
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, describe_tables
 
 
-def count_changes(table: TableResult) -> int:
-    """Return how many events this tick wrote for a table."""
-    return table.creates + table.updates + table.deletes + table.reads
-
-
 def describe_table(table: TableResult, source_ms: int) -> str:
     """Return a table's line in the log. The lag is the age of the newest applied commit, in seconds.
 

@@ -52,6 +52,7 @@ def table_result(tick: Tick, table: TableId) -> TableResult:
         commit_ts_ms=last.commit_ts_ms,
         state_version=last.state_version,
         capture=last.capture.digest,
+        log_id=last.changes_id,
     )
 
 

@@ -22,6 +22,7 @@ from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Status
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.failpoint import failpoint_action
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.asset import table_asset
 from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
@@ -90,14 +91,61 @@ def test_offsets_move_and_each_changed_table_has_an_event(commit: Commit) -> Non
     state, offsets, seen = commit("commit_moves", changed, quiet)
     assert state == "success"
     assert offsets == {"ORDERS": lsn(9), "QUIET": lsn(9)}
-    extra = {"from_lsn": str(lsn(1)), "to_lsn": str(lsn(9)), "rows": 3, "commit_ts_ms": 1_700_000_000_000}
-    assert seen["db2cdc://commit_moves/SALES/ORDERS"] == extra
+    assert seen["db2cdc://commit_moves/SALES/ORDERS"] == {
+        "from_batch": 0,
+        "to_batch": 1,
+        "from_lsn": str(lsn(1)),
+        "to_lsn": str(lsn(9)),
+        "rows": 3,
+        "commit_ts_ms": 1_700_000_000_000,
+        "log_id": "log",
+    }
     assert "db2cdc://commit_moves/SALES/QUIET" not in seen
 
 
 def test_declared_outlet_of_a_table_gets_the_extra(commit: Commit) -> None:
     _, _, seen = commit("commit_declared", table_result("DECLARED", deletes=4))
     assert seen["db2cdc://commit_declared/SALES/DECLARED"]["rows"] == 4
+
+
+def ranges(dag_id: str) -> list[tuple[int, int, int]]:
+    """Return the batches and the number of rows of each event of the orders."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.query(AssetEvent).filter(AssetEvent.source_dag_id == dag_id).order_by(AssetEvent.id).all()
+        extras = [event.extra for event in found if event.asset.uri.endswith("/SALES/ORDERS")]
+    return [(extra["from_batch"], extra["to_batch"], extra["rows"]) for extra in extras]
+
+
+def test_events_leave_no_hole_where_a_run_fails_after_its_offsets_moved(commit: Commit) -> None:
+    failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
+    for batch, tables in enumerate(([], [failed], [failed], []), start=1):
+        changed = table_result("ORDERS", batch=batch, upto=batch, creates=batch)
+        state, offsets, _ = commit("commit_hole", changed, *tables, planned_at_ms=batch)
+        assert (state, offsets["ORDERS"]) == ("failed" if tables else "success", lsn(batch))
+    assert ranges("commit_hole") == [(0, 1, 1), (1, 4, 9)]
+
+
+def test_a_run_that_is_marked_failed_during_commit_leaves_no_hole(commit: Commit) -> None:
+    def mark_failed(reached: object) -> None:
+        raise AirflowFailException("marked failed")
+
+    changed = [table_result("ORDERS", batch=batch, upto=batch, creates=batch) for batch in (1, 2)]
+    with failpoint_action("commit_offsets", after=mark_failed):
+        state, offsets, seen = commit("commit_marked", changed[0], planned_at_ms=1)
+    assert (state, offsets, seen) == ("failed", {"ORDERS": lsn(1)}, {})
+    assert commit("commit_marked", changed[1], planned_at_ms=2)[0] == "success"
+    assert ranges("commit_marked") == [(0, 2, 3)]
+
+
+def test_a_cleared_commit_emits_what_was_lost_and_nothing_twice(commit: Commit) -> None:
+    changed = table_result("ORDERS", creates=2)
+    failed = table_result("BROKEN", "failed", lsn=None, batch=None, after=None, error="no disk")
+    for tables in ([failed], [], []):
+        commit("commit_cleared", changed, *tables, planned_at_ms=1)
+    assert ranges("commit_cleared") == [(0, 1, 2)]
 
 
 def test_lag_is_told_by_the_sources_clock_whatever_its_zone(commit: Commit, capfd: pytest.CaptureFixture[str]) -> None:

@@ -109,6 +109,7 @@ RESULT = JobResult(
             revision="m",
             duration_s=9.25,
             error="noted",
+            log_id="id",
         ),
         TableResult(TableId("S", "T"), "failed", error="why"),
     ),

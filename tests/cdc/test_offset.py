@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
 from airflow_provider_db2cdc.cdc.offset.offset import VERSION, Offset, check_forward, reconcile, restart_hint
 from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -28,6 +29,7 @@ OFFSET = Offset(
     source_restored=True,
     committed_lsn=L1,
     commit_lsn=L1,
+    announced=Announcement("id", 5, 7, None, L2, 3, 9, is_confirmed=True),
 )
 
 lsns = st.binary(min_size=16, max_size=16).map(Lsn)
@@ -55,6 +57,16 @@ def test_the_document_is_readable_and_stable() -> None:
         "source_restored": True,
         "committed_lsn": "00000000:00000000:0000000000000001",
         "commit_lsn": "00000000:00000000:0000000000000001",
+        "announced": {
+            "log_id": "id",
+            "from_batch": 5,
+            "to_batch": 7,
+            "from_lsn": None,
+            "to_lsn": "00000000:00000000:0000000000000002",
+            "rows": 3,
+            "commit_ts_ms": 9,
+            "is_confirmed": True,
+        },
         "version": VERSION,
     }
     assert OFFSET.to_json() == Offset.from_json(OFFSET.to_json(), "here").to_json()

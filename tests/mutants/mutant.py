@@ -22,6 +22,7 @@ PROMISES = (
     "commit times",
     "window",
     "offset decisions",
+    "asset events",
     "gap rules",
     "signals",
     "quoting",

@@ -41,6 +41,7 @@ def job_spec(*names: str, pipeline: str = "sales", run_id: str = "dag/run") -> J
 
 def table_result(name: str, status: Status = "applied", upto: int = 9, **values: Any) -> TableResult:
     usual: dict[str, Any] = {"lsn": lsn(upto), "batch": 1, "after": lsn(1), "commit_ts_ms": 1_700_000_000_000}
+    usual["log_id"] = "log"
     return TableResult(TableId("SALES", name), status, **{**usual, **values})
 
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -44,6 +45,8 @@ class Offset:
 
     `revision` identifies the last such finding or request. A tick that was planned without it does not change the
     offset, whatever the clocks say.
+
+    `announced` is the range of the table's newest asset event. Only Airflow's commits have it.
     """
 
     table: TableId
@@ -58,6 +61,7 @@ class Offset:
     source_restored: bool = False
     committed_lsn: Lsn | None = None
     commit_lsn: Lsn | None = None
+    announced: Announcement | None = None
     version: int = VERSION
 
     @property
