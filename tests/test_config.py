@@ -426,6 +426,7 @@ class TestTable:
             "snapshot_isolation": "repeatable_read",
             "snapshot_chunk_bytes": 1_000_000,
             "snapshot_group_chunks": 3,
+            "end_at": "interval",
         }
         names = {item.field: item.name for item in USED}
         for field in set(ApplySettings.__dataclass_fields__) - DECIDED_BY_MODE:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Literal
 
+from airflow_provider_db2cdc.cdc.capture.interval import DataInterval, EndAt
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
 from airflow_provider_db2cdc.cdc.document import VERSION, read_document, write_document
@@ -14,7 +15,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalTable
 from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress
-from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId, TableSchema
 
 SHORT_ROWS = 200_000
 
@@ -53,7 +54,8 @@ class ApplySettings:
     replaces a lost offset by the one that Delta has committed.
 
     `accept_update_rows` trusts an update row without a before image: the row's key is then taken as unchanged. Without
-    `streaming` only a snapshot pulls a table's changes.
+    `streaming` only a snapshot pulls a table's changes. Changes `end_at` the capture position (`fence`) or at the end
+    of the run's data interval (`interval`).
     """
 
     tombstones: bool = True
@@ -74,6 +76,7 @@ class ApplySettings:
     recover_offsets: bool = False
     accept_update_rows: bool = False
     streaming: bool = True
+    end_at: EndAt = "fence"
 
 
 @dataclass(frozen=True)
@@ -119,19 +122,6 @@ class TableTask:
 
 
 @dataclass(frozen=True)
-class RejectedTable:
-    """A table that the plan had to exclude, and why.
-
-    It is reported as failed. The other tables continue. `is_replicated` is False for a signal table whose changes are
-    not wanted.
-    """
-
-    table: TableId
-    error: str
-    is_replicated: bool = True
-
-
-@dataclass(frozen=True)
 class JobSpec:
     """The plan of one tick, fixed before it runs: a retry executes the same plan.
 
@@ -145,6 +135,9 @@ class JobSpec:
 
     `planned_clock` is the source's clock (YYYY-MM-DD HH:MM:SS.ffffff) once all else of the plan was known. It is empty
     where the clock stands before the time that capture has passed. `source_clock` turns commit times into UTC.
+
+    `interval` is the run's data interval, if the tick ends there. No table is pulled beyond `interval_end`, the last
+    commit in it. If that is None, only snapshots pull changes.
     """
 
     pipeline: str
@@ -163,6 +156,8 @@ class JobSpec:
     notified_seq: int = 0
     planned_clock: str = ""
     source_clock: SourceClock = field(default_factory=SourceClock)
+    interval: DataInterval | None = None
+    interval_end: Lsn | None = None
     version: int = VERSION
 
     @property
@@ -260,8 +255,8 @@ class JobResult:
     reports what a tick that died has not reported. `reported_seq` is the journal position up to which this result
     reports.
 
-    `source_ahead_ms` and `source_clock` are the plan's. The former is to be added to a time of this machine before that
-    is compared with commit times.
+    `source_ahead_ms`, `source_clock` and `interval` are the plan's. The first is to be added to a time of this machine
+    before that is compared with commit times.
     """
 
     pipeline: str
@@ -274,6 +269,7 @@ class JobResult:
     planned_at_ms: int = 0
     source_ahead_ms: int = 0
     source_clock: SourceClock | None = None
+    interval: DataInterval | None = None
     version: int = VERSION
 
     @property

@@ -115,6 +115,19 @@ class TableSchema:
         return sha256(text.encode()).hexdigest()[:16]
 
 
+@dataclass(frozen=True)
+class RejectedTable:
+    """A table that the plan had to exclude, and why.
+
+    It is reported as failed. The other tables continue. `is_replicated` is False for a signal table whose changes are
+    not wanted.
+    """
+
+    table: TableId
+    error: str
+    is_replicated: bool = True
+
+
 def check_names(schema: TableSchema) -> None:
     """Refuse column names that a Delta table cannot hold together.
 

@@ -57,7 +57,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Events": ("tombstones", "key"),
     "Snapshots": ("snapshot", "incremental", "high"),
     "Signals and notifications": ("signal", "notification"),
-    "Throughput": ("max", "rows", "query", "parallel", "capture"),
+    "Throughput": ("max", "rows", "query", "parallel", "capture", "end"),
     "Offsets": ("offsets",),
     "Db2, for the command line": ("database", "driver"),
     "Spark": ("spark",),

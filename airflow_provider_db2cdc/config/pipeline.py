@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from airflow_provider_db2cdc.cdc.capture.interval import EndAt
 from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.job import ApplySettings, Isolation, Watermarking
 from airflow_provider_db2cdc.cdc.selection.select_override import PROPERTY as OVERRIDES
@@ -118,6 +119,7 @@ class PipelineConfig(_Frozen):
     snapshot_fetch_rows: CountOrZero = 10_000
     query_fetch_rows: CountOrZero = 10_000
     max_rows_per_batch: Count = 1_000_000
+    end_at: Annotated[EndAt, WORD] = "fence"
     time_zone: TimeZone = ""
     capture_stale_after_s: Seconds = 900.0
     offsets_max_age_s: Seconds = 86_400.0
@@ -197,6 +199,7 @@ class PipelineConfig(_Frozen):
             high_mark_timeout_s=self.high_mark_timeout_s,
             accept_update_rows=self.accept_update_rows,
             streaming=self.snapshotter.stream(),
+            end_at=self.end_at,
         )
 
     @classmethod

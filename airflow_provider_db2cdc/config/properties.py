@@ -26,9 +26,7 @@ USED = (
         "Place of the Delta tables. Without '/' and ':' it names a schema of the catalog (`main.sales`).",
         form="path",
     ),
-    used(
-        "topic.prefix", "server_name", "Name of the source. It is `source.name` of every event.", "the pipeline's name"
-    ),
+    used("topic.prefix", "server_name", "Name of the source: `source.name` of every event.", "the pipeline's name"),
     used("cdc.control.schema", "asn_schema", "Schema of the capture agent's control tables.", "ASNCDC"),
     used(
         "table.include.list",
@@ -184,8 +182,15 @@ USED = (
     used(
         "max.rows.per.batch",
         "max_rows_per_batch",
-        "Change rows of one table per tick. A commit is never cut.",
+        "Change rows of one table per tick. A commit is never cut, nor is an interval (`end.at`).",
         "1000000",
+    ),
+    used(
+        "end.at",
+        "end_at",
+        "Where a tick's changes end: `fence` is the capture position, `interval` the end of the run's data interval. "
+        "With `interval`, a run without a data interval only carries snapshots.",
+        "fence",
     ),
     used(
         "database.time.zone",
@@ -195,10 +200,7 @@ USED = (
         "what Db2's CURRENT TIMEZONE reports at each plan",
     ),
     used(
-        "capture.stale.after.s",
-        "capture_stale_after_s",
-        "Age in seconds at which capture's position is an error.",
-        "900",
+        "capture.stale.after.s", "capture_stale_after_s", "Seconds after which capture's position is an error.", "900"
     ),
     used(
         "offsets.max.age.s",
@@ -222,9 +224,7 @@ USED = (
         "<target>/_db2cdc/offsets.json",
         "path",
     ),
-    used(
-        "database.hostname", "database.hostname", "Host of Db2, for the command line. In Airflow the connection has it."
-    ),
+    used("database.hostname", "database.hostname", "Host of Db2. In Airflow the connection has it."),
     used("database.port", "database.port", "Port of Db2.", "50000"),
     used("database.dbname", "database.dbname", "Name of the database."),
     used("database.user", "database.user", "User that reads Db2.", "$DB2CDC_USER"),

@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
 from airflow_provider_db2cdc.cdc.capture.source_clock import ClockChange, SourceClock, second_pass_limits
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.source.connection import Source
-from airflow_provider_db2cdc.sql.repeated_hour import first_commits, second_pass
+from airflow_provider_db2cdc.sql.units_of_work import first_commits, second_pass
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
+from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
+from airflow_provider_db2cdc.cdc.offset.batch_history import BatchHistory
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.tick.tick import Tick
 
@@ -28,7 +29,25 @@ def job_result(tick: Tick) -> JobResult:
         planned_at_ms=tick.spec.planned_at_ms,
         source_ahead_ms=tick.spec.source_ahead_ms,
         source_clock=tick.spec.source_clock,
+        interval=tick.spec.interval,
     )
+
+
+def is_carried(spec: JobSpec, history: BatchHistory) -> bool:
+    """Return whether later runs have carried all that a plan pulls for its data interval, and it has no other work."""
+    last = history.last
+    is_pull = all(task.action == "pull" and not task.misses_changes for task in spec.tables)
+    is_applied = all(task.table in last and task.upto <= last[task.table].upto for task in spec.tables)
+    return spec.interval is not None and not (spec.signals or spec.rejected) and is_pull and is_applied
+
+
+def carried_result(tick: Tick) -> JobResult:
+    """Return the result of a tick that has nothing to do, because a later run has carried its interval.
+
+    It names no position and no events: the later run reports those.
+    """
+    unchanged = (TableResult(table, "unchanged", revision=task.revision) for table, task in tick.tasks.items())
+    return replace(job_result(tick), tables=tuple(unchanged))
 
 
 def table_result(tick: Tick, table: TableId) -> TableResult:

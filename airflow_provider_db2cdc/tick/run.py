@@ -6,12 +6,13 @@ import time
 from datetime import UTC, datetime
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
-from airflow_provider_db2cdc.cdc.offset.batch_history import BatchHistory
+from airflow_provider_db2cdc.cdc.offset.batch_history import BatchHistory, PlannedBatch
 from airflow_provider_db2cdc.cdc.offset.offset import CLOCKS_DIFFER_MS
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.tick.context import RunContext
-from airflow_provider_db2cdc.tick.outcome import job_result
+from airflow_provider_db2cdc.tick.log import log_progress
+from airflow_provider_db2cdc.tick.outcome import carried_result, is_carried, job_result
 from airflow_provider_db2cdc.tick.ports import BatchLog, Journal, Source, Tables
 from airflow_provider_db2cdc.tick.recovery import recover_pending
 from airflow_provider_db2cdc.tick.snapshot.coordinator import SnapshotCoordinator
@@ -27,11 +28,18 @@ def run_tick(spec: JobSpec, batch_log: BatchLog, source: Source, target: Tables,
     :raises ConcurrentRunError: another run has done this work, or is doing it.
     """
     history = _history(batch_log, spec)
-    _check_newest(spec, history)
     tick = Tick(RunContext(spec, batch_log, source, target, history))
+    later = _later_plan(spec, history)
+    if later is not None and not is_carried(spec, history):
+        raise _overtaken_error(spec, later)
     # The journal is read after the batch log. A snapshot is journalled before its chunks are published. So the journal
     # knows every snapshot whose chunks are in the batch log.
     queue = journal.read(spec.reported_seq, spec.notified_seq)
+    if later is not None:
+        log_progress(
+            f"nothing to do: the interval's commits are applied. Run {later.run_id} was planned after this one"
+        )
+        return SnapshotCoordinator(tick, journal, queue).with_snapshots(carried_result(tick))
     recover_pending(tick)
     tick.pull()
     snapshots = SnapshotCoordinator(tick, journal, queue)
@@ -42,24 +50,27 @@ def run_tick(spec: JobSpec, batch_log: BatchLog, source: Source, target: Tables,
 
 
 @failpoint("check_newest_plan")
-def _check_newest(spec: JobSpec, history: BatchHistory) -> None:
-    """Check that the target holds no batch of a later plan. An older plan does not know the restarts since then.
+def _later_plan(spec: JobSpec, history: BatchHistory) -> PlannedBatch | None:
+    """Return a batch of the newest plan, None if this plan is the newest.
 
     A batch that was planned more than `CLOCKS_DIFFER_MS` in the future comes from a wrong clock, and does not count.
-
-    :raises ConcurrentRunError: the target holds a batch of a later plan.
     """
-    # If two plans have the same time, the later one has the greater id.
     batches = [*(batches[-1][0] for batches in history.applied.values()), *history.pending]
-    newest_ms, newest = max(((planned.planned_at_ms, planned.plan_id) for planned in batches), default=(0, ""))
-    is_older = (spec.planned_at_ms, spec.plan_id) < (newest_ms, newest)
-    if is_older and newest_ms < time.time() * 1000 + CLOCKS_DIFFER_MS:
-        raise ConcurrentRunError(
-            f"this plan is of {_clock(spec.planned_at_ms)}, and the target holds what was planned at "
-            f"{_clock(newest_ms)}",
-            "Nothing was written. A later run has continued from here. Leave this one as it is, or clear all of "
-            "its tasks, the plan too.",
-        )
+    # If two plans have the same time, the later one has the greater id.
+    newest = max(batches, key=lambda planned: (planned.planned_at_ms, planned.plan_id), default=None)
+    if newest is None or (spec.planned_at_ms, spec.plan_id) >= (newest.planned_at_ms, newest.plan_id):
+        return None
+    return newest if newest.planned_at_ms < time.time() * 1000 + CLOCKS_DIFFER_MS else None
+
+
+def _overtaken_error(spec: JobSpec, later: PlannedBatch) -> ConcurrentRunError:
+    """Return the error of a plan that is older than the target. It does not know the restarts since then."""
+    return ConcurrentRunError(
+        f"this plan is of {_clock(spec.planned_at_ms)}, and the target holds what was planned at "
+        f"{_clock(later.planned_at_ms)}",
+        "Nothing was written. A later run has continued from here. Leave this one as it is, or clear all of "
+        "its tasks, the plan too.",
+    )
 
 
 def _clock(at_ms: int) -> str:

@@ -141,7 +141,12 @@ class TablePositions:
             raise gap_error(task.table, gap)
 
     def _is_idle(self, task: TableTask) -> bool:
-        """Return whether no tick has changes of the table to pull. Then lost changes only matter to a snapshot."""
+        """Return whether no tick has changes of the table to pull. Then lost changes only matter to a snapshot.
+
+        A table that only this tick does not pull, because its interval ends before, is not idle.
+        """
+        if self.spec.settings.streaming and self.spec.settings.end_at == "interval":
+            return False
         last = None if self.is_new(task) or task.table in self.applied else self.last[task.table]
         return last is not None and task.stored_lsn == task.upto == last.upto < self.spec.capture_position.lsn
 

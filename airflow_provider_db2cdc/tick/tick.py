@@ -66,14 +66,27 @@ class Tick:
         is_new = self.positions.is_new
         starts = self.each([task for task in self.open_tasks() if not is_new(task)], self.positions.pull_after)
         batches = [
-            self.plan_batch(task, after, task.upto)
+            self.plan_batch(task, after, upto)
             for task in self.open_tasks()
-            if not is_new(task) and (after := starts.get(task.table)) is not None and after < task.upto
+            if not is_new(task)
+            and (after := starts.get(task.table)) is not None
+            and after < (upto := self._pull_end(task, after))
         ]
         self.plan_and_apply(self._counted(batches))
 
+    def _pull_end(self, task: TableTask, after: Lsn) -> Lsn:
+        """Return where a pull after a position ends. If the run's interval has no commit after it, that is no later."""
+        if self.spec.settings.end_at == "fence":
+            return task.upto
+        return min(task.upto, self.spec.interval_end or after)
+
     def advance_idle_tables(self) -> None:
-        """Move each idle table from the plan's capture position, or after it, to that of the most advanced table."""
+        """Move each idle table from the plan's capture position, or after it, to that of the most advanced table.
+
+        A tick that ends at its data interval moves none, because the commits between belong to later intervals.
+        """
+        if self.spec.settings.end_at == "interval":
+            return
         last, is_new = self.positions.last, self.positions.is_new
         pulled = last if self.spec.settings.streaming else self.positions.applied
         known = [task.table for task in self.open_tasks() if task.table in pulled and not is_new(task)]

@@ -15,7 +15,6 @@ from airflow_provider_db2cdc.cdc.job import (
     ApplySettings,
     JobResult,
     JobSpec,
-    RejectedTable,
     SourceSpec,
     Status,
     TableResult,
@@ -32,7 +31,7 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     KeyedChunks,
     KeylessRead,
 )
-from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
+from airflow_provider_db2cdc.cdc.table import Column, RejectedTable, TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 LOW, HIGH = Lsn(bytes(16)), Lsn(b"\x01" * 16)
@@ -73,7 +72,25 @@ SPEC = JobSpec(
         ),
     ),
     settings=ApplySettings(
-        False, "none", 1, 2, 3, 4, 5, 6, 60.5, "insert_delete", 5.5, "exclusive", 7, 8, True, True, True, False
+        False,
+        "none",
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        60.5,
+        "insert_delete",
+        5.5,
+        "exclusive",
+        7,
+        8,
+        True,
+        True,
+        True,
+        False,
+        "interval",
     ),
     rejected=(RejectedTable(TableId("S", "T"), "why"),),
     signals=(Signal("1", "log", "{}", "file", 7),),

@@ -20,6 +20,7 @@ PROMISES = (
     "orchestration",
     "watermarks",
     "commit times",
+    "intervals",
     "window",
     "offset decisions",
     "asset events",

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
 from airflow_provider_db2cdc.cdc.job import (
     ApplySettings,
     JobResult,
     JobSpec,
-    RejectedTable,
     SourceSpec,
     TableTask,
 )
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import (
     Offset,
     new_revision,
@@ -26,8 +27,9 @@ from airflow_provider_db2cdc.cdc.offset.offset import (
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.mode import MODES, Snapshotter
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
 from airflow_provider_db2cdc.offsets.commit import commit_tick, record_reported
+from airflow_provider_db2cdc.source.planning.interval import up_to
 from airflow_provider_db2cdc.source.planning.table_plan import TablePlanner
 from airflow_provider_db2cdc.tick.run import run_tick
 from support.memory_journal import JournalRows, MemoryJournal
@@ -82,19 +84,25 @@ class MemoryPipeline:
     offsets: MemoryOffsets = field(default_factory=MemoryOffsets)
     plans: count[int] = field(default_factory=lambda: count(1))
 
-    def plan(self, signals: Sequence[Signal] = ()) -> JobSpec:
-        """Return the plan of a tick up to the capture position. It rejects inactive registrations."""
+    def plan(self, signals: Sequence[Signal] = (), end: int | None = None) -> JobSpec:
+        """Return the plan of a tick up to the capture position. It rejects inactive registrations.
+
+        `end` is the last commit of its data interval, if `end_at` is `interval`. Capture must have passed it.
+        """
         at, summary, chosen = next(self.plans), self.offsets.summary(), self.tables or self.source.tables
         position = CapturePosition(lsn(self.source.captured), "", "2026-01-01T00:00:00.000000", 0.0)
         for table in self.source.inactive:
             record_capture_interrupted(self.offsets, table, position.lsn)
         rejected = [RejectedTable(table, STOPPED) for table in chosen if table in self.source.inactive]
         pending = [*signals, *summary.unhandled([*self.source.signals])]
-        tasks = [self._task(table) for table in chosen if table not in self.source.inactive]
+        interval = None if end is None else DataInterval(f"2026-01-01T00:00:00.{end:06d}+00:00")
+        last = self._interval_end(end, chosen)
+        tasks = [self._task(table, last) for table in chosen if table not in self.source.inactive]
         return JobSpec(
             "p", f"run-{at}", f"plan-{at:06d}", at, "/t", SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN"), position,
             tuple(tasks), self._settings(), tuple(rejected), tuple(pending), planned_clock=str(self.source.commits),
-            reported_seq=summary.reported_seq, notified_seq=summary.notified_upto,
+            reported_seq=summary.reported_seq, notified_seq=summary.notified_upto, interval=interval,
+            interval_end=last,
         )  # fmt: skip
 
     def run(self, spec: JobSpec) -> JobResult:
@@ -109,15 +117,15 @@ class MemoryPipeline:
         if problem is not None:
             raise problem
 
-    def tick(self, *signals: Signal) -> JobResult:
+    def tick(self, *signals: Signal, end: int | None = None) -> JobResult:
         """Plan, do and commit one tick."""
-        result = self.run(self.plan(signals))
+        result = self.run(self.plan(signals, end))
         self.commit(result)
         return result
 
-    def passed(self, *signals: Signal) -> JobResult:
+    def passed(self, *signals: Signal, end: int | None = None) -> JobResult:
         """Do a tick, and check that no table fails."""
-        result = self.tick(*signals)
+        result = self.tick(*signals, end=end)
         assert not result.failed, result.failed
         return result
 
@@ -195,10 +203,17 @@ class MemoryPipeline:
         )
         return replace(self.settings, snapshot_on_gap=on_gap, recover_offsets=recovers, streaming=streams)
 
-    def _task(self, table: TableId) -> TableTask:
+    def _interval_end(self, end: int | None, tables: Sequence[TableId]) -> Lsn | None:
+        """Return the last commit of an interval after the least offset, None if there is none."""
+        offsets = [offset.lsn for table in tables if (offset := self.offsets.get(table)) is not None]
+        last = None if end is None else lsn(min(end, self.source.captured))
+        return None if last is None or last <= min(offsets, default=ZERO) else last
+
+    def _task(self, table: TableId, last: Lsn | None) -> TableTask:
         filling, upto = self.offsets.summary().initially_loading, lsn(self.source.captured)
         planner = TablePlanner(self.mode, (), upto, filling, old_ms=0, ahead_ms=AHEAD_MS)
         plan = planner.plan(self.source.schema(table), self.source.registration(table), self.offsets.get(table))
+        plan = up_to(plan, last) if self.settings.end_at == "interval" else plan
         rows = 0 if plan.span is None else len(self.source.captured_changes(table, plan.span))
         return TableTask(
             plan.schema, plan.capture, plan.stored_lsn, plan.upto, rows, plan.action, plan.select, plan.batch,

@@ -12,10 +12,10 @@ import pytest
 from support.memory_pipeline import SETTINGS, MemoryPipeline
 from support.memory_source import MemorySource
 
-from airflow_provider_db2cdc.cdc.job import ApplySettings, JobResult, RejectedTable
+from airflow_provider_db2cdc.cdc.job import ApplySettings, JobResult
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
 from airflow_provider_db2cdc.failpoint import Action, ReachedFailpoint, failpoint_action
 
 A, B = TableId("S", "A"), TableId("S", "B")

@@ -14,8 +14,9 @@ from functools import partial
 from uuid import uuid4
 
 from airflow_provider_db2cdc.cdc.capture.gap import not_registered_error
+from airflow_provider_db2cdc.cdc.capture.interval import CapturedTime, DataInterval
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration, reinit_call
-from airflow_provider_db2cdc.cdc.job import JobSpec, RejectedTable, SourceSpec, TableTask
+from airflow_provider_db2cdc.cdc.job import JobSpec, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.offset.offset import (
     CLOCKS_DIFFER_MS,
     OffsetStore,
@@ -26,7 +27,7 @@ from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.select_override import selects_of
 from airflow_provider_db2cdc.cdc.selection.unmatched import refuse
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
-from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId, TableSchema
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import (
     CaptureStoppedError,
@@ -36,7 +37,8 @@ from airflow_provider_db2cdc.errors import (
 from airflow_provider_db2cdc.source.catalog import CaptureState, read_capture, read_capture_position, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.lists import find_unmatched, warn_of
-from airflow_provider_db2cdc.source.planning.range_limit import bounded, counted
+from airflow_provider_db2cdc.source.planning.interval import RunEnd, ended, idle_reason
+from airflow_provider_db2cdc.source.planning.range_limit import counted
 from airflow_provider_db2cdc.source.planning.rejected_tables import each, report_nothing
 from airflow_provider_db2cdc.source.planning.signals import new_table_signals, plan_signal_table
 from airflow_provider_db2cdc.source.planning.table_plan import TablePlan, TablePlanner
@@ -51,51 +53,68 @@ log = logging.getLogger(__name__)
 class TickRun:
     """The run that plans a tick: its id, and its time in epoch milliseconds.
 
-    Its `signals` came by channels other than the signal table.
+    Its `signals` came by channels other than the signal table. `interval` is its data interval, if its changes end
+    there.
     """
 
     id: str
     at_ms: int
     signals: Sequence[Signal] = ()
+    interval: DataInterval | None = None
+
+
+@dataclass(frozen=True)
+class IdleTick:
+    """A tick without work, and why it has none."""
+
+    reason: str
 
 
 def plan_tick(source: Source, config: PipelineConfig, offsets: OffsetStore, run: TickRun) -> JobSpec | None:
-    """Plan a tick and return its spec, or None if there is nothing to do.
+    """Plan a tick and return its spec, or None if there is nothing to do. See `plan_or_reason`."""
+    planned = plan_or_reason(source, config, offsets, run)
+    return planned if isinstance(planned, JobSpec) else None
+
+
+def plan_or_reason(source: Source, config: PipelineConfig, offsets: OffsetStore, run: TickRun) -> JobSpec | IdleTick:
+    """Plan a tick and return its spec, or why there is nothing to do.
 
     Without any work, offsets that stood still for `offsets_max_age_s` move up to the capture position. Otherwise
     retention pruning would overtake them and look like lost changes. A plan without work costs eight statements, two
     more with a signal table, and some for each further 100 tables. A retry plans again.
 
     :raises CaptureStoppedError: when the agent never ran, or has not moved for `capture_stale_after_s`.
+    :raises CaptureBehindError: when capture has not passed the end of the run's interval. A later plan may succeed.
     :raises TickFailedError: when tables are rejected and there is no other work. It lists the tables.
     :raises ConfigurationError: when a property names a missing table, no table is chosen, or the login is wrong.
     :raises SourceError: when Db2 cannot be reached or read.
     """
-    captured = read_capture(source, config.asn_schema)
+    captured, summary = read_capture(source, config.asn_schema), offsets.summary()
     _keep_inactive(captured, config, offsets)
-    summary = offsets.summary()
     chosen = [captured.registrations[table] for table in config.selection.tables(captured.registrations)]
     schemas = read_schemas(source, chosen, config.selection)
     _check_lists(source, config, captured, schemas)
     check_moving(captured.position, config)
+    clock = read_source_clock(source, config.asn_schema, config.time_zone, captured.position, summary.source_clock)
+    end = RunEnd(run.interval, CapturedTime(captured.position, clock))
+    end.check(config)
     selects = selects_of(config.snapshot_overrides, schemas.keys())
     rejected = _unregistered(captured, config, summary)
     planner = _planner(config, captured, summary, run.at_ms)
     uncounted = each(chosen, partial(_begin, config, planner, schemas, offsets), rejected)
-    clock = read_source_clock(source, config.asn_schema, config.time_zone, captured.position, summary.source_clock)
     applied = newest((plan.applied for plan in uncounted), captured.position.lsn, clock)
     plans = counted(source, uncounted, rejected, config.asn_schema, applied)
     plans = _keep_restored(uncounted, plans, captured, offsets)
+    plans, lsn = ended(source, config, end, plans, rejected)
     signal_table = plan_signal_table(source, config, captured, rejected)
     pending = [*run.signals, *summary.unhandled(new_table_signals(source, signal_table, rejected))]
     if not (pending or _has_work(plans, summary) or summary.has_snapshot_work(schemas.keys())):
         report_nothing(rejected)
-        return None
-    plans = bounded(source, plans, config.max_rows_per_batch, rejected, config.asn_schema)
+        return IdleTick(idle_reason(config, end, lsn, plans))
     plans = [replace(plan, select=selects.get(plan.table, "")) for plan in plans]
     _warn_of_unread(plans, config.asn_schema)
     spec = _after_last_tick(summary, _spec(source, config, run, captured.position, plans))
-    spec = replace(spec, signals=tuple(pending), signal_table=signal_table)
+    spec = replace(spec, signals=tuple(pending), signal_table=signal_table, interval=run.interval, interval_end=lsn)
     return replace(spec, rejected=tuple(rejected), source_clock=clock)
 
 
@@ -175,7 +194,7 @@ def _has_work(plans: Sequence[TablePlan], summary: PipelineSummary) -> bool:
     An empty summary does not say what is open, so Spark must look at the tables then too.
     """
     is_unknown = bool(plans) and not summary.tables
-    return is_unknown or bool(summary.signals_in_flight_at_ms) or any(plan.is_due or plan.rows for plan in plans)
+    return is_unknown or bool(summary.signals_in_flight_at_ms) or any(plan.has_work for plan in plans)
 
 
 def _warn_of_unread(plans: Sequence[TablePlan], asn_schema: str) -> None:

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.capture.gap import CommitTrace, is_pruned
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
-from airflow_provider_db2cdc.cdc.job import RejectedTable
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset.frontier import CandidateRange, common_frontier
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
 from airflow_provider_db2cdc.errors import SourceError
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.source.catalog import read_pruned_upto

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from airflow_provider_db2cdc.cdc.job import RejectedTable
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
 from airflow_provider_db2cdc.errors import Db2CdcError, TickFailedError
 from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 

@@ -21,8 +21,8 @@ class TablePlan:
 
     - `stored_lsn`: the offset that the tick continues from. None if it begins the table.
     - `upto`: the LSN at which the tick ends.
-    - `is_due`: Spark must look at the table even without a change. It is new, changes may have been lost, or its offset
-      is so old that pruning at the source might overtake it.
+    - `is_due`: Spark must look at the table even without a change. It is new, or changes may have been lost.
+    - `is_old`: the offset is so old that pruning at the source might overtake it. It moves even without a change.
     - `rows`: the number of change rows. None until they are counted.
     - `batch`: the offset's batch. 0 if no offset is stored.
     - `select`: what a snapshot reads instead of the whole table.
@@ -39,6 +39,7 @@ class TablePlan:
     stored_lsn: Lsn | None
     upto: Lsn
     is_due: bool = False
+    is_old: bool = False
     action: TableAction = "pull"
     rows: int | None = None
     batch: int = 0
@@ -58,6 +59,12 @@ class TablePlan:
     def span(self) -> LsnRange | None:
         """The commits to read. None if the table has no offset, or capture stands before the offset."""
         return LsnRange(self.stored_lsn, self.upto) if self.stored_lsn and self.stored_lsn <= self.upto else None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the table by itself is a reason to start Spark."""
+        moves = self.span is not None and not self.span.empty
+        return self.is_due or bool(self.rows) or (self.is_old and moves)
 
     def ending(self, upto: Lsn) -> TablePlan:
         """Return the table plan with this end. If the end differs, its rows are to be counted again."""
@@ -105,12 +112,13 @@ class TablePlanner:
             return TablePlan(schema, capture, offset.lsn, offset.lsn, rows=0, batch=offset.batch)
         if self.capture_lsn < offset.lsn:
             return TablePlan(schema, capture, offset.lsn, self.capture_lsn, is_due=True, rows=0, batch=offset.batch)
-        is_old = not self.old_ms <= offset.planned_at_ms <= self.ahead_ms and offset.lsn < self.capture_lsn
+        is_old = not self.old_ms <= offset.planned_at_ms <= self.ahead_ms
         # Spark decides, because it knows what is committed in the target.
         is_doubtful = verdict.error is not None or offset.lsn != offset.committed_lsn
-        due = again or is_old or is_doubtful
         action: TableAction = "resnapshot" if again else "pull"
-        return TablePlan(schema, capture, offset.lsn, self.capture_lsn, due, action, batch=offset.batch)
+        return TablePlan(
+            schema, capture, offset.lsn, self.capture_lsn, again or is_doubtful, is_old, action, batch=offset.batch
+        )
 
     def _start(self, table: TableId, offset: Offset | None) -> TableAction:
         """Return how a table begins."""
