@@ -29,7 +29,8 @@ WITHIN = {
     "spark": {"errors", "cdc", "sql", "tick", "version", "spark"},
     "config.property": set(),
     "config.debezium_properties": {"config.property"},
-    "config.properties": {"config.property", "config.debezium_properties"},
+    "config.job_properties": {"config.property"},
+    "config.properties": {"config.property", "config.debezium_properties", "config.job_properties"},
     "config.files.placeholder": set(),
     "config.transform": set(),
     "config.connector_form": set(),
@@ -37,6 +38,7 @@ WITHIN = {
         "errors",
         "config.property",
         "config.debezium_properties",
+        "config.job_properties",
         "config.properties",
         "config.files.placeholder",
         "config.transform",
@@ -76,7 +78,8 @@ LEAVES = {"failpoint"}
 
 PURE = {
     "errors", "failpoint", "version", "cdc", "sql", "tick", "config.property", "config.debezium_properties",
-    "config.properties", "config.parsing", "config.files.placeholder", "config.transform", "config.connector_form",
+    "config.job_properties", "config.properties", "config.parsing",
+    "config.files.placeholder", "config.transform", "config.connector_form",
     "import_path", "offsets.commit", "get_provider_info",
 }  # fmt: skip
 PACKAGES = {"version", "config", "offsets"}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from airflow_provider_db2cdc.config.debezium_properties import IGNORED, REFUSED, TRANSFORMS
+from airflow_provider_db2cdc.config.job_properties import JOB_PROPERTIES
 from airflow_provider_db2cdc.config.property import Property, used
 
 USED = (
@@ -233,21 +234,7 @@ USED = (
     used("database.ssl.certificate", "database.ssl_certificate", "PEM file with the server's certificate.", "", "path"),
     used("database.options", "database.options", "Keywords of Db2's CLI driver, each with its value.", form="mapping"),
     used("driver.*", "database.jdbc_options", "Properties of Db2's JDBC driver, for Spark."),
-    used(
-        "spark.master",
-        "spark.master",
-        "Master of Spark, for the command line. In Airflow the connection has it.",
-        "local[*]",
-    ),
-    used("spark.jars", "spark.jars", "Folder of jars that `db2cdc jars` has filled.", "", "path"),
-    used(
-        "spark.packages",
-        "spark.packages",
-        "Maven coordinates to add. A Delta or a JDBC driver among them replaces the one in the folder.",
-        form="list",
-    ),
-    used("spark.conf", "spark.conf", "Further settings of Spark, each with its value.", form="mapping"),
-    used("spark.binary", "spark.binary", "The spark-submit to call.", "the installed pyspark's"),
+    *JOB_PROPERTIES,
 )
 
 ALIASES = {
