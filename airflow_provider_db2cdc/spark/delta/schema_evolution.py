@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import cast
 
@@ -15,6 +16,7 @@ from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.spark.delta.conflict import repeat_on_conflict
 from airflow_provider_db2cdc.spark.delta.table_io import load, sql_name
 from airflow_provider_db2cdc.spark.quoting import quoted
 
@@ -131,7 +133,8 @@ def _add(
         before = leaves[index - 1][0] if index else ()
         place = f"AFTER {quoted(before[-1])}" if before[:-1] == path[:-1] and before else "FIRST"
         column = ".".join(map(quoted, path))
-        spark.sql(f"ALTER TABLE {sql_name(name)} ADD COLUMNS ({column} {kind.simpleString()} {place})")
+        statement = f"ALTER TABLE {sql_name(name)} ADD COLUMNS ({column} {kind.simpleString()} {place})"
+        repeat_on_conflict(partial(spark.sql, statement), name.name)
         added.append(path[-1])
     return list(dict.fromkeys(added))
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName
 from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.delta.conflict import repeat_on_conflict
 from airflow_provider_db2cdc.spark.quoting import text_literal
 from airflow_provider_db2cdc.spark.session import temporary_conf
 from airflow_provider_db2cdc.tick.log import is_concurrent_write
@@ -55,7 +56,8 @@ def create_table(spark: SparkSession, name: DeltaName, ddl: str, properties: Map
 
 def set_properties(spark: SparkSession, name: DeltaName, properties: Mapping[str, str]) -> None:
     """Set properties of the table in a separate commit."""
-    spark.sql(f"ALTER TABLE {sql_name(name)} SET TBLPROPERTIES ({_listed(properties)})")
+    statement = f"ALTER TABLE {sql_name(name)} SET TBLPROPERTIES ({_listed(properties)})"
+    repeat_on_conflict(lambda: spark.sql(statement), name.name)
 
 
 def table_properties(spark: SparkSession, name: DeltaName) -> dict[str, str]:
@@ -104,10 +106,11 @@ def commit_with(
 ) -> tuple[T, int | None]:
     """Run a step that writes with a transaction id (`pair`) of the session. Return its result and the version it made.
 
-    A MERGE takes its transaction id only from the session. `conf` are more settings for this step.
+    A MERGE takes its transaction id only from the session. `conf` are more settings for this step. The step is repeated
+    after a conflict with another writer, such as an OPTIMIZE.
     """
     with temporary_conf(spark, {APP_ID: pair[0], APP_VERSION: str(pair[1]), **(conf or {})}):
-        return _watched(spark, step)
+        return repeat_on_conflict(lambda: _watched(spark, step), pair[0])
 
 
 def delete_files(rows: DataFrame) -> None:
@@ -157,7 +160,7 @@ def _listed(properties: Mapping[str, str]) -> str:
 def _write(rows: DataFrame, name: DeltaName, mode: str, options: Mapping[str, str]) -> int | None:
     writer = rows.write.format("delta").mode(mode).options(**options)
     save = writer.save if name.is_path else writer.saveAsTable
-    return _watched(rows.sparkSession, lambda: save(name.name))[1]
+    return repeat_on_conflict(lambda: _watched(rows.sparkSession, lambda: save(name.name))[1], name.name)
 
 
 def _watched(spark: SparkSession, step: Callable[[], T]) -> tuple[T, int | None]:

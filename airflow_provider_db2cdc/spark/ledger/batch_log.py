@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
+from airflow_provider_db2cdc.spark.delta.conflict import repeat_on_conflict, skip_on_conflict
 from airflow_provider_db2cdc.spark.delta.ownership import (
     LOG,
     OWN,
@@ -195,7 +197,8 @@ class BatchLog:
     def clear_manifest(self) -> None:
         """Delete all rows of the manifest. A table that is created again counts its versions from 0 again."""
         with self._clearing:
-            delta_table(self.spark, self._manifest).delete()
+            manifest = delta_table(self.spark, self._manifest)
+            repeat_on_conflict(manifest.delete, self._manifest.name)
 
     def optimize(self, before: int, batch: int) -> None:
         """Compact the small files of the pipeline's own logs once in `OPTIMIZE_EVERY` batches.
@@ -206,7 +209,7 @@ class BatchLog:
             return
         for name in (self._batches, self._commits, self._manifest, self._journal):
             if table_exists(self.spark, name):
-                self.spark.sql(f"OPTIMIZE {sql_name(name)}")
+                skip_on_conflict(partial(self.spark.sql, f"OPTIMIZE {sql_name(name)}"), name.name)
 
     def _txn_id(self, step: str, batch: int) -> TxnId:
         return f"db2cdc/{self.pipeline}/{step}", batch
