@@ -112,6 +112,12 @@ def test_defaults() -> None:
     assert made.spark.master == "local[*]"
 
 
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), (False, False)])
+def test_deletion_vectors_can_be_required_or_avoided(text: object, value: bool) -> None:
+    assert config(**{"target.deletion.vectors": text}).settings == ApplySettings(deletion_vectors=value)
+    assert "target.deletion.vectors" in refusal(**{"target.deletion.vectors": "perhaps"})
+
+
 @pytest.mark.parametrize(
     ("text", "items"),
     [
@@ -427,6 +433,7 @@ class TestTable:
             "snapshot_chunk_bytes": 1_000_000,
             "snapshot_group_chunks": 3,
             "end_at": "interval",
+            "deletion_vectors": False,
         }
         names = {item.field: item.name for item in USED}
         for field in set(ApplySettings.__dataclass_fields__) - DECIDED_BY_MODE:

@@ -55,7 +55,7 @@ class ApplySettings:
 
     `accept_update_rows` trusts an update row without a before image: the row's key is then taken as unchanged. Without
     `streaming` only a snapshot pulls a table's changes. Changes `end_at` the capture position (`fence`) or at the end
-    of the run's data interval (`interval`).
+    of the run's data interval (`interval`). `deletion_vectors` is None where existing tables stay as is.
     """
 
     tombstones: bool = True
@@ -77,6 +77,7 @@ class ApplySettings:
     accept_update_rows: bool = False
     streaming: bool = True
     end_at: EndAt = "fence"
+    deletion_vectors: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,7 @@ class PipelineConfig(_Frozen):
     offsets_max_age_s: Seconds = 86_400.0
     change_log_retention: Age | None = None
     accept_update_rows: bool = False
+    deletion_vectors: bool | None = None
     tombstones: bool = True
     key_change_detection: Annotated[KeyChangeDetection, WORD] = "adjacent"
     parallel_tables: Count = 4
@@ -202,6 +203,7 @@ class PipelineConfig(_Frozen):
             accept_update_rows=self.accept_update_rows,
             streaming=self.snapshotter.stream(),
             end_at=self.end_at,
+            deletion_vectors=self.deletion_vectors,
         )
 
     @classmethod

@@ -27,6 +27,7 @@ USED = (
         "Place of the Delta tables. Without '/' and ':' it names a schema of the catalog (`main.sales`).",
         form="path",
     ),
+    used("target.deletion.vectors", "deletion_vectors", "Whether states have deletion vectors.", "true for new tables"),
     used("topic.prefix", "server_name", "Name of the source: `source.name` of every event.", "the pipeline's name"),
     used("cdc.control.schema", "asn_schema", "Schema of the capture agent's control tables.", "ASNCDC"),
     used(

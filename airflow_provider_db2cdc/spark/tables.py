@@ -113,7 +113,8 @@ class SparkTables:
             log_progress(f"table={task.table} snapshot={snapshot}: staged rows stay in storage: {describe(error)}")
 
     def _replica(self, task: TableTask, rows: int, is_redone: bool = False) -> Replica:
-        return Replica(self.sessions.session(task.table, rows), self.place, task.schema, is_redone)
+        session, vectors = self.sessions.session(task.table, rows), self.spec.settings.deletion_vectors
+        return Replica(session, self.place, task.schema, is_redone, vectors)
 
 
 def _max_rows(chunk_range: ChunkRange, last: AppliedBatch | None) -> int:

@@ -91,6 +91,7 @@ SPEC = JobSpec(
         True,
         False,
         "interval",
+        True,
     ),
     rejected=(RejectedTable(TableId("S", "T"), "why"),),
     signals=(Signal("1", "log", "{}", "file", 7),),

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.errors import TargetError
-from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
+from airflow_provider_db2cdc.spark.delta.ownership import VECTORS, Owner, Place
 from airflow_provider_db2cdc.spark.delta.replica import Replica
-from airflow_provider_db2cdc.spark.delta.table_io import load, set_properties
+from airflow_provider_db2cdc.spark.delta.table_io import load, set_properties, table_properties
 from airflow_provider_db2cdc.spark.events.envelope import log_ddl
 from airflow_provider_db2cdc.spark.ledger import batch_log
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
@@ -67,3 +67,20 @@ def test_small_files_of_the_logs_are_compacted(
     assert len(load(spark, batches).inputFiles()) == 2
     log.optimize(4, 5)
     assert len(load(spark, batches).inputFiles()) == 1
+
+
+def test_deletion_vectors_of_a_state_are_as_configured(spark: SparkSession, tmp_path: Path) -> None:
+    def vectors(configured: bool | None, folder: str = "p") -> tuple[str, str, int]:
+        made = replace(replica(spark, tmp_path / folder), deletion_vectors=configured)
+        made.prepare()
+        state, log = (
+            table_properties(spark, name) for name in (made.layout.state(made.table), made.layout.changes(made.table))
+        )
+        return state[VECTORS], log[VECTORS], made.newest_version()
+
+    assert vectors(None) == ("true", "false", 0)
+    assert vectors(False) == ("false", "false", 1)
+    assert vectors(None) == ("false", "false", 1), "a person may have set it"
+    assert vectors(True) == ("true", "false", 2)
+    assert vectors(True) == ("true", "false", 2)
+    assert vectors(False, "other") == ("false", "false", 0)

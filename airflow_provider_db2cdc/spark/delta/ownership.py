@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -19,6 +19,9 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
 MAPPING = "delta.columnMapping.mode"
 """With the value `name` a table may have columns of any name."""
 
+VECTORS = "delta.enableDeletionVectors"
+"""With the value `true` a merge may mark deleted rows of a file instead of writing the file again."""
+
 APPEND_ONLY = "delta.appendOnly"
 CHECKED = {"delta.setTransactionRetentionDuration": "interval 36500 days", APPEND_ONLY: "false"}
 """Properties that correct results depend on. The values are those of a table that is not append-only.
@@ -31,7 +34,7 @@ OWN = {
     **CHECKED,
     MAPPING: "none",
     "delta.enableChangeDataFeed": "false",
-    "delta.enableDeletionVectors": "false",
+    VECTORS: "false",
     "delta.logRetentionDuration": "interval 30 days",
     "delta.deletedFileRetentionDuration": "interval 1 week",
 }
@@ -79,12 +82,16 @@ class Place:
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """A table as it must be: its columns as DDL, column names that it must accept, and its own properties."""
+    """A table as it must be: its columns as DDL, column names that it must accept, and its own properties.
+
+    An existing table also gets the properties that `checked` names.
+    """
 
     name: DeltaName
     ddl: str
     columns: Sequence[str]
     properties: Mapping[str, str]
+    checked: Sequence[str] = ()
 
 
 def ensure_table(spark: SparkSession, owner: Owner, table: TableDefinition) -> Mapping[str, str]:
@@ -109,14 +116,16 @@ def ensure_table(spark: SparkSession, owner: Owner, table: TableDefinition) -> M
         )
     if needs_mapping and existing.get(MAPPING) in (None, "none"):
         set_properties(spark, name, mapping)
-    if differing := differing_properties(existing, wanted):
+    if differing := differing_properties(existing, wanted, (*CHECKED, *table.checked)):
         set_properties(spark, name, differing)
     return existing
 
 
-def differing_properties(existing: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+def differing_properties(
+    existing: Mapping[str, str], wanted: Mapping[str, str], checked: Iterable[str] = CHECKED
+) -> dict[str, str]:
     """Return the checked properties, with the wanted values, that a table lacks or has with another value."""
-    return {name: wanted[name] for name in CHECKED if existing.get(name) != wanted[name]}
+    return {name: wanted[name] for name in checked if existing.get(name) != wanted[name]}
 
 
 def set_checked_properties(spark: SparkSession, by_table: Mapping[DeltaName, Mapping[str, str]]) -> None:

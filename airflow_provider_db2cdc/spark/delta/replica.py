@@ -18,7 +18,7 @@ from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.spark.delta.ownership import APPEND_ONLY, Place, TableDefinition, ensure_table
+from airflow_provider_db2cdc.spark.delta.ownership import APPEND_ONLY, VECTORS, Place, TableDefinition, ensure_table
 from airflow_provider_db2cdc.spark.delta.schema_evolution import (
     FIXED,
     TYPES,
@@ -60,13 +60,15 @@ class Replica:
     """The tables of one source table in one pipeline's layout, on one session.
 
     With `is_redone` an earlier try began the batch. Then an append first looks for its rows in the change log.
-    `written_versions` are the versions of state and change log that this replica wrote.
+    `written_versions` are the versions of state and change log that this replica wrote. With `deletion_vectors` None an
+    existing state keeps its own setting.
     """
 
     spark: SparkSession
     place: Place
     schema: TableSchema
     is_redone: bool = False
+    deletion_vectors: bool | None = None
     written_versions: dict[DeltaName, list[int]] = field(default_factory=dict, compare=False)
 
     @property
@@ -101,11 +103,8 @@ class Replica:
         if not self.schema.key and table_exists(self.spark, self.layout.state(self.table)):
             check_same_columns(self.spark, self.schema, self.layout.state(self.table), is_begun)
         log = {STATISTICS: "__batch,__commit_lsn", APPEND_ONLY: "true"}
-        state = {
-            STATISTICS: ",".join(ends_kept(self.schema)),
-            "delta.enableDeletionVectors": "true",
-            TYPES: types_text(self.schema),
-        }
+        vectors = "false" if self.deletion_vectors is False else "true"
+        state = {STATISTICS: ",".join(ends_kept(self.schema)), VECTORS: vectors, TYPES: types_text(self.schema)}
         copy_ddl = "" if self.schema.key else f"{COPY} int, "
         state_ddl = f"{row_ddl(self.schema)}, {copy_ddl}__commit_lsn string, __batch bigint"
         self._keep_types(self._ensure(self.layout.state(self.table), state_ddl, state), is_begun)
@@ -296,4 +295,6 @@ class Replica:
             set_properties(self.spark, self.layout.state(self.table), {TYPES: now})
 
     def _ensure(self, name: DeltaName, ddl: str, properties: dict[str, str]) -> Mapping[str, str]:
-        return ensure_table(self.spark, self.place.owner, TableDefinition(name, ddl, self.schema.names, properties))
+        checked = () if self.deletion_vectors is None else [key for key in (VECTORS,) if key in properties]
+        definition = TableDefinition(name, ddl, self.schema.names, properties, checked)
+        return ensure_table(self.spark, self.place.owner, definition)
