@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration
-from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
 from airflow_provider_db2cdc.spark.jdbc.registration_check import registration_errors
@@ -23,7 +22,7 @@ def lsn(number: int) -> Lsn:
 
 IDENTITY = CaptureIdentity("ASNCDC.CDC_T", CREATED, SOURCE_CREATED, str(lsn(1)))
 CAPTURE = CaptureRegistration(TABLE, "ASNCDC", "CDC_T", "A", "", "DI", None, None, None, (), IDENTITY)
-ENTRY = PlannedBatch(3, "run", "0a", TABLE, lsn(5), lsn(9), 7, IDENTITY)
+SPAN = LsnRange(lsn(5), lsn(9))
 
 
 @dataclass
@@ -49,7 +48,7 @@ class Registered(DriverConnection):
 
 @pytest.mark.parametrize("floor", [None, lsn(5), "0000000000000000"], ids=["none", "at the offset", "zeros by hand"])
 def test_an_unchanged_registration_has_no_error(floor: Lsn | str | None) -> None:
-    assert registration_errors("ASNCDC", [CAPTURE], [ENTRY], Registered(floor=floor)) == {}
+    assert registration_errors("ASNCDC", [CAPTURE], [SPAN], Registered(floor=floor)) == {}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +64,6 @@ def test_an_unchanged_registration_has_no_error(floor: Lsn | str | None) -> None
     ],
 )
 def test_a_registration_with_changes_lost_since_the_plan_is_an_error(now: Registered, told: str) -> None:
-    errors = registration_errors("ASNCDC", [CAPTURE], [ENTRY], now)
+    errors = registration_errors("ASNCDC", [CAPTURE], [SPAN], now)
     assert [*errors] == [TABLE]
     assert told in str(errors[TABLE])

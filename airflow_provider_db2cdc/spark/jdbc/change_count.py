@@ -56,7 +56,8 @@ def _counts(spec: JobSpec, batches: Sequence[PlannedBatch], connection: DriverCo
         counted_rows = _rows([tasks[planned.table] for planned in batches], batches, connection)
         pulled = [tasks[table] for table, rows in counted_rows.items() if rows]
         captures = [tasks[planned.table].capture for planned in batches]
-        missed = registration_errors(spec.source.asn_schema, captures, batches, connection)
+        spans = [planned.span for planned in batches]
+        missed = registration_errors(spec.source.asn_schema, captures, spans, connection)
         return counted_rows, {**column_errors(pulled, connection), **missed}
     except Exception as error:
         if len(batches) == 1:

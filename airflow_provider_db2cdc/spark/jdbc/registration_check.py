@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, gap_error, not_registered_error
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity, CaptureRegistration, check_state
-from airflow_provider_db2cdc.cdc.lsn import Lsn, synchpoint_of
-from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
+from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange, synchpoint_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import RegistrationError
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection
@@ -28,10 +27,10 @@ Texts = Sequence[str | None]
 def registration_errors(
     asn_schema: str,
     captures: Sequence[CaptureRegistration],
-    batches: Sequence[PlannedBatch],
+    spans: Sequence[LsnRange],
     connection: DriverConnection,
 ) -> dict[TableId, Exception]:
-    """Return an error for each table that may have lost changes of its range since the plan.
+    """Return an error for each table that may have lost changes of its span since the plan.
 
     Runs two statements. Call it after the count of changes beyond the plan's capture position. That count misses
     changes that were never captured or are pruned already: a check before it could pass and the loss come after it.
@@ -43,14 +42,14 @@ def registration_errors(
     rows = connection.text_rows(inline(created_then(known))) if known else []
     recreated = known.keys() - {TableId.in_catalog(schema, name).among(known.keys()) for schema, name in rows}
     errors = {
-        capture.table: _registration_error(asn_schema, capture, planned, registered.get(capture.table), recreated)
-        for capture, planned in zip(captures, batches, strict=True)
+        capture.table: _registration_error(asn_schema, capture, span, registered.get(capture.table), recreated)
+        for capture, span in zip(captures, spans, strict=True)
     }
     return {table: error for table, error in errors.items() if error is not None}
 
 
 def _registration_error(
-    asn_schema: str, capture: CaptureRegistration, planned: PlannedBatch, row: Texts | None, recreated: set[TableId]
+    asn_schema: str, capture: CaptureRegistration, span: LsnRange, row: Texts | None, recreated: set[TableId]
 ) -> Exception | None:
     if row is None:
         return not_registered_error(capture.table, asn_schema)
@@ -61,7 +60,7 @@ def _registration_error(
         source_created=RECREATED if capture.table in recreated else then.source_created,
         cold_start=str(_synchpoint(row[10]) or ""),
     )
-    if gap := find_gap(CapturePoint(planned.after, then), CapturePoint(planned.upto, now, floor)):
+    if gap := find_gap(CapturePoint(span.after, then), CapturePoint(span.upto, now, floor)):
         return gap_error(capture.table, gap)
     try:
         check_state(replace(capture, state=(row[4] or "").strip(), state_info=(row[5] or "").strip()), asn_schema)
