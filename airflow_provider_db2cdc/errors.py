@@ -7,6 +7,7 @@
     │   ├── CaptureStoppedError  the capture agent does not move
     │   └── GapError         changes were removed before they were read: snapshot again
     ├── TargetError          the Delta target refuses or belongs to another pipeline
+    │   └── DifferenceError  a verification found that the target differs from the source
     ├── OffsetError          the stored offset contradicts what Delta holds
     │   └── OffsetCommitError  some tables' offsets were not kept: everything else of the tick was
     ├── SignalError          a signal asks for what cannot be done: it is refused, the work continues
@@ -23,6 +24,7 @@ __all__ = [
     "ConcurrentRunError",
     "ConfigurationError",
     "Db2CdcError",
+    "DifferenceError",
     "GapError",
     "OffsetError",
     "RegistrationError",
@@ -64,6 +66,10 @@ class GapError(SourceError):
 
 class TargetError(Db2CdcError):
     """Raised when the Delta target cannot be written, or is another pipeline's."""
+
+
+class DifferenceError(TargetError):
+    """Raised when a verification has found differences between a source table and its target."""
 
 
 class OffsetError(Db2CdcError):

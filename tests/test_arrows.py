@@ -26,7 +26,8 @@ WITHIN = {
     "sql": {"errors", "cdc", "sql"},
     "source": {"errors", "cdc", "sql", "config.pipeline", "source"},
     "tick": {"errors", "cdc", "sql", "tick"},
-    "spark": {"errors", "cdc", "sql", "tick", "version", "spark"},
+    "verify": {"errors", "cdc", "sql", "tick", "verify"},
+    "spark": {"errors", "cdc", "sql", "tick", "verify", "version", "spark"},
     "config.property": set(),
     "config.debezium_properties": {"config.property"},
     "config.job_properties": {"config.property"},
@@ -77,7 +78,7 @@ LEAVES = {"failpoint"}
 """What every part may import."""
 
 PURE = {
-    "errors", "failpoint", "version", "cdc", "sql", "tick", "config.property", "config.debezium_properties",
+    "errors", "failpoint", "version", "cdc", "sql", "tick", "verify", "config.property", "config.debezium_properties",
     "config.job_properties", "config.properties", "config.parsing",
     "config.files.placeholder", "config.transform", "config.connector_form",
     "import_path", "offsets.commit", "get_provider_info",

@@ -28,6 +28,7 @@ PROMISES = (
     "signals",
     "quoting",
     "redaction",
+    "verifications",
 )
 """The promises of the README that the suite guards; each has at least three mutants."""
 
