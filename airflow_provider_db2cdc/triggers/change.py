@@ -155,8 +155,7 @@ class FrozenOffsets:
         return PipelineSummary.from_json(text, "the sensor's memory") if text else PipelineSummary()
 
     def put_summary(self, summary: PipelineSummary) -> None:
-        """Raise an error, because a sensor does no work."""
-        raise NotImplementedError("a sensor does no snapshots")
+        """Keep nothing. The plan of the next tick keeps what it rejects."""
 
     def put(self, offset: Offset) -> None:
         """Store that a table's registration was found inactive."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
-from airflow_provider_db2cdc.cdc.offset.summary import KEPT_OUTCOMES, PipelineSummary
+from airflow_provider_db2cdc.cdc.offset.summary import KEPT_OUTCOMES, PipelineSummary, TableFailure
 from airflow_provider_db2cdc.cdc.selection.table_names import is_named, name_of
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalStatus, SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
@@ -271,3 +271,13 @@ def test_document_is_one_line_of_json_in_a_fixed_order() -> None:
         "failures", "handled_signal_ids", "notified_seq", "outcomes", "planned_at_ms", "reported_seq",
         "signals_in_flight_at_ms", "snapshots", "source_clock", "tables",
     ]  # fmt: skip
+
+
+def test_plan_without_work_reports_the_tables_that_it_rejects() -> None:
+    other = TableId("S", "OTHER")
+    applied = TableFailure(other, "a gap")
+    summary = PipelineSummary(tables=(T, other), failures=(applied, TableFailure(T, "old", is_rejected=True)))
+    rejected = summary.with_rejected({T: "its registration"})
+    assert rejected.failures == (applied, TableFailure(T, "its registration", is_rejected=True))
+    assert rejected.with_rejected({}).failures == (applied,)
+    assert rejected.with_rejected({other: "gone"}).failures == (TableFailure(other, "gone", is_rejected=True),)

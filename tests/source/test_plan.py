@@ -684,8 +684,11 @@ def test_refusals_without_other_work_fail_the_tick_by_name(plan: Planner, contro
     control.add("BAD", CHG_UPD_TO_DEL_INS="N")
     control.add("WORSE", key=(), CHG_UPD_TO_DEL_INS="N")
     control.add("IDLE")
+    kept = MemoryOffsets(control, IDLE=100)
     with pytest.raises(TickFailedError, match=r"(?s)2 table.*BAD: .*'N'.*WORSE: .*no key"):
-        plan(IDLE=100)
+        plan(kept=kept)
+    failures = kept.summary().failures
+    assert [(failure.table.name, failure.is_rejected) for failure in failures] == [("BAD", True), ("WORSE", True)]
 
 
 def test_pipeline_without_a_table_is_not_taken_for_idle(plan: Planner, control: ControlTables) -> None:

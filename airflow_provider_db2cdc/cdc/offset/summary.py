@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
@@ -44,7 +44,7 @@ class PipelineSummary:
 
     `reported_seq` is the journal position up to which the summary reports. `notified_seq` is the position up to which
     the notification channels have been notified, None where the two are equal. `tables` are those of the last tick, and
-    `failures` those of them that failed.
+    `failures` those of them that failed, or that a later plan without work rejected.
 
     `planned_at_ms` is the plan time of the last tick that changed the summary. `signals_in_flight_at_ms` is the plan
     time of a tick that has signals to act on, and whose result is still missing. It is 0 if there is none.
@@ -112,6 +112,15 @@ class PipelineSummary:
                 and handled_id(outcome) in self.handled_signal_ids
             )
         ]
+
+    def with_rejected(self, errors: Mapping[TableId, str]) -> PipelineSummary:
+        """Return the summary after a plan without work, which rejected these tables. There is no tick to report them.
+
+        Tables that the last tick failed to apply are still failed.
+        """
+        rejected = tuple(TableFailure(table, error, is_rejected=True) for table, error in errors.items())
+        applied = tuple(failure for failure in self.failures if not failure.is_rejected and failure.table not in errors)
+        return replace(self, failures=(*applied, *rejected))
 
     def updated(self, result: JobResult) -> PipelineSummary:
         """Return the summary after a tick, with an unchanged `reported_seq`.

@@ -39,7 +39,7 @@ from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.lists import find_unmatched, warn_of
 from airflow_provider_db2cdc.source.planning.interval import RunEnd, ended, idle_reason
 from airflow_provider_db2cdc.source.planning.range_limit import counted
-from airflow_provider_db2cdc.source.planning.rejected_tables import each, report_nothing
+from airflow_provider_db2cdc.source.planning.rejected_tables import each, record_rejected, report_nothing
 from airflow_provider_db2cdc.source.planning.signals import new_table_signals, plan_signal_table
 from airflow_provider_db2cdc.source.planning.table_plan import TablePlan, TablePlanner
 from airflow_provider_db2cdc.source.preflight.table_requirements import require
@@ -109,6 +109,7 @@ def plan_or_reason(source: Source, config: PipelineConfig, offsets: OffsetStore,
     signal_table = plan_signal_table(source, config, captured, rejected)
     pending = [*run.signals, *summary.unhandled(new_table_signals(source, signal_table, rejected))]
     if not (pending or _has_work(plans, summary) or summary.has_snapshot_work(schemas.keys())):
+        record_rejected(offsets, summary, rejected)
         report_nothing(rejected)
         return IdleTick(idle_reason(config, end, lsn, plans))
     plans = [replace(plan, select=selects.get(plan.table, "")) for plan in plans]

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
+from airflow_provider_db2cdc.cdc.offset.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
 from airflow_provider_db2cdc.errors import Db2CdcError, TickFailedError
 from airflow_provider_db2cdc.sql.driver_error import UnreachableError
@@ -40,6 +42,13 @@ def each(items: Iterable[S], action: Callable[[S], T], rejected: list[RejectedTa
             log.warning("rejected: table=%s error=%s", item.table, error)
             rejected.append(RejectedTable(item.table, str(error)))
     return results
+
+
+def record_rejected(offsets: OffsetStore, summary: PipelineSummary, rejected: Sequence[RejectedTable]) -> None:
+    """Keep in the summary which tables a plan without work has rejected, because no tick will report them."""
+    after = summary.with_rejected({table.table: table.error for table in rejected if table.is_replicated})
+    if after != summary:
+        offsets.put_summary(after)
 
 
 def report_nothing(rejected: Sequence[RejectedTable]) -> None:
