@@ -21,7 +21,7 @@ SHORT_ROWS = 200_000
 
 Isolation = Literal["read_committed", "repeatable_read", "exclusive"]
 Watermarking = Literal["read_only", "insert_insert", "insert_delete"]
-TableAction = Literal["pull", "initial_snapshot", "start_without_snapshot", "restart", "resnapshot"]
+TableAction = Literal["pull", "initial_snapshot", "start_without_snapshot", "restart", "restore", "resnapshot"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ class TableTask:
     Changes go up to `upto`. Of those, `rows` were counted. A table is new if neither the store nor Delta knows it.
 
     The `action` `pull` only pulls the changes. A new table begins at `upto`: with a snapshot (`initial_snapshot`), or
-    under snapshot.mode no_data with `start_without_snapshot`. `restart` treats a known table as new. `resnapshot` has a
+    under snapshot.mode no_data with `start_without_snapshot`. `restart` treats a known table as new. `restore`
+    pulls the changes after the position that the target has committed, and has no `stored_lsn`. `resnapshot` has a
     known table snapshotted once its changes are pulled.
 
     `select` is what a snapshot reads instead of the whole table.

@@ -113,6 +113,8 @@ def _verdict(status: TableStatus, verdict: Verdict, summary: PipelineSummary, mi
         return f"not captured (state {status.state})"
     if offset is not None and offset.restart:
         return "begins again with the next tick"
+    if verdict.kind == "restored":
+        return "the next tick restores its offset from the target"
     if verdict.error is not None:
         problem = verdict.error.problem.removeprefix(f"{table}: ")
         return f"{'snapshotted again by the next tick' if verdict.kind == 'mended' else 'stopped'}: {problem}"

@@ -152,7 +152,7 @@ def _move(
         return None
     known = _known(table, old, announcements)
     unmoved = old is not None and old.lsn == table.lsn
-    if unmoved and old == replace(known, batch=table.batch, restart=False):
+    if unmoved and old == replace(known, batch=table.batch, restart=False, restore=False):
         return None
     if old is not None and table.rewound and not old.restart:
         # With `restart` the offset may move back. A crash after this line makes the table begin once more.
@@ -169,13 +169,21 @@ def _move(
             commit_lsn=_commit_lsn(table, old),
             commit_ts_ms=known.commit_ts_ms if table.commit_ts_ms is None else table.commit_ts_ms,
             restart=is_new_restart,
+            restore=False,
             planned_at_ms=planned_at_ms,
             revision=revision,
         )
     )
+    _log_taken(table, old)
+    return None if unmoved else new
+
+
+def _log_taken(table: TableResult, old: Offset | None) -> None:
+    """Log that an offset is now the one that the target has committed, because it was missing or to be restored."""
+    if old is not None and old.restore:
+        log.info("the offset of %s is restored from the target: %s -> %s", table.table, old.lsn, table.lsn)
     if table.offset_recovered and old is None:
         _warn_of_recovery(table)
-    return None if unmoved else new
 
 
 def _warn_of_recovery(table: TableResult) -> None:
@@ -206,9 +214,9 @@ def _known(table: TableResult, old: Offset | None, announcements: Announcements 
 def _commit_lsn(table: TableResult, old: Offset | None) -> Lsn | None:
     """Return the commit that later plans look up in the source.
 
-    It is None if an operator set the offset, until a change is applied.
+    It is None if an operator set the offset, until a change is applied. A restored offset has the target's.
     """
-    is_set = old is not None and old.commit_lsn is None
+    is_set = old is not None and old.commit_lsn is None and not old.restore
     return None if is_set and not (table.creates or table.updates or table.deletes) else table.commit_lsn
 
 

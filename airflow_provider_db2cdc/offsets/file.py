@@ -80,7 +80,7 @@ class FileOffsetStore:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OffsetError(
                 f"the offsets in {where} cannot be read ({type(error).__name__})",
-                "Repair the file, or remove it and set each offset with `db2cdc offset set`.",
+                "Repair the file, or remove it and restore each offset with `db2cdc offset restore`.",
             ) from error
         return {offset.table: offset for offset in offsets}
 

@@ -9,7 +9,7 @@ from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, find
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
-from airflow_provider_db2cdc.cdc.offset.offset import reconcile
+from airflow_provider_db2cdc.cdc.offset.offset import nothing_to_restore, reconcile
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import GapError, OffsetError
 from airflow_provider_db2cdc.tick.log import log_progress
@@ -67,7 +67,8 @@ class TablePositions:
         if task.table in self._moved:
             return False
         is_restart = task.action == "restart" and not self._is_moved(task.table)
-        return is_restart or task.table in self._recovering or (task.table not in self.last and task.stored_lsn is None)
+        is_unknown = task.table not in self.last and task.stored_lsn is None and task.action != "restore"
+        return is_restart or task.table in self._recovering or is_unknown
 
     def is_recovering(self, table: TableId) -> bool:
         """Return whether the table begins again because changes or its offset were lost, as the mode says."""
@@ -103,13 +104,16 @@ class TablePositions:
         return upto is not None and task.stored_lsn is not None and upto < task.stored_lsn
 
     def pull_after(self, task: TableTask) -> Lsn | None:
-        """Return the position after which a known table's changes are to be pulled, None if the table begins again.
+        """Return the position after which a known table's changes are to be pulled.
+
+        It is None if the table begins again, or if its offset is restored and the mode does not pull its changes.
 
         :raises OffsetError: the table's stored offset contradicts what the target proves.
         :raises GapError: changes after it are lost, and the mode does not have a snapshot repair that.
         """
         last = self.last.get(task.table)
-        stored = task.table in self.history.tables_with_offset and not self.spec.settings.recover_offsets
+        recovers = self.spec.settings.recover_offsets or task.action == "restore"
+        stored = task.table in self.history.tables_with_offset and not recovers
         try:
             after = self._reconciled(task, last, stored)
         except OffsetError as error:
@@ -121,8 +125,10 @@ class TablePositions:
         if after is None or last is None:
             return None
         if task.stored_lsn is None and task.action != "restart":
-            log_progress(f"table={task.table} has no offset; it is taken from the target: {after}")
+            log_progress(f"table={task.table} its offset is taken from the target: {after}")
             self.offset_recovered.add(task.table)
+        if self._is_restored_unpulled(task):
+            return None
         if self._is_idle(task):
             return after
         gap = self._gap(task, last)
@@ -148,7 +154,13 @@ class TablePositions:
         if self.spec.settings.streaming and self.spec.settings.end_at == "interval":
             return False
         last = None if self.is_new(task) or task.table in self.applied else self.last[task.table]
-        return last is not None and task.stored_lsn == task.upto == last.upto < self.spec.capture_position.lsn
+        if last is None or last.upto >= self.spec.capture_position.lsn:
+            return False
+        return task.stored_lsn == task.upto == last.upto or self._is_restored_unpulled(task)
+
+    def _is_restored_unpulled(self, task: TableTask) -> bool:
+        """Return whether only the offset of the table is restored. Its plan does not know where the table stands."""
+        return task.action == "restore" and not self.spec.settings.streaming
 
     def _gap(self, task: TableTask, last: AppliedBatch) -> str | None:
         now = CapturePoint(self.capture_lsn(last.upto), task.capture.identity, task.capture.pruned_upto)
@@ -164,6 +176,8 @@ class TablePositions:
 
     def _reconciled(self, task: TableTask, last: AppliedBatch | None, stored: bool) -> Lsn | None:
         proven = last.upto if last else None
+        if task.action == "restore" and proven is None:
+            raise nothing_to_restore(task.table)
         # The offset store does not know yet what a first try of this plan has applied.
         return proven if self._is_moved(task.table) else reconcile(task.table, task.stored_lsn, proven, stored)
 

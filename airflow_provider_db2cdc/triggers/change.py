@@ -86,7 +86,7 @@ class WorkProbe:
 def describe_wait(spec: JobSpec) -> str:
     """Return a message on the work that a tick has."""
     rows = sum(task.rows for task in spec.tables)
-    begin = sum(task.stored_lsn is None for task in spec.tables)
+    begin = sum(task.stored_lsn is None and task.action != "restore" for task in spec.tables)
     parts = [f"{rows} changes", *([f"{begin} tables to begin with"] if begin else [])]
     parts += [f"{len(spec.signals)} signals"] if spec.signals else []
     return f"{', '.join(parts)} are waiting; capture stands at {spec.capture_position.lsn}"

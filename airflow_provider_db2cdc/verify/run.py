@@ -6,7 +6,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from airflow_provider_db2cdc.cdc.job import RejectedTable, TableTask
+from airflow_provider_db2cdc.cdc.job import TableTask
+from airflow_provider_db2cdc.cdc.table import RejectedTable
 from airflow_provider_db2cdc.cdc.verify.document import (
     TableVerdict,
     VerdictStatus,

@@ -1,5 +1,4 @@
 import json
-import re
 import shlex
 
 import pytest
@@ -30,6 +29,7 @@ OFFSET = Offset(
     committed_lsn=L1,
     commit_lsn=L1,
     announced=Announcement("id", 5, 7, None, L2, 3, 9, is_confirmed=True),
+    restore=True,
 )
 
 lsns = st.binary(min_size=16, max_size=16).map(Lsn)
@@ -51,6 +51,7 @@ def test_the_document_is_readable_and_stable() -> None:
         "commit_ts_ms": 1_700_000_000_000,
         "capture": "digest",
         "restart": True,
+        "restore": True,
         "revision": "m",
         "planned_at_ms": 1_700_000_001_000,
         "capture_interrupted": True,
@@ -105,7 +106,7 @@ def test_a_damaged_document_is_refused_with_its_place_and_a_remedy(text: str) ->
     with pytest.raises(OffsetError) as raised:
         Offset.from_json(text, "Variable db2cdc.sales.S.T")
     assert "Variable db2cdc.sales.S.T cannot be read" in raised.value.problem
-    assert "Put back" in raised.value.remedy
+    assert "`db2cdc offset restore TABLE`" in raised.value.remedy
 
 
 @pytest.mark.parametrize("old", [None, Offset(TABLE, L1, 1), Offset(TABLE, L2, 1)], ids=["none", "before", "same"])
@@ -113,8 +114,9 @@ def test_an_offset_moves_forward_or_stays(old: Offset | None) -> None:
     check_forward(old, OFFSET)
 
 
-def test_an_offset_moves_back_only_if_a_restart_was_requested() -> None:
+def test_an_offset_moves_back_only_if_an_operator_requested_it() -> None:
     check_forward(Offset(TABLE, L3, 1, restart=True), OFFSET)
+    check_forward(Offset(TABLE, L3, 1, restore=True), OFFSET)
 
 
 def test_an_offset_never_moves_back() -> None:
@@ -151,22 +153,18 @@ def test_reconciling_gives_the_committed_position_or_an_error(
 @pytest.mark.parametrize(
     ("stored", "committed", "remedy"),
     [
-        (None, L2, f"db2cdc offset set S.T {L2}"),
-        (L3, L2, f"db2cdc offset set S.T {L2}"),
+        (None, L2, "`db2cdc offset restore S.T`"),
+        (None, L2, "`db2cdc offset restart S.T`"),
+        (L3, L2, "`db2cdc offset restore S.T`"),
+        (L3, L2, "the form's action 'Restore a lost offset'"),
+        (L3, None, "the form's action 'Restart a table'"),
         (L3, None, "db2cdc offset restart S.T"),
     ],
 )
-def test_the_remedy_names_the_position_to_put_back(stored: Lsn | None, committed: Lsn | None, remedy: str) -> None:
+def test_the_remedy_names_command_and_form(stored: Lsn | None, committed: Lsn | None, remedy: str) -> None:
     with pytest.raises(OffsetError) as raised:
         reconcile(TABLE, stored, committed, has_offset=True)
     assert remedy in raised.value.remedy
-
-
-def test_the_document_in_a_lost_offsets_remedy_can_be_put_back() -> None:
-    with pytest.raises(OffsetError) as raised:
-        reconcile(TABLE, None, L2, has_offset=True)
-    [shown] = re.findall(r"\{.*?\}.*?\}", raised.value.remedy)
-    assert Offset.from_json(shown, "here") == Offset(TABLE, L2, 0)
 
 
 @given(st.none() | lsns, st.none() | lsns, st.booleans())

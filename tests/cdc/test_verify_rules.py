@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.job import RejectedTable, SourceSpec
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.job import SourceSpec
+from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
 from airflow_provider_db2cdc.cdc.verify.comparison import ChunkDifference, Comparison, next_step, total, unexplained
 from airflow_provider_db2cdc.cdc.verify.document import TableVerdict, VerifyResult, VerifySpec, verdict_of
 from airflow_provider_db2cdc.cdc.verify.outcome import check_outcome

@@ -24,10 +24,12 @@ from airflow_provider_db2cdc.cdc.offset.offset import (
     record_capture_interrupted,
     record_source_restored,
 )
+from airflow_provider_db2cdc.cdc.offset.request import with_request
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.mode import MODES, Snapshotter
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
+from airflow_provider_db2cdc.errors import OffsetError
 from airflow_provider_db2cdc.offsets.commit import commit_tick, record_reported
 from airflow_provider_db2cdc.source.planning.interval import up_to
 from airflow_provider_db2cdc.source.planning.table_plan import TablePlanner
@@ -46,14 +48,24 @@ AHEAD_MS, MOST_TICKS = 1_000_000, 40
 
 @dataclass
 class MemoryOffsets:
-    """An offset store in memory."""
+    """An offset store in memory. A table in `damaged` has an offset that cannot be read."""
+
+    where = "memory"
 
     offsets: dict[TableId, Offset] = field(default_factory=dict)
     kept: PipelineSummary = field(default_factory=PipelineSummary)
+    damaged: set[TableId] = field(default_factory=set)
 
     def get(self, table: TableId) -> Offset | None:
         """Return the table's offset."""
+        if table in self.damaged:
+            raise OffsetError(f"the offset of {table} cannot be read")
         return self.offsets.get(table)
+
+    def reset(self, offset: Offset) -> None:
+        """Keep an offset even if it moves back."""
+        self.damaged.discard(offset.table)
+        self.put(offset)
 
     def put(self, offset: Offset) -> None:
         """Keep an offset."""
@@ -164,6 +176,11 @@ class MemoryPipeline:
             offset = Offset(table, ZERO, 0)
         if offset is not None:
             self.offsets.put(replace(offset, restart=True, revision=new_revision()))
+
+    def restore(self, table: TableId) -> None:
+        """Request a restore of a table's offset, as an operator does."""
+        offset = self.offsets.get(table) or Offset(table, ZERO, 0)
+        self.offsets.put(with_request("restore", offset, new_revision()))
 
     def restored(self) -> None:
         """Keep in every offset that the source was restored, as a plan does that finds it."""

@@ -1,4 +1,4 @@
-"""Ticks in memory: random histories of commits, snapshots, restarts, deaths of runs, lost changes and other writers."""
+"""Random histories in memory: commits, snapshots, restarts, restores, deaths, lost changes and other writers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from support.crash import Killed
 from support.memory_pipeline import SETTINGS, MemoryPipeline
-from support.memory_source import MemorySource, number
+from support.memory_source import MemorySource, lsn, number
 from support.memory_target import MemoryBatchLog
 
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
@@ -44,7 +44,7 @@ class World:
     def step(self) -> None:
         """Let one thing happen."""
         happens = (self.write, self.write, self.source.capture, self.tick, self.tick, self.die, self.overtake)
-        self.rng.choice((*happens, self.restart, self.prune, self.lose_changes, self.change_state))()
+        self.rng.choice((*happens, self.restart, self.misplace, self.prune, self.lose_changes, self.change_state))()
 
     def write(self) -> None:
         """Commit changes of some keys."""
@@ -108,9 +108,23 @@ class World:
     def prune(self) -> None:
         """Prune what every table has applied. It must not matter to any of them."""
         offsets = [self.pipeline.offsets.get(table) for table in TABLES]
-        if all(offset is not None and not offset.restart for offset in offsets):
+        if all(offset is not None and not (offset.restart or offset.restore) for offset in offsets):
             self.source.prune(min(number(offset.lsn) for offset in offsets if offset is not None))
             assert not self.check_failed()
+
+    def misplace(self) -> None:
+        """Lose an offset or put it ahead, and have it restored. Before that its table fails."""
+        table, offsets = self.rng.choice(TABLES), self.pipeline.offsets.offsets
+        if not self.is_known(table):
+            return
+        if self.rng.random() < 0.5:
+            del offsets[table]
+        else:
+            offsets[table] = replace(offsets[table], lsn=lsn(1_000_000))
+        if self.rng.random() < 0.5:
+            failed = self.check_failed()
+            assert failed <= {table}
+        self.pipeline.restore(table)
 
     def lose_changes(self) -> None:
         """Prune changes that some tables have not applied, before a tick or within it. Those fail until a restart."""

@@ -11,8 +11,8 @@ from support.memory_pipeline import MemoryPipeline, filled
 from support.memory_source import lsn
 from support.memory_verify import MemoryComparer, MemoryReport, VerifySource, nothing
 
-from airflow_provider_db2cdc.cdc.job import RejectedTable, SourceSpec, TableTask
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.job import SourceSpec, TableTask
+from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
 from airflow_provider_db2cdc.cdc.verify.document import TableVerdict, VerifyResult, VerifySpec
 from airflow_provider_db2cdc.failpoint import failpoint_action
 from airflow_provider_db2cdc.verify.ports import Ports

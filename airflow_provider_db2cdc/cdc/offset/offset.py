@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
+from airflow_provider_db2cdc.cdc.signal.action import ACTIONS
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
@@ -22,6 +23,14 @@ CLOCKS_DIFFER_MS = 3_600_000
 """A time that lies further ahead comes from a wrong clock."""
 
 MARK_CHARS = 12
+
+WITH_AIRFLOW = "with --airflow where Airflow runs the pipeline"
+
+WAYS = {
+    "restart": f"{WITH_AIRFLOW}, or the form's action '{ACTIONS['restart-table']}'",
+    "restore": f"{WITH_AIRFLOW}, or the form's action '{ACTIONS['restore-offset']}'",
+}
+"""How an action on an offset is requested in a pipeline that Airflow runs."""
 
 PLAIN = re.compile(r"\w+\.\w+", re.ASCII)
 """Matches a table's name that a shell takes unquoted."""
@@ -36,9 +45,10 @@ class Offset:
     `capture` is the digest of the capture identity under which `lsn` was reached. It is empty where an operator wrote
     the offset.
 
-    `restart` is the operator's request to snapshot the table again and replace its state. `planned_at_ms` is when the
-    tick was planned that reached the offset, or when an operator set it by `db2cdc offset`. It is 0 where an operator
-    wrote the document.
+    `restart` is the operator's request to snapshot the table again and replace its state. `restore` is the request to
+    take the position that the target has committed. `restart` goes first. `planned_at_ms` is when the tick was planned
+    that reached the offset, or when an operator set it by `db2cdc offset`. It is 0 where an operator wrote the
+    document.
 
     `capture_interrupted`: a later plan or tick found the registration inactive. Changes of that time were not captured.
     `source_restored`: a plan found another history at the source than the applied one.
@@ -62,6 +72,7 @@ class Offset:
     committed_lsn: Lsn | None = None
     commit_lsn: Lsn | None = None
     announced: Announcement | None = None
+    restore: bool = False
     version: int = VERSION
 
     @property
@@ -101,7 +112,7 @@ class Offset:
         except (ValueError, ConfigurationError, OffsetError) as error:
             raise OffsetError(
                 f"the offset kept in {where} cannot be read ({type(error).__name__}: {error})",
-                "Put back its last good text: the commit task's log has the LSN, the batch log has all.",
+                f"Restore it by `db2cdc offset restore TABLE` ({WAYS['restore']}), or put back its last good text.",
             ) from error
 
 
@@ -170,7 +181,7 @@ def record_source_restored(offsets: OffsetStore, table: TableId) -> Offset | Non
 
 def _keep_restored(offsets: OffsetStore, table: TableId) -> Offset | None:
     old = offsets.get(table)
-    if old is None or not old.has_position or old.restart or old.source_restored:
+    if old is None or old.restart or old.source_restored or not (old.has_position or old.restore):
         return old
     offsets.put(new := replace(old, source_restored=True, revision=new_revision()))
     return new
@@ -184,19 +195,27 @@ def restart_hint(table: TableId) -> str:
 def command_hint(action: str, table: TableId, *values: str) -> str:
     """Return, for a remedy, the command for an action on a table's offset."""
     named = str(table) if PLAIN.fullmatch(str(table)) else shlex.quote(name_of(table))
-    return f"`{' '.join(('db2cdc offset', action, named, *values))}` (with --airflow where Airflow runs the pipeline)"
+    return f"`{' '.join(('db2cdc offset', action, named, *values))}` ({WAYS.get(action, WITH_AIRFLOW)})"
 
 
 def check_forward(old: Offset | None, new: Offset) -> None:
     """Refuse to move an offset backwards.
 
-    :raises OffsetError: when `new` lies before `old`, and `old` has no request for a restart.
+    :raises OffsetError: when `new` lies before `old`, and `old` has no request for a restart or a restore.
     """
-    if old is not None and not old.restart and new.lsn < old.lsn:
+    if old is not None and not (old.restart or old.restore) and new.lsn < old.lsn:
         raise OffsetError(
             f"{new.table}: the offset would move back from {old.lsn} to {new.lsn}",
             "Another run moved it meanwhile. Let that run continue.",
         )
+
+
+def nothing_to_restore(table: TableId) -> OffsetError:
+    """Return the error of a request to restore an offset of which the target holds nothing, with the remedy."""
+    return OffsetError(
+        f"{table}: its offset cannot be restored, because the target holds nothing of this table",
+        f"Check whether the pipeline points to another target. If not, have it snapshotted by {restart_hint(table)}.",
+    )
 
 
 def reconcile(table: TableId, stored_lsn: Lsn | None, committed_lsn: Lsn | None, has_offset: bool) -> Lsn | None:
@@ -215,12 +234,10 @@ def reconcile(table: TableId, stored_lsn: Lsn | None, committed_lsn: Lsn | None,
     if stored_lsn is None and not has_offset:
         return committed_lsn
     if stored_lsn is None:
-        document = Offset(table, committed_lsn, 0).to_json() if committed_lsn else ""
         raise OffsetError(
             f"{table}: its offset is missing, but the target holds its changes up to {committed_lsn}",
-            f"Have it snapshotted again by {restart_hint(table)}. Or, if no restart was requested and its registration "
-            f"was active all the time, put it back by {command_hint('set', table, str(committed_lsn))}, or as the "
-            f"Airflow Variable's text {document}",
+            f"If no restart was requested and its registration was active all the time, restore it by "
+            f"{command_hint('restore', table)}. Otherwise have it snapshotted again by {restart_hint(table)}.",
         )
     raise ahead_error(table, stored_lsn, committed_lsn)
 
@@ -229,7 +246,7 @@ def ahead_error(table: TableId, stored: Lsn, committed: Lsn | None) -> OffsetErr
     """Return the error of an offset that lies beyond what the target holds, with the remedy."""
     holds = f"only holds changes up to {committed}" if committed else "holds nothing of this table"
     back = (
-        f"Set it back by {command_hint('set', table, str(committed))}"
+        f"Restore it by {command_hint('restore', table)}"
         if committed
         else f"Have it snapshotted again by {restart_hint(table)}"
     )

@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset, ahead_error
 from airflow_provider_db2cdc.errors import GapError, OffsetError
 
-Kind = Literal["begins", "idle", "stopped", "mended", "pulled"]
+Kind = Literal["begins", "restored", "idle", "stopped", "mended", "pulled"]
 
 REPLACED = (
     "its capture was replaced since its offset (registered again, change table or source table created again, or a "
@@ -23,9 +23,9 @@ REPLACED = (
 class Verdict:
     """What a tick does with a table.
 
-    `begins`: it has no position, or a restart was requested. `idle`: the mode does not pull its changes. `stopped`: the
-    `error` stops it. `mended`: a snapshot repairs the error, because the mode says so. `pulled`: its changes are
-    pulled.
+    `begins`: it has no position, or a restart was requested. `restored`: a restore of its offset was requested. `idle`:
+    the mode does not pull its changes. `stopped`: the `error` stops it. `mended`: a snapshot repairs the error, because
+    the mode says so. `pulled`: its changes are pulled.
     """
 
     kind: Kind
@@ -41,7 +41,11 @@ def judge(
     offset before the capture position. Otherwise a tick that ends between the two leaves the offset beyond the
     position.
     """
-    if offset is None or offset.restart or not offset.has_position:
+    if offset is None or offset.restart:
+        return Verdict("begins")
+    if offset.restore:
+        return Verdict("restored")
+    if not offset.has_position:
         return Verdict("begins")
     if not is_pulled:
         return Verdict("idle")

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from airflow_provider_db2cdc.cdc.document import VERSION, read_document, write_document
-from airflow_provider_db2cdc.cdc.job import ApplySettings, RejectedTable, SourceSpec, TableTask
+from airflow_provider_db2cdc.cdc.job import ApplySettings, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.signal.signal import SignalTable
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
 from airflow_provider_db2cdc.cdc.verify.comparison import ChunkDifference, total
 from airflow_provider_db2cdc.cdc.verify.report import TableReport
 

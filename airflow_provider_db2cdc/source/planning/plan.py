@@ -204,7 +204,7 @@ def _warn_of_unread(plans: Sequence[TablePlan], asn_schema: str) -> None:
     Nothing else reports that. The agent reads registrations when it starts and when it is reinitialised. Changes
     between a snapshot and that moment are lost.
     """
-    unread = [str(plan.table) for plan in plans if plan.stored_lsn is None and not plan.capture.has_captured]
+    unread = [str(plan.table) for plan in plans if not (plan.is_known or plan.capture.has_captured)]
     if unread:
         log.warning(
             "begun: the capture agent has shown no change yet of %s. That is well if none was changed since it was "

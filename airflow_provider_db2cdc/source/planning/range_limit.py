@@ -39,7 +39,7 @@ def counted(
     One statement counts up to `asn.COUNTED_AT_ONCE` tables. If it fails, one statement per table does, and a table
     whose count fails is added to `rejected`. Rows that were pruned before are not counted, so the pruning position is
     read after the count. The first statement also looks up the commit that was `applied` last. If the source has
-    another history by now, all plans with a stored offset become `source_restored`.
+    another history by now, all plans of known tables become `source_restored`.
     """
     if not any(map(_is_open, plans)):
         return [_with_rows(plan, {}) for plan in plans]
@@ -48,7 +48,7 @@ def counted(
     plans = [_with_floor(plan, floors.get(plan.table) or plan.capture.pruned_upto) for plan in counted_plans]
     if applied is None or trace is None or not trace.is_foreign(applied.commit, floors.get(applied.capture.table)):
         return plans
-    return [plan if plan.stored_lsn is None else replace(plan, source_restored=True, is_due=True) for plan in plans]
+    return [replace(plan, source_restored=True, is_due=True) if plan.is_known else plan for plan in plans]
 
 
 def _counted(

@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.source.trace import AppliedCommit, applied_of
 class TablePlan:
     """The plan of one table in a tick.
 
-    - `stored_lsn`: the offset that the tick continues from. None if it begins the table.
+    - `stored_lsn`: the offset that the tick continues from. None if it begins or restores the table.
     - `upto`: the LSN at which the tick ends.
     - `is_due`: Spark must look at the table even without a change. It is new, or changes may have been lost.
     - `is_old`: the offset is so old that pruning at the source might overtake it. It moves even without a change.
@@ -54,6 +54,11 @@ class TablePlan:
     def table(self) -> TableId:
         """The table's name."""
         return self.schema.table
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the tick continues the table, from its offset or from what the target has committed."""
+        return self.stored_lsn is not None or self.action == "restore"
 
     @property
     def span(self) -> LsnRange | None:
@@ -98,16 +103,18 @@ class TablePlanner:
             revision=offset.revision,
             capture_interrupted=offset.capture_interrupted,
         )
-        if plan.stored_lsn is None:
+        if not plan.is_known:
             return plan
         return replace(plan, source_restored=offset.source_restored, applied=applied_of(capture, offset))
 
     def _begin(self, schema: TableSchema, capture: CaptureRegistration, offset: Offset | None) -> TablePlan:
         again, streams = self._snapshots_again(schema.table), self.mode.stream()
         verdict = judge(capture, offset, self.capture_lsn, streams or schema.table in self.filling)
-        if offset is None or verdict.kind == "begins" or (again and not streams):
+        if offset is None or verdict.kind == "begins" or (again and not streams and verdict.kind != "restored"):
             start = self._start(schema.table, offset)
             return TablePlan(schema, capture, None, self.capture_lsn, is_due=True, action=start, rows=0)
+        if verdict.kind == "restored":
+            return TablePlan(schema, capture, None, self.capture_lsn, is_due=True, action="restore", rows=0)
         if verdict.kind == "idle":
             return TablePlan(schema, capture, offset.lsn, offset.lsn, rows=0, batch=offset.batch)
         if self.capture_lsn < offset.lsn:

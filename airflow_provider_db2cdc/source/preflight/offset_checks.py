@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, restart_hint
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, command_hint, restart_hint
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.offset.verdict import Verdict, judge
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -90,8 +90,10 @@ def _checks(table: TableId, verdict: Verdict, offset: Offset | None, summary: Pi
         yield Check(NAME, subject, False, *missing(table), "warning")
     else:
         yield Check(NAME, subject, True)
-    if failure is not None and not failure.is_rejected and verdict.kind in ("pulled", "idle", "begins"):
-        is_set = offset is not None and (offset.restart or offset.planned_at_ms > summary.planned_at_ms)
+    if failure is not None and not failure.is_rejected and verdict.kind in ("pulled", "idle", "begins", "restored"):
+        is_set = offset is not None and (
+            offset.restart or offset.restore or offset.planned_at_ms > summary.planned_at_ms
+        )
         level = "error" if failure.waits_for_operator and not is_set else "warning"
         yield Check("last tick", subject, False, failure.error, "The next tick tries it again.", level)
 
@@ -100,6 +102,6 @@ def missing(table: TableId) -> tuple[str, str]:
     """Return problem and remedy of a table that the last tick had, but that has no offset."""
     return (
         f"{table} has no offset, but the pipeline's last tick had the table",
-        f"If its target was removed too, it begins with the next tick. Else the mode may stop it: have it snapshotted "
-        f"again by {restart_hint(table)}.",
+        f"If its target was removed too, it begins with the next tick. Else the mode may stop it: restore the offset "
+        f"by {command_hint('restore', table)}, or have it snapshotted again by {restart_hint(table)}.",
     )
