@@ -31,6 +31,13 @@ offset_app = typer.Typer(no_args_is_help=True, help="Look at the offsets of a pi
 app.add_typer(offset_app, name="offset")
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The pipeline's YAML or JSON file.")]
+TableNames = Annotated[
+    list[str] | None, typer.Argument(metavar="[TABLE]...", help="SCHEMA.TABLE, as the catalog spells it.")
+]
+AllFailed = Annotated[bool, typer.Option("--all-failed", help="Also every table that failed in the last tick.")]
+AllLost = Annotated[
+    bool, typer.Option("--all-failed", help="Also every table whose offset is missing, ahead or damaged.")
+]
 TableName = Annotated[str, typer.Argument(help="SCHEMA.TABLE, as the catalog spells it.")]
 OfAirflow = Annotated[
     bool, typer.Option("--airflow", help="Use the offsets in Airflow's Variables; needs Airflow's database.")
@@ -101,9 +108,19 @@ def offset_set(
 
 
 @offset_app.command("restart")
-def offset_restart(config: ConfigFile, table: TableName, airflow: OfAirflow = False) -> None:
-    """Have the next tick snapshot a table again and replace its state: the way out of a gap."""
-    call("cli.offset", config, table, airflow=airflow, function="restart")
+def offset_restart(
+    config: ConfigFile, tables: TableNames = None, all_failed: AllFailed = False, airflow: OfAirflow = False
+) -> None:
+    """Have the next tick snapshot tables again and replace their state: the way out of a gap."""
+    call("cli.offset", config, "restart", tables or [], all_failed, airflow=airflow, function="request")
+
+
+@offset_app.command("restore")
+def offset_restore(
+    config: ConfigFile, tables: TableNames = None, all_failed: AllLost = False, airflow: OfAirflow = False
+) -> None:
+    """Have the next tick take lost, damaged or edited offsets from the target, without a snapshot."""
+    call("cli.offset", config, "restore", tables or [], all_failed, airflow=airflow, function="request")
 
 
 @offset_app.command("remove")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_db2cdc.cdc.codec import to_data
-from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
+from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset, new_revision
+from airflow_provider_db2cdc.cdc.offset.request import find_failed, keep_requests, nothing_failed
 from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
+from airflow_provider_db2cdc.cdc.signal.action import OffsetAction
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept
 from airflow_provider_db2cdc.cli.screen import Table, clock, new_table, note, print_json, screen
@@ -48,12 +49,24 @@ def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: b
     note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.where}")
 
 
-def restart(config: Path, table: str, airflow: bool = False) -> None:
-    """Have the next tick snapshot a table again."""
+def request(
+    config: Path, action: OffsetAction, tables: Sequence[str], all_failed: bool = False, airflow: bool = False
+) -> None:
+    """Keep a request of each table for the next tick, and print what it will do.
+
+    :raises ConfigurationError: when no table is named, or one is unknown. Nothing is kept then.
+    """
+    if not (tables or all_failed):
+        raise ConfigurationError(f"no table to {action} is named", "Name tables as SCHEMA.TABLE, or give --all-failed.")
+    named = [parse_table(table, "the table's name") for table in tables]
     store = _open(config, airflow)
-    name = parse_table(table, "the table's name")
-    store.reset(_restarted(name, store))
-    note(f"{name}: the next tick snapshots it again and replaces its state")
+    failed = find_failed(action, store) if all_failed else []
+    if not (named or failed):
+        note(f"{nothing_failed(action)}: nothing to do")
+        return
+    for line in keep_requests(action, dict.fromkeys([*named, *failed]), store, new_revision()):
+        note(line)
+    note(f"The next tick: {'trigger a run of the DAG' if airflow else '`db2cdc tick`'}. Then see `db2cdc status`.")
 
 
 def remove(config: Path, table: str, airflow: bool = False) -> None:
@@ -79,24 +92,6 @@ def _warn_of_unknown(store: KeptOffsets, table: TableId) -> None:
         note(f"warning: the pipeline's last tick had no table {table} (names are as in the catalog){hint}")
 
 
-def _restarted(table: TableId, store: KeptOffsets) -> Offset:
-    """Return a table's offset with a restart. A table whose first batch failed has none, and gets a new one.
-
-    :raises ConfigurationError: when it has no offset, and the pipeline's last tick had no such table.
-    """
-    old = _kept(store, table)
-    if old is not None:
-        return replace(old, restart=True, revision=new_revision())
-    if table not in store.summary().tables:
-        raise ConfigurationError(
-            f"{table} has no offset in {store.where}, and the pipeline's last tick had no such table",
-            "Check the name. A new table starts with a snapshot anyway. If Airflow runs the pipeline, add --airflow.",
-        )
-    # A restart needs no position, but an LSN is only comparable with LSNs of the same length.
-    width = max((len(offset.lsn.raw) for offset in store.all().values()), default=max(WIDTHS))
-    return Offset(table, Lsn(bytes(width)), 0, restart=True, revision=new_revision())
-
-
 def _kept(store: KeptOffsets, table: TableId) -> Offset | None:
     """Return a table's offset, or None. A damaged text counts as none, because it is to be replaced."""
     try:
@@ -116,6 +111,7 @@ def _table(offsets: Mapping[TableId, Offset]) -> Table:
         offset = offsets[table]
         flags = {
             "restart": offset.restart,
+            "restore": offset.restore and not offset.restart,
             "was inactive": offset.capture_interrupted,
             "source restored": offset.source_restored,
         }

@@ -116,6 +116,10 @@ def test_document_that_is_no_offset_is_named_where_it_is_a_tables(
     assert (shown.returncode, f"the Airflow Variable {key} cannot be read" in shown.stderr) == (1, True)
     assert db2cdc("offset", "remove", "-c", str(path), str(ORDERS), "--airflow").returncode == 0
     keep((key, "{oops"))
+    restored = db2cdc("offset", "restore", "-c", str(path), "--all-failed", "--airflow")
+    assert (restored.returncode, json.loads(kept(key) or "")["restore"]) == (0, True), restored.stderr
+    assert "trigger a run of the DAG" in restored.stderr
+    keep((key, "{oops"))
     mended = str(offset(ORDERS, 1).lsn)
     assert db2cdc("offset", "set", "-c", str(path), str(ORDERS), mended, "--airflow").returncode == 0
     assert mended in db2cdc("offset", "show", "-c", str(path), "--airflow").stdout

@@ -11,7 +11,7 @@ from support.command_line import Command
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
-from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary, TableFailure
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli import tick
 from airflow_provider_db2cdc.offsets.file import FileOffsetStore
@@ -122,7 +122,7 @@ def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
 ) -> None:
     """Its first batch failed in a way whose way out is a restart."""
     store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
-    store.put_summary(PipelineSummary(tables=(TableId("S", "T"),)))
+    store.put_summary(PipelineSummary(tables=(TableId("S", "T"), TableId("S", "OTHER"))))
     for other in others:
         store.put(Offset(TableId("S", "OTHER"), Lsn(b"\x01" * other), 1))
     assert db2cdc("offset", "restart", "-c", config, "S.T").returncode == 0
@@ -132,6 +132,34 @@ def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
     assert replace(asked, revision="") == Offset(TableId("S", "T"), Lsn(bytes(width)), 0, restart=True)
     unknown = db2cdc("offset", "restart", "-c", config, "S.TYPO")
     assert (unknown.returncode, "the pipeline's last tick had no such table" in unknown.stderr) == (1, True)
+
+
+def test_several_tables_are_restarted_or_restored_at_once(db2cdc: Command, config: str) -> None:
+    names = ("A", "B", "C")
+    tables = tuple(TableId("S", name) for name in names)
+    store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
+    failures = (TableFailure(tables[1], "its offset is missing", waits_for_operator=True), TableFailure(tables[2], "x"))
+    store.put_summary(PipelineSummary(tables=tables, failures=failures))
+    for table in (tables[0], tables[2]):
+        store.put(Offset(table, Lsn(b"\x01" * 16), 1))
+
+    def requests() -> list[str]:
+        offsets = [store.get(table) for table in tables]
+        return ["-" if one is None else "restart" * one.restart + "restore" * one.restore for one in offsets]
+
+    assert "no table to restart is named" in db2cdc("offset", "restart", "-c", config).stderr
+    assert db2cdc("offset", "restart", "-c", config, "S.A", "S.TYPO").returncode == 1
+    assert requests() == ["", "-", ""], "nothing is kept of a request that is refused"
+    restored = db2cdc("offset", "restore", "-c", config, "--all-failed")
+    assert (restored.returncode, requests()) == (0, ["", "restore", ""])
+    assert "S.B: the next tick takes its offset from the target and continues there (now it is lost)" in restored.stderr
+    assert "The next tick: `db2cdc tick`. Then see `db2cdc status`." in restored.stderr
+    assert "restore" in db2cdc("offset", "show", "-c", config).stdout
+    assert db2cdc("offset", "restart", "-c", config, "S.A", "--all-failed").returncode == 0
+    assert requests() == ["restart"] * 3
+    store.put_summary(PipelineSummary(tables=tables))
+    nothing = db2cdc("offset", "restore", "-c", config, "--all-failed")
+    assert (nothing.returncode, "no table failed in the last tick in a way" in nothing.stderr) == (0, True)
 
 
 def test_an_offset_of_a_table_that_no_tick_had_is_told_of(db2cdc: Command, config: str) -> None:

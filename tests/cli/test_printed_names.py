@@ -169,7 +169,7 @@ def test_offset_commands_print_names_as_they_are(tmp_path: Path, capsys: pytest.
     written = capsys.readouterr().out
     assert [table for table in TABLES if str(table) not in written] == []
     for table in TABLES:
-        offset.restart(config, name_of(table))
+        offset.request(config, "restart", [name_of(table)])
         offset.remove(config, name_of(table))
         written = capsys.readouterr().err
         assert f"{table}: the next tick" in written

@@ -19,7 +19,7 @@ from support.pipeline import Pipeline
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.cli.offset import restart
+from airflow_provider_db2cdc.cli.offset import request
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.sandbox.capture import faults
 from airflow_provider_db2cdc.spark import job
@@ -253,7 +253,7 @@ def test_a_table_whose_first_batch_cannot_be_redone_is_restarted(
     assert f"db2cdc offset restart {line.table}" in line.error
     assert pipeline.offsets.get(line.table) is None
 
-    restart(write_config(pipeline), str(line.table))
+    request(write_config(pipeline), "restart", [str(line.table)])
     pipeline.passed()
     assert pipeline.rows(line.table) == pipeline.source_rows(line.table)
     offset = pipeline.offsets.get(line.table)
@@ -427,11 +427,11 @@ def test_a_plan_at_the_time_of_a_dead_commit_is_not_its_retry(new_pipeline: Call
 def test_a_restart_requested_during_another_belongs_to_the_next_tick(new_pipeline: Callable[..., Pipeline]) -> None:
     pipeline, good, _ = paired(new_pipeline())
     config = write_config(pipeline)
-    restart(config, str(good))
+    request(config, "restart", [str(good)])
     spec = pipeline.plan()
     assert spec is not None
     result = job.run(spec)
-    restart(config, str(good))
+    request(config, "restart", [str(good)])
     pipeline.commit(result)
     assert need_offset(pipeline, good).restart
 
