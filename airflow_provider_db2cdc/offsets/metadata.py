@@ -16,7 +16,6 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 from airflow_provider_db2cdc.offsets.variable import (
     VariableOffsetStore,
-    described,
     variable_key,
     where_kept,
 )
@@ -55,8 +54,6 @@ class MetadataVariables:
 class MetadataOffsetStore(VariableOffsetStore):
     """The offsets of one pipeline in Airflow's Variables, for an operator to read and repair."""
 
-    where = "Airflow's Variables"
-
     def __init__(self, pipeline: str) -> None:
         self.metadata = MetadataVariables()
         super().__init__(pipeline, self.metadata)
@@ -82,10 +79,6 @@ class MetadataOffsetStore(VariableOffsetStore):
         for key in sorted(table_keys & foreign.keys()):
             raise foreign[key]
         return offsets
-
-    def reset(self, offset: Offset) -> None:
-        """Store `offset` even if it moves back. This is a repair that an operator asks for."""
-        self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
 
     def remove(self, table: TableId) -> Offset | None:
         """Remove a table's offset and return it, or None if there was none or its text is damaged."""

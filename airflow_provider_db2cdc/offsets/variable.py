@@ -119,6 +119,8 @@ class VariableOffsetStore:
     A Variable has no compare-and-set, so only one DAG run may write at a time (max_active_tis_per_dag = 1).
     """
 
+    where = "Airflow's Variables"
+
     def __init__(self, pipeline: str, variables: Variables | None = None) -> None:
         self.pipeline = pipeline
         self._variables = variables or TaskVariables()
@@ -145,6 +147,10 @@ class VariableOffsetStore:
         :raises OffsetError: when it would replace a newer one, or another text is read back than was written.
         """
         check_forward(self.get(offset.table), offset)
+        self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
+
+    def reset(self, offset: Offset) -> None:
+        """Store `offset` even if it moves back. This is a repair that an operator asks for."""
         self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
 
     def summary(self) -> PipelineSummary:

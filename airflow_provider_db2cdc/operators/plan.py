@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.signal.action import ACTIONS
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, signal_of
 from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL, read_channels
 from airflow_provider_db2cdc.channels.notifier import check_notifiers
@@ -17,6 +18,7 @@ from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import SignalError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.offsets.commit import record_signals_in_flight
+from airflow_provider_db2cdc.offsets.signal import act_on_offset_signals
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 
@@ -62,8 +64,8 @@ class Db2CdcPlanOperator(BaseOperator):
             raise AirflowFailException(
                 "a backfill run moves no offset and writes nothing yet: old intervals cannot be read again once the "
                 "change tables are pruned. To catch up, trigger plain runs: they take everything since the offsets. "
-                'To have a table snapshotted again, set "restart": true in its Airflow Variable (or run '
-                "`db2cdc offset restart --airflow <table>`), and trigger a plain run."
+                f"To have a table snapshotted again, use the form's action '{ACTIONS['restart-table']}' (or run "
+                "`db2cdc offset restart --airflow <table>`, and trigger a plain run)."
             )
         with fail_at_once():
             spec = self._plan(f"{run.dag_id}/{run.run_id}", signals_of(run.conf, run.run_id))
@@ -95,8 +97,8 @@ class Db2CdcPlanOperator(BaseOperator):
                 f"Add {AIRFLOW_CHANNEL} to signal.enabled.channels.",
             )
         check_notifiers(config)
-        pending = [*signals, *read_channels(config)]
         offsets = VariableOffsetStore(config.pipeline)
+        pending = [*act_on_offset_signals(signals, offsets), *read_channels(config)]
         with Db2CdcHook(self.db2_conn_id).source() as source:
             spec = plan_tick(source, config, offsets, TickRun(run_id, time.time_ns() // 1_000_000, pending))
         record_signals_in_flight(spec, offsets)

@@ -1,4 +1,4 @@
-"""The operator that sends a pipeline a signal: to snapshot, stop, pause or resume."""
+"""The operator that sends a pipeline a signal: to snapshot, stop, pause or resume, or to change offsets."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ FORM: Mapping[str, set[str]] = {
     "stop-snapshot": {"known_tables", "tables", "type"},
     "pause-snapshot": {"type"},
     "resume-snapshot": {"type"},
+    "restart-table": {"known_tables", "tables", "all_failed"},
+    "restore-offset": {"known_tables", "tables", "all_failed"},
 }
 """The fields of the trigger form that each action uses."""
 OWN_ID = (
@@ -48,7 +50,8 @@ class Db2CdcSignalOperator(TriggerDagRunOperator):
     cleared task sends a new signal.
 
     :param trigger_dag_id: The pipeline's DAG. (templated)
-    :param signal_type: execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot or log. (templated)
+    :param signal_type: execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot, restart-table,
+        restore-offset or log. (templated)
     :param data: The data of that type, as Debezium writes it (templated). Like any template field it can also be a
         function of `context` and `jinja_env`, such as `form_data`.
     :param signal_id: The signal's id. By default it is made from this run and task. (templated)
@@ -113,7 +116,7 @@ def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
     """
     given = {name: value for name, value in context["params"].items() if name != "action" and _is_given(value)}
     action = str(context["params"].get("action"))
-    fields = sorted(FORM["execute-snapshot"])
+    fields = sorted(set[str]().union(*FORM.values()))
     if unknown := sorted(given.keys() - fields):
         raise SignalError(f"the form has no field {unknown[0]!r}", f"Its fields are action, {', '.join(fields)}.")
     if unused := sorted(given.keys() - FORM.get(action, set())):
@@ -123,6 +126,7 @@ def form_data(context: Context, jinja_env: Any = None) -> Mapping[str, Any]:
         "type": given.get("type"),
         "additional-conditions": _conditions(given.get("conditions", [])),
         "surrogate-key": given.get("surrogate_key"),
+        "all-failed": given.get("all_failed"),
     }
     return {name: value for name, value in data.items() if value}
 

@@ -7,9 +7,10 @@ from airflow.exceptions import ParamValidationError
 from support.job_samples import UNTOUCHED
 
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.signal.action import ACTIONS
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.demo.runs import dag_bag
-from airflow_provider_db2cdc.operators.signal import form_data
+from airflow_provider_db2cdc.operators.signal import FORM, form_data
 
 pytestmark = pytest.mark.airflow
 
@@ -133,9 +134,18 @@ def test_form_that_nobody_touched_sends_nothing_that_some_action_does_not_use(sn
     dag = snapshot_dag()
     assert dag.params.dump() == UNTOUCHED
     for action in dag.params.get_param("action").schema["enum"]:
-        asked = {"data-collections": ["S.T"]} if action == "execute-snapshot" else {}
+        asked = {"data-collections": ["S.T"]} if "tables" in FORM[action] and action != "stop-snapshot" else {}
         tables = {"tables": ["S.T"]} if asked else {}
         assert form_data({"params": {**dag.params.dump(), "action": action, **tables}}) == asked
+
+
+def test_form_has_words_for_each_action(snapshot_dag: SnapshotDag) -> None:
+    """Errors name the actions by these words."""
+    schema = snapshot_dag().params.get_param("action").schema
+    assert list(schema["values_display"]) == schema["enum"] == [*FORM]
+    assert schema["values_display"] == {action: ACTIONS[action] for action in FORM}
+    words = {schema["values_display"][action] for action in ("restart-table", "restore-offset")}
+    assert words == {"Restart a table", "Restore a lost offset"}
 
 
 VALID = [

@@ -36,7 +36,7 @@ def test_backfill_is_refused_at_once_with_what_to_do_instead() -> None:
     operator = Db2CdcPlanOperator(task_id="plan", config=PROPERTIES)
     with pytest.raises(AirflowFailException, match=r"moves no offset and writes nothing.*trigger plain runs") as caught:
         operator.execute(context("backfill"))
-    assert '"restart": true in its Airflow Variable' in str(caught.value)
+    assert "the form's action 'Restart a table'" in str(caught.value)
     assert "`db2cdc offset restart --airflow <table>`" in str(caught.value), "a command that there is"
 
 

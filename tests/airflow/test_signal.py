@@ -13,6 +13,7 @@ from support.job_samples import UNTOUCHED
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import Condition
 from airflow_provider_db2cdc.cdc.signal.request import (
+    ChangeOffsets,
     ExecuteSnapshot,
     PauseSnapshot,
     ResumeSnapshot,
@@ -99,6 +100,9 @@ FORMS = [
     ({"action": "pause-snapshot", "type": "incremental"}, PauseSnapshot("incremental")),
     ({"action": "resume-snapshot"}, ResumeSnapshot()),
     ({"action": "resume-snapshot", "type": "blocking"}, ResumeSnapshot("blocking")),
+    ({"action": "restart-table", "tables": [r"S\..*"]}, ChangeOffsets("restart", (r"S\..*",))),
+    ({"action": "restart-table", "all_failed": True}, ChangeOffsets("restart", (), True)),
+    ({"action": "restore-offset", "known_tables": ['"S"."U"']}, ChangeOffsets("restore", ('"S"."U"',))),
 ]
 
 
@@ -111,6 +115,8 @@ FORMS = [
         ({"action": "pause-snapshot", "conditions": ["S.T: ID > 5"]}, "pause-snapshot does not use the field cond"),
         ({"action": "stop-snapshot", "conditions": ["S.T: ID > 5"]}, "stop-snapshot does not use the field conditions"),
         ({"action": "stop-snapshot", "surrogate_key": "ID"}, "stop-snapshot does not use the field surrogate_key"),
+        ({"action": "stop-snapshot", "all_failed": True}, "stop-snapshot does not use the field all_failed"),
+        ({"action": "restart-table", "type": "blocking"}, "restart-table does not use the field type"),
     ],
 )
 def test_form_does_nothing_to_more_than_was_named(form: dict[str, Any], says: str) -> None:

@@ -260,6 +260,39 @@ def test_signals_go_from_where_they_are_given_to_the_job_and_back(
 
 
 @pytest.mark.sandbox
+def test_run_that_carries_a_restart_or_a_restore_does_it(
+    captured: Captured, run_dag: RunDag, inside: Inside, fake_spark: FakeSpark, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dag_id, (orders, items) = "repaired", (captured.table("ORDERS"), captured.table("ITEMS"))
+    text = dag_file(dag_id, captured, fake_spark)
+    assert run_dag(dag_id, text)[0] == "success"
+    assert run_dag(dag_id, text)[1]["tick.plan"] == "skipped"
+
+    def conf(type_: str, id_: str, pattern: str) -> dict[str, Any]:
+        return {"signals": [{"id": id_, "type": type_, "data": {"data-collections": [pattern]}}]}
+
+    def acted(type_: str, id_: str, pattern: str) -> dict[str, str]:
+        """Run the DAG with a signal; return what its job was to do with each table."""
+        assert run_dag(dag_id, text, conf(type_, id_, pattern))[0] == "success"
+        spec = fake_spark.call()["spec"]
+        assert spec["signals"] == [], "the plan has acted on it"
+        return {task["schema"]["table"]["name"]: task["action"] for task in spec["tables"]}
+
+    restart = "restart-table", "1", rf"{orders.schema}\.{orders.name}"
+    assert acted(*restart) == {orders.name: "restart", items.name: "pull"}
+    both = {orders.name: "restore", items.name: "restore"}
+    assert acted("restore-offset", "2", rf"{captured.schema}\..*") == both
+    kept = inside(lambda: [VariableOffsetStore(dag_id).get(table) for table in (orders, items)])
+    assert [(offset.restart, offset.restore) for offset in kept if offset] == [(False, False)] * 2, "they are consumed"
+    outcomes = inside(lambda: VariableOffsetStore(dag_id).summary()).outcomes
+    assert [(one.id, one.status) for one in outcomes] == [("1", "done"), ("2", "done")]
+    assert run_dag(dag_id, text, conf(*restart))[1]["tick.plan"] == "skipped", "a cleared run requests nothing again"
+    state, tasks = run_dag(dag_id, text, conf("restart-table", "3", "S.TYPO"))
+    assert (state, tasks["tick.plan"]) == ("failed", "failed")
+    assert "'S.TYPO' matches no table of this pipeline" in "".join(capfd.readouterr())
+
+
+@pytest.mark.sandbox
 def test_a_job_that_dies_with_signals_is_followed_by_one_that_tells(
     captured: Captured, run_dag: RunDag, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

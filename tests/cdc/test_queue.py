@@ -679,3 +679,12 @@ def test_a_chunk_range_with_abandoned_bounds_does_not_match_new_bounds() -> None
     assert not has_same_bounds(again, last), "there are fewer chunks now"
     for free in (read_of(5, ((0, 1),)), deletion_of(5)):
         assert has_same_bounds(again, free), "it covers the whole table"
+
+
+@pytest.mark.parametrize(("kind", "command"), [("restart-table", "restart"), ("restore-offset", "restore")])
+def test_change_of_an_offset_by_another_channel_is_refused(kind: str, command: str) -> None:
+    queue, [(status, reason)] = acting(SnapshotQueue(), sent(kind, {"data-collections": ["S.A"]}))
+    assert status == "refused"
+    assert "only taken from the conf of an Airflow run" in reason
+    assert f"`db2cdc offset {command}`" in reason
+    assert queue.open == ()

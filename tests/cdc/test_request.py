@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.selection.table_names import (
     match_tables,
 )
 from airflow_provider_db2cdc.cdc.signal.request import (
+    ChangeOffsets,
     ExecuteSnapshot,
     LogMessage,
     PauseSnapshot,
@@ -78,6 +79,9 @@ def test_old_single_condition_is_for_all_tables() -> None:
         ("pause-snapshot", {"type": ""}, PauseSnapshot()),
         ("resume-snapshot", {"type": "incremental"}, ResumeSnapshot("incremental")),
         ("log", {"message": "at {}"}, LogMessage("at {}")),
+        ("restart-table", {"data-collections": ["A.B"]}, ChangeOffsets("restart", ("A.B",))),
+        ("restart-table", {"all-failed": True, "data-collections": None}, ChangeOffsets("restart", (), True)),
+        ("restore-offset", {"data-collections": ["A.B"], "all-failed": False}, ChangeOffsets("restore", ("A.B",))),
     ],
 )
 def test_other_types(kind: str, data: dict[str, str | list[str] | None] | str, request_: object) -> None:
@@ -88,6 +92,10 @@ def test_other_types(kind: str, data: dict[str, str | list[str] | None] | str, r
     ("kind", "data", "words"),
     [
         ("exec-snapshot", {}, "'exec-snapshot' is unknown.*execute-snapshot"),
+        ("restart-table", {}, 'names no data-collections.*"all-failed": true'),
+        ("restart-table", {"data-collections": ["("]}, "not a regular expression"),
+        ("restore-offset", {"all-failed": "yes"}, "all-failed is not true or false"),
+        ("restore-offset", {"type": "incremental"}, "takes no 'type'"),
         ("execute-snapshot", "{", "not JSON"),
         pytest.param("execute-snapshot", "[" * 100_000, "not JSON", id="too deep"),
         ("log", '{"message": "\\ud800"}', "not JSON"),

@@ -134,8 +134,12 @@ def test_operator_and_form_start_runs_that_carry_their_signals(tmp_path: Path, m
             api.await_dag(FORM)
             with trigger_page(api) as page:
                 press_trigger(api, ui, page, {}, {"tables": "shop.customers", "conditions": "shop.customers: 1 = 1\n"})
-            wait_for(lambda: len(api.runs(PIPELINE)) == 2, START_TIMEOUT_S)
-            assert '"data-collection": "shop.customers", "filter": "1 = 1"' in str(api.runs(PIPELINE)[1]["conf"])
+                press_trigger(api, ui, page, {"action": "Restart a table"}, {"tables": "shop.orders"})
+            wait_for(lambda: len(api.runs(PIPELINE)) == 3, START_TIMEOUT_S)
+            confs = [str(run["conf"]) for run in api.runs(PIPELINE)]
+            assert '"data-collection": "shop.customers", "filter": "1 = 1"' in confs[1]
+            assert "'type': 'restart-table'" in confs[2]
+            assert '{"data-collections": ["shop.orders"]}' in confs[2]
     if CHROMIUM is None:
         pytest.skip("all but the trigger form in a browser, because there is no Chromium on this machine")
 
@@ -272,12 +276,12 @@ def check_a_pause_and_a_stop(api: Api, ui: Program, page: Any) -> None:
     assert '"surrogate-key": "CUSTOMER_ID"' in str(sent["conf"])
     assert snapshot["status"] == "running"
     assert 0 < part["published_chunks"] < part["chunks"], part
-    paused_id, paused = tick(by_form("pause-snapshot"))
+    paused_id, paused = tick(by_form("Pause snapshots"))
     assert paused["status"] == "paused"
     resumed_id, resumed = tick(lambda: api.trigger(FORM, "resumed_by_the_api", {"action": "resume-snapshot"}))
     assert resumed["status"] == "running"
     assert resumed["tables"][0]["published_chunks"] > paused["tables"][0]["published_chunks"]
-    stopped_id, stopped = tick(by_form("stop-snapshot"))
+    stopped_id, stopped = tick(by_form("Stop snapshots"))
     assert stopped["status"] == "stopped"
     for run_id, state in [
         (paused_id, "success"),

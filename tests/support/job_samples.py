@@ -57,6 +57,7 @@ def job_result(
 
 
 UNTOUCHED: dict[str, Any] = {
-    "action": "execute-snapshot", "known_tables": [], "tables": [], "type": None, "conditions": [], "surrogate_key": ""
+    "action": "execute-snapshot", "known_tables": [], "tables": [], "type": None, "conditions": [], "surrogate_key": "",
+    "all_failed": False,
 }  # fmt: skip
 """What the trigger form sends where nobody has touched it."""

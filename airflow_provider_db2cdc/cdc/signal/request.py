@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from airflow_provider_db2cdc.cdc.selection.select_override import is_select, reads_uncommitted
 from airflow_provider_db2cdc.cdc.selection.table_names import Condition, check_condition, check_pattern
+from airflow_provider_db2cdc.cdc.signal.action import OFFSET_ACTIONS, OffsetAction
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SnapshotKind, read_json
 from airflow_provider_db2cdc.errors import SignalError
 
@@ -60,7 +62,24 @@ class LogMessage:
     message: str
 
 
-Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage
+@dataclass(frozen=True)
+class ChangeOffsets:
+    """Restart tables or restore their offsets. With `all_failed` also the tables that failed in the last tick."""
+
+    action: OffsetAction
+    collections: tuple[str, ...] = ()
+    all_failed: bool = False
+
+    @property
+    def misplaced(self) -> SignalError:
+        """The error of a tick, whose plan has already read the offsets."""
+        return SignalError(
+            f"a {self.action} is only taken from the conf of an Airflow run",
+            f"Trigger a run of the pipeline's DAG with it, or use `db2cdc offset {self.action}`.",
+        )
+
+
+Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage | ChangeOffsets
 
 
 def parse(signal: Signal) -> Request:
@@ -183,6 +202,20 @@ def _resume(data: Mapping[str, Any]) -> ResumeSnapshot:
     return ResumeSnapshot(_kind(data))
 
 
+def _change_offsets(action: OffsetAction, data: Mapping[str, Any]) -> ChangeOffsets:
+    collections, all_failed = _texts(data, "data-collections"), data.get("all-failed") or False
+    if not isinstance(all_failed, bool):
+        raise SignalError("all-failed is not true or false", "Write true, or omit it.")
+    if not (collections or all_failed):
+        raise SignalError(
+            "it names no data-collections",
+            'Name tables, as in {"data-collections": ["SALES.ORDERS"]}, or write {"all-failed": true}.',
+        )
+    for pattern in collections:
+        _check_pattern(pattern)
+    return ChangeOffsets(action, collections, all_failed)
+
+
 def _log(data: Mapping[str, Any]) -> LogMessage:
     message = data.get("message")
     if not isinstance(message, str):
@@ -199,6 +232,10 @@ READERS: Mapping[str, tuple[set[str], Callable[[Mapping[str, Any]], Request]]] =
     "pause-snapshot": ({"type"}, _pause),
     "resume-snapshot": ({"type"}, _resume),
     "log": ({"message"}, _log),
+    **{
+        type_: ({"data-collections", "all-failed"}, partial(_change_offsets, action))
+        for type_, action in OFFSET_ACTIONS.items()
+    },
 }
 
 

@@ -8,6 +8,7 @@ from itertools import count
 
 from airflow_provider_db2cdc.cdc.selection.table_names import is_named
 from airflow_provider_db2cdc.cdc.signal.request import (
+    ChangeOffsets,
     ExecuteSnapshot,
     LogMessage,
     PauseSnapshot,
@@ -216,7 +217,7 @@ def _answered(
 
 
 def _act(
-    queue: SnapshotQueue, request: StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage
+    queue: SnapshotQueue, request: StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage | ChangeOffsets
 ) -> tuple[SnapshotQueue, str]:
     """Return the queue after a request, and a remark on what the request did not match."""
     match request:
@@ -228,6 +229,8 @@ def _act(
             return _turn(queue, "paused", "running", request.kind), ""
         case LogMessage():
             return queue, ""
+        case ChangeOffsets():
+            raise request.misplaced
 
 
 def _check_unused(queue: SnapshotQueue, signal: Signal) -> None:

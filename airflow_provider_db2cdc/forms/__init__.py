@@ -1,0 +1,1 @@
+"""The trigger forms of the shipped DAGs."""
