@@ -18,7 +18,7 @@ Failpoint: TypeAlias = Literal[
     "prepare_batch_log", "read_history", "select_batch_rows", "plan_batch", "commit_batch",
     "publish_manifest", "check_newest_plan", "check_readable", "read_journal", "write_journal",
     "read_signals", "after_group", "prepare_table", "fence_writers", "exclude_chunks", "append_changes",
-    "fill_state", "merge_state", "append_rows", "catch_up", "await_low_mark", "await_high_mark",
+    "fill_state", "refill_state", "merge_state", "append_rows", "catch_up", "await_low_mark", "await_high_mark",
     "await_capture", "publish_group", "plan_chunks", "settle_table_snapshot", "read_group", "stage_chunks",
     "stage_rows", "delete_staged_rows", "read_chunk_rows", "count_chunks", "check_counts",
     "find_chunk_bounds", "compare_state", "compare_rows", "find_state_change",

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.heal import begins_heal
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkRange,
     ChunkSpan,
@@ -26,6 +27,7 @@ from airflow_provider_db2cdc.spark.apply.foreign_changes import (
     check_exists,
     check_idle,
     is_check_due,
+    refill,
     refill_if_changed,
 )
 from airflow_provider_db2cdc.spark.apply.state_diff import StateDiff, diff_state
@@ -79,13 +81,22 @@ class SparkTables:
         return check_idle(self._replica(task, 0), last) if is_check_due(task.table, batch) else last
 
     def apply(self, batch: TableBatch) -> AppliedBatch:
-        """Append to the change log, then merge into the state; check that only this pipeline wrote between."""
+        """Append to the change log, then merge into the state; check that only this pipeline wrote between.
+
+        The first batch of a heal first restores what the state has lost to another writer.
+        """
         task, planned, last = batch.task, batch.planned, batch.last
         read = 0 if planned.chunk_range is None else _max_rows(planned.chunk_range, last)
         changes = task.rows if planned.rows is None else planned.rows
         replica = self._replica(task, changes + read, batch.is_redone)
-        context = BatchContext(replica, self.spec, self.source, batch)
-        return apply_guarded(replica, None if batch.is_begun else last, lambda: apply_batch(context))
+
+        def apply(foreign_since: int | None) -> AppliedBatch:
+            is_foreign = foreign_since is not None
+            if is_foreign and last is not None and begins_heal(planned.chunk_range):
+                refill(replica, last, self.batch_log, planned.batch)
+            return apply_batch(BatchContext(replica, self.spec, self.source, batch, is_foreign))
+
+        return apply_guarded(replica, None if batch.is_begun else last, apply, batch.accepted_since)
 
     def diff(self, task: TableTask, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
         """Compare staged rows with the state, in one Spark job."""

@@ -32,7 +32,8 @@ class TableBatch:
 
     `last` is the last applied batch, None before the first. `is_begun` says that the table begins with this batch, so
     `last` does not say what the state holds. `is_redone` says that an earlier try may have written some of it. `diff`
-    is the comparison of its chunk range with the state, if one was made.
+    is the comparison of its chunk range with the state, if one was made. `is_healed`: a heal of the whole table is open
+    or requested. So changes that another writer has made to the state are accepted.
     """
 
     task: TableTask
@@ -41,6 +42,17 @@ class TableBatch:
     is_begun: bool = False
     is_redone: bool = False
     diff: StateDiff | None = None
+    is_healed: bool = False
+
+    @property
+    def accepted_since(self) -> int | None:
+        """The batch after which a change counts as made that is found before this batch. None if none is accepted.
+
+        The first try of a redone batch may have compared rows before the change.
+        """
+        if not self.is_healed or self.last is None or self.is_begun:
+            return None
+        return self.planned.batch if self.is_redone else self.last.batch
 
 
 class Watermark(Protocol):
@@ -159,6 +171,9 @@ class Tables(Protocol):
         """Write one batch of a table: into the change log, then from the change log into the state.
 
         A second call for the same batch changes nothing, and returns the same.
+
+        A change of the state by another writer that is accepted is recorded (`foreign_since`), until a heal has ended
+        that began after it.
 
         :raises GapError: changes were pruned before they were read.
         :raises TargetError: another writer has changed rows, or a later plan has abandoned the batch.

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.offset.batch_history import BatchHistory, PlannedBatch
 from airflow_provider_db2cdc.cdc.offset.offset import CLOCKS_DIFFER_MS
+from airflow_provider_db2cdc.cdc.snapshot.heal import tables_to_heal
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.tick.context import RunContext
@@ -40,6 +41,7 @@ def run_tick(spec: JobSpec, batch_log: BatchLog, source: Source, target: Tables,
             f"nothing to do: the interval's commits are applied. Run {later.run_id} was planned after this one"
         )
         return SnapshotCoordinator(tick, journal, queue).with_snapshots(carried_result(tick))
+    tick.healed = tables_to_heal(queue, spec.signals, tick.tasks)
     recover_pending(tick)
     tick.pull()
     snapshots = SnapshotCoordinator(tick, journal, queue)

@@ -30,7 +30,10 @@ T = TypeVar("T")
 
 
 class Tick:
-    """A tick under way: how far each table is, which tables failed, and the number of the newest batch."""
+    """A tick under way: how far each table is, which tables failed, and the number of the newest batch.
+
+    `healed` are the tables that a heal compares as a whole. Changes of their state by another writer are accepted.
+    """
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
@@ -41,6 +44,7 @@ class Tick:
         self.abandoned: dict[TableId, tuple[int, ...]] = {}
         self.seconds: dict[TableId, float] = {}
         self.capture_stalled = False
+        self.healed: frozenset[TableId] = frozenset()
         self._prepared: set[TableId] = set()
         self._state_diffs: dict[TableId, StateDiff] = {}
         self._seconds_lock = Lock()
@@ -102,10 +106,13 @@ class Tick:
     def write_manifest(self, unfinished: Collection[TableId]) -> None:
         """Write the manifest if all tables are at one commit and none is `unfinished`, which is still being filled.
 
+        A state that another writer has changed is not finished before it is healed.
+
         After an error, or if the tick has applied nothing, it is not written.
         """
         last = self.positions.last
         frontiers = {last[table].upto for table in self.tasks if table in last}
+        unfinished = {*unfinished, *(table for table in last if last[table].foreign_since is not None)}
         if self.failures.errors or unfinished or not self.positions.applied or len(frontiers) != 1:
             return
         self.context.batch_log.write_manifest(
@@ -167,12 +174,14 @@ class Tick:
     def _apply_table(self, planned: PlannedBatch, report: Callable[[TableId], None]) -> AppliedBatch:
         task = self.tasks[planned.table]
         last = self.positions.last.get(planned.table)
+        is_healed = task.table in self.healed
         if last is not None and self._is_unmoved(planned):
-            return advanced(planned, self.context.target.check_idle(task, last, planned.batch))
+            idle = last if is_healed else self.context.target.check_idle(task, last, planned.batch)
+            return advanced(planned, idle)
         is_begun = self.positions.is_new(task) or begins(planned)
         self.prepare(task, is_begun)
         diff, is_redone = self._state_diffs.pop(planned.table, None), planned in self.context.history.pending
-        applied = self.context.target.apply(TableBatch(task, planned, last, is_begun, is_redone, diff))
+        applied = self.context.target.apply(TableBatch(task, planned, last, is_begun, is_redone, diff, is_healed))
         report(planned.table)
         return applied
 

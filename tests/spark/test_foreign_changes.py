@@ -51,7 +51,7 @@ def made(spark: SparkSession, folder: Path, marked_by: Owner) -> Replica:
 
 def looked_at(target: Replica) -> AppliedBatch:
     """The commit of a batch that did nothing but look."""
-    return apply_guarded(target, None, lambda: COMMIT)
+    return apply_guarded(target, None, lambda _: COMMIT)
 
 
 def fill(target: Replica, batch: int) -> None:
@@ -147,9 +147,9 @@ def test_commits_of_other_writers_are_found(target: Replica, act: Callable[[Repl
     act(target)
     if why:
         with pytest.raises(TargetError, match=why):
-            apply_guarded(target, last, lambda: COMMIT)
+            apply_guarded(target, last, lambda _: COMMIT)
     else:
-        now = apply_guarded(target, last, lambda: COMMIT)
+        now = apply_guarded(target, last, lambda _: COMMIT)
         assert now.state_id == last.state_id
         assert now.state_version == newest_version(target.spark, target.layout.state(TABLE)) > last.state_version
 
@@ -157,7 +157,7 @@ def test_commits_of_other_writers_are_found(target: Replica, act: Callable[[Repl
 def test_a_change_between_the_check_and_the_write_is_found(target: Replica) -> None:
     last = looked_at(target)
 
-    def apply() -> AppliedBatch:
+    def apply(_: int | None) -> AppliedBatch:
         by_delta_rs("UPDATE")(target)
         fill(target, 1)
         return COMMIT
@@ -169,7 +169,7 @@ def test_a_change_between_the_check_and_the_write_is_found(target: Replica) -> N
 def test_a_batchs_own_writes_do_not_need_the_history(target: Replica) -> None:
     last, looks = looked_at(target), list[ReachedFailpoint]()
 
-    def apply() -> AppliedBatch:
+    def apply(_: int | None) -> AppliedBatch:
         fill(target, 1)
         return COMMIT
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from airflow_provider_db2cdc.cdc.event.change_event import Event
 from airflow_provider_db2cdc.cdc.event.net_effect import net_effects
-from airflow_provider_db2cdc.cdc.event.row_multiset import settled, surplus, touched
+from airflow_provider_db2cdc.cdc.event.row_multiset import settled, surplus, touched, unequal
 from airflow_provider_db2cdc.cdc.event.snapshot_window import surviving, vanished
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing, KeyedChunks, KeylessRead
@@ -53,7 +53,10 @@ def _keyed(target: MemoryTarget, planned: PlannedBatch, chunk_range: KeyedChunks
     state = target.state[planned.table]
     staged = {row[:1]: row for row in _staged(target, planned.table, chunk_range)}
     effects = net_effects(source_events(target, planned.table, chunk_range.low_batch, planned.batch))
-    reads = _events(target, planned, "r", surviving(staged.items(), effects).values())
+    rows = surviving(staged.items(), effects)
+    if chunk_range.differences_only:
+        rows = {key: row for key, row in rows.items() if key not in state or state[key][0] != row}
+    reads = _events(target, planned, "r", rows.values())
     if not chunk_range.deletes_by_range:
         return reads, [], chunk_range
     within = {key: at for key, (image, at) in state.items() if _is_within(image, chunk_range)}
@@ -70,7 +73,8 @@ def _keyless(target: MemoryTarget, planned: PlannedBatch, chunk_range: KeylessRe
     if chunk_range.covers_table and chunk_range.abandoned_batches:
         logged = copies(folded_by_copies(target.log[planned.table]))
         held |= Counter({image: count for image, count in logged.items() if image not in staged})
-    reads = _events(target, planned, "r", staged.elements())
+    published = unequal(staged, copies(target.state[planned.table])) if chunk_range.differences_only else staged
+    reads = _events(target, planned, "r", published.elements())
     deletes = _events(target, planned, "d", surplus(held, staged, moved, unknown).elements())
     needs_another_read = bool(moved if unknown is None else moved & unknown)
     return reads, deletes, replace(chunk_range, needs_another_read=needs_another_read)

@@ -11,6 +11,7 @@ from airflow_provider_db2cdc.cdc.event.change_event import Event, events_of
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.heal import begins_heal, ends_heal
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkCounts,
     ChunkRange,
@@ -58,9 +59,8 @@ class MemoryTables:
             target.state.setdefault(table, {})
             target.commits.setdefault(table, [])
             self._widen(target.schemas.get(table, task.schema), task.schema, is_begun)
-            if last is not None and is_begun and not all(target.commits[table][last.state_version :]):
-                lost = {key: row for key, row in self._folded(task.schema).items() if key not in target.state[table]}
-                target.once(table, "refill", batch, lambda: target.put_rows(table, lost))
+            if last is not None and is_begun and self._is_changed(last):
+                self._refill(task.schema, batch)
             if abandoned:
                 target.fences[table] = max(*abandoned, target.fences.get(table, 0))
 
@@ -76,14 +76,29 @@ class MemoryTables:
         """Check the state's versions in each batch, because it takes no time."""
         if task.table not in self.target.state:
             raise TargetError(f"{task.table}: its tables are not there any more")
+        self._check_healed(last)
         self.target.check_foreign(task.table, last.state_version)
         return replace(last, state_version=len(self.target.commits[task.table]))
 
     def apply(self, batch: TableBatch) -> AppliedBatch:
         """Write one batch: into the change log, then into the state."""
+        table, planned, last = batch.task.table, batch.planned, None if batch.is_begun else batch.last
+        accepts, now = batch.accepted_since is not None, len(self.target.commits[table])
+        if last is not None and not accepts:
+            self._check_healed(last)
+        is_changed = self.target.check_foreign(table, now if last is None else last.state_version, accepts)
+        since = batch.accepted_since if is_changed else None if last is None else last.foreign_since
+        if since is not None and begins_heal(planned.chunk_range):
+            self._refill(batch.task.schema, planned.batch)
+        applied = self._apply(batch)
+        if self.target.check_foreign(table, now, accepts):
+            since = planned.batch
+        elif since is not None and ends_heal(applied.chunk_range, since):
+            since = None
+        return replace(applied, foreign_since=since)
+
+    def _apply(self, batch: TableBatch) -> AppliedBatch:
         table, planned = batch.task.table, batch.planned
-        known = len(self.target.commits[table]) if batch.last is None or batch.is_begun else batch.last.state_version
-        self.target.check_foreign(table, known)
         self._append_changes(planned)
         chunk_range = self._usable_range(batch)
         if chunk_range is not None:
@@ -94,7 +109,6 @@ class MemoryTables:
                 self.append(table, planned.batch, "deletes", deletes)
         if not self._merge(batch.task.schema, planned.batch) and self.target.is_applied(table, planned.batch):
             raise ConcurrentRunError(f"another run has finished batch {planned.batch} of {table} meanwhile")
-        self.target.check_foreign(table, known)
         return self._applied(batch, chunk_range)
 
     def diff(self, task: TableTask, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
@@ -126,6 +140,20 @@ class MemoryTables:
         if step != "changes" and batch <= self.target.excluded.get(table, 0):
             raise ConcurrentRunError(f"another run has redone batch {batch} of {table} without its chunk range")
         return self.target.once(table, step, batch, lambda: self.target.log[table].extend(logged))
+
+    def _is_changed(self, last: AppliedBatch) -> bool:
+        return last.foreign_since is not None or not all(self.target.commits[last.table][last.state_version :])
+
+    def _check_healed(self, last: AppliedBatch) -> None:
+        if last.foreign_since is not None:
+            raise TargetError(f"{last.table}: somebody else has changed its current state", "Heal the table.")
+
+    @failpoint("refill_state")
+    def _refill(self, schema: TableSchema, batch: int) -> None:
+        """Put rows back that the state has lost, once."""
+        table, state = schema.table, self.target.state[schema.table]
+        lost = {key: row for key, row in self._folded(schema).items() if key not in state}
+        self.target.once(table, "refill", batch, lambda: self.target.put_rows(table, lost))
 
     def _widen(self, known: TableSchema, schema: TableSchema, is_begun: bool) -> None:
         """Take over a table's columns. Rows that are there have nulls in the columns that it gained."""

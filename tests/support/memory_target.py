@@ -71,13 +71,15 @@ class MemoryTarget:
         """Return whether a run has recorded a batch as applied."""
         return any((applied.table, applied.batch) == (table, batch) for applied in self.applied)
 
-    def check_foreign(self, table: TableId, since: int) -> None:
-        """Check that only the pipeline wrote a state after one of its versions.
+    def check_foreign(self, table: TableId, since: int, accepts: bool = False) -> bool:
+        """Return whether another writer wrote a state after one of its versions, if that is accepted.
 
-        :raises TargetError: another writer has.
+        :raises TargetError: another writer has, and it is not accepted.
         """
-        if not all(self.commits[table][since:]):
-            raise TargetError(f"{table}: somebody else has changed its current state", "Restart the table.")
+        is_changed = not all(self.commits[table][since:])
+        if is_changed and not accepts:
+            raise TargetError(f"{table}: somebody else has changed its current state", "Heal the table. Or restart it.")
+        return is_changed
 
 
 @dataclass(frozen=True)

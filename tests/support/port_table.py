@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.signal.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkRange,
     ChunkSpan,
@@ -88,7 +89,8 @@ class Table:
         task = self.twin.task(self.at)
         low = (self.at, self.batch, self.batch, task.schema.fingerprint)
         kind = KeyedChunks if task.schema.key else KeylessRead
-        staged: ChunkRange = kind("snapshot", "incremental", 0, -1, *low, **facts)
+        name: SnapshotKind = "heal" if facts.get("differences_only") else "incremental"
+        staged: ChunkRange = kind("snapshot", name, 0, -1, *low, **facts)
         for first, last in spans:
             span = ChunkSpan(task.table, first, last)
             staged = self.tables.stage(task, self.snapshot(bounds=bounds), staged, span, 2)

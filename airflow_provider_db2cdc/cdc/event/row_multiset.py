@@ -51,6 +51,14 @@ def settled(
     return Counter(image for image in staged if image not in moved and (unknown is None or image in unknown))
 
 
+def unequal(staged: Counter[Hashable], held: Mapping[Hashable, int]) -> Counter[Hashable]:
+    """Return the settled rows whose image the target holds in another number.
+
+    A heal publishes all copies of these, because the rows that were read replace an image's count.
+    """
+    return Counter({image: count for image, count in staged.items() if count != held.get(image, 0)})
+
+
 def surplus(
     held: Mapping[Hashable, int],
     staged: Counter[Hashable],

@@ -49,6 +49,9 @@ class AppliedBatch:
     `snapshot` is the snapshot whose chunk range was published. It is None where the chunk range of a planned batch was
     excluded, because its columns changed. `state_id` and `state_version` identify the Delta table and its version that
     the batch left as the current state. `changes_id` and `changes_version` do so for the change log.
+
+    `foreign_since`: another writer has changed the state, after this batch or a later one. A heal that began after it
+    and has ended resets it to None.
     """
 
     batch: int
@@ -69,6 +72,7 @@ class AppliedBatch:
     state_id: str = ""
     changes_id: str = ""
     changes_version: int = 0
+    foreign_since: int | None = None
 
 
 @dataclass(frozen=True)

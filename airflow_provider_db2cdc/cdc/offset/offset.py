@@ -192,10 +192,20 @@ def restart_hint(table: TableId) -> str:
     return command_hint("restart", table)
 
 
+def heal_hint(table: TableId) -> str:
+    """Return, for a remedy, the ways to have a table healed."""
+    return f"`db2cdc heal {shown_name(table)}`, or a signal execute-snapshot of the type heal"
+
+
 def command_hint(action: str, table: TableId, *values: str) -> str:
     """Return, for a remedy, the command for an action on a table's offset."""
-    named = str(table) if PLAIN.fullmatch(str(table)) else shlex.quote(name_of(table))
-    return f"`{' '.join(('db2cdc offset', action, named, *values))}` ({WAYS.get(action, WITH_AIRFLOW)})"
+    command = " ".join(("db2cdc offset", action, shown_name(table), *values))
+    return f"`{command}` ({WAYS.get(action, WITH_AIRFLOW)})"
+
+
+def shown_name(table: TableId) -> str:
+    """Return a table's name as a shell takes it."""
+    return str(table) if PLAIN.fullmatch(str(table)) else shlex.quote(name_of(table))
 
 
 def check_forward(old: Offset | None, new: Offset) -> None:

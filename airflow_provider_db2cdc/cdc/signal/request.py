@@ -19,6 +19,8 @@ T = TypeVar("T", str, list[Any])
 MAX_PATTERN = 1_000
 """Characters of one data collection: more people can write to a channel than to the configuration."""
 
+KINDS = "Write incremental, blocking or heal."
+
 
 @dataclass(frozen=True)
 class ExecuteSnapshot:
@@ -175,16 +177,18 @@ def _check_pattern(pattern: str) -> None:
     check_pattern(pattern)
 
 
-def _kind(data: Mapping[str, Any]) -> Literal["incremental", "blocking"] | None:
-    match _given(data, "type", "", "Write incremental or blocking.").lower():
+def _kind(data: Mapping[str, Any]) -> Literal["incremental", "blocking", "heal"] | None:
+    match _given(data, "type", "", KINDS).lower():
         case "":
             return None
         case "incremental":
             return "incremental"
         case "blocking":
             return "blocking"
+        case "heal":
+            return "heal"
         case unknown:
-            raise SignalError(f"type {unknown!r} is not a kind of snapshot", "Write incremental or blocking.")
+            raise SignalError(f"type {unknown!r} is not a kind of snapshot", KINDS)
 
 
 def _stop(data: Mapping[str, Any]) -> StopSnapshot:

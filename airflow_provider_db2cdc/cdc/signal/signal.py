@@ -15,7 +15,7 @@ from typing import Any, Literal
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
 from airflow_provider_db2cdc.cdc.table import TableId
 
-SnapshotKind = Literal["initial", "incremental", "blocking"]
+SnapshotKind = Literal["initial", "incremental", "blocking", "heal"]
 SignalStatus = Literal["accepted", "done", "stopped", "failed", "refused"]
 
 SOURCE_CHANNEL = "source"

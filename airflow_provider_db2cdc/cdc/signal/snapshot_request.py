@@ -68,4 +68,5 @@ def _table_snapshot(table: TableId, request: ExecuteSnapshot) -> TableSnapshot:
     filter_ = condition_of(table, request.conditions)
     if is_select(filter_):
         return TableSnapshot(table, surrogate=request.surrogate_key, select=filter_)
-    return TableSnapshot(table, filter_, request.surrogate_key, delete_missing=not filter_)
+    is_whole, heals = not filter_, request.kind == "heal"
+    return TableSnapshot(table, filter_, request.surrogate_key, delete_missing=is_whole, differences_only=heals)

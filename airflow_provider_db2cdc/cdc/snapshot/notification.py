@@ -34,7 +34,8 @@ class Notification:
 def notifications(old: Snapshot | None, new: Snapshot, at_ms: int) -> list[Notification]:
     """Return the notifications for the transition from `old` (None: it was just requested) to `new`, in order.
 
-    A blocking snapshot is reported as an initial one, as in Debezium. Keys are named by their chunk, never by value.
+    A blocking snapshot is reported as an initial one, as in Debezium. A heal is reported as an incremental one. Keys
+    are named by their chunk, never by value.
     Above `LISTED_ALWAYS` tables, a report on one table names only that table. Otherwise the size would grow with the
     square of their number.
     """
@@ -52,7 +53,7 @@ def skipped(tables: Iterable[TableId], run_id: str, at_ms: int) -> Notification:
 
 
 def _aggregate(snapshot: Snapshot) -> Aggregate:
-    return "Incremental Snapshot" if snapshot.kind == "incremental" else "Initial Snapshot"
+    return "Incremental Snapshot" if snapshot.kind in ("incremental", "heal") else "Initial Snapshot"
 
 
 def _steps(old: Snapshot | None, new: Snapshot) -> Iterator[tuple[Type, dict[str, str]]]:

@@ -140,7 +140,7 @@ def next_group(snapshot: Snapshot, begun: Mapping[TableId, int], chunks: int) ->
     """Return the next chunks to read, up to `chunks`, of several tables.
 
     `begun` has the next chunk of tables whose reading has begun. A blocking snapshot is one group, so that all its
-    tables reach one watermark.
+    tables reach one watermark. A table that is compared as a whole may exceed the number.
     """
     room = _room(snapshot, chunks)
     group: list[ChunkSpan] = []
@@ -148,7 +148,8 @@ def next_group(snapshot: Snapshot, begun: Mapping[TableId, int], chunks: int) ->
         if table_snapshot.status == "waiting":
             break
         first = begun.get(table_snapshot.table, table_snapshot.published_chunks)
-        last = int(min(table_snapshot.chunks, first + room)) - 1
+        is_whole = table_snapshot.in_one_group and room > 0
+        last = int(table_snapshot.chunks if is_whole else min(table_snapshot.chunks, first + room)) - 1
         if first <= last:
             group.append(ChunkSpan(table_snapshot.table, first, last))
             room -= last - first + 1

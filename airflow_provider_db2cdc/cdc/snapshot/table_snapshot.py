@@ -38,6 +38,9 @@ class TableSnapshot:
 
     A table without a key is one chunk, and one more for each further read that it needs (cdc.event.row_multiset).
     `windows` are the batch windows of the newest of these reads.
+
+    `differences_only`: only rows that differ from the state are published, as a heal does. `in_one_group`: its chunks
+    are only compared with the state together (cdc.snapshot.heal).
     """
 
     table: TableId
@@ -56,6 +59,8 @@ class TableSnapshot:
     reason: str = ""
     rows_read: int = 0
     abandoned_batches: tuple[int, ...] = ()
+    differences_only: bool = False
+    in_one_group: bool = False
 
     @property
     def chunks(self) -> int:
@@ -96,7 +101,7 @@ class ChunkRangeBase:
 
     `first_low_batch` is the low batch of the table snapshot's first chunk range. `read_before` and `rows_before` are
     the rows read and published before this range. So the last chunk range is enough to show the progress of the table
-    snapshot.
+    snapshot. With `differences_only` no row is published that the state already has.
     """
 
     snapshot: str
@@ -112,6 +117,17 @@ class ChunkRangeBase:
     counts: tuple[ChunkCounts, ...] = ()
     condition: str = ""
     read_before: int = 0
+    differences_only: bool = False
+
+    @property
+    def begins_table(self) -> bool:
+        """Whether it has the first chunk of a table that is read without a condition."""
+        return not self.condition and self.first == 0
+
+    @property
+    def ends_table(self) -> bool:
+        """Whether it has the last chunk of a table that is read without a condition."""
+        return not self.condition and bool(self.counts) and not self.counts[-1].high
 
     @property
     def rows_read(self) -> int:
@@ -130,6 +146,11 @@ class KeyedChunks(ChunkRangeBase):
 
     deletes_by_range: bool = False
     type: Literal["keyed_chunks"] = "keyed_chunks"
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether its rows are compared with the state before they are published."""
+        return self.deletes_by_range or self.differences_only
 
 
 @dataclass(frozen=True)
@@ -187,10 +208,12 @@ def deletion_range(table_snapshot: TableSnapshot, snapshot: str, kind: SnapshotK
     )
 
 
-def with_chunks(table_snapshot: TableSnapshot, bounds: Sequence[Sequence[str]], fingerprint: str) -> TableSnapshot:
+def with_chunks(
+    table_snapshot: TableSnapshot, bounds: Sequence[Sequence[str]], fingerprint: str, in_one_group: bool = False
+) -> TableSnapshot:
     """Return the table snapshot with its chunks known, and the columns that they are read with."""
     named = tuple(tuple(bound) for bound in bounds)
-    return replace(table_snapshot, status="reading", bounds=named, fingerprint=fingerprint)
+    return replace(table_snapshot, status="reading", bounds=named, fingerprint=fingerprint, in_one_group=in_one_group)
 
 
 def restarted(table_snapshot: TableSnapshot, is_held: bool) -> TableSnapshot:
@@ -208,6 +231,7 @@ def restarted(table_snapshot: TableSnapshot, is_held: bool) -> TableSnapshot:
         table_snapshot.select,
         delete_missing,
         abandoned_batches=table_snapshot.abandoned_batches,
+        differences_only=table_snapshot.differences_only,
     )
     return replace(fresh, reason=table_snapshot.reason)
 

@@ -18,12 +18,16 @@ from airflow_provider_db2cdc.tick.ports import TableBatch
 
 @dataclass(frozen=True)
 class BatchContext:
-    """One table's part of a batch, with the source that it reads and the replica that it writes."""
+    """One table's part of a batch, with the source that it reads and the replica that it writes.
+
+    `is_foreign`: another writer has changed the state, and a heal accepts that.
+    """
 
     replica: Replica
     spec: JobSpec
     source: JdbcSource
     batch: TableBatch
+    is_foreign: bool = False
 
     @property
     def planned(self) -> PlannedBatch:
@@ -67,9 +71,10 @@ class BatchContext:
         """The applied batch that says what the state holds, None if that is unknown.
 
         If the table starts with this batch, its state may have been moved away. If the batch excludes its chunk range,
-        a first try may have written rows of it.
+        a first try may have written rows of it. Another writer may have changed any rows.
         """
-        return None if self.batch.is_begun or self.excludes_chunks else self.batch.last
+        is_unknown = self.batch.is_begun or self.excludes_chunks or self.is_foreign
+        return None if is_unknown else self.batch.last
 
     @property
     def rows_before(self) -> int | None:

@@ -13,20 +13,23 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     BatchWindow,
     ChunkRange,
     DeleteMissing,
+    KeyedChunks,
     KeylessRead,
 )
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.apply.abandoned_batch import abandoned_copies, abandoned_rows
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
+from airflow_provider_db2cdc.spark.apply.state_diff import CHUNK, StateDiff, diff_state
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.events.net_effect import (
     BatchCounts,
     LoggedEvents,
     count_batch,
     count_reads,
+    if_few_to_all,
     net_effects,
 )
-from airflow_provider_db2cdc.spark.events.row_multiset import settled, surplus, touched
+from airflow_provider_db2cdc.spark.events.row_multiset import settled, surplus, touched, unequal
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import surviving
 from airflow_provider_db2cdc.spark.quoting import quoted
 from airflow_provider_db2cdc.spark.session import conf_for_row_count
@@ -36,16 +39,27 @@ from airflow_provider_db2cdc.spark.session import conf_for_row_count
 class PublishedRows:
     """A chunk range whose rows are published: the rows (`row`, or None) and their number per chunk (`counts`).
 
-    `window` counts the events of its window. `effects` are their net effects, None without events or without a key.
-    With `is_new` the rows were not in the change log before.
+    `effects` are the net effects of its window, None without events or without a key. `differences` are rows to merge
+    that a comparison with the state found, None without one. With `is_new` the rows were not in the change log before.
     """
 
     chunk_range: ChunkRange | None
     rows: DataFrame | None = None
     counts: Mapping[int, int] = field(default_factory=dict)
-    window: BatchCounts = field(default_factory=BatchCounts)
     effects: DataFrame | None = None
+    differences: DataFrame | None = None
     is_new: bool = True
+
+
+@dataclass(frozen=True)
+class RowsToPublish:
+    """The rows (`row`, `chunk`) of a chunk range that become `r` events. With `is_all` they are all staged rows."""
+
+    chunk_range: ChunkRange
+    rows: DataFrame
+    is_all: bool
+    effects: DataFrame | None = None
+    differences: DataFrame | None = None
 
 
 @failpoint("append_found_deletes")
@@ -80,7 +94,8 @@ def append_range_deletes(
 def append_read_rows(context: BatchContext, changes: LoggedEvents) -> PublishedRows:
     """Append the staged rows that the window does not override as `r` events, and return them.
 
-    For an excluded chunk range it returns what a first try has appended.
+    A heal appends only those that differ from the state. For an excluded chunk range the function returns what a first
+    try has appended.
     """
     chunk_range = context.chunk_range
     if context.excludes_chunks:
@@ -88,25 +103,68 @@ def append_read_rows(context: BatchContext, changes: LoggedEvents) -> PublishedR
     if chunk_range is None or isinstance(chunk_range, DeleteMissing):
         return PublishedRows(chunk_range)
     window = changes if context.has_own_window else _window(context, chunk_range)
-    staged, effects = context.replica.staging.rows(chunk_range.staging_version), None
-    is_whole = not window.counts.events
     if isinstance(chunk_range, KeylessRead):
-        is_whole = is_whole and len(chunk_range.windows) < 2
-        rows, needs_another_read = _settled_rows(context.replica, chunk_range, staged, window.counts)
-        chunk_range = replace(chunk_range, needs_another_read=needs_another_read)
-    elif window.counts.events:
-        with conf_for_row_count(context.replica.spark, window.counts.events):
-            effects = net_effects(window.rows, context.replica.schema, window.counts).localCheckpoint()
-        rows = surviving(staged, context.replica.schema, window.rows, window.counts, effects)
+        found = _keyless_rows(context, chunk_range, window)
     else:
-        rows = staged
-    is_new = context.replica.append_changes(context.envelopes.of_reads(rows), context.planned.batch, "reads")
-    if is_whole:
-        read = {number: chunk.rows_read for number, chunk in enumerate(chunk_range.counts, chunk_range.first)}
-        return PublishedRows(chunk_range, staged, read, window.counts, is_new=is_new)
-    # The published rows are read back: computing them again takes several joins.
-    published, by_chunk = context.replica.read_rows(context.planned.batch), count_reads(context.events)
-    return PublishedRows(chunk_range, published, by_chunk, window.counts, effects, is_new)
+        found = _keyed_rows(context, chunk_range, window)
+    is_new = context.replica.append_changes(context.envelopes.of_reads(found.rows), context.planned.batch, "reads")
+    if found.is_all:
+        rows = found.rows
+        counts = {number: chunk.rows_read for number, chunk in enumerate(chunk_range.counts, chunk_range.first)}
+    else:
+        # The published rows are read back: computing them again takes several joins.
+        rows, counts = context.replica.read_rows(context.planned.batch), dict(count_reads(context.events))
+    return PublishedRows(found.chunk_range, rows, counts, found.effects, found.differences, is_new)
+
+
+def _keyless_rows(context: BatchContext, read: KeylessRead, window: LoggedEvents) -> RowsToPublish:
+    replica, staged = context.replica, context.replica.staging.rows(read.staging_version)
+    rows, needs_another_read = _settled_rows(replica, read, staged, window.counts)
+    if read.differences_only:
+        rows = unequal(rows, replica.rows())
+    is_all = not (window.counts.events or read.windows[1:] or read.differences_only)
+    return RowsToPublish(replace(read, needs_another_read=needs_another_read), rows, is_all)
+
+
+def _keyed_rows(context: BatchContext, chunk_range: KeyedChunks, window: LoggedEvents) -> RowsToPublish:
+    """Return the rows of keys without a net effect in the window. Differences have no other keys either."""
+    replica, staged, effects = context.replica, context.replica.staging.rows(chunk_range.staging_version), None
+    if window.counts.events:
+        with conf_for_row_count(replica.spark, window.counts.events):
+            effects = net_effects(window.rows, replica.schema, window.counts).localCheckpoint()
+    differences = _range_differences(context, chunk_range, window, effects)
+    if chunk_range.differences_only and differences is not None:
+        row = F.struct(*map(quoted, replica.schema.names)).alias("row")
+        rows = differences.where("__present").select(row, F.col(CHUNK).alias("chunk"))
+        return RowsToPublish(chunk_range, rows, False, effects, differences.drop(CHUNK))
+    if effects is None:
+        return RowsToPublish(chunk_range, staged, True, differences=differences)
+    rows = surviving(staged, replica.schema, window.rows, window.counts, effects)
+    return RowsToPublish(chunk_range, rows, False, effects, differences)
+
+
+def _range_differences(
+    context: BatchContext, chunk_range: KeyedChunks, window: LoggedEvents, effects: DataFrame | None
+) -> DataFrame | None:
+    """Return the rows to merge for a chunk range that is compared with the state, without keys that the window changed.
+
+    None for any other chunk range, or if the state has no row in its key range.
+    """
+    if not chunk_range.is_compared:
+        return None
+    diff = context.batch.diff
+    if not isinstance(diff, StateDiff) or not diff.is_valid(context.replica, chunk_range):
+        # A redone batch was not compared, or was compared with another state.
+        diff = diff_state(context.replica, chunk_range, context.held)
+    if diff.differences is None:
+        return None
+    rows = diff.differences.withColumn("__commit_lsn", F.when(F.col("__present"), F.lit(str(context.planned.upto))))
+    if effects is None:
+        return rows
+    key, changed_keys = [*context.replica.schema.key], effects.select("key.*")
+    rows = rows.join(if_few_to_all(changed_keys, window.counts.events), key, "left_anti")
+    # A scan may have met a moved row twice. Both rows are equal.
+    return rows.dropDuplicates(key).localCheckpoint()
 
 
 def _window(context: BatchContext, chunk_range: ChunkRange) -> LoggedEvents:

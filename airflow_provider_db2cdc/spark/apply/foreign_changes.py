@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 from zlib import crc32
 
 from pyspark.sql import Row
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
-from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
+from airflow_provider_db2cdc.cdc.offset.offset import heal_hint, restart_hint
+from airflow_provider_db2cdc.cdc.snapshot.heal import ends_heal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
@@ -33,6 +35,9 @@ KEEPS_ROWS = frozenset(
     )
 )  # fmt: skip
 """Operations that change no row, as Spark and delta-rs name them. Any other operation may have changed rows."""
+
+Apply: TypeAlias = Callable[[int | None], AppliedBatch]
+"""Apply a batch, given the batch after which another writer has changed the state, if one has."""
 
 CHECK_EVERY = 100
 """An idle table is checked in one of so many batches."""
@@ -60,16 +65,29 @@ def check_exists(replica: Replica) -> None:
         )
 
 
-def apply_guarded(replica: Replica, last: AppliedBatch | None, apply: Callable[[], AppliedBatch]) -> AppliedBatch:
+def apply_guarded(
+    replica: Replica, last: AppliedBatch | None, apply: Apply, accepted_since: int | None = None
+) -> AppliedBatch:
     """Apply a batch of a table and return it with the versions after it.
 
     All versions since the `last` applied batch, if given, are checked before it. Versions that the batch did not write
     are checked after it: a foreign writer may come between.
 
-    :raises TargetError: when a foreign writer has changed rows of the state or the change log.
+    While a heal is open, changes of the state are accepted. One that is found before the batch counts as made after
+    batch `accepted_since`. The change stays recorded until a heal has ended that began after it.
+
+    :raises TargetError: when a foreign writer has changed rows of the change log, or of the state without a heal.
     """
-    before = _versions(replica, last)
-    return _with_versions(apply(), _versions_after(replica, before))
+    accepts = accepted_since is not None
+    before, is_changed = _versions(replica, last, accepts)
+    since = accepted_since if is_changed else None if last is None else last.foreign_since
+    applied = apply(since)
+    after, is_changed = _versions_after(replica, before, accepts)
+    if is_changed:
+        since = applied.batch
+    elif since is not None and ends_heal(applied.chunk_range, since):
+        since = None
+    return replace(_with_versions(applied, after), foreign_since=since)
 
 
 def is_check_due(table: TableId, batch: int) -> bool:
@@ -86,7 +104,7 @@ def check_idle(replica: Replica, last: AppliedBatch) -> AppliedBatch:
     :raises TargetError: when a foreign writer has changed rows since the last check, or a table is missing.
     """
     check_exists(replica)
-    return _with_versions(last, _versions(replica, last))
+    return _with_versions(last, _versions(replica, last)[0])
 
 
 def refill_if_changed(replica: Replica, last: AppliedBatch, ledger: BatchLog, batch: int) -> None:
@@ -102,6 +120,12 @@ def refill_if_changed(replica: Replica, last: AppliedBatch, ledger: BatchLog, ba
         return
     except TargetError as error:
         log_progress(f"table={replica.table} begins again: {error.problem}")
+    refill(replica, last, ledger, batch)
+
+
+@failpoint("refill_state")
+def refill(replica: Replica, last: AppliedBatch, ledger: BatchLog, batch: int) -> None:
+    """Restore the state's rows from the change log, as `refill_if_changed` does. A heal does so before it compares."""
     name = replica.layout.state(replica.table)
     now = current_version(replica.spark, name)
     if now.id != last.state_id or now.number < last.state_version:
@@ -110,21 +134,29 @@ def refill_if_changed(replica: Replica, last: AppliedBatch, ledger: BatchLog, ba
     replica.refill(lost_rows(replica), batch)
 
 
-def _versions(replica: Replica, last: AppliedBatch | None) -> Versions:
-    """Return the current versions of state and change log, checked from the last applied batch on if there is one."""
+def _versions(replica: Replica, last: AppliedBatch | None, accepts: bool = False) -> tuple[Versions, bool]:
+    """Return the current versions of state and change log, checked from the last applied batch on if there is one.
+
+    The second value says whether a change of the state was found, and accepted.
+    """
     state, changes = (replica.layout.state(replica.table), replica.layout.changes(replica.table))
     if last is None:
-        return Versions(current_version(replica.spark, state), current_version(replica.spark, changes))
+        return Versions(current_version(replica.spark, state), current_version(replica.spark, changes)), False
+    if last.foreign_since is not None and not accepts:
+        raise _error(replica, "current state", state, "a heal found it, and no heal has ended since")
     known = Versions(Version(last.state_id, last.state_version), Version(last.changes_id, last.changes_version))
-    return _checked(replica, known)
+    return _checked(replica, known, accepts)
 
 
-def _versions_after(replica: Replica, before: Versions) -> Versions:
-    """Return the versions after a batch. They are checked unless the batch wrote all versions since `before`."""
+def _versions_after(replica: Replica, before: Versions, accepts: bool) -> tuple[Versions, bool]:
+    """Return the versions after a batch. They are checked unless the batch wrote all versions since `before`.
+
+    The second value says whether a change of the state was found, and accepted.
+    """
     written = [_written_version(replica, name, known) for name, known in _by_table(replica, before)]
     if written[0] is not None and written[1] is not None:
-        return Versions(written[0], written[1])
-    return _checked(replica, before)
+        return Versions(written[0], written[1]), False
+    return _checked(replica, before, accepts)
 
 
 def _with_versions(commit: AppliedBatch, versions: Versions) -> AppliedBatch:
@@ -147,12 +179,16 @@ def _written_version(replica: Replica, name: DeltaName, before: Version) -> Vers
     return replace(before, number=before.number + len(written)) if is_gapless else None
 
 
-def _checked(replica: Replica, known: Versions) -> Versions:
+def _checked(replica: Replica, known: Versions, accepts: bool) -> tuple[Versions, bool]:
     state, changes = _by_table(replica, known)
-    return Versions(
-        _check(replica, "current state", *state),
-        _check(replica, "change log", *changes),
-    )
+    logged = _check(replica, "change log", *changes)
+    try:
+        return Versions(_check(replica, "current state", *state), logged), False
+    except TargetError as error:
+        if not accepts:
+            raise
+        log_progress(f"table={replica.table} is healed: {error.problem}")
+        return Versions(current_version(replica.spark, state[0]), logged), True
 
 
 def _check(replica: Replica, what: str, name: DeltaName, known: Version) -> Version:
@@ -185,7 +221,8 @@ def _newest_commits(replica: Replica, name: DeltaName, count: int) -> list[Row]:
 
 
 def _error(replica: Replica, what: str, name: DeltaName, why: str) -> TargetError:
+    heal = f"Heal the table: {heal_hint(replica.table)}. Or restart" if what == "current state" else "Restart"
     return TargetError(
         f"{replica.table}: somebody else has changed its {what} ({name.name}): {why}",
-        f"Restart the table, which mends both its state and its change log: {restart_hint(replica.table)}.",
+        f"{heal} the table, which mends both its state and its change log: {restart_hint(replica.table)}.",
     )

@@ -7,13 +7,11 @@ from functools import reduce
 from typing import ClassVar, TypeAlias
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import KeyedChunks
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.chunk_publish import PublishedRows
-from airflow_provider_db2cdc.spark.apply.state_diff import StateDiff, diff_state, missing_from_state
+from airflow_provider_db2cdc.spark.apply.state_diff import missing_from_state
 from airflow_provider_db2cdc.spark.delta.table_io import load
 from airflow_provider_db2cdc.spark.events.net_effect import LoggedEvents, if_few_to_all, net_effects
 from airflow_provider_db2cdc.spark.events.row_multiset import copy_effects, count_deltas, staged_copies
@@ -75,7 +73,7 @@ def find_state_change(context: BatchContext, changes: LoggedEvents, reads: Publi
     changed, read = _changed_rows(context, changes, reads), _read_rows(context, reads)
     if changed is None and read is None:
         return Unchanged(kept, None if held is None else held.state_version)
-    if read is not None and (differences := _range_differences(context, reads)) is not None:
+    if (differences := reads.differences) is not None:
         rows = differences if changed is None else changed.localCheckpoint().unionByName(differences)
         return _merge(context, rows, differences, differences.where("NOT __present"))
     # The number of appended rows is known if all of them are reads.
@@ -136,29 +134,6 @@ def _read_rows(context: BatchContext, reads: PublishedRows) -> DataFrame | None:
     schema = context.replica.schema
     as_rows = staged_rows if schema.key else staged_copies
     return None if reads.rows is None else as_rows(reads.rows, schema, context.planned.upto)
-
-
-def _range_differences(context: BatchContext, reads: PublishedRows) -> DataFrame | None:
-    """Return the rows to merge for a chunk range that deletes by range, without keys that the window changed.
-
-    None for any other chunk range, or if the state has no row in its key range.
-    """
-    chunk_range = context.chunk_range
-    if not isinstance(chunk_range, KeyedChunks) or not chunk_range.deletes_by_range:
-        return None
-    diff = context.batch.diff
-    if not isinstance(diff, StateDiff) or not diff.is_valid(context.replica, chunk_range):
-        # A redone batch was not compared, or was compared with another state.
-        diff = diff_state(context.replica, chunk_range, context.held)
-    if diff.differences is None:
-        return None
-    rows = diff.differences.withColumn("__commit_lsn", F.when(F.col("__present"), F.lit(str(context.planned.upto))))
-    if reads.effects is None:
-        return rows
-    key, changed_keys = [*context.replica.schema.key], reads.effects.select("key.*")
-    rows = rows.join(if_few_to_all(changed_keys, reads.window.events), key, "left_anti")
-    # A scan may have met a moved row twice. Both rows are equal.
-    return rows.dropDuplicates(key).localCheckpoint()
 
 
 def _union(changed: DataFrame | None, read: DataFrame | None) -> DataFrame:

@@ -16,8 +16,11 @@ from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import load
 from airflow_provider_db2cdc.spark.events.envelope import float_names
-from airflow_provider_db2cdc.spark.events.state_rows import key_range
+from airflow_provider_db2cdc.spark.events.state_rows import key_bounds, key_range
 from airflow_provider_db2cdc.spark.quoting import quoted
+
+CHUNK = "__chunk"
+"""The chunk of a difference that a heal publishes."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,18 @@ def diff_state(replica: Replica, chunk_range: KeyedChunks, last: AppliedBatch | 
     """Compare the staged rows of a chunk range with the state's rows of its key range. It is an action.
 
     It does not need the window's changes, so it runs while the tick waits for capture. Keys with changes are excluded
-    later, see `apply.merge`.
+    later, see `apply.chunk_publish`. A heal needs the chunks of the differences, too.
     """
-    version = replica.newest_version()
-    within = key_range(replica.schema, chunk_range.counts[0].low, chunk_range.counts[-1].high)
+    version, staged = replica.newest_version(), replica.staging.rows(chunk_range.staging_version)
+    rows = staged.select("row.*", *([F.col("chunk").alias(CHUNK)] if chunk_range.differences_only else []))
+    if chunk_range.deletes_by_range:
+        within = key_range(replica.schema, chunk_range.counts[0].low, chunk_range.counts[-1].high)
+    else:
+        within = key_bounds(rows, replica.schema).bounds
     if replica.is_empty(last) or (chunk_range.snapshot_kind == "initial" and replica.has_no_rows(within)):
         return StateDiff(chunk_range, version, None)
-    rows = replica.staging.rows(chunk_range.staging_version).select("row.*")
-    return StateDiff(
-        chunk_range, version, diff_with_state(replica, rows, within, chunk_range.low_batch).localCheckpoint()
-    )
+    low_batch = chunk_range.low_batch if chunk_range.deletes_by_range else None
+    return StateDiff(chunk_range, version, diff_with_state(replica, rows, within, low_batch).localCheckpoint())
 
 
 def missing_from_state(replica: Replica, rows: DataFrame, bounds: str) -> DataFrame:
@@ -60,20 +65,25 @@ def missing_from_state(replica: Replica, rows: DataFrame, bounds: str) -> DataFr
 
 
 @failpoint("compare_rows")
-def diff_with_state(replica: Replica, rows: DataFrame, within: str, low_batch: int) -> DataFrame:
+def diff_with_state(replica: Replica, rows: DataFrame, within: str, low_batch: int | None) -> DataFrame:
     """Return the merge rows (`__present`) after which the state holds `rows`, and no other old row, within a range.
 
     They are rows that the state lacks or holds with other values, and deletes (`__present` false) of rows whose key
-    `rows` lacks. A row that a batch after `low_batch` wrote is not deleted: it may be newer than the read.
+    `rows` lacks. A row that a batch after `low_batch` wrote is not deleted: it may be newer than the read. Without a
+    low batch no row is deleted. A chunk in `rows` is kept.
     """
     is_only_in_state = F.col("s.__present").isNull()
     values = [
         F.when(is_only_in_state, F.col(f"t.{quoted(name)}")).otherwise(F.col(f"s.{quoted(name)}")).alias(name)
         for name in replica.schema.names
     ]
-    is_to_merge = F.when(is_only_in_state, F.col("t.__batch") <= low_batch).otherwise(_is_different(replica.schema))
-    joined = _joined_with_state(replica, rows.withColumn("__present", F.lit(True)), within, "full")
-    return joined.where(is_to_merge).select(*values, (~is_only_in_state).alias("__present"))
+    # A row that another writer has added may have no batch.
+    is_old = F.lit(False) if low_batch is None else F.coalesce(F.col("t.__batch") <= low_batch, F.lit(True))
+    is_to_merge = F.when(is_only_in_state, is_old).otherwise(_is_different(replica.schema))
+    join_type = "left" if low_batch is None else "full"
+    joined = _joined_with_state(replica, rows.withColumn("__present", F.lit(True)), within, join_type)
+    chunk = [F.col(f"s.{name}") for name in rows.columns if name == CHUNK]
+    return joined.where(is_to_merge).select(*values, *chunk, (~is_only_in_state).alias("__present"))
 
 
 def _joined_with_state(replica: Replica, rows: DataFrame, bounds: str, join_type: str) -> DataFrame:

@@ -181,7 +181,7 @@ class Replica:
         """
         log = load(self.spark, self.layout.changes(self.table))
         read_keys = log.where((F.col("__batch") > low_batch) & (F.col("op") == "r")).select("key")
-        old = self.rows(f"__batch <= {low_batch}").withColumn("key", key_struct(self.schema, "row"))
+        old = self.rows(f"__batch <= {low_batch} OR __batch IS NULL").withColumn("key", key_struct(self.schema, "row"))
         return old.join(read_keys, "key", "left_anti").select("row")
 
     def rows(self, where: str = "") -> DataFrame:

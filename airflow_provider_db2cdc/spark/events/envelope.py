@@ -37,8 +37,13 @@ SOURCE_TYPE = (
 )
 """The source struct of Debezium's Db2 connector, which leaves `sequence` null."""
 
-SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {"initial": "true", "blocking": "true", "incremental": "incremental"}
-"""The value of `source.snapshot` in a snapshot's events, as in Debezium."""
+SNAPSHOT_FIELD: Mapping[SnapshotKind, str] = {
+    "initial": "true",
+    "blocking": "true",
+    "incremental": "incremental",
+    "heal": "incremental",
+}
+"""The value of `source.snapshot` in a snapshot's events. Debezium has no value for a heal."""
 
 TRANSACTION_TYPE = "struct<id string, total_order bigint, data_collection_order bigint>"
 

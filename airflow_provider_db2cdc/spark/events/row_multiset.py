@@ -70,6 +70,14 @@ def settled(staged: DataFrame, moved: DataFrame, unknown: DataFrame | None) -> D
     return _settled(rows, moved, unknown).select("row", "chunk")
 
 
+def unequal(staged: DataFrame, state: DataFrame) -> DataFrame:
+    """Return the settled rows (`row`, `chunk`) whose image the state (`row`) holds in another number."""
+    read = staged.groupBy(F.col("row").alias("image")).agg(F.count("*").alias("read"))
+    held = state.groupBy(F.col("row").alias("image")).agg(F.count("*").alias("held"))
+    differing = read.join(held, "image", "left").where("held IS NULL OR held <> read")
+    return staged.join(differing.select(F.col("image").alias("row")), "row", "left_semi").select("row", "chunk")
+
+
 def surplus(state: DataFrame, staged: DataFrame, moved: DataFrame, unknown: DataFrame | None, whole: bool) -> DataFrame:
     """Return the surplus rows (`row`) of the state (`row`), as far as a read settles it. `staged` are settled rows.
 

@@ -17,6 +17,7 @@ from airflow_provider_db2cdc.cdc.snapshot.chunk_sizing import (
     readers,
     sub_group_size,
 )
+from airflow_provider_db2cdc.cdc.snapshot.heal import needs_one_group
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot, next_group, next_table_to_chunk
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkRange,
@@ -143,9 +144,12 @@ class ChunkGroupReader:
             return spans
         most = first_chunks(self.tick.spec.settings)
         return [
-            span if span.table in self._begun else replace(span, last=min(span.last, span.first + most - 1))
+            span if self._may_be_long(span) else replace(span, last=min(span.last, span.first + most - 1))
             for span in spans
         ]
+
+    def _may_be_long(self, span: ChunkSpan) -> bool:
+        return span.table in self._begun or self.run.table_snapshot(span.table).in_one_group
 
     def _read(self, spans: Sequence[ChunkSpan], staged: Mapping[TableId, ChunkRange]) -> dict[TableId, ChunkRange]:
         """Stage more chunks of a group, and return all its chunk ranges, without tables whose read fails."""
@@ -175,9 +179,8 @@ class ChunkGroupReader:
             self.run.fail(table)
             return
         log_progress(f"table={table} snapshot={self.run.id}: {len(bounds[table]) + 1} chunks")
-        self.run.update_table(
-            table, lambda table_snapshot: with_chunks(table_snapshot, bounds[table], task.schema.fingerprint)
-        )
+        columns, in_one_group = task.schema.fingerprint, needs_one_group(table_snapshot, task.schema)
+        self.run.update_table(table, lambda found: with_chunks(found, bounds[table], columns, in_one_group))
 
     @property
     def _free_slots(self) -> int | None:
@@ -219,6 +222,7 @@ class ChunkGroupReader:
         return kind(
             self.run.id, self.run.kind, span.first, span.first - 1, position.upto, position.batch, position.batch,
             table_snapshot.fingerprint, condition=table_snapshot.condition or table_snapshot.select,
+            differences_only=table_snapshot.differences_only,
         )  # fmt: skip
 
 

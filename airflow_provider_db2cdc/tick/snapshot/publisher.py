@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.event.row_multiset import unsettled
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.heal import sorts_by_key
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkRange,
@@ -24,7 +25,6 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     with_published,
 )
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
-from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.errors import CaptureStoppedError
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.tick.ports import SourceReader
@@ -156,7 +156,7 @@ class GroupPublisher:
             table_snapshot = self.snapshot_run.table_snapshot(task.table)
             chunk_range = _with_deletes(group.chunk_ranges[task.table], task.schema, table_snapshot)
             self.tick.prepare(task, self.tick.positions.is_new(task))
-            if isinstance(chunk_range, KeyedChunks) and chunk_range.deletes_by_range:
+            if isinstance(chunk_range, KeyedChunks) and chunk_range.is_compared:
                 self.tick.diff_state(task, chunk_range)
             return chunk_range
 
@@ -262,12 +262,14 @@ def _with_deletes(chunk_range: ChunkRange, schema: TableSchema, table_snapshot: 
     """Return a chunk range that also deletes the missing rows that its read can show.
 
     Chunks of a table with a key are compared with the state. The events of abandoned batches are only in the change
-    log, not in the state. Where chunks do not show which rows are missing, a deletion of missing rows follows.
+    log, not in the state. Where chunks do not show which rows are missing, a deletion of missing rows follows. It needs
+    an event for each row that was read. So a heal is compared with the whole state instead.
     """
     is_whole, abandoned = table_snapshot.delete_missing, table_snapshot.abandoned_batches
     match chunk_range:
         case KeylessRead():
             return replace(chunk_range, covers_table=is_whole, abandoned_batches=abandoned)
-        case KeyedChunks() if is_whole and not (abandoned or table_snapshot.surrogate):
-            return replace(chunk_range, deletes_by_range=sorts_alike(map(schema.column, schema.key)))
+        case KeyedChunks() if is_whole and not abandoned:
+            is_comparable = table_snapshot.in_one_group or sorts_by_key(table_snapshot, schema)
+            return replace(chunk_range, deletes_by_range=is_comparable)
     return chunk_range

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 
 from airflow_provider_db2cdc.cdc.signal.request import LogMessage, parse
 from airflow_provider_db2cdc.cdc.signal.signal import SOURCE_CHANNEL, Signal, SignalOutcome
+from airflow_provider_db2cdc.cdc.snapshot.heal import healed_tables
 from airflow_provider_db2cdc.cdc.snapshot.queue import handle_signal, refuse_signal
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import TableSnapshot
 from airflow_provider_db2cdc.errors import SignalError
@@ -47,6 +48,8 @@ class SignalInbox:
                 self.writer.collect_notifications()
             current = self.queue.queue.outcomes[signal.channel, signal.id]
             self.writer.record_outcomes((current, answer))
+        # A request that was planned may have been refused, and a heal may have been stopped.
+        self.tick.healed = healed_tables(self.queue.queue)
 
     def _act(self, signal: Signal, reader: SourceReader, begun: bool) -> SignalOutcome:
         if self._predates_pipeline(signal, begun):
