@@ -434,6 +434,7 @@ class TestTable:
             "snapshot_group_chunks": 3,
             "end_at": "interval",
             "deletion_vectors": False,
+            "gap_repair": "heal",
         }
         names = {item.field: item.name for item in USED}
         for field in set(ApplySettings.__dataclass_fields__) - DECIDED_BY_MODE:

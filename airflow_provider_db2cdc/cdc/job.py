@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.cdc.document import VERSION, read_document, write_d
 from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalTable
+from airflow_provider_db2cdc.cdc.snapshot.mode import GapRepair
 from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId, TableSchema
@@ -50,8 +51,8 @@ class ApplySettings:
     The chunks of a group are read and published together. A tick begins no group once it has used `snapshot_budget_s`
     on snapshots. The next tick continues.
 
-    A fetch size of 0 leaves the choice to the driver. `snapshot_on_gap` repairs a gap by a snapshot. `recover_offsets`
-    replaces a lost offset by the one that Delta has committed.
+    A fetch size of 0 leaves the choice to the driver. `snapshot_on_gap` repairs a gap by a snapshot, which is a heal
+    under that `gap_repair`. `recover_offsets` replaces a lost offset by the one that Delta has committed.
 
     `accept_update_rows` trusts an update row without a before image: the row's key is then taken as unchanged. Without
     `streaming` only a snapshot pulls a table's changes. Changes `end_at` the capture position (`fence`) or at the end
@@ -73,6 +74,7 @@ class ApplySettings:
     snapshot_fetch_rows: int = 10_000
     query_fetch_rows: int = 10_000
     snapshot_on_gap: bool = False
+    gap_repair: GapRepair = "snapshot"
     recover_offsets: bool = False
     accept_update_rows: bool = False
     streaming: bool = True

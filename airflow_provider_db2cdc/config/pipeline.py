@@ -17,7 +17,15 @@ from airflow_provider_db2cdc.cdc.job import ApplySettings, Isolation, Watermarki
 from airflow_provider_db2cdc.cdc.selection.select_override import PROPERTY as OVERRIDES
 from airflow_provider_db2cdc.cdc.selection.select_override import check_overrides
 from airflow_provider_db2cdc.cdc.selection.tables import Selection
-from airflow_provider_db2cdc.cdc.snapshot.mode import CUSTOM, MODES, OLD_NAMES, CustomMode, Snapshotter, configured
+from airflow_provider_db2cdc.cdc.snapshot.mode import (
+    CUSTOM,
+    MODES,
+    OLD_NAMES,
+    CustomMode,
+    GapRepair,
+    Snapshotter,
+    configured,
+)
 from airflow_provider_db2cdc.config.parsing import Mistakes, classify, flatten, read_value, refusal, resolve_used
 from airflow_provider_db2cdc.config.properties import find_property
 from airflow_provider_db2cdc.config.property_check import (
@@ -113,6 +121,7 @@ class PipelineConfig(_Frozen):
     snapshot_stream: bool = False
     snapshot_on_data_error: bool = False
     snapshot_custom: str = ""
+    gap_repair: Annotated[GapRepair, WORD] = "snapshot"
     snapshot_include: SnapshotInclude = ()
     snapshot_overridden: tuple[str, ...] = ()
     snapshot_overrides: Mapping[str, str] = Field(default_factory=dict)
@@ -198,6 +207,7 @@ class PipelineConfig(_Frozen):
             snapshot_fetch_rows=self.snapshot_fetch_rows,
             query_fetch_rows=self.query_fetch_rows,
             snapshot_on_gap=self.snapshotter.snapshot_on_gap(),
+            gap_repair=self.gap_repair,
             recover_offsets=self.snapshotter.recover_offset(),
             high_mark_timeout_s=self.high_mark_timeout_s,
             accept_update_rows=self.accept_update_rows,

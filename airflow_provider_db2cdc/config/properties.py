@@ -85,6 +85,7 @@ USED = (
         "false",
     ),
     used("snapshot.mode.custom.name", "snapshot_custom", "Your class for `custom`, as `module:Class`."),
+    used("snapshot.on.gap", "gap_repair", "How a mode that repairs gaps does it: `snapshot`, `heal`.", "snapshot"),
     used(
         "snapshot.include.collection.list",
         "snapshot_include",

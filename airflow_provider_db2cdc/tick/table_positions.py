@@ -74,6 +74,10 @@ class TablePositions:
         """Return whether the table begins again because changes or its offset were lost, as the mode says."""
         return table in self._recovering
 
+    def is_healed_by_snapshot(self, table: TableId) -> bool:
+        """Return whether the snapshot that repairs a loss of the table publishes only what differs from the state."""
+        return self.is_recovering(table) and self.spec.settings.gap_repair == "heal" and table in self.last
+
     def is_reinitialized(self, task: TableTask) -> bool:
         """Return whether this plan has begun the table again.
 
@@ -190,8 +194,9 @@ class TablePositions:
             if isinstance(error, OffsetError):
                 self.waiting_for_operator.add(task.table)
             raise error
-        log_progress(f"table={task.table} is snapshotted again: {error.problem}")
         self._recovering.add(task.table)
+        repair = "healed" if self.is_healed_by_snapshot(task.table) else "snapshotted again"
+        log_progress(f"table={task.table} is {repair}: {error.problem}")
 
     def capture_lsn(self, after: Lsn) -> Lsn:
         """Return the planned capture position, or the current one if a first try of the plan went beyond it."""

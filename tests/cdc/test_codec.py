@@ -87,6 +87,7 @@ SPEC = JobSpec(
         7,
         8,
         True,
+        "heal",
         True,
         True,
         False,

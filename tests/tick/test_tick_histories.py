@@ -9,11 +9,15 @@ from random import Random
 
 import pytest
 from support.crash import Killed
+from support.memory_journal import MemoryJournal
 from support.memory_pipeline import SETTINGS, MemoryPipeline
 from support.memory_source import MemorySource, lsn, number
 from support.memory_target import MemoryBatchLog
+from support.request import execute
 
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
+from airflow_provider_db2cdc.cdc.snapshot.heal import healed_tables
+from airflow_provider_db2cdc.cdc.snapshot.mode import MODES
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import Failpoint, failpoint_action
@@ -39,6 +43,11 @@ class World:
         # Without a budget each tick publishes one group of a snapshot.
         budget_s = self.rng.choice((0.0, 900.0))
         self.pipeline = MemoryPipeline(self.source, replace(SETTINGS, snapshot_budget_s=budget_s))
+        self.mends = self.rng.random() < 0.3
+        if self.mends:
+            self.pipeline.mode = MODES["when_needed"]
+            self.pipeline.set(gap_repair=self.rng.choice(("heal", "snapshot")))
+        self.damaged: set[TableId] = set()
         self.asked = self.manifests = 0
 
     def step(self) -> None:
@@ -101,16 +110,25 @@ class World:
             self.pipeline.commit(self.pipeline.run(spec))
         self.manifests = len(self.pipeline.target.manifest)
 
-    def restart(self) -> None:
+    def restart(self, table: TableId | None = None) -> None:
         """Ask for a restart."""
-        self.pipeline.restart(self.rng.choice(TABLES))
+        chosen = table or self.rng.choice(TABLES)
+        self.pipeline.restart(chosen)
+        if self.is_restarted(chosen):
+            self.damaged.discard(chosen)
+
+    def heal(self, table: TableId) -> Signal:
+        """Return a request for a heal of a table whose state another writer has changed."""
+        self.damaged.add(table)
+        self.asked += 1
+        return execute(str(self.asked), table, type="heal")
 
     def prune(self) -> None:
         """Prune what every table has applied. It must not matter to any of them."""
         offsets = [self.pipeline.offsets.get(table) for table in TABLES]
         if all(offset is not None and not (offset.restart or offset.restore) for offset in offsets):
             self.source.prune(min(number(offset.lsn) for offset in offsets if offset is not None))
-            assert not self.check_failed()
+            assert not self.check_failed() - self.damaged
 
     def misplace(self) -> None:
         """Lose an offset or put it ahead, and have it restored. Before that its table fails."""
@@ -127,10 +145,14 @@ class World:
         self.pipeline.restore(table)
 
     def lose_changes(self) -> None:
-        """Prune changes that some tables have not applied, before a tick or within it. Those fail until a restart."""
+        """Prune changes that some tables have not applied, before a tick or within it. Those fail until a restart.
+
+        Under a mode that mends gaps they may fail once.
+        """
         self.write()
         self.source.capture()
         missing = {table for table in TABLES if self.is_known(table) and self.is_unread(table)}
+        missing = set() if self.mends else missing
         if self.rng.random() < 0.5:
             self.source.prune(self.source.captured)
             failed = self.check_failed(missing, "pruned")
@@ -139,11 +161,11 @@ class World:
             missing -= {planned.table for planned in MemoryBatchLog(self.pipeline.target).history({}).pending}
             with failpoint_action("plan_batch", before=lambda _: self.source.prune(self.source.captured)):
                 failed = self.check_failed(missing, "pruned")
-        for table in failed:
-            self.pipeline.restart(table)
+        for table in set() if self.mends else failed:
+            self.restart(table)
 
     def change_state(self) -> None:
-        """Let another writer change a state, and restart the table. Before that it fails at its next batch."""
+        """Let another writer change a state, and restart or heal the table. Before that it fails at its next batch."""
         table = self.rng.choice(TABLES)
         if not self.is_known(table):
             return
@@ -153,8 +175,19 @@ class World:
         if self.rng.random() < 0.5:
             self.write()
             self.source.capture()
-            self.check_failed({table}, "somebody else")
-        self.pipeline.restart(table)
+            is_healed = table in healed_tables(MemoryJournal(self.pipeline.journal).read(0, 0))
+            self.check_failed(() if is_healed or self.mends else {table}, "somebody else")
+        if self.rng.random() < 0.5:
+            self.restart(table)
+        else:
+            with self.writing():
+                self.pipeline.tick(self.heal(table))
+            self.check_manifest()
+
+    def is_restarted(self, table: TableId) -> bool:
+        """Return whether the next tick begins a table again."""
+        offset = self.pipeline.offsets.get(table)
+        return offset is not None and offset.restart
 
     def is_known(self, table: TableId) -> bool:
         """Return whether the next tick continues with a table, without a snapshot of it from the beginning."""
@@ -173,7 +206,8 @@ class World:
         errors = {line.table: line.error for line in self.pipeline.tick().failed}
         self.check_manifest()
         assert errors.keys() >= {*wanted}, (errors, wanted)
-        assert all(why in error for error in errors.values()), errors
+        wrong = {table: error for table, error in errors.items() if why not in error and table not in self.damaged}
+        assert not wrong, wrong
         return {*errors}
 
     def signals(self) -> list[Signal]:
@@ -183,7 +217,7 @@ class World:
         self.asked += 1
         name = self.rng.choice(TABLES)
         kind = self.rng.choice(("execute", "execute", "execute", "stop", "pause", "resume"))
-        type_ = self.rng.choice(("incremental", "blocking")) if kind == "execute" else "incremental"
+        type_ = self.rng.choice(("incremental", "blocking", "heal")) if kind == "execute" else "incremental"
         data = f'{{"data-collections": ["{name}"], "type": "{type_}"}}' if kind in ("execute", "stop") else "{}"
         return [Signal(str(self.asked), f"{kind}-snapshot", data, "airflow")]
 
@@ -192,9 +226,14 @@ class World:
         manifest = self.pipeline.target.manifest
         if len(manifest) > self.manifests:
             at = number(manifest[-1])
-            for table in TABLES:
+            for table in (table for table in TABLES if not self.is_changed_later(table)):
                 assert self.pipeline.images(table) == self.source.images(table, at), f"manifest of commit {at}: {table}"
         self.manifests = len(manifest)
+
+    def is_changed_later(self, table: TableId) -> bool:
+        """Return whether another writer has changed a state after the version that the newest manifest names."""
+        versions = [applied.state_version for applied in self.pipeline.target.applied if applied.table == table]
+        return not all(self.pipeline.target.commits[table][versions[-1] :])
 
     def writing(self) -> AbstractContextManager[None]:
         """Return a context in which the source changes while chunks are read."""
@@ -206,6 +245,7 @@ class World:
         """Capture everything, resume what is paused, and tick until nothing is open."""
         self.source.capture()
         self.pipeline.tick(Signal("last", "resume-snapshot", "{}", "airflow"))
+        self.pipeline.tick(*(self.heal(table) for table in sorted(self.damaged)))
         for _ in range(LAST_TICKS):
             self.source.capture()
             result = self.pipeline.tick()

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from airflow_provider_db2cdc.errors import ConfigurationError
+
+GapRepair = Literal["snapshot", "heal"]
+"""How lost changes are repaired: by publishing every row again, or only the rows that differ."""
 
 CUSTOM = "snapshot.mode.custom.name"
 

@@ -70,7 +70,8 @@ class SnapshotQueue:
         held = snapshot.table_snapshot(table) if snapshot is not None and snapshot.kind == "initial" else None
         if held is None or held.published_chunks or not {*requested.abandoned_batches} <= {*held.abandoned_batches}:
             return False
-        return (held.delete_missing, held.select) == (requested.delete_missing, requested.select)
+        same = (held.delete_missing, held.select) == (requested.delete_missing, requested.select)
+        return same and held.differences_only == requested.differences_only
 
     def holder(self, table: TableId) -> Snapshot | None:
         """Return the open snapshot whose turn it is with the table, None when no snapshot has work on it."""
@@ -175,7 +176,8 @@ def close_finished(queue: SnapshotQueue) -> tuple[SnapshotQueue, list[SignalOutc
 def add_initial(queue: SnapshotQueue, table_snapshots: Sequence[TableSnapshot], at_ms: int) -> SnapshotQueue:
     """Return the queue with an initial snapshot of tables, which end in the other snapshots.
 
-    The initial snapshot takes over their abandoned batches.
+    The initial snapshot takes over their abandoned batches. With such batches it publishes every row: the change log
+    has rows of them that the state lacks.
     """
     begun = []
     for table_snapshot in table_snapshots:
@@ -184,7 +186,8 @@ def add_initial(queue: SnapshotQueue, table_snapshots: Sequence[TableSnapshot], 
             if (old := snapshot.table_snapshot(table_snapshot.table)) is not None and old.is_open:
                 queue = queue.with_snapshot(snapshot.with_table(with_stop(old, "its table is snapshotted again")))
                 abandoned |= {*old.abandoned_batches}
-        begun.append(replace(table_snapshot, abandoned_batches=tuple(sorted(abandoned))))
+        heals = table_snapshot.differences_only and not abandoned
+        begun.append(replace(table_snapshot, abandoned_batches=tuple(sorted(abandoned)), differences_only=heals))
     taken = queue.used_ids
     numbered = (f"initial-{number}" for number in count(len(taken) + 1))
     id_ = next(id_ for id_ in numbered if id_ not in taken)

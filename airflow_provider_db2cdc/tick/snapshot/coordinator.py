@@ -198,9 +198,16 @@ class SnapshotCoordinator:
         return task.action != "start_without_snapshot" or self.tick.positions.is_recovering(task.table)
 
     def _initial(self, task: TableTask) -> TableSnapshot:
-        """Return a table's part of an initial snapshot. It deletes missing rows if the state may already hold rows."""
+        """Return a table's part of an initial snapshot. It deletes missing rows if the state may already hold rows.
+
+        After a loss it may publish only differences. With an abandoned batch it does not: the change log may have rows
+        of that batch which the state lacks.
+        """
         abandoned = self.tick.abandoned.get(task.table, ())
-        table_snapshot = TableSnapshot(task.table, select=task.select, abandoned_batches=abandoned)
+        heals = self.tick.positions.is_healed_by_snapshot(task.table) and not abandoned
+        table_snapshot = TableSnapshot(
+            task.table, select=task.select, abandoned_batches=abandoned, differences_only=heals
+        )
         return restarted(table_snapshot, self.tick.may_have_rows(task.table))
 
     def _next(self, worked: set[str]) -> Snapshot | None:
