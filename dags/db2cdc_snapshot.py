@@ -1,8 +1,8 @@
 """Ask a pipeline for something by hand: press Trigger, pick what to do and the tables, follow it.
 
 It sends a signal to the DAG of `db2cdc_pipeline.py`, and waits until the signal has come to its end. The log of
-`follow` and its XCom `progress` show how far a snapshot is. The same form stops, pauses and resumes snapshots. It also
-restarts tables that cannot continue, and restores lost offsets.
+`follow` and its XCom `progress` show how far a snapshot is. The same form heals tables. It stops, pauses and resumes
+snapshots. It also restarts tables that cannot continue, and restores lost offsets.
 
 With Airflow's REST API, POST the form's fields as `conf` to `/api/v2/dags/<this DAG>/dagRuns`. `logical_date` must be
 given: `{"logical_date": null, "conf": {"tables": ["SALES.ORDERS"], "conditions": ["SALES.ORDERS: STATUS = 1"]}}`.

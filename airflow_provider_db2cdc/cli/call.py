@@ -18,7 +18,7 @@ def call(module: str, *arguments: Any, function: str = "run", **options: Any) ->
         code = command(*arguments, **options)
     except KeyboardInterrupt:
         # typer would exit without a message.
-        again = "; the next tick does what is missing" if module == "cli.tick" else ""
+        again = "; the next tick does what is missing" if module in ("cli.tick", "cli.signals.heal") else ""
         typer.secho(f"interrupted{again}", err=True, fg="yellow")
         code = INTERRUPTED
     if code:

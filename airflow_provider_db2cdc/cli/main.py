@@ -61,6 +61,21 @@ def tick(
 
 
 @app.command()
+def heal(
+    config: ConfigFile,
+    tables: Annotated[list[str], typer.Argument(help="SCHEMA.TABLE, or patterns as in table.include.list.")],
+    where: Annotated[str, typer.Option("--where", help="Heal only rows that meet this SQL condition.")] = "",
+    as_json: AsJson = False,
+    progress: Annotated[bool, typer.Option("--progress", help="Show Spark's output while it runs.")] = False,
+) -> None:
+    """Run a tick that also reads tables again, and writes only what differs from their current state.
+
+    Where Airflow runs the pipeline, trigger its form with the kind heal instead.
+    """
+    call("cli.signals.heal", config, tables, where, as_json=as_json, progress=progress)
+
+
+@app.command()
 def status(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
     """Show each table's registration, offset and lag, and how far snapshots are."""
     call("cli.status", config, as_json=as_json, airflow=airflow)

@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.channels import notifier
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels, read_channels
 from airflow_provider_db2cdc.cli.pipeline import login, open_source, open_store
@@ -43,8 +44,8 @@ from airflow_provider_db2cdc.submit.runner import run_job
 COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
 
 
-def run(config: Path, as_json: bool, progress: bool) -> None:
-    """Run one tick and show its result.
+def run(config: Path, as_json: bool, progress: bool, signals: Sequence[Signal] = ()) -> JobResult | None:
+    """Run one tick with the signals of a command, and show its result. Return None if there is nothing to do.
 
     :raises OffsetCommitError: when some offsets could not be stored. Everything else is stored and shown.
     :raises TickFailedError: when some tables failed. The others are committed and shown.
@@ -54,11 +55,13 @@ def run(config: Path, as_json: bool, progress: bool) -> None:
     for warning in pipeline.warnings:
         note(f"warning: {warning}")
     started = time.monotonic()
-    spec = _plan(pipeline)
+    spec = _plan(pipeline, signals)
     if spec is None:
         _show_idle(as_json)
-        return
-    commit(pipeline, _apply(pipeline, spec, progress), as_json, started)
+        return None
+    result = _apply(pipeline, spec, progress)
+    commit(pipeline, result, as_json, started)
+    return result
 
 
 def commit(pipeline: PipelineConfig, result: JobResult, as_json: bool, started: float) -> None:
@@ -89,10 +92,10 @@ def commit(pipeline: PipelineConfig, result: JobResult, as_json: bool, started: 
         raise unkept
 
 
-def _plan(config: PipelineConfig) -> JobSpec | None:
+def _plan(config: PipelineConfig, given: Sequence[Signal]) -> JobSpec | None:
     now = datetime.now(UTC)
     notifier.check_notifiers(config)
-    signals = read_channels(config)
+    signals = [*given, *read_channels(config)]
     offsets, run_id, at_ms = open_store(config), f"cli__{now.isoformat()}", int(now.timestamp() * 1000)
     with open_source(config) as source:
         spec = plan_tick(source, config, offsets, TickRun(run_id, at_ms, signals))

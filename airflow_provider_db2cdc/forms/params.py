@@ -71,10 +71,11 @@ def _snapshot() -> dict[str, Param]:
             None,
             type=["null", "string"],
             title="Kind of snapshot",
-            enum=[None, "incremental", "blocking"],
+            enum=[None, "incremental", "blocking", "heal"],
             values_display={"None": "default"},
             description="Incremental: chunk by chunk, in as many ticks as it takes. Blocking: all at one moment. "
-            "Default: incremental to execute, both to stop, pause or resume.",
+            "Heal: only rows that differ from the target are written. "
+            "Default: incremental to execute, all to stop, pause or resume.",
         ),
         "conditions": Param(
             [],

@@ -1,0 +1,1 @@
+"""Commands that run a tick with a signal."""
