@@ -1,0 +1,1 @@
+"""A verification on Spark."""
