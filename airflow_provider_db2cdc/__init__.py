@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
     from airflow_provider_db2cdc.operators.signal import Db2CdcSignalOperator
     from airflow_provider_db2cdc.operators.task_group import Db2CdcTaskGroup
+    from airflow_provider_db2cdc.operators.verify import Db2CdcVerifyOperator
     from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
     from airflow_provider_db2cdc.sensors.snapshot import Db2CdcSnapshotSensor
 
@@ -45,6 +46,7 @@ __all__ = [
     "Db2CdcSignalOperator",
     "Db2CdcSnapshotSensor",
     "Db2CdcTaskGroup",
+    "Db2CdcVerifyOperator",
     "__version__",
     "table_asset",
 ]
@@ -59,6 +61,7 @@ _MODULES = {
     "Db2CdcSignalOperator": "operators.signal",
     "Db2CdcSnapshotSensor": "sensors.snapshot",
     "Db2CdcTaskGroup": "operators.task_group",
+    "Db2CdcVerifyOperator": "operators.verify",
     "table_asset": "operators.asset",
 }
 

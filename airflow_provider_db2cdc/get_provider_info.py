@@ -16,7 +16,10 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Batch change data capture from IBM Db2 into Delta Lake on Spark.",
         "integrations": [{"integration-name": NAME, "tags": ["software"]}],
         "operators": [
-            _modules("operators.plan", "operators.apply", "operators.commit", "operators.outcome", "operators.signal"),
+            _modules(
+                *("operators.plan", "operators.apply", "operators.commit", "operators.outcome", "operators.signal"),
+                "operators.verify",
+            ),
         ],
         "sensors": [_modules("sensors.change", "sensors.snapshot")],
         "hooks": [_modules("hooks.db2cdc")],

@@ -76,6 +76,22 @@ def heal(
 
 
 @app.command()
+def verify(  # noqa: PLR0913 - each parameter is an option of the command.
+    config: ConfigFile,
+    tables: Annotated[list[str] | None, typer.Argument(help="SCHEMA.TABLE, several of them; default is all.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare only numbers of rows.")] = False,
+    show_keys: Annotated[bool, typer.Option("--show-keys", help="Show between which keys rows differ.")] = False,
+    budget_s: Annotated[float | None, typer.Option(help="Seconds after which no further chunks are read.")] = None,
+    id_: Annotated[str, typer.Option("--id", help="Continue the verification of that id, or begin it.")] = "",
+    as_json: AsJson = False,
+    progress: Annotated[bool, typer.Option("--progress", help="Show Spark's output while it runs.")] = False,
+) -> None:
+    """Compare the target with the source, and show where they differ. Nothing is changed."""
+    wanted = {"id": id_, "tables": tables or (), "quick": quick, "show_keys": show_keys, "budget_s": budget_s}
+    call("cli.verify", config, wanted, as_json=as_json, progress=progress)
+
+
+@app.command()
 def status(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
     """Show each table's registration, offset and lag, and how far snapshots are."""
     call("cli.status", config, as_json=as_json, airflow=airflow)

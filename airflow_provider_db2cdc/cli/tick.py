@@ -105,13 +105,13 @@ def _plan(config: PipelineConfig, given: Sequence[Signal]) -> JobSpec | None:
 
 def _apply(config: PipelineConfig, spec: JobSpec, progress: bool) -> JobResult:
     rows = sum(table.rows for table in spec.tables)
-    with _spark_output(f"{len(spec.tables)} tables, {rows} change rows", progress) as on_line:
+    with spark_output(f"{len(spec.tables)} tables, {rows} change rows", progress) as on_line:
         return run_job(spec, config.spark, login(config), on_line)
 
 
 @contextmanager
-def _spark_output(work: str, progress: bool) -> Iterator[OnLine]:
-    """Yield the function for each line of Spark's output.
+def spark_output(work: str, progress: bool) -> Iterator[OnLine]:
+    """Yield the function for each line of Spark's output. `work` says what Spark starts for.
 
     With `progress` it prints the line. Otherwise a spinner shows the last line of the job itself.
     """

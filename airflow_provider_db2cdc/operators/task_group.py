@@ -67,7 +67,7 @@ class Db2CdcTaskGroup(TaskGroup):
         self.default_args = {**RETRIES, **(self.dag.default_args if self.dag else {}), **self.default_args}
         given = _complete(group_id, config, properties)
         checked = given if isinstance(given, PipelineConfig) else PipelineConfig.from_properties(_literal(given))
-        spark = {"spark_conn_id": spark_conn_id, **_spark_arguments(checked), **(spark_submit or {})}
+        spark = {"spark_conn_id": spark_conn_id, **spark_arguments(checked), **(spark_submit or {})}
         with self:
             plan = Db2CdcPlanOperator(task_id="plan", config=given, db2_conn_id=db2_conn_id, **ONE_AT_A_TIME)
             apply = Db2CdcApplyOperator(
@@ -126,7 +126,7 @@ def _is_override(name: str) -> bool:
     return name.replace("_", ".").startswith(OVERRIDES)
 
 
-def _spark_arguments(config: PipelineConfig) -> dict[str, Any]:
+def spark_arguments(config: PipelineConfig) -> dict[str, Any]:
     """Return the arguments from the configuration's `spark.*`. The master comes from the connection."""
     spark = config.spark
     return {

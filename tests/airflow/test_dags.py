@@ -41,7 +41,7 @@ def dags(airflow_db: None) -> Dags:
 
 
 def test_every_shipped_dag_file_is_tested_here() -> None:
-    names = {"db2cdc_pipeline.py", "db2cdc_sales.py", "db2cdc_snapshot.py"}
+    names = {"db2cdc_pipeline.py", "db2cdc_sales.py", "db2cdc_snapshot.py", "db2cdc_verify.py"}
     assert {path.name for path in DAGS.glob("*.py")} == names
 
 
@@ -62,7 +62,7 @@ def test_configured_dag_comes_from_its_file_and_environment(
     assert apply.conf == {"spark.driver.memory": "700m"}
 
 
-@pytest.mark.parametrize("name", ["db2cdc_pipeline.py", "db2cdc_snapshot.py"])
+@pytest.mark.parametrize("name", ["db2cdc_pipeline.py", "db2cdc_snapshot.py", "db2cdc_verify.py"])
 def test_documented_file_needs_no_password_here(dags: Dags, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Nor does its DAG take the id of the example's, which is for a pipeline of the same name."""
     monkeypatch.setenv("DB2CDC_CONFIG", str(DAGS.parent / "docs" / "examples" / "pipeline.yaml"))
@@ -82,7 +82,7 @@ def test_schedule_can_be_set_and_taken_away(dags: Dags, tmp_path: Path, monkeypa
     assert dags("db2cdc_pipeline.py")["mine"].schedule is None
 
 
-@pytest.mark.parametrize("name", ["db2cdc_pipeline.py", "db2cdc_snapshot.py"])
+@pytest.mark.parametrize("name", ["db2cdc_pipeline.py", "db2cdc_snapshot.py", "db2cdc_verify.py"])
 def test_without_a_configuration_there_is_no_dag_and_no_error(
     dags: Dags, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -193,3 +193,18 @@ def test_example_pipeline_and_its_consumer_load(dags: Dags) -> None:
     assert set(found) == {"sales_cdc", "sales_cdc_report"}
     outlets = found["sales_cdc"].get_task("sales.commit").outlets
     assert [outlet.name for outlet in outlets] == ["db2cdc.sales"]
+
+
+def test_verification_has_its_own_schedule_and_form(
+    dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    monkeypatch.setenv("DB2CDC_CONFIG", str(path))
+    monkeypatch.setenv("DB2CDC_VERIFY_SCHEDULE", "@weekly")
+    [dag] = dags("db2cdc_verify.py").values()
+    assert (dag.dag_id, dag.schedule, dag.catchup) == ("db2cdc_shop_verify", "@weekly", False)
+    assert dag.params.dump() == {"tables": [], "quick": False, "show_keys": False}
+    verify = dag.get_task("verify")
+    assert (verify.config.pipeline, verify.retries, verify.conf) == ("shop", 2, {"spark.driver.memory": "700m"})
+    assert {"config", "tables", "quick", "show_keys", "verification_id"} <= {*verify.template_fields}

@@ -54,11 +54,8 @@ def plan_verification(source: Source, config: PipelineConfig, request: VerifyReq
     if not chosen:
         raise nothing_chosen(config.asn_schema)
     schemas = read_schemas(source, chosen, config.selection)
-    named = _named(request.tables, schemas)
     reasons = _reasons(config, schemas, request.quick)
-    for table in named:
-        if table in reasons:
-            raise ConfigurationError(f"{table} cannot be verified: {reasons[table].error}")
+    named = _named(request.tables, schemas, reasons)
     wanted = [capture for capture in chosen if capture.table in (named or schemas)]
     rejected: list[RejectedTable] = []
     tasks = each(
@@ -82,13 +79,18 @@ def plan_verification(source: Source, config: PipelineConfig, request: VerifyReq
     )
 
 
-def _named(names: Sequence[str], schemas: Mapping[TableId, TableSchema]) -> list[TableId]:
+def _named(
+    names: Sequence[str], schemas: Mapping[TableId, TableSchema], reasons: Mapping[TableId, RejectedTable]
+) -> list[TableId]:
     tables = [parse_table(name, "verify") for name in names]
     if unknown := [str(table) for table in tables if table not in schemas]:
         raise ConfigurationError(
             f"{', '.join(unknown)} is not a captured table of this pipeline",
             f"Its tables are {', '.join(map(str, sorted(schemas)))}.",
         )
+    for table in tables:
+        if table in reasons:
+            raise ConfigurationError(f"{table} cannot be verified: {reasons[table].error}")
     return tables
 
 
