@@ -28,6 +28,7 @@ WITHIN = {
     "tick": {"errors", "cdc", "sql", "tick"},
     "verify": {"errors", "cdc", "sql", "tick", "verify"},
     "spark": {"errors", "cdc", "sql", "tick", "verify", "version", "spark"},
+    "read": {"errors", "cdc", "spark", "read"},
     "config.property": set(),
     "config.debezium_properties": {"config.property"},
     "config.job_properties": {"config.property"},
@@ -88,12 +89,13 @@ PACKAGES = {"version", "config", "offsets"}
 
 WITHOUT_AIRFLOW = {*WITHIN, "config", "offsets.file", "submit", "cli", "sandbox"}
 ONLY_IN = {
-    "pyspark": {"spark", "submit", "demo"},
+    "pyspark": {"spark", "read", "submit", "demo"},
     "delta": {"spark"},
     "ibm_db": {"source", "sandbox"},
     "ibm_db_dbi": {"source", "sandbox"},
     "confluent_kafka": {"channels"},
-    f"{NAME}.spark": {"spark"},
+    f"{NAME}.spark": {"spark", "read"},
+    f"{NAME}.read": {"read"},
     f"{NAME}.sandbox": {"sandbox", "demo"},
 }
 """What none but these parts may import."""
@@ -260,9 +262,10 @@ def test_a_pure_part_loads_with_only_the_standard_library(part: str) -> None:
     assert came - PACKAGES <= WITHIN[part] | LEAVES | {part}, "the package itself loads its version and nothing else"
 
 
-def test_the_spark_side_loads_without_airflow_ibm_db_and_pydantic() -> None:
+@pytest.mark.parametrize("part", ["spark", "read"])
+def test_the_spark_side_loads_without_airflow_ibm_db_and_pydantic(part: str) -> None:
     closed = "top in ('airflow', 'ibm_db', 'ibm_db_dbi', 'pydantic', 'yaml', 'typer', 'rich', 'pendulum', 'attrs')"
-    assert import_behind_gate(modules_of("spark"), closed) <= WITHIN["spark"] | LEAVES
+    assert import_behind_gate(modules_of(part), closed) <= WITHIN["spark"] | LEAVES | {part}
 
 
 def test_channels_load_without_a_kafka_client() -> None:
@@ -270,7 +273,7 @@ def test_channels_load_without_a_kafka_client() -> None:
 
 
 def test_the_other_parts_load_without_spark_and_airflow() -> None:
-    parts = {part_of(path) for path in sources()} & (WITHOUT_AIRFLOW - {"spark"})
+    parts = {part_of(path) for path in sources()} & (WITHOUT_AIRFLOW - {"spark", "read"})
     came = import_behind_gate(modules_of(*parts), "top in ('pyspark', 'delta', 'airflow')")
     assert "spark" not in came
 

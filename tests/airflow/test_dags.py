@@ -41,7 +41,9 @@ def dags(airflow_db: None) -> Dags:
 
 
 def test_every_shipped_dag_file_is_tested_here() -> None:
-    names = {"db2cdc_pipeline.py", "db2cdc_sales.py", "db2cdc_snapshot.py", "db2cdc_verify.py"}
+    names = {
+        "db2cdc_consumer.py", "db2cdc_pipeline.py", "db2cdc_sales.py", "db2cdc_snapshot.py", "db2cdc_verify.py",
+    }  # fmt: skip
     assert {path.name for path in DAGS.glob("*.py")} == names
 
 
@@ -208,3 +210,9 @@ def test_verification_has_its_own_schedule_and_form(
     verify = dag.get_task("verify")
     assert (verify.config.pipeline, verify.retries, verify.conf) == ("shop", 2, {"spark.driver.memory": "700m"})
     assert {"config", "tables", "quick", "show_keys", "verification_id"} <= {*verify.template_fields}
+
+
+def test_example_consumer_loads_without_spark(dags: Dags) -> None:
+    [dag] = dags("db2cdc_consumer.py").values()
+    assert (dag.dag_id, dag.task_ids) == ("sales_order_changes", ["count_changes"])
+    assert dag.schedule.uri == "db2cdc://sales/SALES/ORDERS"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import load
-from airflow_provider_db2cdc.spark.events.envelope import signed_images
+from airflow_provider_db2cdc.spark.events.image_count import image_counts
 from airflow_provider_db2cdc.spark.events.row_multiset import COPY
 from airflow_provider_db2cdc.spark.quoting import quoted
 
@@ -48,24 +48,8 @@ def _by_key(replica: Replica, log: DataFrame) -> DataFrame:
 
 
 def _by_copies(replica: Replica, log: DataFrame) -> DataFrame:
-    """Return the lost rows of a table without a key, by the rule of `cdc.event.row_multiset`.
-
-    `r` rows of one batch replace an image's count, and no count falls below zero.
-    """
-    signed = log.select(*AT[:2], F.col("op"), signed_images().alias("signed")).select(*AT[:2], "op", "signed.*")
-    is_read = F.col("op") == "r"
-    batches = signed.groupBy("image", "__batch").agg(
-        F.sum(F.when(is_read, 1)).alias("read"),
-        F.sum(F.when(~is_read, F.col("sign")).otherwise(0)).alias("delta"),
-        F.max("__commit_lsn").alias("commit"),
-    )
-    order = Window.partitionBy("image").orderBy("__batch")
-    steps = batches.withColumn("reset", F.count("read").over(order))
-    since = Window.partitionBy("image", "reset").orderBy("__batch")
-    counts = steps.withColumn("sum", F.sum(F.coalesce("read", "delta")).over(since))
-    lowest = F.least(F.lit(0), F.min("sum").over(since))
-    counted = counts.withColumn("held", F.col("sum") - lowest)
-    newest = counted.groupBy("image").agg(F.max_by(F.struct("held", "commit", "__batch"), "__batch").alias("last"))
+    """Return the lost rows of a table without a key."""
+    newest = image_counts(log)
     in_state = replica.rows().groupBy(F.col("row").alias("image")).agg(F.count("*").alias("in_state"))
     count_in_state: Column = F.coalesce("in_state", F.lit(0))
     short = newest.where("last.held > 0").join(in_state, "image", "left").where(F.col("last.held") > count_in_state)
