@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
-from airflow_provider_db2cdc.cdc.job import RejectedTable, SourceSpec, TableTask
+from airflow_provider_db2cdc.cdc.job import SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.selection.message_key import PROPERTY as KEY_PROPERTY
 from airflow_provider_db2cdc.cdc.selection.select_override import PROPERTY as SELECT_PROPERTY
 from airflow_provider_db2cdc.cdc.selection.select_override import selects_of
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of, parse_table
-from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
+from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.verify.document import VerifySpec
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
