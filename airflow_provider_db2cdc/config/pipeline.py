@@ -18,14 +18,13 @@ from airflow_provider_db2cdc.cdc.selection.select_override import PROPERTY as OV
 from airflow_provider_db2cdc.cdc.selection.select_override import check_overrides
 from airflow_provider_db2cdc.cdc.selection.tables import Selection
 from airflow_provider_db2cdc.cdc.snapshot.mode import (
-    CUSTOM,
     MODES,
     OLD_NAMES,
-    CustomMode,
     GapRepair,
     Snapshotter,
     configured,
 )
+from airflow_provider_db2cdc.config.custom_mode import load_snapshotter
 from airflow_provider_db2cdc.config.parsing import Mistakes, classify, flatten, read_value, refusal, resolve_used
 from airflow_provider_db2cdc.config.properties import find_property
 from airflow_provider_db2cdc.config.property_check import (
@@ -48,9 +47,7 @@ from airflow_provider_db2cdc.config.values import (
     SecondsOrZero,
 )
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.import_path import load_class
 
-SNAPSHOTTER_METHODS = [name for name in vars(Snapshotter) if not name.startswith("_")]
 SnapshotMode = Annotated[
     Literal["initial", "always", "initial_only", "no_data", "recovery", "when_needed", "configuration_based", "custom"],
     BeforeValidator(lambda name: OLD_NAMES.get(name, name) if isinstance(name, str) else name),
@@ -249,22 +246,6 @@ class PipelineConfig(_Frozen):
         if texts:
             raise refusal(texts)
         return config
-
-
-def load_snapshotter(path: str) -> Snapshotter:
-    """Return an object of the class that `module:Class` names.
-
-    :raises ConfigurationError: when there is no such class, it needs arguments, or it lacks a method.
-    """
-    name, hint = CUSTOM, "Name a class as module:Class; cdc.snapshot.mode.Snapshotter says what it needs."
-    kind = load_class(path, name, hint)
-    try:
-        snapshotter: Snapshotter = kind()
-    except Exception as error:
-        raise ConfigurationError(f"{name}: {path!r} cannot be made without arguments ({error})", hint) from error
-    if lacking := [method for method in SNAPSHOTTER_METHODS if not callable(getattr(snapshotter, method, None))]:
-        raise ConfigurationError(f"{name}: {path!r} has no method {lacking[0]}", hint)
-    return CustomMode(path, snapshotter)
 
 
 def _place(data: dict[str, Any], path: list[str], value: Any) -> None:

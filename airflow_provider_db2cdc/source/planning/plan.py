@@ -39,7 +39,7 @@ from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.lists import find_unmatched, warn_of
 from airflow_provider_db2cdc.source.planning.interval import RunEnd, ended, idle_reason
 from airflow_provider_db2cdc.source.planning.range_limit import counted
-from airflow_provider_db2cdc.source.planning.rejected_tables import each, record_rejected, report_nothing
+from airflow_provider_db2cdc.source.planning.rejected_tables import each, report_idle
 from airflow_provider_db2cdc.source.planning.signals import new_table_signals, plan_signal_table
 from airflow_provider_db2cdc.source.planning.table_plan import TablePlan, TablePlanner
 from airflow_provider_db2cdc.source.preflight.table_requirements import require
@@ -109,14 +109,13 @@ def plan_or_reason(source: Source, config: PipelineConfig, offsets: OffsetStore,
     signal_table = plan_signal_table(source, config, captured, rejected)
     pending = [*run.signals, *summary.unhandled(new_table_signals(source, signal_table, rejected))]
     if not (pending or _has_work(plans, summary) or summary.has_snapshot_work(schemas.keys())):
-        record_rejected(offsets, summary, rejected)
-        report_nothing(rejected)
+        report_idle(offsets, summary, rejected)
         return IdleTick(idle_reason(config, end, lsn, plans))
     plans = [replace(plan, select=selects.get(plan.table, "")) for plan in plans]
     _warn_of_unread(plans, config.asn_schema)
     spec = _after_last_tick(summary, _spec(source, config, run, captured.position, plans))
-    spec = replace(spec, signals=tuple(pending), signal_table=signal_table, interval=run.interval, interval_end=lsn)
-    return replace(spec, rejected=tuple(rejected), source_clock=clock)
+    spec = replace(spec, interval=run.interval, interval_end=lsn, rejected=tuple(rejected), source_clock=clock)
+    return replace(spec, signals=tuple(pending), signal_table=signal_table)
 
 
 def _after_last_tick(summary: PipelineSummary, spec: JobSpec) -> JobSpec:

@@ -44,19 +44,20 @@ def each(items: Iterable[S], action: Callable[[S], T], rejected: list[RejectedTa
     return results
 
 
-def record_rejected(offsets: OffsetStore, summary: PipelineSummary, rejected: Sequence[RejectedTable]) -> None:
-    """Keep in the summary which tables a plan without work has rejected, because no tick will report them."""
-    after = summary.with_rejected({table.table: table.error for table in rejected if table.is_replicated})
-    if after != summary:
-        offsets.put_summary(after)
-
-
-def report_nothing(rejected: Sequence[RejectedTable]) -> None:
-    """Log that there is nothing to do.
+def report_idle(offsets: OffsetStore, summary: PipelineSummary, rejected: Sequence[RejectedTable]) -> None:
+    """Log that there is nothing to do, and keep in the summary which tables are rejected.
 
     :raises TickFailedError: when tables are rejected. It lists them.
     """
+    _record_rejected(offsets, summary, rejected)
     if rejected:
         listed = "\n".join(f"- {rejection.table}: {rejection.error}" for rejection in rejected)
         raise TickFailedError(f"{len(rejected)} table(s) cannot continue, and the others have no changes:\n{listed}")
     log.info("nothing to do")
+
+
+def _record_rejected(offsets: OffsetStore, summary: PipelineSummary, rejected: Sequence[RejectedTable]) -> None:
+    """Keep in the summary which tables a plan without work has rejected, because no tick will report them."""
+    after = summary.with_rejected({table.table: table.error for table in rejected if table.is_replicated})
+    if after != summary:
+        offsets.put_summary(after)

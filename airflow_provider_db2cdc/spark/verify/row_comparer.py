@@ -82,7 +82,7 @@ class RowComparer:
         state = checksum(self._state_rows(task, rows, position))
         return Totals(rows.checksum.rows, state.rows, rows.checksum == state)
 
-    @failpoint("compare_rows")
+    @failpoint("compare_with_source")
     def compare(
         self,
         task: TableTask,
