@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context, XComArg
 
+from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
@@ -86,7 +87,7 @@ class Db2CdcCommitOperator(BaseOperator):
                 # Airflow drops the events of a task that fails.
                 fails = self.fail_for_tables and (unkept is not None or bool(result.failed))
                 is_notified = notify(config, result.notifications, now_ms, drops_events=fails)
-            self._announce_tables(result.pipeline, announcements.pending, context)
+            self._announce_tables(result, announcements.pending, context)
             if config is not None and AIRFLOW in config.notification_channels:
                 self._announce_notifications(result, context)
             record_reported(result, offsets, is_notified)
@@ -96,16 +97,16 @@ class Db2CdcCommitOperator(BaseOperator):
                 raise_for_failures(result)
         return None if unkept is None else str(unkept)
 
-    def _announce_tables(self, pipeline: str, pending: Mapping[TableId, Announcement], context: Context) -> None:
+    def _announce_tables(self, result: JobResult, pending: Mapping[TableId, Announcement], context: Context) -> None:
         events: Any = context["outlet_events"]
         declared = {outlet.uri: outlet for outlet in self.outlets if isinstance(outlet, Asset)}
         for table, announcement in pending.items():
-            asset = table_asset(pipeline, table)
+            asset, extra = table_asset(result.pipeline, table), event_extra(announcement, result.interval)
             if asset.uri in declared:
-                events[declared[asset.uri]].extra = announcement.extra
+                events[declared[asset.uri]].extra = extra
                 continue
             for alias in self._aliases:
-                events[alias].add(asset, extra=announcement.extra)
+                events[alias].add(asset, extra=extra)
 
     def _announce_notifications(self, result: JobResult, context: Context) -> None:
         events: Any = context["outlet_events"]
@@ -116,3 +117,12 @@ class Db2CdcCommitOperator(BaseOperator):
     @property
     def _aliases(self) -> list[AssetAlias]:
         return [outlet for outlet in self.outlets if isinstance(outlet, AssetAlias)]
+
+
+def event_extra(announcement: Announcement, interval: DataInterval | None) -> dict[str, str | int | None]:
+    """Return the extra of a table's asset event: its range of batches and LSNs, events and newest commit time.
+
+    If the run ended at its data interval, the extra has that too, as ISO texts in UTC.
+    """
+    named = {} if interval is None else {"interval_start": interval.start or None, "interval_end": interval.end}
+    return {**named, **announcement.extra}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import BaseOperator, Context
 
+from airflow_provider_db2cdc.cdc.capture.interval import CaptureBehindError, DataInterval
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.signal.action import ACTIONS
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, signal_of
@@ -21,6 +22,8 @@ from airflow_provider_db2cdc.offsets.commit import record_signals_in_flight
 from airflow_provider_db2cdc.offsets.signal import act_on_offset_signals
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import fail_at_once
+from airflow_provider_db2cdc.operators.interval.schedule import interval_of
+from airflow_provider_db2cdc.operators.interval.wait import check_event, passing_trigger
 
 BACKFILL = "backfill"
 CONF_KEY = "signals"
@@ -31,11 +34,14 @@ class Db2CdcPlanOperator(BaseOperator):
 
     If there is nothing to do, the task is skipped, and so are the following ones. It only sends small statements, by
     ibm_db, and reads no rows of tables. Scheduled, manual and asset-triggered runs all take what capture has written up
-    to now, whatever their data interval. The plan has the signals that the run was triggered with (see `signals_of`).
-    A retry plans again.
+    to now, whatever their data interval. With `end.at=interval` a scheduled run ends at its data interval instead. The
+    task then waits in the triggerer until capture has passed the interval's end. Other runs only carry snapshots.
+
+    The plan has the signals that the run was triggered with (see `signals_of`). A retry plans again.
 
     :param config: The pipeline's properties, under Debezium's names or in snake_case. (templated)
     :param db2_conn_id: A connection of the IBM Db2 provider.
+    :param poll_s: Seconds between two checks whether capture has passed the interval's end.
     """
 
     template_fields: Sequence[str] = ("config", "db2_conn_id")
@@ -46,11 +52,13 @@ class Db2CdcPlanOperator(BaseOperator):
         *,
         config: PipelineConfig | Mapping[str, Any],
         db2_conn_id: str = Db2CdcHook.default_conn_name,
+        poll_s: float = 10.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.config = config
         self.db2_conn_id = db2_conn_id
+        self.poll_s = poll_s
 
     def execute(self, context: Context) -> str:
         """Return the JobSpec as JSON. It holds no secrets and no row values.
@@ -68,24 +76,43 @@ class Db2CdcPlanOperator(BaseOperator):
                 "`db2cdc offset restart --airflow <table>`, and trigger a plain run)."
             )
         with fail_at_once():
-            spec = self._plan(f"{run.dag_id}/{run.run_id}", signals_of(run.conf, run.run_id))
-        if spec is None:
-            raise AirflowSkipException("idle: nothing new up to the capture position, Spark is not started")
+            config = read_config(self.config)
+            interval = interval_of(run, config)
+            try:
+                spec = self._plan(config, run, interval)
+            except CaptureBehindError as error:
+                assert interval is not None
+                self._wait(config, interval, error)
         self.log.info(
             "planned: pipeline=%s tables=%d rows=%d rejected=%d upto=%s",
             spec.pipeline,
             len(spec.tables),
             sum(task.rows for task in spec.tables),
             len(spec.rejected),
-            spec.capture_position.lsn,
+            spec.interval_end or spec.capture_position.lsn,
         )
         return spec.to_json()
 
-    def _plan(self, run_id: str, signals: Sequence[Signal]) -> JobSpec | None:
-        # Only a worker needs ibm_db. It is not available on every platform that parses DAGs.
-        from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
+    def resume(self, context: Context, event: Mapping[str, Any]) -> str:
+        """Plan once capture has passed the end of the run's interval. See `execute`.
 
-        config = read_config(self.config)
+        :raises AirflowException: when the wait ended with an error, for one because capture stands still.
+        """
+        check_event(event)
+        self.log.info("%s", event["message"])
+        return self.execute(context)
+
+    def _wait(self, config: PipelineConfig, interval: DataInterval, error: CaptureBehindError) -> NoReturn:
+        self.log.info("%s. The task waits in the triggerer", error.problem)
+        offsets = VariableOffsetStore(config.pipeline)
+        trigger = passing_trigger(self.db2_conn_id, config, offsets, interval, self.poll_s)
+        self.defer(trigger=trigger, method_name=self.resume.__name__)
+
+    def _plan(self, config: PipelineConfig, run: Any, interval: DataInterval | None) -> JobSpec:
+        # Only a worker needs ibm_db. It is not available on every platform that parses DAGs.
+        from airflow_provider_db2cdc.source.planning.plan import IdleTick, TickRun, plan_or_reason
+
+        run_id, signals = f"{run.dag_id}/{run.run_id}", signals_of(run.conf, run.run_id)
         if config.ignored:
             names = ", ".join(sorted(config.ignored))
             self.log.warning("properties without meaning here: %s (`db2cdc options` says why)", names)
@@ -97,12 +124,14 @@ class Db2CdcPlanOperator(BaseOperator):
                 f"Add {AIRFLOW_CHANNEL} to signal.enabled.channels.",
             )
         check_notifiers(config)
-        offsets = VariableOffsetStore(config.pipeline)
+        offsets, at_ms = VariableOffsetStore(config.pipeline), time.time_ns() // 1_000_000
         pending = [*act_on_offset_signals(signals, offsets), *read_channels(config)]
         with Db2CdcHook(self.db2_conn_id).source() as source:
-            spec = plan_tick(source, config, offsets, TickRun(run_id, time.time_ns() // 1_000_000, pending))
-        record_signals_in_flight(spec, offsets)
-        return spec
+            planned = plan_or_reason(source, config, offsets, TickRun(run_id, at_ms, pending, interval))
+        if isinstance(planned, IdleTick):
+            raise AirflowSkipException(f"idle: {planned.reason}. Spark is not started")
+        record_signals_in_flight(planned, offsets)
+        return planned
 
 
 def signals_of(conf: Mapping[str, Any] | None, run_id: str) -> list[Signal]:

@@ -18,6 +18,7 @@ from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
 from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
 from airflow_provider_db2cdc.operators.asset import pipeline_alias
 from airflow_provider_db2cdc.operators.commit import Db2CdcCommitOperator
+from airflow_provider_db2cdc.operators.interval.schedule import check_schedule
 from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
 from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
 
@@ -67,6 +68,7 @@ class Db2CdcTaskGroup(TaskGroup):
         self.default_args = {**RETRIES, **(self.dag.default_args if self.dag else {}), **self.default_args}
         given = _complete(group_id, config, properties)
         checked = given if isinstance(given, PipelineConfig) else PipelineConfig.from_properties(_literal(given))
+        check_schedule(self.dag, checked)
         spark = {"spark_conn_id": spark_conn_id, **spark_arguments(checked), **(spark_submit or {})}
         with self:
             plan = Db2CdcPlanOperator(task_id="plan", config=given, db2_conn_id=db2_conn_id, **ONE_AT_A_TIME)

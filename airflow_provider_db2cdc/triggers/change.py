@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import airflow
@@ -16,7 +16,8 @@ from airflow.sdk import Connection
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from packaging.version import Version
 
-from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
+from airflow_provider_db2cdc.cdc.capture.interval import CapturedTime
+from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
@@ -41,33 +42,44 @@ SHOWS_ARGUMENTS = Version(airflow.__version__).release < (3, 3)
 """Whether Airflow's API shows the decrypted arguments of a deferred task's trigger. Since 3.3 it does not."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class WorkProbe:
-    """A check for what is awaited: work for a tick of the pipeline, or that capture has passed a time."""
+    """A check for what is awaited: work for a tick of the pipeline, or that capture has passed a time.
+
+    `clock` is the source's clock as the last check found it.
+    """
 
     config: PipelineConfig
     upto_time: datetime | None = None
+    clock: SourceClock | None = None
 
     def look(self, source: Source, offsets: OffsetStore) -> str | None:
         """Return a message on what has come, or None if it has not.
 
         :raises Db2CdcError: when plan_tick raises it, for one because capture stands still.
         """
-        from airflow_provider_db2cdc.source.catalog import read_capture_position
-        from airflow_provider_db2cdc.source.planning.plan import TickRun, check_moving, plan_tick
+        from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
 
         if self.upto_time is not None:
-            position = read_capture_position(source, self.config.asn_schema)
-            if passed(position, self.upto_time, datetime.now(UTC)):
-                stand = f"it stands at {position.synchtime} (the source's local time)"
-                return f"capture has passed {self.upto_time}: {stand}"
-            check_moving(position, self.config)
-            return None
+            return self._look_at_capture(source, offsets, self.upto_time)
         run = TickRun(RUN_ID, time.time_ns() // 1_000_000, self._signals())
         spec = plan_tick(source, self.config, offsets, run)
         if spec is None:
             return None
         return describe_wait(spec)
+
+    def _look_at_capture(self, source: Source, offsets: OffsetStore, upto: datetime) -> str | None:
+        from airflow_provider_db2cdc.source.catalog import read_capture_position
+        from airflow_provider_db2cdc.source.planning.plan import check_moving
+        from airflow_provider_db2cdc.source.source_clock import read_source_clock
+
+        config, known = self.config, self.clock or offsets.summary().source_clock
+        position = read_capture_position(source, config.asn_schema)
+        self.clock = read_source_clock(source, config.asn_schema, config.time_zone, position, known)
+        if passed(CapturedTime(position, self.clock), upto):
+            return f"capture has passed {upto}: it stands at {position.synchtime} (the source's local time)"
+        check_moving(position, config)
+        return None
 
     def _signals(self) -> list[Signal]:
         """Return the signals of all channels.
@@ -92,15 +104,11 @@ def describe_wait(spec: JobSpec) -> str:
     return f"{', '.join(parts)} are waiting; capture stands at {spec.capture_position.lsn}"
 
 
-def passed(position: CapturePosition, upto: datetime, now: datetime) -> bool:
-    """Return whether all commits up to a time are captured.
-
-    A time with a zone is compared with `now`, the worker's clock, minus the age of the capture position. A time without
-    a zone is the source's local time.
-    """
+def passed(captured: CapturedTime, upto: datetime) -> bool:
+    """Return whether all commits up to a time are captured. A time without a zone is the source's local time."""
     if upto.tzinfo is None:
-        return datetime.fromisoformat(position.synchtime) >= upto
-    return now - timedelta(seconds=position.age_s) >= upto
+        return datetime.fromisoformat(captured.position.synchtime) >= upto
+    return captured.has_passed(upto.astimezone(UTC).replace(tzinfo=None))
 
 
 def redact(config: PipelineConfig) -> dict[str, Any]:
@@ -177,7 +185,7 @@ class Db2CdcChangeTrigger(BaseTrigger):
     :param offsets: The offsets' documents by table, as the sensor saw them.
     :param upto_time: ISO text of a time that capture is to pass. None waits for changes.
     :param poll_s: Seconds between two checks.
-    :param deadline: The end of the wait, in seconds since the epoch.
+    :param deadline: The end of the wait, in seconds since the epoch. None waits without an end.
     """
 
     def __init__(  # noqa: PLR0913 - Airflow creates a trigger from one argument for each value.
@@ -187,7 +195,7 @@ class Db2CdcChangeTrigger(BaseTrigger):
         offsets: dict[str, str | None],
         upto_time: str | None,
         poll_s: float,
-        deadline: float,
+        deadline: float | None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.db2_conn_id = db2_conn_id
@@ -237,6 +245,6 @@ class Db2CdcChangeTrigger(BaseTrigger):
             except UnreachableError as error:
                 last = str(error)
                 log.warning("not yet: %s", last)
-            if time.time() + self.poll_s > self.deadline:
+            if self.deadline is not None and time.time() + self.poll_s > self.deadline:
                 return {"status": "timeout", "message": last}
             await asyncio.sleep(self.poll_s)

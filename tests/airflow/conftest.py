@@ -14,6 +14,7 @@ import pytest
 from support.airflow_fixtures import Connect, Inside, RunDag
 from support.captured_shop import Captured
 from support.fake_spark import FakeSpark
+from support.scheduled_run import Interval, scheduled
 
 from airflow_provider_db2cdc.demo.runs import dag_bag
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
@@ -59,14 +60,20 @@ def airflow_db() -> None:
 
 @pytest.fixture(scope="session")
 def run_dag(airflow_db: None) -> RunDag:
-    """Run a DAG of a file's text as `airflow dags test` does, and return the run's state and each task's."""
+    """Run a DAG of a file's text as `airflow dags test` does, and return the run's state and each task's.
 
-    def run(dag_id: str, text: str, conf: dict[str, Any] | None = None) -> tuple[str, dict[str, str]]:
+    With a data interval the run is a scheduled one.
+    """
+
+    def run(
+        dag_id: str, text: str, conf: dict[str, Any] | None = None, interval: Interval | None = None
+    ) -> tuple[str, dict[str, str]]:
         path = DAGS / f"{dag_id}.py"
         path.write_text(text, encoding="utf-8")
         bag = dag_bag(path, DAGS)
         assert bag.import_errors == {}
-        dag_run = bag.dags[dag_id].test(run_conf=conf)
+        with scheduled(interval):
+            dag_run = bag.dags[dag_id].test(run_conf=conf)
         # Each run reads all files of the folder into the database.
         path.unlink()
         return str(dag_run.state), {ti.task_id: str(ti.state) for ti in dag_run.get_task_instances()}

@@ -2,7 +2,7 @@ import asyncio
 import json
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,7 +19,9 @@ from support.airflow_fixtures import Connect, Inside, RunDag
 from support.captured_shop import Captured
 from support.job_samples import lsn
 
+from airflow_provider_db2cdc.cdc.capture.interval import CapturedTime
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
+from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, with_capture_interrupted
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
@@ -30,8 +32,8 @@ from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore, variab
 from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
 from airflow_provider_db2cdc.triggers.change import SUMMARY, Db2CdcChangeTrigger, FrozenOffsets, passed, redact
 
-FENCE = CapturePosition(lsn(9), "2026-03-01T11:59:50", "2026-03-01T12:00:00", 10.0)
-NOW = datetime(2026, 3, 1, 17, 0, 0, tzinfo=UTC)
+STANDS = CapturedTime(CapturePosition(lsn(9), "2026-03-01T11:59:50", "2026-03-01T12:00:00", 10.0), SourceClock(-18_000))
+AT = datetime(2026, 3, 1, 16, 59, 50, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -39,13 +41,14 @@ NOW = datetime(2026, 3, 1, 17, 0, 0, tzinfo=UTC)
     [
         (datetime(2026, 3, 1, 11, 59, 50), True),
         (datetime(2026, 3, 1, 11, 59, 51), False),
-        (NOW - timedelta(seconds=10), True),
-        (NOW - timedelta(seconds=9), False),
+        (AT - timedelta(seconds=1), True),
+        (AT, False),
+        ((AT - timedelta(seconds=1)).astimezone(timezone(timedelta(hours=7))), True),
     ],
-    ids=["source's time", "after it", "zoned", "after it, zoned"],
+    ids=["source's time", "after it", "zoned", "the same second, zoned", "another zone"],
 )
 def test_time_is_passed_when_capture_stands_behind_it(upto: datetime, expected: bool) -> None:
-    assert passed(FENCE, upto, NOW) is expected
+    assert passed(STANDS, upto) is expected
 
 
 def test_offsets_are_remembered_as_they_were_first_seen() -> None:

@@ -59,7 +59,7 @@ def main() -> int:
     signals = [heard(signal, os.environ.get("FAKE_REFUSE", "").split()) for signal in spec["signals"]]
     tables += [{**rejected, "status": "failed", "is_rejected": True} for rejected in spec["rejected"]]
     result = {"pipeline": spec["pipeline"], "run_id": spec["run_id"], "version": 1, "tables": tables}
-    result |= {"signals": signals, "planned_at_ms": spec["planned_at_ms"]}
+    result |= {"signals": signals, "planned_at_ms": spec["planned_at_ms"], "interval": spec["interval"]}
     print("DB2CDC_RESULT " + json.dumps(result))
     return 1 if any(table["status"] == "failed" for table in tables) else 0
 
