@@ -42,6 +42,13 @@ TableName = Annotated[str, typer.Argument(help="SCHEMA.TABLE, as the catalog spe
 OfAirflow = Annotated[
     bool, typer.Option("--airflow", help="Use the offsets in Airflow's Variables; needs Airflow's database.")
 ]
+IntervalEnd = Annotated[
+    str | None,
+    typer.Option(
+        help="With end.at=interval: an ISO time with its zone, such as 2026-01-01T00:00:00Z. Commits up to then are "
+        "carried. Without it only snapshots are."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to standard output and everything else to error.")]
 
 
@@ -55,9 +62,10 @@ def tick(
     config: ConfigFile,
     as_json: AsJson = False,
     progress: Annotated[bool, typer.Option("--progress", help="Show Spark's output while it runs.")] = False,
+    interval_end: IntervalEnd = None,
 ) -> None:
     """Write all changes that were captured since the last tick to the target."""
-    call("cli.tick", config, as_json=as_json, progress=progress)
+    call("cli.tick", config, as_json=as_json, progress=progress, interval_end=interval_end)
 
 
 @app.command()

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from airflow_provider_db2cdc.cdc.capture.interval import PROPERTY as END_AT
+from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
@@ -31,22 +33,29 @@ from airflow_provider_db2cdc.cli.screen import (
 )
 from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.offsets.commit import (
     commit_tick,
     raise_for_failures,
     record_reported,
     record_signals_in_flight,
 )
-from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
+from airflow_provider_db2cdc.source.planning.plan import IdleTick, TickRun, plan_or_reason
 from airflow_provider_db2cdc.submit.child import OnLine
 from airflow_provider_db2cdc.submit.runner import run_job
 
 COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
 
 
-def run(config: Path, as_json: bool, progress: bool, signals: Sequence[Signal] = ()) -> JobResult | None:
+def run(
+    config: Path, as_json: bool, progress: bool, signals: Sequence[Signal] = (), interval_end: str | None = None
+) -> JobResult | None:
     """Run one tick with the signals of a command, and show its result. Return None if there is nothing to do.
 
+    With `interval_end` its changes end at that time.
+
+    :raises ConfigurationError: when `interval_end` is not a time with a zone.
+    :raises CaptureBehindError: when capture has not passed `interval_end`.
     :raises OffsetCommitError: when some offsets could not be stored. Everything else is stored and shown.
     :raises TickFailedError: when some tables failed. The others are committed and shown.
     """
@@ -55,11 +64,14 @@ def run(config: Path, as_json: bool, progress: bool, signals: Sequence[Signal] =
     for warning in pipeline.warnings:
         note(f"warning: {warning}")
     started = time.monotonic()
-    spec = _plan(pipeline, signals)
-    if spec is None:
-        _show_idle(as_json)
+    interval = None if interval_end is None else _interval(interval_end)
+    if interval is None and pipeline.end_at == "interval":
+        note(f"{END_AT} is interval, and there is no --interval-end: only snapshots are carried")
+    planned = _plan(pipeline, signals, interval)
+    if isinstance(planned, IdleTick):
+        _show_idle(as_json, planned.reason)
         return None
-    result = _apply(pipeline, spec, progress)
+    result = _apply(pipeline, planned, progress)
     commit(pipeline, result, as_json, started)
     return result
 
@@ -92,15 +104,29 @@ def commit(pipeline: PipelineConfig, result: JobResult, as_json: bool, started: 
         raise unkept
 
 
-def _plan(config: PipelineConfig, given: Sequence[Signal]) -> JobSpec | None:
+def _interval(text: str) -> DataInterval:
+    mistake = ConfigurationError(
+        f"--interval-end is {text!r}", "Give an ISO time with its zone, such as 2026-01-01T00:00:00Z."
+    )
+    try:
+        end = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise mistake from error
+    if end.tzinfo is None:
+        raise mistake
+    return DataInterval.of(None, end)
+
+
+def _plan(config: PipelineConfig, given: Sequence[Signal], interval: DataInterval | None) -> JobSpec | IdleTick:
     now = datetime.now(UTC)
     notifier.check_notifiers(config)
     signals = [*given, *read_channels(config)]
     offsets, run_id, at_ms = open_store(config), f"cli__{now.isoformat()}", int(now.timestamp() * 1000)
     with open_source(config) as source:
-        spec = plan_tick(source, config, offsets, TickRun(run_id, at_ms, signals))
-    record_signals_in_flight(spec, offsets)
-    return spec
+        planned = plan_or_reason(source, config, offsets, TickRun(run_id, at_ms, signals, interval))
+    if isinstance(planned, JobSpec):
+        record_signals_in_flight(planned, offsets)
+    return planned
 
 
 def _apply(config: PipelineConfig, spec: JobSpec, progress: bool) -> JobResult:
@@ -127,11 +153,11 @@ def spark_output(work: str, progress: bool) -> Iterator[OnLine]:
         yield on_line
 
 
-def _show_idle(as_json: bool) -> None:
+def _show_idle(as_json: bool, reason: str) -> None:
     if as_json:
-        print_json({"status": "idle"})
+        print_json({"status": "idle", "reason": reason})
     else:
-        note("idle: the target holds everything that capture has written")
+        note(f"idle: {reason}")
 
 
 def _show_failed_signals(before: PipelineSummary, result: JobResult) -> None:

@@ -243,7 +243,10 @@ def test_a_tick_without_changes_is_idle_and_starts_no_spark(db2cdc: Command, con
     store.put(Offset(TableId("SALES", "T"), at, 1, planned_at_ms=time.time_ns() // 10**6, committed_lsn=at))
     store.put_summary(PipelineSummary(tables=(TableId("SALES", "T"),)))
     done = db2cdc("tick", "-c", config, "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, {"status": "idle"}), done.stderr
+    assert (done.returncode, json.loads(done.stdout)) == (
+        0,
+        {"status": "idle", "reason": "nothing new up to the capture position"},
+    ), done.stderr
     assert "poll.interval.ms" in done.stderr
 
 

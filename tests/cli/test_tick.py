@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli import tick
 from airflow_provider_db2cdc.cli.pipeline import open_store
 from airflow_provider_db2cdc.config.files.load import load_config
-from airflow_provider_db2cdc.errors import TickFailedError
+from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
 from airflow_provider_db2cdc.offsets.commit import OffsetCommitError
 
 STARTED = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, 5)
@@ -107,3 +107,9 @@ def test_all_else_is_told_where_an_offset_cannot_be_kept(config: Path, capsys: p
     with pytest.raises(TickFailedError, match=r"S\.BAD: no disk"):
         commit(config, JobResult("p", "r", (unkept, failed)))
     assert "S.AHEAD" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("end", ["tomorrow", "2026-01-01T00:00:00", ""])
+def test_interval_ends_at_a_time_with_a_zone(config: Path, end: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"--interval-end is .* Give an ISO time with its zone"):
+        tick.run(config, as_json=False, progress=False, interval_end=end)
