@@ -183,7 +183,7 @@ def test_last_commit_is_found_by_the_rule_of_the_clock(
     """The statement and `SourceClock.utc` agree, in the repeated hour too."""
     rng, commits = Random(7), dict[int, datetime]()
     for number in range(1, 15):
-        minutes = 10 * number if number < 7 else 10 * number - 60
+        minutes = 10 * number if number < 7 else 10 * number - 25
         commits[number] = datetime(2026, 10, 25, 1, 20) + timedelta(minutes=minutes + rng.randrange(-4, 5))
         control.unit(number, f"{commits[number]:%Y-%m-%d %H:%M:%S.%f}")
     for minutes in range(-120, 240, 7):

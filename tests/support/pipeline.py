@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
 from airflow_provider_db2cdc.cdc.document import PASSWORD_ENV, USER_ENV
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -109,11 +110,13 @@ class Pipeline:
         """Wait until capture has everything, and return the synchpoint."""
         return Lsn(await_captured(self.writer, 30.0))
 
-    def plan(self, run_id: str = "", signals: Sequence[Signal] = ()) -> JobSpec | None:
+    def plan(
+        self, run_id: str = "", signals: Sequence[Signal] = (), interval: DataInterval | None = None
+    ) -> JobSpec | None:
         """Plan a tick, as a new run or as the run `run_id`."""
+        run = TickRun(run_id or f"run{next(numbers)}", int(time.time() * 1000), signals, interval)
         with self.source() as source:
-            at = int(time.time() * 1000)
-            spec = plan_tick(source, self.config, self.offsets, TickRun(run_id or f"run{next(numbers)}", at, signals))
+            spec = plan_tick(source, self.config, self.offsets, run)
         record_signals_in_flight(spec, self.offsets)
         return spec
 
