@@ -16,9 +16,10 @@ from airflow.sdk import (
 from support.airflow_fixtures import RunDag
 from support.captured_shop import Captured
 from support.fake_spark import FakeSpark
-from support.job_samples import table_result
 
 from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.operators.commit import event_extra
@@ -93,16 +94,11 @@ def test_scheduled_run_without_an_interval_is_refused() -> None:
 
 
 def test_asset_event_names_the_interval_of_its_run() -> None:
-    extra = event_extra(table_result("A"), DataInterval("2026-01-02T03:00:00+00:00", "2026-01-02T02:00:00+00:00"))
-    assert (
-        extra.items()
-        >= {
-            "interval_start": "2026-01-02T02:00:00+00:00",
-            "interval_end": "2026-01-02T03:00:00+00:00",
-            "to_lsn": str(table_result("A").lsn),
-        }.items()
-    )
-    assert "interval_end" not in event_extra(table_result("A"), None)
+    announcement = Announcement("id", 1, 2, None, Lsn(bytes(16)), 3)
+    interval = DataInterval("2026-01-02T03:00:00+00:00", "2026-01-02T02:00:00+00:00")
+    times = {"interval_start": "2026-01-02T02:00:00+00:00", "interval_end": "2026-01-02T03:00:00+00:00"}
+    assert event_extra(announcement, interval) == {**announcement.extra, **times}
+    assert event_extra(announcement, None) == announcement.extra
 
 
 @pytest.mark.parametrize(
