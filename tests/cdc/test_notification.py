@@ -202,7 +202,12 @@ def test_start_and_pause_in_one_tick_are_notified() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "aggregate"),
-    [("initial", "Initial Snapshot"), ("blocking", "Initial Snapshot"), ("incremental", "Incremental Snapshot")],
+    [
+        ("initial", "Initial Snapshot"),
+        ("blocking", "Initial Snapshot"),
+        ("incremental", "Incremental Snapshot"),
+        ("heal", "Incremental Snapshot"),
+    ],
 )
 def test_each_notification_has_the_snapshots_id_kind_and_time(kind: SnapshotKind, aggregate: str) -> None:
     found = notifications(None, snapshot(kind=kind).with_table(read(TableSnapshot(A), chunks=1)), AT)

@@ -78,6 +78,8 @@ def test_old_single_condition_is_for_all_tables() -> None:
         ("pause-snapshot", {"type": "Blocking"}, PauseSnapshot("blocking")),
         ("pause-snapshot", {"type": ""}, PauseSnapshot()),
         ("resume-snapshot", {"type": "incremental"}, ResumeSnapshot("incremental")),
+        ("resume-snapshot", {"type": "heal"}, ResumeSnapshot("heal")),
+        ("execute-snapshot", {"data-collections": ["A.B"], "type": "HEAL"}, ExecuteSnapshot(("A.B",), "heal")),
         ("log", {"message": "at {}"}, LogMessage("at {}")),
         ("restart-table", {"data-collections": ["A.B"]}, ChangeOffsets("restart", ("A.B",))),
         ("restart-table", {"all-failed": True, "data-collections": None}, ChangeOffsets("restart", (), True)),

@@ -19,6 +19,7 @@ PROMISES = (
     "order of writes",
     "orchestration",
     "watermarks",
+    "heals",
     "commit times",
     "intervals",
     "window",

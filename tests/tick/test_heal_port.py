@@ -232,6 +232,7 @@ def test_a_change_after_the_comparison_began_stays_recorded(new_table: NewTable)
 def test_a_change_before_a_redo_stays_recorded(new_table: NewTable) -> None:
     table = new_table(True)
     table.begin({1: 10, 2: 20})
+    table.twin.commit({2: 21}, is_captured=False)
     planned = table.plan(healing(table))
     with killed("merge_state", "after"):
         table.apply(planned)

@@ -109,6 +109,15 @@ def test_a_heal_mends_a_state_that_another_writer_has_changed() -> None:
     pipeline.finish()
 
 
+def test_a_change_that_the_heal_itself_finds_is_mended() -> None:
+    pipeline = begun()
+    change_state(pipeline)
+    pipeline.passed(heal("go", A))
+    pipeline.change(A, 3, 5)
+    pipeline.passed()
+    pipeline.finish()
+
+
 def test_a_change_is_found_again_if_its_heal_is_stopped() -> None:
     pipeline = begun(rows=21, snapshot_budget_s=0)
     change_state(pipeline)
@@ -189,6 +198,15 @@ def test_a_gap_is_healed_without_publishing_every_row() -> None:
     pipeline.change(A, 4, 8)
     pipeline.finish()
     assert newest_events(pipeline, logged + 3) == [("u", 4)]
+
+
+def test_a_gap_is_mended_by_all_rows_unless_a_heal_is_configured() -> None:
+    pipeline = begun()
+    pipeline.mode = MODES["when_needed"]
+    lost(pipeline)
+    pipeline.passed()
+    assert pipeline.reads(A)[5] == 2
+    pipeline.finish()
 
 
 def test_a_gap_of_a_table_in_a_mode_that_stops_stays_an_error() -> None:
