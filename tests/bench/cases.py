@@ -28,7 +28,7 @@ from airflow_provider_db2cdc.sql.changes import change_rows
 from airflow_provider_db2cdc.submit.runner import Login, run_job
 
 from .measured import Measured, high_water_kb, note, planned, run, timed
-from .snapshots import incremental, network, snapshot
+from .snapshots import heal, incremental, network, snapshot
 from .stage import ROOT, Stage
 
 
@@ -108,6 +108,7 @@ def tick(stage: Stage, options: argparse.Namespace, console: Console) -> Measure
 CASES: dict[str, Callable[[Stage, argparse.Namespace, Console], Measured]] = {
     "snapshot": snapshot,
     "incremental": incremental,
+    "heal": heal,
     "network": network,
     "batch": batch,
     "large": large,

@@ -11,6 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from rich.console import Console
 from support.pipeline import Pipeline
 from support.visited import VisitingConnection
@@ -74,6 +77,38 @@ def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> 
     return measured
 
 
+def heal(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
+    """Measure a heal of equal rows with 100 differences against the bare read of its chunks, and a bare merge of these.
+
+    Of a table of twice the rows. Before each round 100 rows are changed at the source, and capture does not see it.
+    """
+    rows, (pipeline, table) = 2 * options.rows, _held(stage, 2 * options.rows)
+    measured = Measured(goal=0.6, more={"rows": rows})
+    copy = str(stage.folder / "healed")
+    pipeline.state(table).write.format("delta").save(copy)
+    for number in range(options.rounds + 1):
+        differs = f"ID BETWEEN {number * 1000} AND {number * 1000 + 99}"
+        pipeline.unseen(table, f"UPDATE {table} SET C4 = -1 WHERE {differs}")
+        spec = _asked(pipeline, table, f"heal{number}", kind="heal")
+        changed = pipeline.state(table).where(differs).withColumn("C4", F.lit(-1)).localCheckpoint()
+        limit = timed(partial(_bare_snapshot, stage, spec, number))
+        limit += timed(partial(_bare_update, stage, copy, changed))
+        ours = timed(partial(_run_and_commit, pipeline, spec))
+        note(measured, number, ours, limit, console)
+        assert pipeline.state(table).where("C4 = -1").count() == 100 * (number + 1)
+    return measured
+
+
+def _run_and_commit(pipeline: Pipeline, spec: JobSpec) -> None:
+    pipeline.commit(run(spec))
+
+
+def _bare_update(stage: Stage, copy: str, changed: DataFrame) -> None:
+    columns = {name: f"s.{name}" for name in changed.columns}
+    merge = DeltaTable.forPath(stage.spark, copy).alias("t").merge(changed.alias("s"), "t.ID = s.ID")
+    merge.whenMatchedUpdate(set=dict(columns)).whenNotMatchedInsert(values=dict(columns)).execute()
+
+
 def _visited(pipeline: Pipeline, table: TableId) -> int:
     """Return how many rows the source looks at to find where chunks of the usual size end."""
     spec = _asked(pipeline, table, "visited")
@@ -122,9 +157,9 @@ def _by(url: str, port: int) -> str:
     return re.sub(r":\d+/", f":{port}/", url, count=1)
 
 
-def _asked(pipeline: Pipeline, table: TableId, id_: str, port: int | None = None) -> JobSpec:
+def _asked(pipeline: Pipeline, table: TableId, id_: str, port: int | None = None, kind: str = "incremental") -> JobSpec:
     """Plan a tick that is asked for a snapshot; Spark reaches the source by that port, if one is given."""
-    asked = Signal(id_, "execute-snapshot", json.dumps({"data-collections": [str(table)]}), "airflow")
+    asked = Signal(id_, "execute-snapshot", json.dumps({"data-collections": [str(table)], "type": kind}), "airflow")
     spec = pipeline.plan(signals=[asked])
     assert spec is not None
     url = spec.source.jdbc_url
