@@ -85,14 +85,15 @@ def heal(stage: Stage, options: argparse.Namespace, console: Console) -> Measure
     rows, (pipeline, table) = 2 * options.rows, _held(stage, 2 * options.rows)
     measured = Measured(goal=0.6, more={"rows": rows})
     copy = str(stage.folder / "healed")
-    pipeline.state(table).write.format("delta").save(copy)
+    pipeline.state(table).write.format("delta").option("delta.enableDeletionVectors", "true").save(copy)
     for number in range(options.rounds + 1):
         differs = f"ID BETWEEN {number * 1000} AND {number * 1000 + 99}"
         pipeline.unseen(table, f"UPDATE {table} SET C4 = -1 WHERE {differs}")
         spec = _asked(pipeline, table, f"heal{number}", kind="heal")
         changed = pipeline.state(table).where(differs).withColumn("C4", F.lit(-1)).localCheckpoint()
         limit = timed(partial(_bare_snapshot, stage, spec, number))
-        limit += timed(partial(_bare_update, stage, copy, changed))
+        limit += (merge_s := timed(partial(_bare_update, stage, copy, changed)))
+        console.print(f"  the bare merge took {merge_s:.1f} s")
         ours = timed(partial(_run_and_commit, pipeline, spec))
         note(measured, number, ours, limit, console)
         assert pipeline.state(table).where("C4 = -1").count() == 100 * (number + 1)
