@@ -1,1 +1,0 @@
-"""Maintenance of a target: what may be trimmed, and which files are worth rewriting."""
