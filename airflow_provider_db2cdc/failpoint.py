@@ -26,7 +26,7 @@ Failpoint: TypeAlias = Literal[
     "check_all_read", "read_frame", "read_parts", "query_source", "connect_source", "open_session",
     "read_table_history", "read_capture", "count_planned_changes", "put_offset", "put_summary",
     "commit_offsets", "append_signal_lines", "hand_over_signal_file", "verify_chunks", "await_verified_mark",
-    "append_verified", "compare_with_source",
+    "append_verified",
 ]  # fmt: skip
 """Every failpoint. Its name says what the call does that it stands around."""
 

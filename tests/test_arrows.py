@@ -50,10 +50,12 @@ WITHIN = {
     "config.validation_message": {"errors", "config.parsing", "config.properties"},
     "config.property_check": {"errors", "cdc", "config.validation_message"},
     "import_path": {"errors"},
+    "config.custom_mode": {"errors", "cdc", "import_path"},
     "config.pipeline": {
         "errors",
         "cdc",
         "config.parsing",
+        "config.custom_mode",
         "import_path",
         "config.properties",
         "config.property_check",

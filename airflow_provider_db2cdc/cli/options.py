@@ -59,7 +59,6 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Signals and notifications": ("signal", "notification"),
     "Throughput": ("max", "rows", "query", "parallel", "capture", "end"),
     "Offsets": ("offsets",),
-    "Maintenance": ("change",),
     "Db2, for the command line": ("database", "driver"),
     "Spark": ("spark",),
 }

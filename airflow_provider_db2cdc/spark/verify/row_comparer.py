@@ -15,7 +15,6 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import Bound, ChunkSpan
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.cdc.verify.comparison import ChunkDifference, Comparison
-from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.events.net_effect import BROADCAST_KEYS
 from airflow_provider_db2cdc.spark.events.state_rows import key_range
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import ChunkReader
@@ -82,7 +81,6 @@ class RowComparer:
         state = checksum(self._state_rows(task, rows, position))
         return Totals(rows.checksum.rows, state.rows, rows.checksum == state)
 
-    @failpoint("compare_with_source")
     def compare(
         self,
         task: TableTask,
