@@ -62,7 +62,7 @@ def test_retry_requests_nothing_again_though_a_tick_has_acted(pipeline: MemoryPi
     pipeline.finish()
     # As if the first try had died before it kept the outcome.
     offsets.put_summary(replace(offsets.summary(), outcomes=()))
-    act_on_offset_signals([signal], offsets)
+    act_on_offset_signals([replace(signal)], offsets)
     assert requested(pipeline) == [(False, False), (False, False)]
     offsets.put(replace(offsets.offsets[A], revision="a finding since then"))
     act_on_offset_signals([signal], offsets)

@@ -119,6 +119,7 @@ def test_document_that_is_no_offset_is_named_where_it_is_a_tables(
     restored = db2cdc("offset", "restore", "-c", str(path), "--all-failed", "--airflow")
     assert (restored.returncode, json.loads(kept(key) or "")["restore"]) == (0, True), restored.stderr
     assert "trigger a run of the DAG" in restored.stderr
+    assert db2cdc("offset", "remove", "-c", str(path), str(ORDERS), "--airflow").returncode == 0
     keep((key, "{oops"))
     mended = str(offset(ORDERS, 1).lsn)
     assert db2cdc("offset", "set", "-c", str(path), str(ORDERS), mended, "--airflow").returncode == 0
