@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.errors import ConfigurationError
@@ -16,7 +16,6 @@ PASSWORD_ENV = "DB2CDC_PASSWORD"
 ERROR_LOG_ENV = "DB2CDC_ERROR_LOG"
 PARENT_PIPE = "parent.pipe"
 
-T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -53,24 +52,27 @@ class JobDocument(Protocol[R_co]):
         """Return the job's result from its JSON."""
 
 
-def write_document(document: object) -> str:
-    """Return a document, a dataclass with a `version`, as one line of JSON."""
-    return json.dumps(to_data(document))
+class Document:
+    """The base of a document: a frozen dataclass with a `version`, as one line of JSON."""
 
+    def to_json(self) -> str:
+        """Return the document as JSON. It holds no secrets and no row values."""
+        return json.dumps(to_data(self))
 
-def read_document(kind: type[T], text: str) -> T:
-    """Return a document of a kind from its JSON.
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a document.
 
-    :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
-    """
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f"the {kind.__name__} is not JSON: {error}") from error
-    if not isinstance(data, dict) or data.get("version") != VERSION:
-        version = data.get("version") if isinstance(data, dict) else None
-        raise ConfigurationError(
-            f"the {kind.__name__} has version {version}, expected {VERSION}",
-            "Install the same version of airflow-provider-db2cdc where the DAG runs and where the job runs.",
-        )
-    return from_data(kind, data)
+        :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ConfigurationError(f"the {cls.__name__} is not JSON: {error}") from error
+        if not isinstance(data, dict) or data.get("version") != VERSION:
+            version = data.get("version") if isinstance(data, dict) else None
+            raise ConfigurationError(
+                f"the {cls.__name__} has version {version}, expected {VERSION}",
+                "Install the same version of airflow-provider-db2cdc where the DAG runs and where the job runs.",
+            )
+        return from_data(cls, data)

@@ -9,7 +9,7 @@ from typing import Literal
 from airflow_provider_db2cdc.cdc.capture.interval import DataInterval, EndAt
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration
 from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
-from airflow_provider_db2cdc.cdc.document import VERSION, read_document, write_document
+from airflow_provider_db2cdc.cdc.document import VERSION, Document
 from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalTable
@@ -126,7 +126,7 @@ class TableTask:
 
 
 @dataclass(frozen=True)
-class JobSpec:
+class JobSpec(Document):
     """The plan of one tick, fixed before it runs: a retry executes the same plan.
 
     `run_id` names the DAG run or command that planned it. The same run may come again. Two runs may not share a batch.
@@ -180,18 +180,6 @@ class JobSpec:
         """Milliseconds by which the source's clock was ahead of the plan's, both in UTC."""
         source_time = self.capture_position.source_utc.replace(tzinfo=UTC)
         return int(source_time.timestamp() * 1000) - self.planned_at_ms
-
-    def to_json(self) -> str:
-        """Return the spec as one line of JSON, without secrets or row values."""
-        return write_document(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> JobSpec:
-        """Read a spec.
-
-        :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
-        """
-        return read_document(cls, text)
 
     def read_result(self, text: str) -> JobResult:
         """Return the result of this job from its JSON."""
@@ -252,7 +240,7 @@ class TableResult:
 
 
 @dataclass(frozen=True)
-class JobResult:
+class JobResult(Document):
     """The outcome of one tick: a result per table, outcomes of signals, progress of snapshots, notifications.
 
     `snapshots` are the open ones, and those that ended since the last commit that reported them. So the next tick
@@ -285,15 +273,3 @@ class JobResult:
     def is_failed(self) -> bool:
         """Whether a table failed."""
         return bool(self.failed)
-
-    def to_json(self) -> str:
-        """Return the result as one line of JSON."""
-        return write_document(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> JobResult:
-        """Read a result.
-
-        :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
-        """
-        return read_document(cls, text)

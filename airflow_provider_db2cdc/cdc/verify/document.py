@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from airflow_provider_db2cdc.cdc.document import VERSION, read_document, write_document
+from airflow_provider_db2cdc.cdc.document import VERSION, Document
 from airflow_provider_db2cdc.cdc.job import ApplySettings, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.signal.signal import SignalTable
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
@@ -18,7 +18,7 @@ MOST_RANGES = 50
 
 
 @dataclass(frozen=True)
-class VerifySpec:
+class VerifySpec(Document):
     """A verification to carry out: the tables, and how they are compared.
 
     Job runs with the same `verification` continue it. `quick` compares only counts. Key ranges of the result have keys
@@ -49,18 +49,6 @@ class VerifySpec:
     def is_short(self) -> bool:
         """Whether good compilation does not pay. The sizes of the tables are not known."""
         return False
-
-    def to_json(self) -> str:
-        """Return the spec as one line of JSON, without secrets or row values."""
-        return write_document(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> VerifySpec:
-        """Read a spec.
-
-        :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
-        """
-        return read_document(cls, text)
 
     def read_result(self, text: str) -> VerifyResult:
         """Return the result of this job from its JSON."""
@@ -96,7 +84,7 @@ class TableVerdict:
 
 
 @dataclass(frozen=True)
-class VerifyResult:
+class VerifyResult(Document):
     """The outcome of a verification: a verdict on each table."""
 
     pipeline: str
@@ -113,18 +101,6 @@ class VerifyResult:
     def with_status(self, status: VerdictStatus) -> list[TableVerdict]:
         """Return the verdicts of that status."""
         return [verdict for verdict in self.tables if verdict.status == status]
-
-    def to_json(self) -> str:
-        """Return the result as one line of JSON."""
-        return write_document(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> VerifyResult:
-        """Read a result.
-
-        :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
-        """
-        return read_document(cls, text)
 
 
 def verdict_of(report: TableReport, show_keys: bool, duration_s: float = 0.0, error: str = "") -> TableVerdict:
