@@ -25,7 +25,7 @@ class Db2CdcVerifyOperator(Db2CdcJobOperator[VerifyResult]):
 
     It runs next to ticks, and writes only its report (`_db2cdc/verifications`). The task fails if a table differs, and
     is not retried then. A retry, as after a kill, continues with the chunks that are not compared yet. A cleared task
-    begins anew. See `Db2CdcJobOperator` for the other arguments.
+    begins again. See `Db2CdcJobOperator` for the other arguments.
 
     :param config: The pipeline's properties, as the plan task has them (templated). If `load_config` has read them from
         a file, its `spark.*` are used too.

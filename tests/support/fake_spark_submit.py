@@ -5,7 +5,8 @@ The job that tries a connection finds that it works.
 
 Beside itself it leaves `call.json` (its arguments and environment, the spec) for the test to look at. What it does
 otherwise is told by the environment: FAKE_FAIL (names of tables that fail), FAKE_DEATH (a last line, without a
-result), FAKE_SLEEP_S (how long it takes), FAKE_REFUSE (ids of signals that are refused).
+result), FAKE_SLEEP_S (how long it takes), FAKE_REFUSE (ids of signals that are refused), FAKE_VERDICT (fields of each
+table's verdict in a verification, by default it is equal).
 """
 
 import json
@@ -37,6 +38,14 @@ def heard(signal: dict[str, Any], refused: list[str]) -> dict[str, Any]:
     return {**outcome, "status": "done"}
 
 
+def verified(spec: dict[str, Any]) -> int:
+    verdict = {"status": "equal", **json.loads(os.environ.get("FAKE_VERDICT", "{}"))}
+    tables = [{"table": task["schema"]["table"], **verdict} for task in spec["tables"]]
+    result = {"pipeline": spec["pipeline"], "verification": spec["verification"], "tables": tables, "version": 1}
+    print("DB2CDC_RESULT " + json.dumps(result))
+    return 1 if verdict["status"] in ("different", "failed") else 0
+
+
 def main() -> int:
     if "--url" in sys.argv:
         print("DB2CDC_RESULT " + json.dumps({"problem": "", "remedy": ""}))
@@ -54,6 +63,8 @@ def main() -> int:
     print("DB2CDC snapshot 77 (incremental) running: 1 of 4 chunks, 10 rows, about 30 s more", flush=True)
     if death := os.environ.get("FAKE_DEATH"):
         sys.exit(death)
+    if "verification" in spec:
+        return verified(spec)
     failing = os.environ.get("FAKE_FAIL", "").split()
     tables = [outcome(task, failing) for task in spec["tables"]]
     signals = [heard(signal, os.environ.get("FAKE_REFUSE", "").split()) for signal in spec["signals"]]

@@ -39,9 +39,8 @@ class ReadRows:
     @property
     def ends(self) -> tuple[Bound, Bound]:
         """The key that the chunks begin after, and the key that they end with. Open ends are empty."""
-        return chunk_bounds(self.table_snapshot, self.span.first)[0], chunk_bounds(self.table_snapshot, self.span.last)[
-            1
-        ]
+        first, last = (chunk_bounds(self.table_snapshot, chunk) for chunk in (self.span.first, self.span.last))
+        return first[0], last[1]
 
 
 @dataclass(frozen=True)
