@@ -10,6 +10,7 @@ from airflow_provider_db2cdc.errors import (
     CaptureStoppedError,
     ConfigurationError,
     Db2CdcError,
+    DifferenceError,
     GapError,
     OffsetError,
     RegistrationError,
@@ -103,7 +104,9 @@ def test_source_out_of_reach_may_be_retried(connect: Connect) -> None:
         operator.execute(context())
 
 
-@pytest.mark.parametrize("kind", [ConfigurationError, OffsetError, GapError, RegistrationError, SignalError])
+@pytest.mark.parametrize(
+    "kind", [ConfigurationError, DifferenceError, OffsetError, GapError, RegistrationError, SignalError]
+)
 def test_error_that_lasts_is_not_retried_and_keeps_its_remedy(kind: type[Db2CdcError]) -> None:
     with pytest.raises(AirflowFailException, match=r"what happened\. What to do\."), fail_at_once():
         raise kind("what happened", "What to do.")
