@@ -154,6 +154,14 @@ class MemoryPipeline:
             assert self.state(table) == self.folded(table) == self.source.rows[table]
         return result
 
+    def check_target(self) -> None:
+        """Check that each state and change log equals the source, and that no change is in a log twice."""
+        for table in self.tables or self.source.tables:
+            assert self.images(table) == self.source.images(table), f"state of {table}"
+            pulled = [(event.commit, event.intent) for _, step, event in self.target.log[table] if step == "changes"]
+            assert len({*pulled}) == len(pulled), f"a change of {table} is in the log twice"
+            assert self.folded_images(table) == self.source.images(table), f"change log of {table}"
+
     def failure(self, table: TableId, *signals: Signal) -> str:
         """Do a tick in which this table fails and no other, and return the error."""
         [line] = self.tick(*signals).failed

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
@@ -21,6 +23,10 @@ from support.memory_twin import Twin
 
 BOUNDS = (("3",), ("6",))
 SPANS = ((0, 1), (2, 2))
+DELTA = pytest.param("delta", marks=[pytest.mark.spark, pytest.mark.sandbox])
+BY_TWIN = pytest.mark.parametrize("kind", ["memory", DELTA])
+"""Run a test for each implementation of the port."""
+
 Values = Mapping[int, int | None]
 
 
@@ -105,3 +111,7 @@ class Table:
         """Return a table snapshot under way."""
         schema = self.twin.task(self.at).schema
         return TableSnapshot(schema.table, status="reading", fingerprint=schema.fingerprint, **facts)
+
+
+NewTable = Callable[[bool], Table]
+"""Make a table with or without a key."""

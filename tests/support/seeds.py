@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -17,3 +18,13 @@ def seeds() -> range:
 def blocks(count: int, fast: int) -> list[Any]:
     """Return the numbers of blocks of seeds, as parameters. `make check` plays the first ones, and `make test` all."""
     return [block if block < fast else pytest.param(block, marks=pytest.mark.slow) for block in range(count)]
+
+
+def play_all(seeds: Iterable[int], play: Callable[[int], None], capsys: pytest.CaptureFixture[str]) -> None:
+    """Play a history for each seed. A failure names the seed."""
+    for seed in seeds:
+        try:
+            play(seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}") from error
+        capsys.readouterr()

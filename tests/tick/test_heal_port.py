@@ -3,50 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.crash import killed
-from support.memory_twin import Logged, MemoryTwin
-from support.port_table import Table
+from support.memory_twin import Logged
+from support.port_table import BY_TWIN, NewTable, Table
 
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.failpoint import Failpoint, When
-
-DELTA = pytest.param("delta", marks=[pytest.mark.spark, pytest.mark.sandbox])
-BY_TWIN = pytest.mark.parametrize("kind", ["memory", DELTA])
-NewTable = Callable[[bool], Table]
-
-
-@pytest.fixture(scope="module")
-def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One source schema and one target for the tables of all tests: each costs more than a table does."""
-    from support.delta_twin import Lake
-    from support.ended import end_capture
-    from support.pipeline import Pipeline
-
-    sandbox, spark = request.getfixturevalue("captured_sandbox"), request.getfixturevalue("spark")
-    made = Lake(Pipeline(sandbox, spark, tmp_path_factory.mktemp("heal")))
-    yield made
-    end_capture(made.pipeline.writer, made.pipeline.schema)
-    made.pipeline.writer.close()
-
-
-@pytest.fixture
-def new_table(kind: str, request: pytest.FixtureRequest) -> NewTable:
-    """Make tables of one kind of implementation, with or without a key."""
-    if kind == "memory":
-        return lambda is_keyed: Table(MemoryTwin(is_keyed))
-
-    def make(is_keyed: bool) -> Table:
-        from support.delta_twin import DeltaTwin
-
-        return Table(DeltaTwin(request.getfixturevalue("lake"), is_keyed))
-
-    return make
 
 
 def damaged(table: Table) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from support.crash import killed
-from support.memory_twin import MemoryTwin
-from support.port_table import BOUNDS, Table
+from support.port_table import BOUNDS, BY_TWIN, NewTable, Table
 
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import KeylessRead, deletion_range
@@ -18,39 +15,7 @@ from airflow_provider_db2cdc.cdc.table import Column
 from airflow_provider_db2cdc.errors import ConcurrentRunError, GapError, TargetError
 from airflow_provider_db2cdc.failpoint import ReachedFailpoint, When, failpoint_action
 
-DELTA = pytest.param("delta", marks=[pytest.mark.spark, pytest.mark.sandbox])
-BY_TWIN = pytest.mark.parametrize("kind", ["memory", DELTA])
 IDLE_BATCHES = range(1, 101)
-
-NewTable = Callable[[bool], Table]
-
-
-@pytest.fixture(scope="module")
-def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One source schema and one target for the tables of all tests: each costs more than a table does."""
-    from support.delta_twin import Lake
-    from support.ended import end_capture
-    from support.pipeline import Pipeline
-
-    sandbox, spark = request.getfixturevalue("captured_sandbox"), request.getfixturevalue("spark")
-    made = Lake(Pipeline(sandbox, spark, tmp_path_factory.mktemp("port")))
-    yield made
-    end_capture(made.pipeline.writer, made.pipeline.schema)
-    made.pipeline.writer.close()
-
-
-@pytest.fixture
-def new_table(kind: str, request: pytest.FixtureRequest) -> NewTable:
-    """Make tables of one kind of implementation, with or without a key."""
-    if kind == "memory":
-        return lambda is_keyed: Table(MemoryTwin(is_keyed))
-
-    def make(is_keyed: bool) -> Table:
-        from support.delta_twin import DeltaTwin
-
-        return Table(DeltaTwin(request.getfixturevalue("lake"), is_keyed))
-
-    return make
 
 
 @pytest.fixture
