@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
-from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.signal.signal import SOURCE_CHANNEL, Signal
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, TableSnapshot
-from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.jdbc.change_count import with_row_counts
-from airflow_provider_db2cdc.spark.jdbc.chunk_reader import check_counts, check_part, find_bounds
-from airflow_provider_db2cdc.spark.jdbc.column_check import column_errors
-from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection, JdbcSource, driver_connection
-from airflow_provider_db2cdc.spark.jdbc.watermark import watermark
-from airflow_provider_db2cdc.sql.asn import global_row
+from airflow_provider_db2cdc.spark.jdbc.chunk_reader import check_counts, check_part
+from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource, driver_connection
+from airflow_provider_db2cdc.spark.jdbc.reader import Reader
 from airflow_provider_db2cdc.sql.signal import given_signals
 from airflow_provider_db2cdc.tick.log import describe, log_progress
-from airflow_provider_db2cdc.tick.ports import Fail, Watermark
+from airflow_provider_db2cdc.tick.ports import Fail
 
 
 @dataclass(frozen=True)
@@ -41,30 +37,14 @@ class JdbcReaders:
 
 
 @dataclass(frozen=True)
-class JdbcReader:
+class JdbcReader(Reader):
     """One JDBC connection to the source."""
 
     spec: JobSpec
-    connection: DriverConnection
-
-    @cached_property
-    def watermark(self) -> Watermark:
-        """The watermark that the configuration names."""
-        spec = self.spec
-        return watermark(spec.settings.watermarking, self.connection, spec.source.asn_schema, spec.signal_table)
-
-    def capture_lsn(self) -> Lsn | None:
-        """Return the greatest SYNCHPOINT."""
-        synchpoint = self.connection.text_rows(global_row(self.spec.source.asn_schema).text)[0][0]
-        return Lsn.parse(synchpoint) if synchpoint else None
 
     def with_row_counts(self, batches: Sequence[PlannedBatch], fail: Fail) -> list[PlannedBatch]:
         """Count the change rows in the batches' ranges."""
         return with_row_counts(self.spec, batches, self.connection, fail)
-
-    def find_bounds(self, task: TableTask, table_snapshot: TableSnapshot) -> Sequence[Sequence[str]]:
-        """Walk the key of a table in steps of a chunk."""
-        return find_bounds(self.connection, task.schema, self.spec.settings, table_snapshot)
 
     def check_counts(
         self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, window: LsnRange
@@ -75,10 +55,6 @@ class JdbcReader:
     def check_request(self, task: TableTask, table_snapshot: TableSnapshot) -> None:
         """Let the source judge a condition, a select and a surrogate key."""
         check_part(self.connection, task.schema, table_snapshot)
-
-    def column_errors(self, tasks: Sequence[TableTask]) -> Mapping[TableId, Exception]:
-        """Compare the columns in the catalog with those of the plan."""
-        return column_errors(tasks, self.connection)
 
     def signals(self) -> list[Signal]:
         """Read the signal table, if it is a channel. A failure is only logged: the tick continues without it."""
