@@ -1,6 +1,6 @@
 """The ports of a verification: what it asks of the source, of the target and of its report.
 
-`spark` implements them on JDBC and Delta. Tests implement them in memory, and hold both to one contract suite.
+`spark` implements them on JDBC and Delta. Tests implement them in memory.
 """
 
 from __future__ import annotations
