@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path("airflow_provider_db2cdc")
@@ -66,8 +68,14 @@ def read_mutants() -> list[Mutant]:
     """Return the mutants of all lists, in their order."""
     documents = [tomllib.loads(path.read_text("utf-8")) for path in sorted(LISTS.glob("*.toml"))]
     return [
-        Mutant(group["promise"], entry["file"], entry["old"], entry["new"], tuple(entry.get("tests", group["tests"])))
+        _mutant(entry, **{name: value for name, value in group.items() if name != "mutant"})
         for document in documents
         for group in document["group"]
         for entry in group["mutant"]
     ]
+
+
+def _mutant(entry: Mapping[str, Any], promise: str, tests: Sequence[str]) -> Mutant:
+    """Return an entry of a group. An entry with a field that it does not take is an error."""
+    fields = {"tests": tests, **entry}
+    return Mutant(promise=promise, tests=tuple(fields.pop("tests")), **fields)

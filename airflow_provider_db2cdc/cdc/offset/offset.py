@@ -221,7 +221,7 @@ def check_forward(old: Offset | None, new: Offset) -> None:
 
 
 def nothing_to_restore(table: TableId) -> OffsetError:
-    """Return the error of a request to restore an offset of which the target holds nothing, with the remedy."""
+    """Return the error of a request to restore an offset, although the target holds nothing of its table."""
     return OffsetError(
         f"{table}: its offset cannot be restored, because the target holds nothing of this table",
         f"Check whether the pipeline points to another target. If not, have it snapshotted by {restart_hint(table)}.",

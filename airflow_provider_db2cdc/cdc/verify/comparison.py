@@ -9,7 +9,7 @@ from typing import Literal
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import Bound
 
 MAX_READS = 3
-"""The most reads of chunks of which too many keys change."""
+"""The most reads of chunks whose keys change too much."""
 
 FEW_KEYS, CHANGED_SHARE = 100, 0.1
 """Up to so many changed keys, or up to this share of the rows, chunks need not be read again."""
@@ -62,8 +62,8 @@ class Comparison:
 def next_step(comparisons: Sequence[Comparison]) -> NextStep:
     """Return what to do after these comparisons of the same chunks.
 
-    Differences are confirmed by another read. The comparison after that only has the keys that differed before. Chunks
-    of which too many keys have changed are read again, at most `MAX_READS` times in total.
+    Differences are confirmed by another read. The comparison after that only has the keys that differed before. If
+    too many keys of the chunks have changed, they are read again, at most `MAX_READS` times in total.
     """
     last = comparisons[-1]
     if last.differences:
