@@ -1,0 +1,1 @@
+"""Maintenance of a target: what may be trimmed, and which files are worth rewriting."""

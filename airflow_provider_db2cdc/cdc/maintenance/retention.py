@@ -1,0 +1,126 @@
+"""Retention of a change log: which batches may be trimmed, and which ones something still needs.
+
+A change log is trimmed from its beginning, by whole batches. Its *horizon* is the first batch that it has complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import DeleteMissing, KeylessRead, TableSnapshot
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConfigurationError
+
+PROPERTY = "change.log.retention"
+
+
+@dataclass(frozen=True)
+class LogHorizon:
+    """The first batch that a change log has complete. Events of commits up to `after` may be missing.
+
+    The horizon of a log that was never trimmed is batch 0, and no commit.
+    """
+
+    batch: int = 0
+    after: Lsn | None = None
+
+    @property
+    def is_trimmed(self) -> bool:
+        """Whether events may be missing."""
+        return self.batch > 0
+
+    def lacks(self, commit: Lsn) -> bool:
+        """Return whether events of a commit may be missing."""
+        return self.after is not None and commit <= self.after
+
+    def __str__(self) -> str:
+        return f"{self.batch} {self.after or ''}".strip()
+
+    @classmethod
+    def parse(cls, text: str) -> LogHorizon:
+        """Return the horizon that a text names, an empty one that of a log that was never trimmed."""
+        batch, _, after = text.partition(" ")
+        return cls(int(batch or 0), Lsn.parse(after) if after else None)
+
+
+@dataclass(frozen=True)
+class LogAge:
+    """The age of a table's applied batches: the last batch, and the first one that is younger than the retention.
+
+    `first_young` is None if all are older.
+    """
+
+    last: int
+    first_young: int | None
+
+    @property
+    def first_kept(self) -> int:
+        """The first batch that the retention keeps. The last batch is always kept: it is the table's position."""
+        return self.last if self.first_young is None else min(self.first_young, self.last)
+
+
+@dataclass(frozen=True)
+class LogNeed:
+    """The first batch of a change log that something needs. `snapshot` is the open snapshot that needs it, if any."""
+
+    batch: int
+    snapshot: str = ""
+
+
+def find_horizon(table: TableId, age: LogAge, needs: Sequence[LogNeed]) -> int:
+    """Return the first batch to keep: the retention's, or an earlier one that something needs.
+
+    :raises ConfigurationError: when an open snapshot needs more than the retention keeps.
+    """
+    for need in needs:
+        if need.snapshot and need.batch < age.first_kept:
+            raise ConfigurationError(
+                f"{table}: {PROPERTY} is shorter than the open snapshot {need.snapshot!r} needs. It needs the change "
+                f"log from batch {need.batch} on, and the retention begins with batch {age.first_kept}",
+                "Let the snapshot end, stop it, or set a longer retention. Nothing of the table was changed.",
+            )
+    return min([age.first_kept, *(need.batch for need in needs)])
+
+
+def log_needs(
+    table: TableId, snapshots: Iterable[Snapshot], pending: Iterable[PlannedBatch], manifest: int | None
+) -> list[LogNeed]:
+    """Return what a table's change log is needed for.
+
+    That is open snapshots, planned batches that are not applied, and the batches after that of the oldest manifest row
+    (`manifest`): a reader may continue from its versions by the log.
+    """
+    needs = [] if manifest is None else [LogNeed(manifest + 1)]
+    needs += [LogNeed(_first_of_batch(planned)) for planned in pending if planned.table == table]
+    for snapshot in snapshots:
+        open_tables = [table_snapshot for table_snapshot in snapshot.open_tables if table_snapshot.table == table]
+        firsts = [first for open_table in open_tables if (first := _first_of_snapshot(open_table)) is not None]
+        needs += [LogNeed(first, snapshot.id) for first in firsts]
+    return needs
+
+
+def _first_of_batch(planned: PlannedBatch) -> int:
+    """Return the first batch whose events the redo of a planned batch reads."""
+    chunk_range = planned.chunk_range
+    if chunk_range is None:
+        return planned.batch
+    lows = [chunk_range.low_batch, chunk_range.first_low_batch]
+    if isinstance(chunk_range, KeylessRead):
+        lows += [low for low, _ in chunk_range.windows]
+    abandoned = chunk_range.abandoned_batches if isinstance(chunk_range, KeylessRead | DeleteMissing) else ()
+    return min([planned.batch, *(low + 1 for low in lows), *abandoned])
+
+
+def _first_of_snapshot(table_snapshot: TableSnapshot) -> int | None:
+    """Return the first batch whose events an open table snapshot reads, None if it has begun nothing yet.
+
+    What it reads from now on has windows of batches that no tick has planned so far.
+    """
+    lows = [low for low, _ in table_snapshot.windows]
+    if table_snapshot.low_batch is not None:
+        lows.append(table_snapshot.low_batch)
+    return min([*(low + 1 for low in lows), *table_snapshot.abandoned_batches], default=None)
