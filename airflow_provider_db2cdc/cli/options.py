@@ -59,6 +59,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Signals and notifications": ("signal", "notification"),
     "Throughput": ("max", "rows", "query", "parallel", "capture", "end"),
     "Offsets": ("offsets",),
+    "Maintenance": ("change",),
     "Db2, for the command line": ("database", "driver"),
     "Spark": ("spark",),
 }

@@ -1,10 +1,16 @@
-"""The properties of Spark, as data."""
+"""The properties of Spark and of maintenance, as data."""
 
 from __future__ import annotations
 
 from airflow_provider_db2cdc.config.property import used
 
 JOB_PROPERTIES = (
+    used(
+        "change.log.retention",
+        "change_log_retention",
+        "Age from which `db2cdc maintain` trims change logs: a number with `d`, `h` or `w` (`30d`), at least a day.",
+        "nothing is trimmed",
+    ),
     used(
         "spark.master",
         "spark.master",

@@ -28,6 +28,7 @@ from airflow_provider_db2cdc.config.custom_mode import load_snapshotter
 from airflow_provider_db2cdc.config.parsing import Mistakes, classify, flatten, read_value, refusal, resolve_used
 from airflow_provider_db2cdc.config.properties import find_property
 from airflow_provider_db2cdc.config.property_check import (
+    Age,
     CheckedSelection,
     SignalTable,
     SnapshotInclude,
@@ -129,6 +130,7 @@ class PipelineConfig(_Frozen):
     time_zone: TimeZone = ""
     capture_stale_after_s: Seconds = 900.0
     offsets_max_age_s: Seconds = 86_400.0
+    change_log_retention: Age | None = None
     accept_update_rows: bool = False
     deletion_vectors: bool | None = None
     tombstones: bool = True

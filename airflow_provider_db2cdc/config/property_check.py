@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Annotated, Any
 
 import pendulum
-from pydantic import AfterValidator, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import AfterValidator, BeforeValidator, ValidatorFunctionWrapHandler, WrapValidator
 
 from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.maintenance.retention import PROPERTY as RETENTION
 from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.selection.tables import SNAPSHOT_INCLUDE, Selection, check_patterns
 from airflow_provider_db2cdc.config.validation_message import PropertyError
@@ -89,6 +92,26 @@ def _mistakes_of(lists: Mapping[str, Any]) -> Iterator[str]:
             yield str(error)
 
 
+def _age(value: Any) -> timedelta:
+    """Return the duration of an age such as `30d`."""
+    match = AGE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise PropertyError(f"{RETENTION}: the value is not an age", "Write a number and a unit: 30d, 12w or 48h.")
+    try:
+        age: timedelta = pendulum.duration(**{AGE_UNITS[match[2].lower()]: int(match[1])}).as_timedelta()
+    except OverflowError:
+        age = timedelta()
+    if age < SHORTEST_AGE:
+        # A tick that runs needs the batches that it has just written.
+        raise PropertyError(f"{RETENTION}: the age is not between a day and some centuries", "Write for example 30d.")
+    return age
+
+
+AGE = re.compile(r"(\d{1,9})\s*([dhw])", re.IGNORECASE)
+AGE_UNITS = {"d": "days", "h": "hours", "w": "weeks"}
+SHORTEST_AGE = timedelta(days=1)
+
+Age = Annotated[timedelta, BeforeValidator(_age)]
 Target = Annotated[str, AfterValidator(_target)]
 SignalTable = Annotated[str, AfterValidator(_signal_table)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
