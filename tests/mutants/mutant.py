@@ -31,6 +31,7 @@ PROMISES = (
     "signals",
     "quoting",
     "redaction",
+    "maintenance",
     "verifications",
 )
 """The promises of the README that the suite guards; each has at least three mutants."""

@@ -1,0 +1,1 @@
+"""Maintenance of a target's Delta tables, next to running ticks."""

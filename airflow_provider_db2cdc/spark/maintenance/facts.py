@@ -1,0 +1,115 @@
+"""What the pipeline's own tables say before maintenance: tables, ages of batches, and what is still needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceSpec
+from airflow_provider_db2cdc.cdc.maintenance.retention import LogAge, LogHorizon
+from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
+from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import TargetError
+from airflow_provider_db2cdc.spark.delta.ownership import Owner, owner_of
+from airflow_provider_db2cdc.spark.delta.table_io import load, table_exists, table_properties
+from airflow_provider_db2cdc.spark.ledger.batch_rows import planned_batch
+from airflow_provider_db2cdc.spark.ledger.journal import Journal
+
+NAME = ("schema", "table")
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What the logs know of a table. `kept` are batches whose rows of the batch log always stay, by the reason."""
+
+    age: LogAge
+    kept: Mapping[str, int | None]
+
+
+@dataclass(frozen=True)
+class LedgerFacts:
+    """The batch log and the journal, as far as maintenance needs them.
+
+    `journal_seq` is the newest row of the journal. `snapshots` are open, or were not reported so far.
+    """
+
+    owner: Owner
+    tables: Mapping[TableId, TableFacts]
+    pending: tuple[PlannedBatch, ...]
+    snapshots: tuple[Snapshot, ...]
+    first_batch: int
+    journal_seq: int
+
+
+def read_facts(spark: SparkSession, layout: Layout, spec: MaintenanceSpec) -> LedgerFacts:
+    """Read what the pipeline's own tables know.
+
+    :raises TargetError: when no tick has written the target, or another pipeline owns it.
+    """
+    owner = _owner(spark, layout, spec.pipeline)
+    # The batch log is read before the journal, as in a tick: a snapshot is journalled before it publishes.
+    tables, pending, first = _read_batches(spark, layout, spec.cutoff_ms)
+    journal = Journal(spark, layout, owner, spec.run_id)
+    queue = journal.read(spec.reported_seq, spec.reported_seq)
+    return LedgerFacts(owner, tables, pending, queue.snapshots, first, journal.seq)
+
+
+def horizon_at(spark: SparkSession, layout: Layout, table: TableId, batch: int) -> LogHorizon:
+    """Return the horizon of a log that begins with a batch: events up to the last earlier batch may be missing."""
+    commits = load(spark, layout.internal("commits")).where((F.col("batch") < batch) & _is(table))
+    row = commits.agg(F.max_by("upto_lsn", "batch")).first()
+    return LogHorizon(batch, None if row is None or row[0] is None else Lsn.parse(row[0]))
+
+
+def _owner(spark: SparkSession, layout: Layout, pipeline: str) -> Owner:
+    name = layout.internal("batches")
+    owner = owner_of(table_properties(spark, name)) if table_exists(spark, name) else None
+    if owner is None:
+        raise TargetError(f"no tick has written the target {layout.target}", "Check `target`, or run a tick first.")
+    if owner.pipeline != pipeline:
+        raise TargetError(f"the target belongs to pipeline {owner.pipeline!r}", f"{pipeline!r} has another target.")
+    return owner
+
+
+def _read_batches(
+    spark: SparkSession, layout: Layout, cutoff_ms: int | None
+) -> tuple[dict[TableId, TableFacts], tuple[PlannedBatch, ...], int]:
+    batches, commits = (load(spark, layout.internal(name)) for name in ("batches", "commits"))
+    is_young = F.lit(True) if cutoff_ms is None else F.col("applied_at_ms") >= cutoff_ms
+    applied = commits.groupBy(*NAME).agg(
+        F.max("batch").alias("last"),
+        F.min(F.when(is_young, F.col("batch"))).alias("first_young"),
+        F.max(F.when(F.col("snapshot").isNotNull(), F.col("batch"))).alias("chunks"),
+    )
+    planned = batches.groupBy(*NAME).agg(
+        F.max(F.when(F.col("has_offset"), F.col("batch"))).alias("offset"), F.min("batch").alias("first")
+    )
+    rows = planned.join(applied, [*NAME], "left").collect()
+    first = min((int(row["first"]) for row in rows), default=0)
+    return {_table(row): _facts(row, first) for row in rows}, _pending(batches, applied), first
+
+
+def _facts(row: Row, first: int) -> TableFacts:
+    """Return the facts of one table. A table without an applied batch has no batch that is old enough."""
+    age = LogAge(row["last"] or 0, row["first_young"])
+    return TableFacts(age, {"chunks": row["chunks"], "offset": row["offset"], "first": first})
+
+
+def _pending(batches: DataFrame, applied: DataFrame) -> tuple[PlannedBatch, ...]:
+    last = applied.select(*NAME, "last")
+    rows = batches.join(last, [*NAME], "left").where(F.col("batch") > F.coalesce("last", F.lit(0)))
+    return tuple(map(planned_batch, rows.collect()))
+
+
+def _table(row: Row) -> TableId:
+    return TableId(row["schema"], row["table"])
+
+
+def _is(table: TableId) -> Column:
+    return (F.col("schema") == table.schema) & (F.col("table") == table.name)
