@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
     from airflow_provider_db2cdc.operators.asset import table_asset
     from airflow_provider_db2cdc.operators.commit import Db2CdcCommitOperator
+    from airflow_provider_db2cdc.operators.maintain import Db2CdcMaintenanceOperator
     from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
     from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
     from airflow_provider_db2cdc.operators.signal import Db2CdcSignalOperator
@@ -41,6 +42,7 @@ __all__ = [
     "Db2CdcChangeSensor",
     "Db2CdcCommitOperator",
     "Db2CdcHook",
+    "Db2CdcMaintenanceOperator",
     "Db2CdcOutcomeOperator",
     "Db2CdcPlanOperator",
     "Db2CdcSignalOperator",
@@ -56,6 +58,7 @@ _MODULES = {
     "Db2CdcChangeSensor": "sensors.change",
     "Db2CdcCommitOperator": "operators.commit",
     "Db2CdcHook": "hooks.db2cdc",
+    "Db2CdcMaintenanceOperator": "operators.maintain",
     "Db2CdcOutcomeOperator": "operators.outcome",
     "Db2CdcPlanOperator": "operators.plan",
     "Db2CdcSignalOperator": "operators.signal",

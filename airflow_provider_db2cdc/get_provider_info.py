@@ -19,6 +19,7 @@ def get_provider_info() -> dict[str, Any]:
             _modules(
                 *("operators.plan", "operators.apply", "operators.commit", "operators.outcome", "operators.signal"),
                 "operators.verify",
+                "operators.maintain",
             ),
         ],
         "sensors": [_modules("sensors.change", "sensors.snapshot")],

@@ -100,6 +100,20 @@ def verify(  # noqa: PLR0913 - each parameter is an option of the command.
 
 
 @app.command()
+def maintain(  # noqa: PLR0913 - each parameter is an option of the command.
+    config: ConfigFile,
+    tables: Annotated[list[str] | None, typer.Argument(help="SCHEMA.TABLE, several of them; default is all.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and write nothing.")] = False,
+    airflow: OfAirflow = False,
+    as_json: AsJson = False,
+    progress: Annotated[bool, typer.Option("--progress", help="Show Spark's output while it runs.")] = False,
+) -> None:
+    """Trim, compact and clean the target's tables. It needs no source, and runs next to ticks."""
+    wanted = {"tables": tables or (), "dry_run": dry_run, "airflow": airflow}
+    call("cli.maintain", config, wanted, as_json=as_json, progress=progress)
+
+
+@app.command()
 def status(config: ConfigFile, as_json: AsJson = False, airflow: OfAirflow = False) -> None:
     """Show each table's registration, offset and lag, and how far snapshots are."""
     call("cli.status", config, as_json=as_json, airflow=airflow)

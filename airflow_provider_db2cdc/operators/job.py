@@ -91,14 +91,19 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         with fail_at_once():
             spec = self.read_spec()
             connection = self._spark_connection()
-            address = Db2CdcHook(self.db2_conn_id).address()
+            login = self.login()
             self._fill_in(connection, spec)
         log = new_error_log(spec.pipeline)
         with job_folder(spec.to_json()) as path:
             self.application_args = application_args(path)
-            self._job_environment = {USER_ENV: address.user, PASSWORD_ENV: address.password, ERROR_LOG_ENV: str(log)}
+            self._job_environment = {**login, ERROR_LOG_ENV: str(log)}
             self._on_snapshot = partial(self._keep_progress, context)
             return spec.read_result(self._submit(context))
+
+    def login(self) -> dict[str, str]:
+        """Return the environment variables by which the job logs in to Db2."""
+        address = Db2CdcHook(self.db2_conn_id).address()
+        return {USER_ENV: address.user, PASSWORD_ENV: address.password}
 
     def _keep_progress(self, context: Context, line: str) -> None:
         """Store in the task's XCom how far a snapshot is. A failure to store it does not end the job."""

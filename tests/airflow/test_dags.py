@@ -16,6 +16,9 @@ pytestmark = pytest.mark.airflow
 
 DAGS = Path(__file__).parents[2] / "dags"
 
+CONFIGURED = ["db2cdc_maintenance.py", "db2cdc_pipeline.py", "db2cdc_snapshot.py", "db2cdc_verify.py"]
+"""DAGs of a configuration file."""
+
 CONFIG = """
 pipeline: shop
 target: lake/shop
@@ -42,7 +45,8 @@ def dags(airflow_db: None) -> Dags:
 
 def test_every_shipped_dag_file_is_tested_here() -> None:
     names = {
-        "db2cdc_consumer.py", "db2cdc_pipeline.py", "db2cdc_sales.py", "db2cdc_snapshot.py", "db2cdc_verify.py",
+        "db2cdc_consumer.py", "db2cdc_maintenance.py", "db2cdc_pipeline.py", "db2cdc_sales.py", "db2cdc_snapshot.py",
+        "db2cdc_verify.py",
     }  # fmt: skip
     assert {path.name for path in DAGS.glob("*.py")} == names
 
@@ -64,7 +68,7 @@ def test_configured_dag_comes_from_its_file_and_environment(
     assert apply.conf == {"spark.driver.memory": "700m"}
 
 
-@pytest.mark.parametrize("name", ["db2cdc_pipeline.py", "db2cdc_snapshot.py", "db2cdc_verify.py"])
+@pytest.mark.parametrize("name", CONFIGURED)
 def test_documented_file_needs_no_password_here(dags: Dags, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Nor does its DAG take the id of the example's, which is for a pipeline of the same name."""
     monkeypatch.setenv("DB2CDC_CONFIG", str(DAGS.parent / "docs" / "examples" / "pipeline.yaml"))
@@ -84,7 +88,7 @@ def test_schedule_can_be_set_and_taken_away(dags: Dags, tmp_path: Path, monkeypa
     assert dags("db2cdc_pipeline.py")["mine"].schedule is None
 
 
-@pytest.mark.parametrize("name", ["db2cdc_pipeline.py", "db2cdc_snapshot.py", "db2cdc_verify.py"])
+@pytest.mark.parametrize("name", CONFIGURED)
 def test_without_a_configuration_there_is_no_dag_and_no_error(
     dags: Dags, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -210,6 +214,22 @@ def test_verification_has_its_own_schedule_and_form(
     verify = dag.get_task("verify")
     assert (verify.config.pipeline, verify.retries, verify.conf) == ("shop", 2, {"spark.driver.memory": "700m"})
     assert {"config", "tables", "quick", "show_keys", "verification_id"} <= {*verify.template_fields}
+
+
+def test_maintenance_has_its_own_schedule_and_needs_no_source(
+    dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    monkeypatch.setenv("DB2CDC_CONFIG", str(path))
+    [dag] = dags("db2cdc_maintenance.py").values()
+    assert (dag.dag_id, dag.schedule, dag.catchup) == ("db2cdc_shop_maintenance", "@daily", False)
+    assert dag.params.dump() == {"tables": [], "report_only": False}
+    maintain = dag.get_task("maintain")
+    assert (maintain.config.pipeline, maintain.conf) == ("shop", {"spark.driver.memory": "700m"})
+    monkeypatch.setenv("DB2CDC_MAINTENANCE_SCHEDULE", "none")
+    [dag] = dags("db2cdc_maintenance.py").values()
+    assert dag.schedule is None
 
 
 def test_example_consumer_loads_without_spark(dags: Dags) -> None:

@@ -35,7 +35,7 @@ def test_modules_named_by_provider_info_exist() -> None:
     info = get_provider_info()
     entries = [entry for kind in ("operators", "sensors", "hooks", "triggers") for entry in info[kind]]
     modules = [name for entry in entries for name in entry["python-modules"]]
-    assert len(modules) == 10
+    assert len(modules) == 11
     for name in modules:
         __import__(name)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from datetime import timedelta
+from typing import Literal, Protocol
 
 from airflow_provider_db2cdc.cdc.document import VERSION, read_document, write_document
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import TickFailedError
 
 Step = Literal["trim", "cluster", "compact", "purge", "vacuum"]
 StepStatus = Literal["done", "nothing", "planned", "skipped"]
@@ -97,6 +100,35 @@ class MaintenanceSpec:
         return read_document(MaintenanceResult, text)
 
 
+class MaintainedPipeline(Protocol):
+    """What maintenance takes from a pipeline's configuration."""
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline's name."""
+
+    @property
+    def target(self) -> str:
+        """The target."""
+
+    @property
+    def change_log_retention(self) -> timedelta | None:
+        """The age from which logs are trimmed, None to keep everything."""
+
+
+def maintenance_spec(config: MaintainedPipeline, summary: PipelineSummary, run_id: str, at_ms: int) -> MaintenanceSpec:
+    """Return the maintenance run of all tables of a pipeline, whose summary says what was reported."""
+    retention = config.change_log_retention
+    return MaintenanceSpec(
+        config.pipeline,
+        run_id,
+        config.target,
+        at_ms,
+        retention_s=None if retention is None else retention.total_seconds(),
+        reported_seq=min(summary.reported_seq, summary.notified_upto),
+    )
+
+
 @dataclass(frozen=True)
 class MaintenanceResult:
     """The outcome of a maintenance run: a report per source table, and one of the pipeline's own tables."""
@@ -120,3 +152,16 @@ class MaintenanceResult:
     def to_json(self) -> str:
         """Return the result as one line of JSON."""
         return write_document(self)
+
+
+def raise_for_failed_tables(result: MaintenanceResult) -> None:
+    """Raise an error that names the tables whose maintenance failed.
+
+    :raises TickFailedError: when there is one. The other tables are maintained.
+    """
+    if not result.failed:
+        return
+    lines = [report.error if report.table else f"the pipeline's own tables: {report.error}" for report in result.failed]
+    first, *others = lines
+    more = "".join(f"\n  - {line}" for line in others)
+    raise TickFailedError(f"{first}{f'{chr(10)}Also:{more}' if others else ''}")
