@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -73,19 +74,19 @@ def opened(status: Status = "running", **values: Any) -> Snapshot:
     ],
 )
 def test_an_open_snapshot_needs_the_batches_since_its_first_read(values: dict[str, Any], first: int) -> None:
-    assert log_needs(TABLE, [opened(**values)], [], None) == [LogNeed(first, "asked")]
-    assert log_needs(TABLE, [opened("paused", **values)], [], None) == [LogNeed(first, "asked")]
-    assert log_needs(TABLE, [opened("completed", **values)], [], None) == []
+    assert log_needs(TABLE, [opened(**values)], None, [], None) == [LogNeed(first, "asked")]
+    assert log_needs(TABLE, [opened("paused", **values)], None, [], None) == [LogNeed(first, "asked")]
+    assert log_needs(TABLE, [opened("completed", **values)], None, [], None) == []
 
 
 def test_a_snapshot_that_has_read_nothing_needs_no_older_batch() -> None:
-    assert log_needs(TABLE, [opened()], [], None) == []
+    assert log_needs(TABLE, [opened()], None, [], None) == []
 
 
 def test_a_table_snapshot_that_is_over_needs_nothing() -> None:
     over = TableSnapshot(TABLE, status="completed", low_batch=4)
     still = TableSnapshot(OTHER, status="reading", low_batch=1)
-    assert log_needs(TABLE, [Snapshot("asked", "incremental", (over, still))], [], None) == []
+    assert log_needs(TABLE, [Snapshot("asked", "incremental", (over, still))], None, [], None) == []
 
 
 T = TypeVar("T", KeyedChunks, KeylessRead, DeleteMissing)
@@ -107,11 +108,20 @@ def chunks(kind: type[T], low_batch: int, first_low_batch: int, **more: Any) -> 
     ],
 )
 def test_a_pending_batch_needs_its_window_and_its_abandoned_batches(chunk_range: ChunkRange | None, first: int) -> None:
-    assert log_needs(TABLE, [], [planned(8, chunk_range), planned(1, table=OTHER)], None) == [LogNeed(first)]
+    assert log_needs(TABLE, [], None, [planned(8, chunk_range), planned(1, table=OTHER)], None) == [LogNeed(first)]
+
+
+def test_progress_that_only_the_batch_log_knows_counts_too() -> None:
+    published = chunks(KeyedChunks, 7, 3)
+    assert log_needs(TABLE, [opened()], published, [], None) == [LogNeed(4, "asked")]
+    assert log_needs(TABLE, [opened(low_batch=2)], published, [], None) == [LogNeed(3, "asked")]
+    assert log_needs(TABLE, [opened("completed")], published, [], None) == []
+    other = replace(published, snapshot="earlier")
+    assert log_needs(TABLE, [opened()], other, [], None) == []
 
 
 def test_readers_of_the_oldest_manifest_row_continue_after_its_batch() -> None:
-    assert log_needs(TABLE, [], [], 6) == [LogNeed(7)]
+    assert log_needs(TABLE, [], None, [], 6) == [LogNeed(7)]
 
 
 def test_a_horizon_survives_its_text() -> None:

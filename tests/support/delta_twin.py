@@ -11,12 +11,15 @@ from functools import cached_property
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox.capture import faults
+from airflow_provider_db2cdc.spark.delta.log_horizon import log_horizon, trim_log
 from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
 from airflow_provider_db2cdc.spark.delta.table_io import load
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
+from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.tables import SparkTables
 from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.tick.ports import Tables
@@ -134,6 +137,15 @@ class DeltaTwin:
         spark.sql(f"INSERT INTO {state} VALUES ({', '.join(map(str, values))}, '', 0)")
         if lost is not None:
             spark.sql(f"DELETE FROM {state} WHERE {f'ID = {lost}' if self.is_keyed else f'A = {lost} AND __copy = 1'}")
+
+    def trim(self, horizon: LogHorizon) -> int:
+        """Trim on a session with the pipeline's mark."""
+        session = TableSessions(self.lake.pipeline.spark, self.lake.owner.mark).session(self.table, 0)
+        return trim_log(session, self.lake.layout, self.table, horizon)
+
+    def horizon(self) -> LogHorizon:
+        """Read the change log's property."""
+        return log_horizon(self.lake.pipeline.spark, self.lake.layout, self.table)
 
     def drop(self) -> None:
         """Delete the folders of the tables."""

@@ -8,6 +8,7 @@ from threading import RLock
 
 from airflow_provider_db2cdc.cdc.event.change_event import Event
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch, build_history
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
@@ -37,6 +38,7 @@ class MemoryTarget:
     versions: dict[tuple[TableId, str], int] = field(default_factory=dict)
     fences: dict[TableId, int] = field(default_factory=dict)
     excluded: dict[TableId, int] = field(default_factory=dict)
+    horizons: dict[TableId, LogHorizon] = field(default_factory=dict)
     planned: list[PlannedBatch] = field(default_factory=list)
     applied: list[AppliedBatch] = field(default_factory=list)
     manifest: list[Lsn] = field(default_factory=list)

@@ -9,9 +9,11 @@ from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.tick.ports import Tables
+from support.memory_maintenance import log_horizon, trim_log
 from support.memory_source import MemorySource, Row, lsn
 from support.memory_tables import MemoryTables
 from support.memory_target import MemoryTarget
@@ -55,6 +57,12 @@ class Twin(Protocol):
 
         Without a key, the first copy of a value is deleted.
         """
+
+    def trim(self, horizon: LogHorizon) -> int:
+        """Delete the events of batches before the horizon, as maintenance does, and return how many there were."""
+
+    def horizon(self) -> LogHorizon:
+        """Return the horizon of the change log."""
 
     def drop(self) -> None:
         """Remove the change log and the state."""
@@ -121,6 +129,14 @@ class MemoryTwin:
         """Write a version that is not the pipeline's."""
         gone = {} if lost is None else {self._key((lost,)): None}
         self.target.put_rows(self.table, {self._key(row): (row, 0), **gone}, is_own=False)
+
+    def trim(self, horizon: LogHorizon) -> int:
+        """Trim the list."""
+        return trim_log(self.target, self.table, horizon)
+
+    def horizon(self) -> LogHorizon:
+        """Return what the last trim left."""
+        return log_horizon(self.target, self.table)
 
     def drop(self) -> None:
         """Forget the tables."""

@@ -9,6 +9,7 @@ import pytest
 from support.crash import killed
 from support.port_table import BOUNDS, BY_TWIN, NewTable, Table
 
+from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import KeylessRead, deletion_range
 from airflow_provider_db2cdc.cdc.table import Column
@@ -198,6 +199,24 @@ def test_a_state_that_another_writer_changed_is_refused(table: Table) -> None:
     with pytest.raises(TargetError):
         [table.tables.check_idle(task, last, batch) for batch in IDLE_BATCHES]
     assert table.twin.rows() == Counter([(1, 10), (9, 90)])
+
+
+@BY_TWIN
+def test_a_trimmed_change_log_goes_on(table: Table) -> None:
+    table.begin({1: 10, 2: 20})
+    assert not table.twin.horizon().is_trimmed
+    table.twin.commit({1: 11})
+    second = table.done(table.plan())
+    horizon = LogHorizon(second.batch, table.at)
+    # Delta also deletes tombstones, and there are none.
+    assert table.twin.trim(horizon) == 2
+    assert table.twin.trim(horizon) == 0
+    assert table.twin.horizon() == horizon
+    assert table.twin.events() == [(2, "u", (1, 11))]
+    table.twin.commit({2: None, 3: 30})
+    table.done(table.plan())
+    assert table.twin.rows() == table.twin.at_source() == Counter([(1, 11), (3, 30)])
+    assert {batch for batch, _, _ in table.twin.events()} == {2, 3}
 
 
 @BY_TWIN

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from support.crash import Killed
 from support.memory_journal import MemoryJournal
+from support.memory_maintenance import maintain
 from support.memory_pipeline import SETTINGS, MemoryPipeline
 from support.memory_source import MemorySource, lsn, number
 from support.memory_target import MemoryBatchLog
@@ -48,13 +49,18 @@ class World:
         if self.mends:
             self.pipeline.mode = MODES["when_needed"]
             self.pipeline.set(gap_repair=self.rng.choice(("heal", "snapshot")))
+        # As much as possible is trimmed after each step, or something now and then.
+        self.trims = self.rng.random() < 0.3
         self.damaged: set[TableId] = set()
         self.asked = self.manifests = 0
 
     def step(self) -> None:
         """Let one thing happen."""
         happens = (self.write, self.write, self.source.capture, self.tick, self.tick, self.die, self.overtake)
-        self.rng.choice((*happens, self.restart, self.misplace, self.prune, self.lose_changes, self.change_state))()
+        others = (self.restart, self.misplace, self.prune, self.lose_changes, self.change_state, self.maintain)
+        self.rng.choice((*happens, *others))()
+        if self.trims:
+            self.maintain()
 
     def write(self) -> None:
         """Commit changes of some keys."""
@@ -92,10 +98,11 @@ class World:
                 self.pipeline.commit(self.pipeline.run(spec))
 
     def overtake(self) -> None:
-        """Let another run do a whole tick while one hangs; the one that wakes may be refused."""
+        """Let another run do a whole tick, or trim the logs, while one hangs. The one that wakes may be refused."""
         spec = self.pipeline.plan(self.signals())
         point, calls = self.rng.choice((*KILLED_AT, *WRITES)), self.rng.randrange(1, 4)
         is_restart, table = self.rng.random() < 0.5, self.rng.choice(TABLES)
+        is_trimmed = not is_restart and self.rng.random() < 0.3
 
         def overtake(reached: object) -> None:
             nonlocal calls
@@ -105,7 +112,10 @@ class World:
                     self.write()
                     self.source.capture()
                     self.pipeline.restart(table)
-                self.pipeline.tick()
+                if is_trimmed:
+                    self.maintain(spec.planned_at_ms)
+                else:
+                    self.pipeline.tick()
 
         with suppress(ConcurrentRunError), failpoint_action(point, before=overtake):
             self.pipeline.commit(self.pipeline.run(spec))
@@ -144,6 +154,14 @@ class World:
             failed = self.check_failed()
             assert failed <= {table}
         self.pipeline.restore(table)
+
+    def maintain(self, youngest: int = 0) -> None:
+        """Trim the logs up to a random age. It must not matter to any later tick, not even to one under way."""
+        newest = youngest or next(self.pipeline.plans)
+        cutoff = newest if self.trims else self.rng.randrange(1, newest + 1)
+        summary = self.pipeline.offsets.summary()
+        reported = min(summary.reported_seq, summary.notified_upto)
+        maintain(self.pipeline.target, self.pipeline.journal, reported, cutoff)
 
     def lose_changes(self) -> None:
         """Prune changes that some tables have not applied, before a tick or within it. Those fail until a restart.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
-from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import DeleteMissing, KeylessRead, TableSnapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing, KeylessRead, TableSnapshot
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -87,32 +87,41 @@ def find_horizon(table: TableId, age: LogAge, needs: Sequence[LogNeed]) -> int:
 
 
 def log_needs(
-    table: TableId, snapshots: Iterable[Snapshot], pending: Iterable[PlannedBatch], manifest: int | None
+    table: TableId,
+    snapshots: Iterable[Snapshot],
+    published: ChunkRange | None,
+    pending: Iterable[PlannedBatch],
+    manifest: int | None,
 ) -> list[LogNeed]:
     """Return what a table's change log is needed for.
 
     That is open snapshots, planned batches that are not applied, and the batches after that of the oldest manifest row
-    (`manifest`): a reader may continue from its versions by the log.
+    (`manifest`): a reader may continue from its versions by the log. `published` is the table's last published chunk
+    range. The journal may not have the progress of its snapshot yet.
     """
     needs = [] if manifest is None else [LogNeed(manifest + 1)]
     needs += [LogNeed(_first_of_batch(planned)) for planned in pending if planned.table == table]
     for snapshot in snapshots:
         open_tables = [table_snapshot for table_snapshot in snapshot.open_tables if table_snapshot.table == table]
         firsts = [first for open_table in open_tables if (first := _first_of_snapshot(open_table)) is not None]
-        needs += [LogNeed(first, snapshot.id) for first in firsts]
+        if open_tables and published is not None and published.snapshot == snapshot.id:
+            firsts.append(_first_of_range(published))
+        needs += [LogNeed(min(firsts), snapshot.id)] if firsts else []
     return needs
 
 
 def _first_of_batch(planned: PlannedBatch) -> int:
     """Return the first batch whose events the redo of a planned batch reads."""
-    chunk_range = planned.chunk_range
-    if chunk_range is None:
-        return planned.batch
+    return planned.batch if planned.chunk_range is None else min(planned.batch, _first_of_range(planned.chunk_range))
+
+
+def _first_of_range(chunk_range: ChunkRange) -> int:
+    """Return the first batch whose events the publication of a chunk range reads, or that of a later one."""
     lows = [chunk_range.low_batch, chunk_range.first_low_batch]
     if isinstance(chunk_range, KeylessRead):
         lows += [low for low, _ in chunk_range.windows]
     abandoned = chunk_range.abandoned_batches if isinstance(chunk_range, KeylessRead | DeleteMissing) else ()
-    return min([planned.batch, *(low + 1 for low in lows), *abandoned])
+    return min([*(low + 1 for low in lows), *abandoned])
 
 
 def _first_of_snapshot(table_snapshot: TableSnapshot) -> int | None:

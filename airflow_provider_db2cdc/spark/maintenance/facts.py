@@ -14,6 +14,7 @@ from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceSpec
 from airflow_provider_db2cdc.cdc.maintenance.retention import LogAge, LogHorizon
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Snapshot
+from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.delta.ownership import Owner, owner_of
@@ -26,10 +27,14 @@ NAME = ("schema", "table")
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What the logs know of a table. `kept` are batches whose rows of the batch log always stay, by the reason."""
+    """What the logs know of a table. `kept` are batches whose rows of the batch log always stay, by the reason.
+
+    `published` is the last chunk range that a batch has published.
+    """
 
     age: LogAge
     kept: Mapping[str, int | None]
+    published: ChunkRange | None
 
 
 @dataclass(frozen=True)
@@ -92,19 +97,22 @@ def _read_batches(
     )
     rows = planned.join(applied, [*NAME], "left").collect()
     first = min((int(row["first"]) for row in rows), default=0)
-    return {_table(row): _facts(row, first) for row in rows}, _pending(batches, applied), first
+    published = _planned(batches, applied, F.col("batch") == F.col("chunks"))
+    ranges = {one.table: one.chunk_range for one in published}
+    pending = _planned(batches, applied, F.col("batch") > F.coalesce("last", F.lit(0)))
+    return {_table(row): _facts(row, first, ranges.get(_table(row))) for row in rows}, pending, first
 
 
-def _facts(row: Row, first: int) -> TableFacts:
+def _facts(row: Row, first: int, published: ChunkRange | None) -> TableFacts:
     """Return the facts of one table. A table without an applied batch has no batch that is old enough."""
     age = LogAge(row["last"] or 0, row["first_young"])
-    return TableFacts(age, {"chunks": row["chunks"], "offset": row["offset"], "first": first})
+    return TableFacts(age, {"chunks": row["chunks"], "offset": row["offset"], "first": first}, published)
 
 
-def _pending(batches: DataFrame, applied: DataFrame) -> tuple[PlannedBatch, ...]:
-    last = applied.select(*NAME, "last")
-    rows = batches.join(last, [*NAME], "left").where(F.col("batch") > F.coalesce("last", F.lit(0)))
-    return tuple(map(planned_batch, rows.collect()))
+def _planned(batches: DataFrame, applied: DataFrame, condition: Column) -> tuple[PlannedBatch, ...]:
+    """Return planned batches. The condition may name what `applied` says of their table."""
+    known = applied.select(*NAME, "last", "chunks")
+    return tuple(map(planned_batch, batches.join(known, [*NAME], "left").where(condition).collect()))
 
 
 def _table(row: Row) -> TableId:

@@ -56,7 +56,8 @@ class SourceTableMaintenance:
         facts = self.facts.tables[self.table]
         if self.spec.retention_s is None or not facts.age.last:
             return 0
-        needs = log_needs(self.table, self.facts.snapshots, self.facts.pending, self.manifest.oldest_batch)
+        snapshots, pending = self.facts.snapshots, self.facts.pending
+        needs = log_needs(self.table, snapshots, facts.published, pending, self.manifest.oldest_batch)
         return find_horizon(self.table, facts.age, needs)
 
     @property
