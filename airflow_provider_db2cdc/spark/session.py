@@ -59,6 +59,10 @@ Code generation is off, too: each task would generate the source text of its pro
 compiled class by it. That was a third of the CPU time of a tick with few rows.
 """
 
+COMPILED_CONF = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+COMPILED_ROWS = 200_000
+"""From so many rows on it pays to compile the code that reads them."""
+
 SMALL_ROWS = 20_000
 """Up to so many rows a session uses SMALL_CONF."""
 
@@ -110,6 +114,14 @@ def temporary_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[N
 def conf_for_row_count(session: SparkSession, rows: int | None) -> AbstractContextManager[None]:
     """Apply SMALL_CONF within a block if `rows` are few: a session for many rows may also read or checkpoint few."""
     return nullcontext() if rows is None or rows > SMALL_ROWS else temporary_conf(session, SMALL_CONF)
+
+
+def conf_to_read(rows: int) -> Mapping[str, str]:
+    """Return settings for a statement that joins few rows with so many others.
+
+    A merge of 1,000 keys into 2,000,000 rows took 13 seconds without code generation and 3 seconds with it.
+    """
+    return COMPILED_CONF if rows > COMPILED_ROWS else {}
 
 
 class TableSessions:

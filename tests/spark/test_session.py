@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.spark.session import (
     SMALL_ROWS,
     TableSessions,
     conf_for_row_count,
+    conf_to_read,
     temporary_conf,
 )
 
@@ -144,3 +145,12 @@ def _projection(session: SparkSession, before: SparkSession) -> str:
     made = getattr(projections, "MODULE$").create(schema).getClass().getSimpleName()
     jvm.org.apache.spark.sql.SparkSession.setActiveSession(before._jsparkSession)
     return str(made)
+
+
+def test_code_that_reads_many_rows_is_compiled(spark: SparkSession) -> None:
+    session = TableSessions(spark, "mark").session(TableId("S", "COMPILED"), 0)
+    assert conf_to_read(200_000) == {}
+    with temporary_conf(session, conf_to_read(200_001)):
+        assert session.conf.get("spark.sql.codegen.wholeStage") == "true"
+        assert session.conf.get("spark.sql.codegen.factoryMode") == "FALLBACK"
+    assert session.conf.get("spark.sql.codegen.wholeStage") == "false"

@@ -45,7 +45,7 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
 from airflow_provider_db2cdc.spark.events.envelope import CHUNK_STEPS, LOG_STEPS, WRITTEN_BY, key_struct, log_ddl
 from airflow_provider_db2cdc.spark.events.row_multiset import COPY
 from airflow_provider_db2cdc.spark.quoting import quoted
-from airflow_provider_db2cdc.spark.session import SMALL_ROWS
+from airflow_provider_db2cdc.spark.session import SMALL_ROWS, conf_to_read
 from airflow_provider_db2cdc.tick.log import log_progress
 
 MARKS_ROWS = "spark.databricks.delta.merge.deletionVectors.persistent"
@@ -234,7 +234,7 @@ class Replica:
             .whenMatchedUpdate(set=dict(columns))
             .whenNotMatchedInsert("s.__present", values=dict(columns))
         )
-        conf = {MARKS_ROWS: "false"} if held is not None and held <= SMALL_ROWS else None
+        conf = {} if held is None else {MARKS_ROWS: "false"} if held <= SMALL_ROWS else conf_to_read(held)
         done, version = commit_with(self.spark, self._txn_id("state", batch), lambda: merge.execute().first(), conf)
         if version is None:
             self._check_not_abandoned(batch)
