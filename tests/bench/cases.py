@@ -27,6 +27,7 @@ from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.sql.changes import change_rows
 from airflow_provider_db2cdc.submit.runner import Login, run_job
 
+from .maintenance import scattered
 from .measured import Measured, high_water_kb, note, planned, run, timed
 from .snapshots import heal, incremental, network, snapshot
 from .stage import ROOT, Stage
@@ -113,6 +114,7 @@ CASES: dict[str, Callable[[Stage, argparse.Namespace, Console], Measured]] = {
     "batch": batch,
     "large": large,
     "tick": tick,
+    "scattered": scattered,
 }
 
 

@@ -247,6 +247,7 @@ def test_rows_of_the_journal_are_chosen_by_the_plain_rule(spark: SparkSession) -
     assert len(wanted) > 50
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_old_rows_of_the_verification_report_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
     target = made(spark, tmp_path, 1)
