@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_db2cdc.cdc.document import read_document
 from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceResult, MaintenanceSpec, TableReport
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -47,7 +46,7 @@ def test_a_table_without_a_schema_is_refused() -> None:
 
 def test_a_failed_table_fails_the_task_and_its_error_comes_first() -> None:
     task = Maintained(task_id="maintain", config=CONFIG)
-    assert read_document(MaintenanceResult, task.execute({})).tables[1].table == ORDERS
+    assert MaintenanceResult.from_json(task.execute({})).tables[1].table == ORDERS
     task.error = "SALES.ORDERS: change.log.retention is too short. Wait."
     with pytest.raises(AirflowFailException, match=r"^SALES\.ORDERS: change\.log\.retention is too short"):
         task.execute({})

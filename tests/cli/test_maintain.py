@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_db2cdc.cdc.document import read_document
 from airflow_provider_db2cdc.cdc.maintenance.job import (
     FileCount,
     MaintenanceResult,
@@ -50,7 +49,7 @@ def test_a_run_without_work_says_so(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_has_every_step(capsys: pytest.CaptureFixture[str]) -> None:
     show(RESULT, as_json=True)
     assert len(json.loads(capsys.readouterr().out)["tables"][0]["steps"]) == 3
-    assert read_document(MaintenanceResult, RESULT.to_json()) == RESULT
+    assert MaintenanceResult.from_json(RESULT.to_json()) == RESULT
 
 
 def test_an_error_begins_with_the_first_failed_table() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, Protocol
 
-from airflow_provider_db2cdc.cdc.document import VERSION, read_document, write_document
+from airflow_provider_db2cdc.cdc.document import VERSION, Document
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickFailedError
@@ -51,7 +51,7 @@ class TableReport:
 
 
 @dataclass(frozen=True)
-class MaintenanceSpec:
+class MaintenanceSpec(Document):
     """A maintenance run. Without `tables` it is of all tables that the batch log knows, and of the pipeline's own ones.
 
     `retention_s` is the age from which logs are trimmed, None to keep everything. `at_ms` is the time from which ages
@@ -83,21 +83,9 @@ class MaintenanceSpec:
         """The time before which rows of logs are old enough to be trimmed, None if nothing is."""
         return None if self.retention_s is None else self.at_ms - int(self.retention_s * 1000)
 
-    def to_json(self) -> str:
-        """Return the spec as one line of JSON."""
-        return write_document(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> MaintenanceSpec:
-        """Read a spec.
-
-        :raises ConfigurationError: when it was written by another version of this provider, or is damaged.
-        """
-        return read_document(cls, text)
-
     def read_result(self, text: str) -> MaintenanceResult:
         """Return the result of this job from its JSON."""
-        return read_document(MaintenanceResult, text)
+        return MaintenanceResult.from_json(text)
 
 
 class MaintainedPipeline(Protocol):
@@ -130,7 +118,7 @@ def maintenance_spec(config: MaintainedPipeline, summary: PipelineSummary, run_i
 
 
 @dataclass(frozen=True)
-class MaintenanceResult:
+class MaintenanceResult(Document):
     """The outcome of a maintenance run: a report per source table, and one of the pipeline's own tables."""
 
     pipeline: str
@@ -148,10 +136,6 @@ class MaintenanceResult:
     def is_failed(self) -> bool:
         """Whether maintenance of a table failed."""
         return bool(self.failed)
-
-    def to_json(self) -> str:
-        """Return the result as one line of JSON."""
-        return write_document(self)
 
 
 def raise_for_failed_tables(result: MaintenanceResult) -> None:
