@@ -143,8 +143,10 @@ def test_missing_binary_is_named() -> None:
         )
 
 
+# A shell starts background jobs with SIGINT ignored, and children inherit that.
 INTERRUPTED = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from airflow_provider_db2cdc.submit.child import run_child
 def on_line(line): print(line, flush=True)
 run_child(["/bin/sh", "-c", "sleep 300 & echo $!; wait"], {"PATH": "/usr/bin:/bin"}, on_line)
