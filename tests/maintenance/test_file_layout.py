@@ -19,6 +19,11 @@ def test_only_enough_small_files_are_compacted() -> None:
     assert not FileStatistics(5, 10, 5, 0).needs_purge
 
 
+def test_only_a_folder_with_more_files_than_a_version_needs_is_vacuumed() -> None:
+    assert not FileStatistics(5, 10, vectors=2).needs_vacuum(7)
+    assert FileStatistics(5, 10, vectors=2).needs_vacuum(8)
+
+
 TYPES = {"A": "int", "B": "binary", "C": "string", "D": "decimal(5,2)", "E": "date", "F": "boolean", "G": "bigint"}
 
 

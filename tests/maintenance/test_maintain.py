@@ -79,7 +79,7 @@ def test_without_a_retention_and_in_a_dry_run_nothing_is_trimmed(spark: SparkSes
     before = target.versions()
     dry = target.maintain(retention_s=30 * DAY_S, dry_run=True)
     assert {step.status for step in target.steps(dry).values()} == {"planned"}
-    assert {"change log trim", "current state vacuum"} <= names(target.steps(dry))
+    assert {"change log trim", "current state cluster"} <= names(target.steps(dry))
     assert target.versions() == before
     target.maintain()
     assert target.logged() == [1, 2]
@@ -100,6 +100,7 @@ def test_a_run_that_dies_in_a_trim_is_finished_by_the_next(spark: SparkSession, 
     target.batch(4, 0)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_what_snapshots_and_pending_batches_need_is_kept(spark: SparkSession, tmp_path: Path) -> None:
     target = made(spark, tmp_path, 50, 45, 40, 1)
@@ -142,8 +143,16 @@ def test_small_files_are_sorted_by_key_and_deleted_rows_leave_them(
     versions = [newest_version(spark, name) for name in (state, log)]
     assert names(target.steps(target.maintain())) <= {"current state vacuum", "change log vacuum"}
     assert [newest_version(spark, name) for name in (state, log)] == versions
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_state_without_a_key_is_compacted_and_not_clustered(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_layout, "SMALL_FILES", 3)
     other = TableId("S", "KEYLESS")
-    keyless = Maintained(spark, tmp_path / "keyless", TableSchema(other, target.schema.columns, ()))
+    keyless = Maintained(spark, tmp_path / "keyless", TableSchema(other, Maintained.schema.columns, ()))
     keyless.planned(1, 1)
     for number in range(4):
         spark.sql(f"INSERT INTO {sql_name(keyless.layout.state(other))} VALUES ({number}, 0, 1, '', 1)")
@@ -205,6 +214,7 @@ def test_staged_rows_stay_while_a_snapshot_may_read_them(spark: SparkSession, tm
     assert ("staging", "trim") not in target.steps(target.maintain())
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_journal_keeps_every_used_id_and_what_is_open(spark: SparkSession, tmp_path: Path) -> None:
     target = made(spark, tmp_path, 1)

@@ -16,12 +16,16 @@ UNCLUSTERED_TYPES = ("binary", "boolean")
 
 @dataclass(frozen=True)
 class FileStatistics:
-    """The files of a version: their number and bytes, how many are small, and how many have deleted rows."""
+    """The files of a version: their number and bytes, how many are small, and how many have deleted rows.
+
+    `vectors` is the number of files that hold their deletion vectors.
+    """
 
     files: int = 0
     size: int = 0
     small: int = 0
     with_deletes: int = 0
+    vectors: int = 0
 
     @property
     def needs_compaction(self) -> bool:
@@ -32,6 +36,10 @@ class FileStatistics:
     def needs_purge(self) -> bool:
         """Whether rows that are marked as deleted are still in the files."""
         return self.with_deletes > 0
+
+    def needs_vacuum(self, stored: int) -> bool:
+        """Whether the table's folder has more files (`stored`, without Delta's log) than the version needs."""
+        return stored > self.files + self.vectors
 
 
 def clustering_columns(key: Sequence[str], types: Mapping[str, str], with_statistics: Collection[str]) -> list[str]:

@@ -37,22 +37,47 @@ VACUUM_CONF = {
 }
 
 
-def file_statistics(spark: SparkSession, name: DeltaName) -> FileStatistics:
-    """Return what Delta's log says of the files of the newest version."""
-    # delta_table() has updated the snapshot when it resolved the table.
-    snapshot: Any = delta_table(spark, name)._jdt.deltaLog().unsafeVolatileSnapshot()
-    files = DataFrame(snapshot.allFiles().toDF(), spark)
+class TableFiles:
+    """The files of one Delta table. What Delta's log says of a version is read once."""
+
+    def __init__(self, spark: SparkSession, name: DeltaName) -> None:
+        self._spark = spark
+        self._name = name
+        self._read: tuple[int, FileStatistics] | None = None
+
+    def statistics(self) -> FileStatistics:
+        """Return what Delta's log says of the files of the newest version."""
+        # delta_table() has updated the snapshot when it resolved the table.
+        snapshot: Any = self._delta_log().unsafeVolatileSnapshot()
+        version = int(snapshot.version())
+        if self._read is None or self._read[0] != version:
+            self._read = version, _statistics(DataFrame(snapshot.allFiles().toDF(), self._spark))
+        return self._read[1]
+
+    def stored(self) -> FileCount:
+        """Return what is in the table's folder: also Delta's log, and files that only older versions have."""
+        return self._content(self._delta_log().dataPath())
+
+    def needs_vacuum(self) -> bool:
+        """Whether the folder has files that the newest version does not need. They may be too young to be removed."""
+        logged = self._content(self._delta_log().logPath())
+        return self.statistics().needs_vacuum(self.stored().files - logged.files)
+
+    def _delta_log(self) -> Any:
+        return delta_table(self._spark, self._name)._jdt.deltaLog()
+
+    def _content(self, path: Any) -> FileCount:
+        conf = self._spark._jsparkSession.sessionState().newHadoopConf()
+        summary = path.getFileSystem(conf).getContentSummary(path)
+        return FileCount(int(summary.getFileCount()), int(summary.getLength()))
+
+
+def _statistics(files: DataFrame) -> FileStatistics:
     is_small = F.when(F.col("size") < SMALL_BYTES, 1)
-    row = files.agg(F.count("*"), F.sum("size"), F.count(is_small), F.count("deletionVector")).first()
+    in_file = F.when(F.col("deletionVector.storageType") != "i", F.col("deletionVector.pathOrInlineDv"))
+    counts = (F.count("*"), F.sum("size"), F.count(is_small), F.count("deletionVector"), F.count_distinct(in_file))
+    row = files.agg(*counts).first()
     return FileStatistics(*(int(value or 0) for value in row or ()))
-
-
-def stored_files(spark: SparkSession, name: DeltaName) -> FileCount:
-    """Return what is in the table's folder, with Delta's log and the files that only older versions have."""
-    path: Any = delta_table(spark, name)._jdt.deltaLog().dataPath()
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
-    summary = path.getFileSystem(conf).getContentSummary(path)
-    return FileCount(int(summary.getFileCount()), int(summary.getLength()))
 
 
 def compact(spark: SparkSession, name: DeltaName) -> bool:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.maintenance.file_layout import vacuum_hours
 from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceSpec, StepReport
-from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon, find_horizon, log_needs
+from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon, find_horizon, has_staged_rows, log_needs
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.delta.conflict import skip_on_conflict
 from airflow_provider_db2cdc.spark.delta.log_horizon import has_rows_before, log_horizon, trim_log
@@ -48,7 +48,7 @@ class SourceTableMaintenance:
             self._maintain_log(self._steps(log, "change log"), horizon)
         if table_exists(self.spark, state):
             self._maintain_state(self._steps(state, "current state"))
-        if table_exists(self.spark, staging) and not self._has_staged_rows:
+        if table_exists(self.spark, staging) and not self._reads_staging:
             self._maintain_staging(self._steps(staging, "staging"))
 
     def _wanted_horizon(self) -> int:
@@ -61,11 +61,8 @@ class SourceTableMaintenance:
         return find_horizon(self.table, facts.age, needs)
 
     @property
-    def _has_staged_rows(self) -> bool:
-        """Whether a snapshot or a batch that is not applied may still read staged rows."""
-        open_tables = {table for snapshot in self.facts.snapshots for table in snapshot.open_table_ids}
-        staged = {planned.table for planned in self.facts.pending if planned.chunk_range is not None}
-        return self.table in open_tables | staged
+    def _reads_staging(self) -> bool:
+        return has_staged_rows(self.table, self.facts.snapshots, self.facts.pending)
 
     def _maintain_log(self, steps: TableSteps, wanted: int) -> None:
         if not self.spec.dry_run:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_db2cdc.cdc.layout import DeltaName
 from airflow_provider_db2cdc.cdc.maintenance.file_layout import FileStatistics
 from airflow_provider_db2cdc.cdc.maintenance.job import FileCount, Step, StepReport, StepStatus
-from airflow_provider_db2cdc.spark.maintenance.files import compact, file_statistics, purge, stored_files, vacuum
+from airflow_provider_db2cdc.spark.maintenance.files import TableFiles, compact, purge, vacuum
 from airflow_provider_db2cdc.tick.log import log_progress
 
 BUSY = "other writers commit to it meanwhile; the next run tries again"
@@ -28,6 +28,9 @@ class TableSteps:
     is_dry: bool
     reports: list[StepReport] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.files = TableFiles(self.spark, self.name)
+
     def do(self, step: Step, is_due: bool, act: Callable[[], object], detail: str = "") -> None:
         """Do a step if it is due. `act` returns False if other writers were in its way."""
         before = self._count()
@@ -43,13 +46,13 @@ class TableSteps:
 
     def compact(self, is_unsorted: bool = False) -> None:
         """Compact if there are enough small files, or if the rows are not sorted by new clustering columns yet."""
-        files = file_statistics(self.spark, self.name)
+        files = self.files.statistics()
         is_due = files.needs_compaction or (is_unsorted and files.files > 1)
         self.do("compact", is_due, lambda: compact(self.spark, self.name), f"{files.small} small files")
 
     def purge(self, is_clustered: bool) -> None:
         """Purge deleted rows from the files. In a clustered table only an OPTIMIZE can do that."""
-        files = file_statistics(self.spark, self.name)
+        files = self.files.statistics()
         if is_clustered and files.needs_purge:
             self._report("purge", "nothing", _count_of(files), UNPURGED.format(files.with_deletes))
             return
@@ -58,15 +61,16 @@ class TableSteps:
 
     def vacuum(self, hours: int) -> None:
         """Remove the files that no version of the last `hours` needs."""
-        before = stored_files(self.spark, self.name)
-        if not self.is_dry:
+        before, is_due = self.files.stored(), self.files.needs_vacuum()
+        if is_due and not self.is_dry:
             vacuum(self.spark, self.name, hours)
-        after = before if self.is_dry else stored_files(self.spark, self.name)
-        status: StepStatus = "planned" if self.is_dry else "done" if after.files < before.files else "nothing"
+        after = self.files.stored() if is_due and not self.is_dry else before
+        has_removed = after.files < before.files
+        status: StepStatus = "planned" if is_due and self.is_dry else "done" if has_removed else "nothing"
         self._add(StepReport(self.what, "vacuum", status, before, after, f"keeps {hours} hours"))
 
     def _count(self) -> FileCount:
-        return _count_of(file_statistics(self.spark, self.name))
+        return _count_of(self.files.statistics())
 
     def _report(self, step: Step, status: StepStatus, before: FileCount, detail: str) -> None:
         after = self._count() if status == "done" else before
