@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,13 +18,16 @@ class Child:
     """A running program. It reads the lines of `tell`. Its output goes to `log`, or to `process.stdout` without one.
 
     As a context manager it ends with the block. Ctrl-C does not reach it, so the process that started it has to end it.
+    If that one is killed, the kernel ends it. Root can start it as another `user`.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, log: Path | None = None) -> None:
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], folder: Path, log: Path | None = None, user: str = ""
+    ) -> None:
         with contextlib.ExitStack() as stack:
             output = subprocess.PIPE if log is None else stack.enter_context(log.open("ab"))
             self.process = subprocess.Popen(
-                argv,
+                [*_setpriv(user), *argv],
                 env=dict(env),
                 cwd=folder,
                 stdin=subprocess.PIPE,
@@ -75,6 +79,14 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+
+
+def _setpriv(user: str) -> list[str]:
+    """Return the start of a command line. It is empty outside Linux, where a killed program leaves its children."""
+    if shutil.which("setpriv") is None:
+        return []
+    other = [f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+    return ["setpriv", *other, "--pdeathsig=TERM"]
 
 
 def _family(pid: int) -> set[psutil.Process]:

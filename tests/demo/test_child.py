@@ -1,4 +1,6 @@
 import os
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -6,6 +8,7 @@ from typing import IO
 
 import psutil
 import pytest
+from support.program import ROOT, wait_for
 
 from airflow_provider_db2cdc.demo.child import Child
 
@@ -19,6 +22,17 @@ print(grandchild.pid, flush=True)
 if mode == "orphan":
     os.kill(os.getpid(), signal.SIGKILL)
 grandchild.wait()
+"""
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from airflow_provider_db2cdc.demo.child import Child
+child = Child([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"], os.environ, Path("."))
+child.process.stdout.readline()
+print(child.process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -37,6 +51,12 @@ def test_a_stubborn_grandchild_ends_with_its_child_even_when_that_is_dead(tmp_pa
         child.end(1)
         assert not child.running
         assert not grandchild.is_running() or grandchild.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv")
+def test_a_child_ends_with_a_program_that_is_killed() -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED], cwd=ROOT, capture_output=True, text=True, check=False)
+    wait_for(lambda: not psutil.pid_exists(int(killed.stdout)), 10)
 
 
 def test_a_child_hears_what_it_is_told_and_its_output_can_go_to_a_file(tmp_path: Path) -> None:
