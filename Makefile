@@ -37,7 +37,7 @@ $(STAMP): requirements.lock pyproject.toml | $(UV)
 demo: setup ## Run the whole way once: source, capture, DAG, Spark, Delta, and compare
 	$(PY) -m airflow_provider_db2cdc.cli.main demo
 
-ui: setup ## Start Airflow's own UI with the sandbox behind it
+ui: setup ## Start Airflow's own UI with the sandbox; backfills in it need Debian's postgresql
 	$(PY) -m airflow_provider_db2cdc.cli.main ui
 
 sandbox: setup ## Start the stand-in source in the foreground

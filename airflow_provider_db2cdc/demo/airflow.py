@@ -79,7 +79,10 @@ class Run:
 
 
 class AirflowHome:
-    """A folder that is AIRFLOW_HOME, and what lies next to it: the pipeline's configuration, the lake and the logs."""
+    """A folder that is AIRFLOW_HOME, and what lies next to it: the pipeline's configuration, the lake and the logs.
+
+    `database` is the URL of Airflow's metadata, which is an SQLite file at first.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -88,6 +91,7 @@ class AirflowHome:
         self.logs = folder / "logs"
         self.config = folder / "pipeline.yaml"
         self.spark_sql = folder / "spark-sql"
+        self.database = f"sqlite:///{self.home}/airflow.db?timeout={LOCK_TIMEOUT_S}"
 
     def lay_out(self) -> None:
         """Create the folders, put the shipped DAGs where Airflow looks for them, and write the pipeline's settings.
@@ -109,8 +113,11 @@ class AirflowHome:
         }
         self.config.write_text(yaml.safe_dump(properties, sort_keys=False), encoding="utf-8")
         self._write_spark_sql()
-        with closing(sqlite3.connect(self.home / "airflow.db")) as database:
-            database.execute("PRAGMA journal_mode = WAL")
+
+    @property
+    def on_sqlite(self) -> bool:
+        """Whether Airflow's metadata are in SQLite, so that it creates no backfill while the scheduler runs."""
+        return self.database.startswith("sqlite")
 
     def spark_settings(self) -> dict[str, str]:
         """Return the settings that another Spark needs to read the target."""
@@ -135,7 +142,7 @@ class AirflowHome:
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.home / "dags"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db?timeout={LOCK_TIMEOUT_S}",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self.database,
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             "DB2CDC_CONFIG": str(self.config),
             "DB2CDC_SCHEDULE": schedule,
@@ -147,6 +154,9 @@ class AirflowHome:
 
     def migrate(self) -> Child:
         """Start `airflow db migrate`."""
+        if self.on_sqlite:
+            with closing(sqlite3.connect(self.home / "airflow.db")) as database:
+                database.execute("PRAGMA journal_mode = WAL")
         argv = [sys.executable, "-m", "airflow", "db", "migrate"]
         return Child(argv, self.environment(), self.home, self.logs / "migrate.log")
 

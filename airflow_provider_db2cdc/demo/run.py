@@ -11,7 +11,7 @@ from airflow_provider_db2cdc.cli.screen import Console, span
 from airflow_provider_db2cdc.demo.airflow import DagRuns, Run
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.compare import Comparison, compare, read_position, read_target
-from airflow_provider_db2cdc.demo.stage import Stage, describe, open_stage
+from airflow_provider_db2cdc.demo.stage import Stage, StageOptions, describe, open_stage
 from airflow_provider_db2cdc.demo.verdict import missing_changes, show, tell_ways_on, totals
 from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
 
@@ -44,7 +44,8 @@ def run(options: DemoOptions, console: Console) -> bool:
     """
     started = time.monotonic()
     board = Board(console)
-    with board, open_stage(options.folder, options.rows, RATE, board, options.keep) as stage:
+    wanted = StageOptions(options.folder, options.rows, RATE, options.keep)
+    with board, open_stage(wanted, board) as stage:
         dag = stage.ending.enter_context(stage.home.runs(stage.sandbox))
         runs = _run_all(dag, stage, board, options)
         compared = _compare(stage, board, runs[-1])

@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.demo import shop
 from airflow_provider_db2cdc.demo.airflow import AirflowHome
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.child import Child
+from airflow_provider_db2cdc.demo.postgres import find_programs, remove_remains, running_server
 from airflow_provider_db2cdc.demo.writer import Writers
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox, SandboxError
@@ -32,39 +33,62 @@ class Stage:
     writers: Writers
 
 
-@contextmanager
-def open_stage(folder: Path, rows: int, rate: float, board: Board, keep: bool = False) -> Iterator[Stage]:
-    """Set everything up in an emptied folder, with running writers, and end all of it afterwards.
+@dataclass(frozen=True)
+class StageOptions:
+    """Where it is, the shop's first rows, and each writer's transactions per second.
 
-    `rate` is the number of transactions per second of each writer. With `keep` the sandbox continues to run, except
-    after an error.
+    With `keep` the sandbox continues to run afterwards, except after an error. With `server`, Airflow's metadata are
+    in PostgreSQL where it is installed, else in SQLite.
+    """
+
+    folder: Path
+    rows: int
+    rate: float
+    keep: bool = False
+    server: bool = False
+
+
+@contextmanager
+def open_stage(options: StageOptions, board: Board) -> Iterator[Stage]:
+    """Set everything up in an emptied folder, with running writers, and end all of it afterwards.
 
     Raises:
         ConfigurationError: the folder holds something else, or what the demo needs is not installed.
     """
     stack, kept = ExitStack(), False
     try:
-        with board.step(f"an empty folder: {folder}"):
-            home = AirflowHome(empty(folder))
+        with board.step(f"an empty folder: {options.folder}"):
+            home = AirflowHome(empty(options.folder))
             home.lay_out()
+        if options.server:
+            enter_server(stack, home, board)
         migrating = stack.enter_context(home.migrate())
         with board.step("the sandbox, a stand-in for Db2 (it is not Db2)") as step:
-            sandbox = Sandbox.start(folder / "sandbox", commit_interval_s=CAPTURE_INTERVAL_S)
+            sandbox = Sandbox.start(options.folder / "sandbox", commit_interval_s=CAPTURE_INTERVAL_S)
             stack.callback(lambda: None if kept else sandbox.stop())
             step.outcome = f"listens on {sandbox.state.host}:{sandbox.port}"
         with board.step(f"a shop in schema {shop.SCHEMA}, registered for capture") as step:
             with closing(sandbox.connect()) as connection:
-                counts = shop.build(connection, rows)
+                counts = shop.build(connection, options.rows)
             step.outcome = ", ".join(f"{table.name} {count}" for table, count in counts.items())
         with board.step("airflow db migrate"):
             _await_migration(migrating, home)
-        writers = stack.enter_context(Writers(sandbox.connect, rate=rate))
+        writers = stack.enter_context(Writers(sandbox.connect, rate=options.rate))
         board.counters = lambda: describe(writers)
         yield Stage(stack, home, sandbox, writers)
-        kept = keep
+        kept = options.keep
     finally:
         with _uninterrupted(), board.step("everything ends that was started"):
             stack.close()
+
+
+def enter_server(stack: ExitStack, home: AirflowHome, board: Board) -> None:
+    """Have PostgreSQL hold Airflow's metadata, or say why it does not."""
+    with board.step("PostgreSQL for Airflow's metadata") as step:
+        try:
+            home.database = stack.enter_context(running_server(find_programs(), home))
+        except Db2CdcError as error:
+            step.good, step.outcome = False, str(error)
 
 
 def empty(folder: Path) -> Path:
@@ -78,6 +102,7 @@ def empty(folder: Path) -> Path:
         if not (folder / MARKER).is_file():
             raise ConfigurationError(f"{folder} holds something else than a demo", "Name another with --folder.")
         _stop_sandbox(folder / "sandbox")
+        remove_remains(folder)
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARKER).touch()

@@ -16,7 +16,7 @@ from airflow_provider_db2cdc.demo.airflow import DAG_ID, AirflowHome
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.child import Child
 from airflow_provider_db2cdc.demo.command import write_command
-from airflow_provider_db2cdc.demo.stage import Stage, describe, open_stage
+from airflow_provider_db2cdc.demo.stage import Stage, StageOptions, describe, open_stage
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.sandbox.server.state import HOST
 
@@ -27,6 +27,11 @@ SERVICES = {
     "triggerer": ("--skip-serve-logs",),
 }
 """What is started, and how: logs would be served at all of the machine's addresses; here they are read as files."""
+
+WITHOUT_SERVER = (
+    "NO BACKFILLS: Airflow's metadata are in SQLite, where Airflow creates no backfill while its scheduler runs. "
+    "The reason why PostgreSQL does not hold them is above. Everything else works."
+)
 
 RATE = 2.0
 START_TIMEOUT_S = 300.0
@@ -52,7 +57,8 @@ def serve(options: UiOptions, console: Console) -> None:
     """
     port = _port(options.port)
     board = Board(console)
-    with board, open_stage(options.folder, options.rows, RATE, board) as stage:
+    wanted = StageOptions(options.folder, options.rows, RATE, server=True)
+    with board, open_stage(wanted, board) as stage:
         with board.step("Airflow's API server, scheduler, DAG processor and triggerer"):
             services = _start(stage, port, options.schedule)
             _await_answer(services, f"http://{HOST}:{port}/api/v2/monitor/health", stage.home)
@@ -138,3 +144,5 @@ def _tell(console: Console, stage: Stage, port: int, options: UiOptions) -> None
     ]
     for text in lines:
         console.print(text, soft_wrap=True)
+    if home.on_sqlite:
+        console.print(f"{WITHOUT_SERVER}\n", style="bold red", soft_wrap=True)

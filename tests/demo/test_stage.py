@@ -1,10 +1,16 @@
+import io
+import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from airflow_provider_db2cdc.config.files.load import load_config
+from airflow_provider_db2cdc.demo import postgres
 from airflow_provider_db2cdc.demo.airflow import SHIPPED_DAGS, AirflowHome
-from airflow_provider_db2cdc.demo.stage import MARKER, empty
+from airflow_provider_db2cdc.demo.board import Board
+from airflow_provider_db2cdc.demo.stage import MARKER, empty, enter_server
 from airflow_provider_db2cdc.errors import ConfigurationError
 
 
@@ -40,3 +46,16 @@ def test_the_airflow_settings_of_whoever_runs_it_do_not_count(tmp_path: Path, mo
     env = AirflowHome(tmp_path).environment()
     assert not {"AIRFLOW__CORE__EXECUTOR", "DB2CDC_DAG_ID"} & env.keys()
     assert (env["AIRFLOW_HOME"], env["LANG"]) == (str(tmp_path / "airflow"), "C.UTF-8")
+
+
+def test_without_postgresql_airflow_stays_on_sqlite_and_the_board_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(postgres, "DEBIAN", tmp_path)
+    screen, home = io.StringIO(), AirflowHome(tmp_path)
+    with ExitStack() as stack:
+        enter_server(stack, home, Board(Console(file=screen, width=200)))
+    assert home.on_sqlite
+    assert home.environment()["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].startswith(f"sqlite:///{tmp_path}")
+    assert re.search(r"PostgreSQL is not installed\. Install ", screen.getvalue()), screen.getvalue()
