@@ -31,6 +31,7 @@ class Program:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
         self._log = folder.parent / "screen"
+        self._descendants: set[psutil.Process] = set()
         with self._log.open("w") as screen:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "airflow_provider_db2cdc.cli.main", *arguments, "--folder", str(folder)],
@@ -62,11 +63,12 @@ class Program:
 
     def interrupt(self) -> int:
         """Press Ctrl-C and return the command's exit code."""
+        self._remember_descendants()
         os.killpg(self.process.pid, signal.SIGINT)
         return self.process.wait(END_TIMEOUT_S)
 
     def left(self) -> list[str]:
-        """Return the command lines of running processes that work in its folder or name it."""
+        """Return the command lines of running processes that work in its folder, name it, or descend from it."""
         return [line for _, line in self._processes()]
 
     def exposed(self) -> list[str]:
@@ -79,13 +81,20 @@ class Program:
         return found
 
     def _processes(self) -> Iterator[tuple[psutil.Process, str]]:
+        self._remember_descendants()
         for process in psutil.process_iter():
             try:
                 line, place = " ".join(process.cmdline()), process.cwd()
             except psutil.Error:
                 continue
-            if process.pid != os.getpid() and (str(self.folder) in line or place.startswith(str(self.folder))):
+            here = str(self.folder) in line or place.startswith(str(self.folder))
+            if process.pid != os.getpid() and (here or process in self._descendants):
                 yield process, line
+
+    def _remember_descendants(self) -> None:
+        """Add those of now: once the command has ended, nothing says that they were its own."""
+        with suppress(psutil.Error):
+            self._descendants |= {*psutil.Process(self.process.pid).children(recursive=True)}
 
 
 def wait_for(condition: Callable[[], Any], timeout_s: float) -> Any:
