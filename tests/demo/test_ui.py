@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from http import HTTPStatus
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.parse import quote
 
 import pytest
+from support.airflow_ui import (
+    CHROMIUM,
+    FORM,
+    NO_SERVER,
+    PIPELINE,
+    Api,
+    backfill_form,
+    choose_backfill,
+    run_backfill,
+    running_ui,
+    trigger_page,
+)
 from support.fake_spark import FakeSpark
-from support.program import RUN_TIMEOUT_S, START_TIMEOUT_S, Program, call, find, is_made, started, wait_for
+from support.program import START_TIMEOUT_S, Program, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PIPELINE, FORM = "db2cdc_shop", "db2cdc_shop_snapshot"
+MONTHLY = "0 0 1 * *"
+"""It fires when the UI starts, and not again during the test."""
 
 ASKING = "dags/asks/dagRuns/asked/taskInstances/ask"
 ASKS = """
@@ -35,97 +43,13 @@ with DAG("asks"):
 """
 
 
-class Api:
-    """Airflow's API as far as this needs it."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.token = call(f"{url}/auth/token")["access_token"]
-
-    def get(self, path: str) -> Any:
-        """Return what it answers, a busy one at last."""
-
-        def answer() -> list[Any]:
-            try:
-                return [call(f"{self.url}/api/v2/{path}", self.token)]
-            except TimeoutError:
-                return []
-            except HTTPError as error:
-                if error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
-                    raise
-                return []
-
-        return wait_for(answer, START_TIMEOUT_S)[0]
-
-    def await_dag(self, dag: str) -> None:
-        wait_for(lambda: find(f"{self.url}/api/v2/dags/{dag}", self.token), START_TIMEOUT_S)
-
-    def trigger(self, dag: str, run_id: str = "asked", conf: Mapping[str, Any] | None = None) -> str:
-        """Have a DAG run, and return the run's id."""
-        self.await_dag(dag)
-        run = {"logical_date": None, "dag_run_id": run_id, "conf": conf or {}}
-        wait_for(lambda: is_made(f"{self.url}/api/v2/dags/{dag}/dagRuns", self.token, run), START_TIMEOUT_S)
-        return run_id
-
-    def runs(self, dag: str) -> list[Any]:
-        return list(self.get(f"dags/{dag}/dagRuns?order_by=run_after")["dag_runs"])
-
-    def ended(self, dag: str, number: int = 1) -> Any:
-        """Wait until so many runs of a DAG have ended; return the last of them."""
-
-        def enough() -> list[Any]:
-            found = [run for run in self.runs(dag) if run["state"] in ("success", "failed")]
-            return found if len(found) >= number else []
-
-        return wait_for(enough, RUN_TIMEOUT_S)[number - 1]
-
-    def ended_form(self, run_id: str) -> Any:
-        """Wait until a run of the form's DAG has ended; return it."""
-
-        def over() -> Any:
-            run = self.get(f"dags/{FORM}/dagRuns/{quote(run_id)}")
-            return run if run["state"] in ("success", "failed") else None
-
-        return wait_for(over, RUN_TIMEOUT_S)
-
-    def followed(self, run_id: str, what: str) -> Any:
-        """Return something of the task that follows what the form asked for."""
-        return self.get(f"dags/{FORM}/dagRuns/{quote(run_id)}/taskInstances/follow/{what}")
-
-    def log(self, run_id: str) -> str:
-        """Return that task's log."""
-        return str(self.followed(run_id, "logs/1"))
-
-    def mended(self, dag: str, ticks: int = 3) -> None:
-        """Give a run of a DAG that failed a next one, as a schedule would; the last must not fail.
-
-        Derby has a fault of its own, which fails a table for one tick (docs/contributing/sandbox.md).
-        """
-        for _ in range(ticks):
-            wait_for(lambda: all(run["state"] in ("success", "failed") for run in self.runs(dag)), RUN_TIMEOUT_S)
-            if (runs := self.runs(dag))[-1]["state"] == "success":
-                return
-            self.trigger(dag, f"again_{len(runs)}")
-        assert self.ended(dag, len(self.runs(dag)))["state"] == "success", f"{ticks + 1} runs of {dag} failed"
-
-
-@contextmanager
-def running_ui(folder: Path) -> Iterator[tuple[Api, Program]]:
-    """Run `db2cdc ui`, and check that an interrupt leaves nothing running."""
-    with started(folder, "ui", "--rows", "100", "--schedule", "none") as ui:
-        ui.await_text("Airflow is at", START_TIMEOUT_S)
-        (ui.folder / "airflow" / "dags" / "asks.py").write_text(ASKS)
-        yield Api(ui.url), ui
-        assert ui.interrupt() == 130, ui.screen
-        assert ui.left() == []
-
-
-def test_operator_and_form_start_runs_that_carry_their_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operator_form_and_backfill_start_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No tick has to end, so a script that sleeps stands in for Spark. The long tests follow signals to their end."""
     monkeypatch.setenv("FAKE_SLEEP_S", "300")
-    with running_ui(tmp_path / "ui") as (api, ui):
+    with running_ui(tmp_path / "ui", MONTHLY) as (api, ui):
         with (ui.folder / "pipeline.yaml").open("a") as config:
             config.write(f"spark.binary: {FakeSpark(tmp_path).binary}\n")
+        add_asking_dag(ui)
         api.trigger("asks")
         wait_for(lambda: api.get(ASKING)["state"] == "deferred", START_TIMEOUT_S)
         assert "asks" in str(api.runs(PIPELINE)[0]["conf"])
@@ -133,6 +57,8 @@ def test_operator_and_form_start_runs_that_carry_their_signals(tmp_path: Path, m
         if CHROMIUM is not None:
             api.await_dag(FORM)
             with trigger_page(api) as page:
+                if not NO_SERVER:
+                    check_a_backfill_during_other_runs(api, page)
                 press_trigger(api, ui, page, {}, {"tables": "shop.customers", "conditions": "shop.customers: 1 = 1\n"})
                 press_trigger(api, ui, page, {"action": "Restart a table"}, {"tables": "shop.orders"})
             wait_for(lambda: len(api.runs(PIPELINE)) == 3, START_TIMEOUT_S)
@@ -142,6 +68,23 @@ def test_operator_and_form_start_runs_that_carry_their_signals(tmp_path: Path, m
             assert '{"data-collections": ["shop.orders"]}' in confs[2]
     if CHROMIUM is None:
         pytest.skip("all but the trigger form in a browser, because there is no Chromium on this machine")
+    if NO_SERVER:
+        pytest.skip(f"all but a backfill, which Airflow's SQLite does not allow: {NO_SERVER}")
+
+
+def check_a_backfill_during_other_runs(api: Api, page: Any) -> None:
+    """Two months of the past are run while the schedule's own run works. Then the dialog knows their results."""
+    first, last = datetime(2025, 3, 1, tzinfo=UTC), datetime(2025, 4, 30, tzinfo=UTC)
+    with backfill_form(api, page, PIPELINE, first, last) as form:
+        choose_backfill(form, "Missing Runs", 2)
+        runs = run_backfill(api, form, PIPELINE)
+    assert [run["logical_date"] for run in runs] == ["2025-03-01T00:00:00Z", "2025-04-01T00:00:00Z"]
+    assert {run["state"] for run in runs} <= {"success", "failed"}
+    assert any(run["state"] == "running" for run in api.all_runs(PIPELINE)), "no other run works meanwhile"
+    failed = sum(run["state"] == "failed" for run in runs)
+    with backfill_form(api, page, PIPELINE, first, last) as form:
+        for choice, number in {"Missing Runs": 0, "Missing and Errored Runs": failed, "All Runs": 2}.items():
+            choose_backfill(form, choice, number)
 
 
 @pytest.mark.long
@@ -168,8 +111,13 @@ def test_form_and_api_pause_resume_and_stop_a_snapshot(tmp_path: Path) -> None:
             check_a_pause_and_a_stop(api, ui, page)
 
 
+def add_asking_dag(ui: Program) -> None:
+    (ui.folder / "airflow" / "dags" / "asks.py").write_text(ASKS)
+
+
 def check_an_operator_that_waits(api: Api, ui: Program) -> None:
     """It is deferred until the pipeline's run that carries its signal, and is its first tick, is over."""
+    add_asking_dag(ui)
     api.await_dag(PIPELINE)
     assert api.get(f"dags/{PIPELINE}")["is_paused"] is False
     api.trigger("asks")
@@ -197,20 +145,6 @@ def await_suggestions(api: Api) -> None:
     """Wait until the form suggests the tables of the first tick."""
     api.await_dag(FORM)
     wait_for(lambda: suggested(api) == ["CUSTOMERS", "ORDERS", "ORDER_LINES"], START_TIMEOUT_S)
-
-
-@contextmanager
-def trigger_page(api: Api) -> Iterator[Any]:
-    """Yield a page of a browser that is logged in."""
-    sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1300, "height": 1400})
-        page.set_default_timeout(60_000)
-        page.goto(api.url)  # Airflow 3.1 leads a person who is not logged in to its home page first.
-        page.get_by_role("link", name="Dags").first.wait_for()
-        yield page
-        browser.close()
 
 
 def press_trigger(api: Api, ui: Program, page: Any, picked: Mapping[str, str], typed: Mapping[str, str]) -> str:
