@@ -14,7 +14,7 @@ from pathlib import Path
 
 from airflow_provider_db2cdc.submit import PACKAGE
 
-PARTS = ("__init__.py", "version.py", "errors.py", "failpoint.py", "cdc", "sql", "tick", "spark")
+PARTS = ("__init__.py", "version.py", "errors.py", "failpoint.py", "cdc", "sql", "tick", "verify", "spark")
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

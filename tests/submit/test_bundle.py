@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -57,7 +58,16 @@ def test_a_built_bundle_is_kept(tmp_path: Path) -> None:
 def test_it_holds_the_pure_and_the_spark_side_only(tmp_path: Path) -> None:
     names = zipfile.ZipFile(build_bundle(tmp_path)).namelist()
     parts = {name.removeprefix("airflow_provider_db2cdc/").split("/")[0] for name in names}
-    assert parts == {"__init__.py", "version.py", "errors.py", "failpoint.py", "cdc", "sql", "tick", "spark"}
+    assert parts == {"__init__.py", "version.py", "errors.py", "failpoint.py", "cdc", "sql", "tick", "verify", "spark"}
+
+
+def test_it_holds_all_that_its_modules_and_the_jobs_import(tmp_path: Path) -> None:
+    archive = zipfile.ZipFile(build_bundle(tmp_path))
+    texts = [archive.read(name).decode() for name in archive.namelist()]
+    texts += [path.read_text("utf-8") for path in application_path().parent.glob("*.py")]
+    imported = {name for text in texts for name in re.findall(r"^from airflow_provider_db2cdc\.([\w.]+) ", text, re.M)}
+    held = {name.removeprefix("airflow_provider_db2cdc/").removesuffix(".py") for name in archive.namelist()}
+    assert {name.replace(".", "/") for name in imported} <= held | {name.removesuffix("/__init__") for name in held}
 
 
 def test_it_imports_with_nothing_beside_it(tmp_path: Path) -> None:
