@@ -40,8 +40,9 @@ class StatePosition:
 
 @dataclass(frozen=True)
 class Totals:
-    """The rows of chunks at the source and in the state, and whether both certainly hold the same."""
+    """The rows of chunks at the source and at a position of the state, and whether both certainly hold the same."""
 
+    position: StatePosition
     source_rows: int
     state_rows: int
     is_equal: bool
@@ -108,11 +109,11 @@ class Comparer(Protocol):
         self,
         task: TableTask,
         rows: SourceRows,
-        position: StatePosition,
+        totals: Totals,
         window: LsnRange,
         suspects: Suspects | None,
     ) -> tuple[Comparison, Suspects]:
-        """Compare rows with a version of the state by key, without the keys that have a change row in the window.
+        """Compare rows by key with the state of their totals, without the keys that have a change row in the window.
 
         With `suspects` it only reports keys that are among them. It returns the keys that differ, too.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
@@ -126,11 +126,10 @@ class TableVerification:
             high = self._passed(self.reader.watermark.low_mark(""))
             after = min(position.upto, low)
             window = LsnRange(after, max(after, high))
-            comparison, found = comparer.compare(task, rows, position, window, suspects)
+            comparison, found = comparer.compare(task, rows, totals, window, suspects)
         self.reader.check_window(task, position, window)
         self._check_columns()
-        counted = replace(comparison, source_rows=totals.source_rows, state_rows=totals.state_rows)
-        return ChunkRead(counted, position, window, found)
+        return ChunkRead(comparison, position, window, found)
 
     def _check_columns(self) -> None:
         if (error := self.reader.column_errors([self.task]).get(self.task.table)) is not None:

@@ -12,7 +12,7 @@ from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, gap_
 from airflow_provider_db2cdc.cdc.capture.registration import check_state
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, build_history
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkSpan, TableSnapshot, chunk_bounds
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cdc.verify.comparison import ChunkDifference, Comparison, unexplained
@@ -103,17 +103,17 @@ class MemoryComparer:
         state = self._state(task, rows, position)
         is_equal = len(state) == rows.size if self.quick else state == rows.rows
         self.meanwhile()
-        return Totals(rows.size, len(state), is_equal)
+        return Totals(position, rows.size, len(state), is_equal)
 
     def compare(
-        self, task: TableTask, rows: MemoryRows, position: StatePosition, window: LsnRange, suspects: Any
+        self, task: TableTask, rows: MemoryRows, totals: Totals, window: LsnRange, suspects: Any
     ) -> tuple[Comparison, Any]:
         """Compare by key."""
         self.meanwhile()
-        state, changes = self._state(task, rows, position), self.source.captured_changes(task.table, window)
+        state, changes = self._state(task, rows, totals.position), self.source.captured_changes(task.table, window)
         self.meanwhile()
         if self.quick:
-            return self._compare_counts(rows, len(state), [change.key for change in changes])
+            return self._compare_counts(rows, totals, [change.key for change in changes])
         changed = {change.key for change in changes}
         differing = {
             key: kind_of(rows.rows.get(key), state.get(key))
@@ -126,15 +126,17 @@ class MemoryComparer:
             kinds = [kind for key, kind in differing.items() if rows.chunk_of(key) == chunk]
             counts = [kinds.count(kind) for kind in ("missing", "surplus", "different")]
             differences.append(ChunkDifference(chunk, chunk, *chunk_bounds(rows.table_snapshot, chunk), *counts))
-        return Comparison(rows.size, 0, len(in_range), tuple(differences)), {*differing}
+        found = tuple(differences)
+        return Comparison(totals.source_rows, totals.state_rows, len(in_range), found), {*differing}
 
-    def _compare_counts(self, rows: MemoryRows, state_rows: int, changed: Sequence[Hashable]) -> tuple[Comparison, Any]:
+    def _compare_counts(self, rows: MemoryRows, totals: Totals, changed: Sequence[Hashable]) -> tuple[Comparison, Any]:
         span = rows.span
         changes = sum(span.first <= rows.chunk_of(key) <= span.last for key in changed)
-        missing, surplus = unexplained(rows.size, state_rows, changes)
+        missing, surplus = unexplained(totals.source_rows, totals.state_rows, changes)
         low, high = chunk_bounds(rows.table_snapshot, span.first)[0], chunk_bounds(rows.table_snapshot, span.last)[1]
         found = ChunkDifference(span.first, span.last, low, high, missing, surplus)
-        return Comparison(rows.size, 0, changes, (found,) if found.rows else ()), None
+        differences = (found,) if found.rows else ()
+        return Comparison(totals.source_rows, totals.state_rows, changes, differences), None
 
     def _state(self, task: TableTask, rows: MemoryRows, position: StatePosition) -> Rows:
         first, last = rows.span.first, rows.span.last
@@ -142,7 +144,8 @@ class MemoryComparer:
         return {key: row for key, row in version.items() if first <= rows.chunk_of(key) <= last}
 
     def _last(self, table: TableId) -> AppliedBatch | None:
-        return build_history(self.target.planned, self.target.applied).last.get(table)
+        applied = [batch for batch in self.target.applied if batch.table == table]
+        return max(applied, key=lambda batch: batch.batch, default=None)
 
 
 def chunk_of(table_snapshot: TableSnapshot, key: Hashable) -> int:
@@ -222,6 +225,7 @@ class MemoryReport:
 
     @failpoint("append_verified")
     def append(self, verification: str, report: TableReport, chunks: VerifiedChunks) -> None:
-        """Add chunks to a table's report."""
+        """Add chunks to a table's report, unless it was begun again under other columns."""
         key = (verification, report.table)
-        self.reports[key] = self.reports[key].with_chunks([*self.reports[key].chunks, chunks])
+        if self.reports[key].fingerprint == report.fingerprint:
+            self.reports[key] = self.reports[key].with_chunks([*self.reports[key].chunks, chunks])

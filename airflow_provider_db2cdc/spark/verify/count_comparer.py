@@ -55,10 +55,10 @@ class CountComparer:
         within = key_range(task.schema, rows.low, rows.high) if rows.low or rows.high else ""
         session = self.states.session(task, rows.rows)
         state_rows = self.states.rows(session, task, position.version, within).count()
-        return Totals(rows.rows, state_rows, rows.rows == state_rows)
+        return Totals(position, rows.rows, state_rows, rows.rows == state_rows)
 
     def compare(
-        self, task: TableTask, rows: CountedRows, position: StatePosition, window: LsnRange, suspects: Suspects | None
+        self, task: TableTask, rows: CountedRows, totals: Totals, window: LsnRange, suspects: Suspects | None
     ) -> tuple[Comparison, Suspects]:
         """Count the changes that may have brought a row into the chunks, or taken one out of them."""
         session = self.states.session(task, 0)
@@ -67,6 +67,7 @@ class CountComparer:
         with driver_connection(session, self.states.source) as connection:
             [[counted]] = connection.text_rows(count_moves(task.capture, window, [moves]).text)
         changes = int(counted or 0)
-        missing, surplus = unexplained(rows.rows, self.totals(task, rows, position).state_rows, changes)
+        missing, surplus = unexplained(totals.source_rows, totals.state_rows, changes)
         found = ChunkDifference(rows.span.first, rows.span.last, rows.low, rows.high, missing, surplus)
-        return Comparison(rows.rows, 0, changes, (found,) if found.rows else ()), None
+        differences = (found,) if found.rows else ()
+        return Comparison(totals.source_rows, totals.state_rows, changes, differences), None

@@ -78,13 +78,13 @@ class RowComparer:
     def totals(self, task: TableTask, rows: ReadRows, position: StatePosition) -> Totals:
         """Compare checksums: one scan of the state's rows, without a shuffle."""
         state = checksum(self._state_rows(task, rows, position))
-        return Totals(rows.checksum.rows, state.rows, rows.checksum == state)
+        return Totals(position, rows.checksum.rows, state.rows, rows.checksum == state)
 
     def compare(
         self,
         task: TableTask,
         rows: ReadRows,
-        position: StatePosition,
+        totals: Totals,
         window: LsnRange,
         suspects: DataFrame | None,
     ) -> tuple[Comparison, DataFrame]:
@@ -97,14 +97,15 @@ class RowComparer:
         keys_changed = in_range.count()
         left_out = F.broadcast(changed) if changed.count() <= BROADCAST_KEYS else changed
         source, state = (
-            frame.join(left_out, "key", "left_anti") for frame in (rows.rows, self._state_rows(task, rows, position))
+            frame.join(left_out, "key", "left_anti")
+            for frame in (rows.rows, self._state_rows(task, rows, totals.position))
         )
         differing = _differing(source, state)
         if suspects is not None:
             differing = differing.join(suspects.select("key").distinct(), "key", "left_semi")
         found = differing.localCheckpoint()
         differences = _by_chunk(found, task.schema, rows)
-        return Comparison(rows.checksum.rows, 0, keys_changed, differences), found
+        return Comparison(totals.source_rows, totals.state_rows, keys_changed, differences), found
 
     def _state_rows(self, task: TableTask, rows: ReadRows, position: StatePosition) -> DataFrame:
         session = self.states.session(task, rows.checksum.rows)
