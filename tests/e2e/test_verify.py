@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pyspark.sql import Row
+from support.command_line import Command
 from support.crash import killed
 from support.pipeline import Pipeline
+from support.submitted import config_file
 
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -116,7 +119,9 @@ def check_report(pipeline: Pipeline, table: TableId) -> None:
     assert rows[1]["differences"][1] == place
 
 
-def test_a_killed_verification_continues_and_counts_go_without_keys(new_pipeline: Callable[..., Pipeline]) -> None:
+def test_a_killed_verification_continues_and_a_submitted_one_counts(
+    new_pipeline: Callable[..., Pipeline], db2cdc: Command
+) -> None:
     pipeline, typed, _ = begin(new_pipeline)
     damage(pipeline, typed, "DELETE FROM {} WHERE ID = 0")
     with killed("append_verified", "after", at=2):
@@ -125,8 +130,11 @@ def test_a_killed_verification_continues_and_counts_go_without_keys(new_pipeline
     assert (verdict.missing, verdict.chunks_compared, verdict.source_rows) == (2, 5, ROWS)
     report = load(pipeline.spark, Layout(pipeline.target).internal("verifications"))
     assert report.where("status <> 'begun'").count() == 3
-    [counted] = verify(pipeline, str(typed), quick=True).tables
-    assert (counted.missing, counted.status) == (2, "different")
+    done = db2cdc("verify", "--config", config_file(pipeline), "--id", "v", "--quick", "--json", str(typed))
+    assert done.stdout, done.stderr
+    [counted] = json.loads(done.stdout)["tables"]
+    assert (done.returncode, counted["missing"], counted["status"]) == (1, 2, "different")
+    assert f"{typed} differs from its source: 2 missing rows" in done.stderr
 
 
 def test_a_target_without_a_tick_is_refused(new_pipeline: Callable[..., Pipeline]) -> None:
