@@ -12,6 +12,7 @@ from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
 from airflow_provider_db2cdc.cdc.document import VERSION, Document
 from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.repair.repair import Findings, Repair, RepairOrder
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalTable
 from airflow_provider_db2cdc.cdc.snapshot.mode import GapRepair
 from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
@@ -141,7 +142,8 @@ class JobSpec(Document):
     where the clock stands before the time that capture has passed. `source_clock` turns commit times into UTC.
 
     `interval` is the run's data interval, if the tick ends there. No table is pulled beyond `interval_end`, the last
-    commit in it. If that is None, only snapshots pull changes.
+    commit in it. If that is None, only snapshots pull changes. With a `repair`
+    the job pulls nothing and reads no snapshot.
     """
 
     pipeline: str
@@ -162,6 +164,7 @@ class JobSpec(Document):
     source_clock: SourceClock = field(default_factory=SourceClock)
     interval: DataInterval | None = None
     interval_end: Lsn | None = None
+    repair: RepairOrder | None = None
     version: int = VERSION
 
     @property
@@ -208,7 +211,7 @@ class TableResult:
     not captured. `offset_recovered`: the offset was missing and is now the one that the target has committed.
 
     `is_replicated` is False for a refused signal table. `is_rejected`: the plan had excluded the table.
-    `waits_for_operator`: the offset is missing or ahead until an operator has acted.
+    `waits_for_operator`: the offset is missing or ahead until an operator has acted. `repair` is what a repair found.
     """
 
     table: TableId
@@ -237,6 +240,7 @@ class TableResult:
     duration_s: float = 0.0
     log_id: str = ""
     error: str = ""
+    repair: Findings | None = None
 
 
 @dataclass(frozen=True)
@@ -249,6 +253,8 @@ class JobResult(Document):
 
     `source_ahead_ms`, `source_clock` and `interval` are the plan's. The first is to be added to a time of this machine
     before that is compared with commit times.
+
+    The result of a `repair` moves no offset.
     """
 
     pipeline: str
@@ -262,6 +268,7 @@ class JobResult(Document):
     source_ahead_ms: int = 0
     source_clock: SourceClock | None = None
     interval: DataInterval | None = None
+    repair: Repair | None = None
     version: int = VERSION
 
     @property

@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.cdc.job import (
     TableTask,
 )
 from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
+from airflow_provider_db2cdc.cdc.repair.repair import Backfill, Findings, PlannedRepair, Repair, RepairOrder, Replay
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalTable
 from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
@@ -48,7 +49,9 @@ CAPTURE = CaptureRegistration(
     cd_columns=(Column("IBMSNAP_COMMITSEQ", "VARCHAR", 16, 0, False, True), SCHEMA.columns[0]),
     identity=CaptureIdentity("ASNCDC.CD", "2024", "2023", "0a"), data_capture="L",
 )  # fmt: skip
+FOUND = Findings(1, 2, 3, 4, 5, 6, 7, 8, is_foreign=True, note="why")
 SPEC = JobSpec(
+    repair=RepairOrder(Backfill(1, 2, LOW, HIGH), is_dry_run=True),
     pipeline="sales",
     run_id="manual__1",
     plan_id="0a",
@@ -129,9 +132,11 @@ RESULT = JobResult(
             duration_s=9.25,
             error="noted",
             log_id="id",
+            repair=FOUND,
         ),
         TableResult(TableId("S", "T"), "failed", error="why"),
     ),
+    repair=Backfill(1, 2, LOW, HIGH),
     signals=(SignalOutcome("1", "file", "refused", "why"),),
     snapshots=(
         SnapshotProgress(
@@ -204,6 +209,12 @@ def test_a_member_of_a_union_has_no_field_of_another_member() -> None:
 def test_the_document_is_one_line(document: JobSpec | JobResult) -> None:
     assert "\n" not in document.to_json()
     assert type(document).from_json(document.to_json()) == document
+
+
+@pytest.mark.parametrize("repair", [Backfill(1, 2, LOW, HIGH), Backfill(1, 2), Replay()], ids=str)
+def test_every_field_of_a_repair_survives_json(repair: Repair) -> None:
+    planned = PlannedRepair(repair, FOUND)
+    assert from_data(PlannedRepair, json.loads(json.dumps(to_data(planned)))) == planned
 
 
 def test_the_examples_leave_no_field_at_its_default() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
+from airflow_provider_db2cdc.cdc.repair.repair import PlannedRepair, RepairKind
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
 from airflow_provider_db2cdc.cdc.table import TableId
 
@@ -19,6 +20,7 @@ class PlannedBatch:
     The chunk range is the staged rows that the batch publishes, or the deletion of missing rows. `plan_id` names the
     only plan that it belongs to. `has_offset` says whether the store had an offset of the table when the tick was
     planned. `rows` is the number of change rows that the source then had in the range, None if they were not counted.
+    A batch with a `repair` pulls nothing: its range is empty, and it begins no table.
     """
 
     batch: int
@@ -32,6 +34,7 @@ class PlannedBatch:
     chunk_range: ChunkRange | None = None
     has_offset: bool = False
     rows: int | None = None
+    repair: PlannedRepair | None = None
 
     @property
     def span(self) -> LsnRange:
@@ -73,6 +76,7 @@ class AppliedBatch:
     changes_id: str = ""
     changes_version: int = 0
     foreign_since: int | None = None
+    repair: RepairKind | None = None
 
 
 @dataclass(frozen=True)
@@ -93,16 +97,19 @@ class BatchHistory:
     applied: Mapping[TableId, Sequence[tuple[PlannedBatch, AppliedBatch]]] = field(default_factory=dict)
 
     def newest(self, table: TableId) -> PlannedBatch | None:
-        """Return the planned batch of a table's last applied batch, None if there is none."""
-        return next((planned for planned, _ in reversed(self.applied.get(table, ()))), None)
+        """Return the planned batch of a table's last applied batch that is no repair, None if there is none."""
+        pairs = reversed(self.applied.get(table, ()))
+        return next((planned for planned, _ in pairs if planned.repair is None), None)
 
 
 def begins(planned: PlannedBatch) -> bool:
     """Whether a batch begins a table, with a snapshot or without one.
 
     A redo of the batch must come to the same answer, and the table is not new any more by then. So only the batch
-    decides: no other batch has an empty range and no rows.
+    decides: no other batch has an empty range and no rows, except a repair.
     """
+    if planned.repair is not None:
+        return False
     chunk_range = planned.chunk_range
     return (
         planned.span.empty if chunk_range is None else chunk_range.snapshot_kind == "initial" and chunk_range.first == 0
@@ -112,7 +119,8 @@ def begins(planned: PlannedBatch) -> bool:
 def advanced(planned: PlannedBatch, last: AppliedBatch) -> AppliedBatch:
     """Return the applied batch of a range without changes of the table: the offset moves, the tables stay."""
     moved = replace(last, batch=planned.batch, upto=planned.upto, capture=planned.capture)
-    return replace(moved, creates=0, updates=0, deletes=0, reads=0, snapshot=None, chunk_range=None, published={})
+    bare = replace(moved, creates=0, updates=0, deletes=0, reads=0, repair=None)
+    return replace(bare, snapshot=None, chunk_range=None, published={})
 
 
 def is_uncounted(planned: PlannedBatch, planned_upto: Lsn) -> bool:
