@@ -106,9 +106,10 @@ class BatchLog:
         """Read the planned and applied batches of each table from a batch number on.
 
         A batch log that this run created has no history. For a table with batch 0 (its offset is new, or lost) it
-        reads from the table's last applied batch on. It adds the last batch with a chunk range, which the journal may
-        not know, and whether any plan found an offset. For tables that `since` does not name it reads from the greatest
-        batch in `since` on, so that the newest batch is known. With an empty `since` it reads all batches.
+        reads from the table's last applied batch on that is no repair. It adds the last batch with a chunk range,
+        which the journal may not know, and whether any plan found an offset. For tables that `since` does not name it
+        reads from the greatest batch in `since` on, so that the newest batch is known. With an empty `since` it reads
+        all batches.
         """
         if self._is_fresh:
             return BatchHistory()
@@ -127,14 +128,14 @@ class BatchLog:
         return int(first or 0)
 
     def _last_batches(self, tables: Sequence[TableId]) -> dict[TableId, Row]:
-        """Return each table's last applied batch (`last`) and last one with a chunk range (`chunk_range`, or null)."""
+        """Return each table's last batch without repairs (`last`) and with a chunk range (`chunk_range`, or null)."""
         if not tables:
             return {}
         groups = (
             self._rows_of(self._commits, tables)
             .groupBy("schema", "table")
             .agg(
-                F.max("batch").alias("last"),
+                F.max(F.when(F.col("repair").isNull(), F.col("batch"))).alias("last"),
                 F.max(F.when(F.col("snapshot").isNotNull(), F.col("batch"))).alias("chunk_range"),
             )
         )

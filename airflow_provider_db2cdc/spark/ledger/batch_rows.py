@@ -10,12 +10,13 @@ from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.repair.repair import PlannedRepair
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange
 from airflow_provider_db2cdc.cdc.table import TableId
 
 BATCHES = (
     "batch bigint, run_id string, plan_id string, schema string, table string, after_lsn string, upto_lsn string, "
-    "planned_at_ms bigint, capture string, chunk_range string, has_offset boolean, rows bigint"
+    "planned_at_ms bigint, capture string, chunk_range string, has_offset boolean, rows bigint, repair string"
 )
 COMMITS = (
     "batch bigint, schema string, table string, upto_lsn string, capture string, creates bigint, updates bigint, "
@@ -23,7 +24,7 @@ COMMITS = (
     "changes_id string, changes_version bigint, foreign_since bigint, commit_lsn string, "
     "applied_at_ms bigint, snapshot string, kind string, condition string, low_lsn string, "
     "chunks array<struct<chunk: int, low_bound: string, high_bound: string, rows_read: bigint, rows_counted: bigint, "
-    "rows_published: bigint, rows_dropped: bigint>>"
+    "rows_published: bigint, rows_dropped: bigint>>, repair string"
 )
 """`chunks` has an entry for each chunk of a snapshot that the batch published.
 
@@ -34,7 +35,7 @@ Changes between `low_lsn` and `upto_lsn` override the dropped rows.
 
 VERSIONS = ("state_id", "changes_id", "changes_version", "foreign_since")
 COUNTED = ("batch", "creates", "updates", "deletes", "reads", "commit_ts_ms", "state_version", "rows", *VERSIONS)
-COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", "snapshot", "commit_lsn", *COUNTED)
+COMMIT_FIELDS = ("schema", "table", "upto_lsn", "capture", "snapshot", "commit_lsn", "repair", *COUNTED)
 
 
 def _identity_text(identity: CaptureIdentity) -> str:
@@ -49,7 +50,10 @@ def planned_row(planned: PlannedBatch) -> tuple[object, ...]:
     """Return a planned batch as a row of BATCHES."""
     span = (str(planned.after), str(planned.upto))
     ids = (planned.batch, planned.run_id, planned.plan_id, planned.table.schema, planned.table.name)
-    chunk_range = None if planned.chunk_range is None else json.dumps(to_data(planned.chunk_range), sort_keys=True)
+    chunk_range, repair = (
+        None if part is None else json.dumps(to_data(part), sort_keys=True)
+        for part in (planned.chunk_range, planned.repair)
+    )
     return (
         *ids,
         *span,
@@ -58,6 +62,7 @@ def planned_row(planned: PlannedBatch) -> tuple[object, ...]:
         chunk_range,
         planned.has_offset,
         planned.rows,
+        repair,
     )
 
 
@@ -66,11 +71,11 @@ def applied_row(commit: AppliedBatch, at_ms: int) -> tuple[object, ...]:
     ids = (commit.batch, commit.table.schema, commit.table.name, str(commit.upto), _identity_text(commit.capture))
     counts = (getattr(commit, name) for name in COUNTED[1:])
     commit_lsn = None if commit.commit_lsn is None else str(commit.commit_lsn)
-    return (*ids, *counts, commit_lsn, at_ms, *_chunk_range_columns(commit))
+    return (*ids, *counts, commit_lsn, at_ms, *_chunk_range_columns(commit), commit.repair)
 
 
 def _chunk_range_columns(commit: AppliedBatch) -> tuple[object, ...]:
-    """Return the last columns of COMMITS, from `snapshot` to `chunks`."""
+    """Return the columns of COMMITS from `snapshot` to `chunks`."""
     chunk_range = commit.chunk_range
     if chunk_range is None:
         return (None, None, None, None, None)
@@ -97,6 +102,7 @@ def planned_batch(row: Row) -> PlannedBatch:
         chunk_range=None if row["chunk_range"] is None else from_data(ChunkRange, json.loads(row["chunk_range"])),
         has_offset=row["has_offset"],
         rows=row["rows"],
+        repair=None if row["repair"] is None else from_data(PlannedRepair, json.loads(row["repair"])),
     )
 
 
@@ -108,5 +114,6 @@ def applied_batch(row: Row) -> AppliedBatch:
         capture=_identity(row["capture"]),
         snapshot=row["snapshot"],
         commit_lsn=None if row["commit_lsn"] is None else Lsn.parse(row["commit_lsn"]),
+        repair=row["repair"],
         **{name: row[name] for name in COUNTED},
     )
