@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.repair.repair import Findings
 from airflow_provider_db2cdc.cdc.snapshot.heal import begins_heal
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkRange,
@@ -18,6 +19,7 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     KeyedChunks,
     TableSnapshot,
 )
+from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.apply.batch import apply_batch
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.change_pull import check_readable
@@ -85,6 +87,8 @@ class SparkTables:
 
         The first batch of a heal first restores what the state has lost to another writer.
         """
+        if batch.planned.repair is not None:
+            raise _no_repair(batch)
         task, planned, last = batch.task, batch.planned, batch.last
         read = 0 if planned.chunk_range is None else _max_rows(planned.chunk_range, last)
         changes = task.rows if planned.rows is None else planned.rows
@@ -97,6 +101,10 @@ class SparkTables:
             return apply_batch(BatchContext(replica, self.spec, self.source, batch, is_foreign))
 
         return apply_guarded(replica, None if batch.is_begun else last, apply, batch.accepted_since)
+
+    def compare(self, batch: TableBatch) -> Findings:
+        """Refuse: the comparison on Delta is not there yet. No plan asks for it."""
+        raise _no_repair(batch)
 
     def diff(self, task: TableTask, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
         """Compare staged rows with the state, in one Spark job."""
@@ -126,6 +134,10 @@ class SparkTables:
     def _replica(self, task: TableTask, rows: int, is_redone: bool = False) -> Replica:
         session, vectors = self.sessions.session(task.table, rows), self.spec.settings.deletion_vectors
         return Replica(session, self.place, task.schema, is_redone, vectors)
+
+
+def _no_repair(batch: TableBatch) -> TargetError:
+    return TargetError(f"{batch.task.table}: a table on Delta cannot be repaired yet", "Restart the table.")
 
 
 def _max_rows(chunk_range: ChunkRange, last: AppliedBatch | None) -> int:

@@ -32,3 +32,16 @@ class RunContext:
         """Ask the source for its current capture position, None before capture has begun."""
         with self.source.connect() as reader:
             return reader.capture_lsn()
+
+
+def read_history(batch_log: BatchLog, spec: JobSpec) -> BatchHistory:
+    """Return the batches since the offsets.
+
+    Where a table has a stored offset but no batch there, its batches are read from its last applied batch on.
+    """
+    since = {task.table: task.batch for task in spec.tables}
+    history = batch_log.history(since)
+    unproven = {
+        task.table: 0 for task in spec.tables if task.stored_lsn and task.batch and task.table not in history.last
+    }
+    return batch_log.history({**since, **unproven}) if unproven else history

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, BatchHistory, PlannedBatch
+from airflow_provider_db2cdc.cdc.repair.repair import Findings
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome
 from airflow_provider_db2cdc.cdc.snapshot.notification import Notification
 from airflow_provider_db2cdc.cdc.snapshot.queue import SnapshotQueue
@@ -170,6 +171,9 @@ class Tables(Protocol):
     def apply(self, batch: TableBatch) -> AppliedBatch:
         """Write one batch of a table: into the change log, then from the change log into the state.
 
+        A repair compares again, appends the events that the log lacks, and corrects the rows that differ. Each event
+        stands under the batch that pulled its commit. A corrected row has the batch and the commit of its event.
+
         A second call for the same batch changes nothing, and returns the same.
 
         A change of the state by another writer that is accepted is recorded (`foreign_since`), until a heal has ended
@@ -178,6 +182,13 @@ class Tables(Protocol):
         :raises GapError: changes were pruned before they were read.
         :raises TargetError: another writer has changed rows, or a later plan has abandoned the batch.
         :raises ConcurrentRunError: another run has applied more meanwhile.
+        """
+
+    def compare(self, batch: TableBatch) -> Findings:
+        """Compare a table as the repair of a batch says. Write nothing. The batch need not be planned.
+
+        :raises SourceError: change rows of the interval cannot be read as events.
+        :raises TargetError: a table is gone, or the change log cannot be trusted.
         """
 
     def diff(self, task: TableTask, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:

@@ -11,24 +11,27 @@ from airflow_provider_db2cdc.cdc.offset.offset import CLOCKS_DIFFER_MS
 from airflow_provider_db2cdc.cdc.snapshot.heal import tables_to_heal
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.tick.context import RunContext
+from airflow_provider_db2cdc.tick.context import RunContext, read_history
 from airflow_provider_db2cdc.tick.log import log_progress
 from airflow_provider_db2cdc.tick.outcome import carried_result, is_carried, job_result
 from airflow_provider_db2cdc.tick.ports import BatchLog, Journal, Source, Tables
 from airflow_provider_db2cdc.tick.recovery import recover_pending
+from airflow_provider_db2cdc.tick.repair.run import run_repair
 from airflow_provider_db2cdc.tick.snapshot.coordinator import SnapshotCoordinator
 from airflow_provider_db2cdc.tick.tick import Tick
 
 
 def run_tick(spec: JobSpec, batch_log: BatchLog, source: Source, target: Tables, journal: Journal) -> JobResult:
-    """Carry out a plan, and return what the target holds afterwards.
+    """Carry out a plan, and return what the target holds afterwards. A plan of a repair does only that.
 
     A table that fails does not undo the other tables' applied batches. A retry of the same plan finds what the first
     try wrote, and continues after it.
 
     :raises ConcurrentRunError: another run has done this work, or is doing it.
     """
-    history = _history(batch_log, spec)
+    if spec.repair is not None:
+        return run_repair(spec, batch_log, source, target, journal)
+    history = read_history(batch_log, spec)
     tick = Tick(RunContext(spec, batch_log, source, target, history))
     later = _later_plan(spec, history)
     if later is not None and not is_carried(spec, history):
@@ -56,8 +59,10 @@ def _later_plan(spec: JobSpec, history: BatchHistory) -> PlannedBatch | None:
     """Return a batch of the newest plan, None if this plan is the newest.
 
     A batch that was planned more than `CLOCKS_DIFFER_MS` in the future comes from a wrong clock, and does not count.
+    Nor does a repair: it begins no table and moves no offset.
     """
-    batches = [*(batches[-1][0] for batches in history.applied.values()), *history.pending]
+    newest_applied = (planned for table in history.applied if (planned := history.newest(table)) is not None)
+    batches = [*newest_applied, *(planned for planned in history.pending if planned.repair is None)]
     # If two plans have the same time, the later one has the greater id.
     newest = max(batches, key=lambda planned: (planned.planned_at_ms, planned.plan_id), default=None)
     if newest is None or (spec.planned_at_ms, spec.plan_id) >= (newest.planned_at_ms, newest.plan_id):
@@ -77,16 +82,3 @@ def _overtaken_error(spec: JobSpec, later: PlannedBatch) -> ConcurrentRunError:
 
 def _clock(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _history(batch_log: BatchLog, spec: JobSpec) -> BatchHistory:
-    """Return the batches since the offsets.
-
-    Where a table has a stored offset but no batch there, its batches are read from its last applied batch on.
-    """
-    since = {task.table: task.batch for task in spec.tables}
-    history = batch_log.history(since)
-    unproven = {
-        task.table: 0 for task in spec.tables if task.stored_lsn and task.batch and task.table not in history.last
-    }
-    return batch_log.history({**since, **unproven}) if unproven else history

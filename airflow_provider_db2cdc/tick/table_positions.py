@@ -90,13 +90,13 @@ class TablePositions:
         """Return the batches that are applied but that no tick has reported.
 
         They are the batches after the one that the table's offset names. If the offset names none, they are those that
-        a first try of this plan applied.
+        a first try of this plan applied. A repair reports for itself.
         """
         applied, batch, plan = self.history.applied.get(task.table, ()), task.batch, self.spec.plan_id
         return [
             (planned, applied_batch)
             for planned, applied_batch in applied
-            if (planned.batch > batch if batch else planned.plan_id == plan)
+            if planned.repair is None and (planned.batch > batch if batch else planned.plan_id == plan)
         ]
 
     def is_rewound(self, task: TableTask) -> bool:
@@ -207,6 +207,8 @@ class TablePositions:
         """Move a table to its next applied batch, which this plan or an earlier one planned."""
         # In this order: the thread that reads ahead takes a table for new until its last applied batch is known.
         self.last[applied_batch.table] = applied_batch
+        if planned.repair is not None:
+            return
         self.applied.setdefault(applied_batch.table, []).append(applied_batch)
         self.applied_after.setdefault(planned.table, planned.after)
         if planned.plan_id == self.spec.plan_id:

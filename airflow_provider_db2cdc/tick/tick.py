@@ -169,7 +169,8 @@ class Tick:
 
     def _is_unmoved(self, planned: PlannedBatch) -> bool:
         """Return whether a batch brings no rows of a known table, so that only its offset moves."""
-        return planned.rows == 0 and planned.table in self.positions.last and planned.chunk_range is None
+        is_plain = planned.chunk_range is None and planned.repair is None
+        return planned.rows == 0 and planned.table in self.positions.last and is_plain
 
     def _apply_table(self, planned: PlannedBatch, report: Callable[[TableId], None]) -> AppliedBatch:
         task = self.tasks[planned.table]

@@ -26,6 +26,7 @@ from airflow_provider_db2cdc.cdc.offset.offset import (
 )
 from airflow_provider_db2cdc.cdc.offset.request import with_request
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.repair.repair import Findings, Repair, RepairOrder
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.mode import MODES, Snapshotter
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
@@ -116,6 +117,23 @@ class MemoryPipeline:
             reported_seq=summary.reported_seq, notified_seq=summary.notified_upto, interval=interval,
             interval_end=last,
         )  # fmt: skip
+
+    def plan_repair(self, repair: Repair, *tables: TableId, is_dry_run: bool = False) -> JobSpec:
+        """Return the plan of a repair of some tables, by default of all."""
+        spec = self.plan()
+        tasks = tuple(replace(task, action="pull") for task in spec.tables if not tables or task.table in tables)
+        known = tuple(task for task in tasks if not self._is_restarted(task.table))
+        return replace(spec, tables=known, signals=(), repair=RepairOrder(repair, is_dry_run))
+
+    def repair(self, repair: Repair, *tables: TableId, is_dry_run: bool = False) -> dict[TableId, Findings]:
+        """Plan and do a repair. Return what it found of each table. No table may fail."""
+        result = self.run(self.plan_repair(repair, *tables, is_dry_run=is_dry_run))
+        assert not result.failed, result.failed
+        return {line.table: line.repair for line in result.tables if line.repair is not None}
+
+    def _is_restarted(self, table: TableId) -> bool:
+        offset = self.offsets.get(table)
+        return offset is not None and offset.restart
 
     def run(self, spec: JobSpec) -> JobResult:
         """Do a planned tick, without its commit."""

@@ -11,6 +11,7 @@ from airflow_provider_db2cdc.cdc.event.change_event import Event, events_of
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.repair.repair import Findings, Replay
 from airflow_provider_db2cdc.cdc.snapshot.heal import begins_heal, ends_heal
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkCounts,
@@ -25,10 +26,11 @@ from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.tick.ports import StateDiff, TableBatch
+from support.memory_repair import Corrections, apply_repair, compare_table, put_late
 from support.memory_rows import folded_by_copies, folded_by_key, keyed_changes, keyless_changes
 from support.memory_snapshot import published, snapshot_events, source_events
 from support.memory_source import MemorySource, Row
-from support.memory_target import MemoryTarget
+from support.memory_target import Logged, MemoryTarget
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class MemoryTables:
             target.state.setdefault(table, {})
             target.commits.setdefault(table, [])
             self._widen(target.schemas.get(table, task.schema), task.schema, is_begun)
-            if last is not None and is_begun and self._is_changed(last):
+            if last is not None and is_begun and (self._is_changed(last) or target.has_repairs(table, abandoned)):
                 self._refill(task.schema, batch)
             if abandoned:
                 target.fences[table] = max(*abandoned, target.fences.get(table, 0))
@@ -82,6 +84,8 @@ class MemoryTables:
 
     def apply(self, batch: TableBatch) -> AppliedBatch:
         """Write one batch: into the change log, then into the state."""
+        if batch.planned.repair is not None:
+            return self._repair(batch)
         table, planned, last = batch.task.table, batch.planned, None if batch.is_begun else batch.last
         accepts, now = batch.accepted_since is not None, len(self.target.commits[table])
         if last is not None and not accepts:
@@ -110,6 +114,37 @@ class MemoryTables:
         if not self._merge(batch.task.schema, planned.batch) and self.target.is_applied(table, planned.batch):
             raise ConcurrentRunError(f"another run has finished batch {planned.batch} of {table} meanwhile")
         return self._applied(batch, chunk_range)
+
+    def compare(self, batch: TableBatch) -> Findings:
+        """Compare a table as a repair says."""
+        if batch.task.table not in self.target.state:
+            raise TargetError(f"{batch.task.table}: its tables are not there any more")
+        found = compare_table(self.target, self.source, batch).found
+        return replace(found, is_foreign=self._is_foreign(batch))
+
+    def _is_foreign(self, batch: TableBatch) -> bool:
+        assert batch.last is not None
+        return self._is_changed(batch.last)
+
+    def _repair(self, batch: TableBatch) -> AppliedBatch:
+        """Repair a table. Foreign changes of it stay known to the guard, unless all keys were compared."""
+        table, planned, is_foreign = batch.task.table, batch.planned, self._is_foreign(batch)
+        applied, is_whole = apply_repair(self, batch), isinstance(planned.repair and planned.repair.repair, Replay)
+        if self.target.is_applied(table, planned.batch):
+            raise ConcurrentRunError(f"another run has finished batch {planned.batch} of {table} meanwhile")
+        if is_foreign and not is_whole:
+            return applied
+        return replace(applied, state_version=len(self.target.commits[table]), foreign_since=None)
+
+    @failpoint("append_changes")
+    def append_late(self, table: TableId, batch: int, added: list[Logged]) -> bool:
+        """Put events under their batches, once."""
+        return self.target.once(table, "backfill", batch, lambda: put_late(self.target, table, added))
+
+    @failpoint("merge_state")
+    def merge_corrections(self, table: TableId, batch: int, corrections: Corrections) -> bool:
+        """Set and delete rows of the state, once."""
+        return self.target.once(table, "state", batch, lambda: self.target.put_rows(table, corrections))
 
     def diff(self, task: TableTask, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
         """Return nothing, because `apply` compares by itself."""

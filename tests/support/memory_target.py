@@ -73,6 +73,11 @@ class MemoryTarget:
         """Return whether a run has recorded a batch as applied."""
         return any((applied.table, applied.batch) == (table, batch) for applied in self.applied)
 
+    def has_repairs(self, table: TableId, batches: Sequence[int]) -> bool:
+        """Return whether one of a table's batches is a repair."""
+        repairs = (each for each in self.planned if each.table == table and each.repair is not None)
+        return any(each.batch in batches for each in repairs)
+
     def check_foreign(self, table: TableId, since: int, accepts: bool = False) -> bool:
         """Return whether another writer wrote a state after one of its versions, if that is accepted.
 
