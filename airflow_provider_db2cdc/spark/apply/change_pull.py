@@ -44,10 +44,10 @@ def pull(context: BatchContext) -> LoggedEvents | None:
     replica, planned = context.replica, context.planned
     is_small = planned.rows is not None and planned.rows <= SMALL_ROWS
     events, counts = context.events, None
-    with _naming_bare_updates(context), conf_for_row_count(replica.spark, planned.rows):
+    with naming_bare_updates(context), conf_for_row_count(replica.spark, planned.rows):
         if not replica.has_written("changes", planned.batch):
             level = StorageLevel.MEMORY_AND_DISK if is_small else StorageLevel.DISK_ONLY
-            events = _changes(context).localCheckpoint(storageLevel=level)
+            events = read_changes(context).localCheckpoint(storageLevel=level)
             counts = count_batch(events)
             events = safe_to_fold(replica, events, counts)
         is_new = replica.append_changes(events.limit(0) if counts is None else events, planned.batch, "changes")
@@ -75,7 +75,7 @@ def check_readable(replica: Replica, task: TableTask, planned: PlannedBatch, cap
         raise gap_error(task.table, gap)
 
 
-def _changes(context: BatchContext) -> DataFrame:
+def read_changes(context: BatchContext) -> DataFrame:
     """Return the batch's change rows as envelopes. Each reader has a sub-range of whole commits, in order."""
     spark, spec, source, task = context.replica.spark, context.spec, context.source, context.batch.task
     pairing = _pairing(spec, task)
@@ -103,7 +103,8 @@ def _pairing(spec: JobSpec, task: TableTask) -> Pairing:
 
 
 @contextmanager
-def _naming_bare_updates(context: BatchContext) -> Iterator[None]:
+def naming_bare_updates(context: BatchContext) -> Iterator[None]:
+    """Explain the error of a read that meets an update row without its before image."""
     task = context.batch.task
     try:
         yield

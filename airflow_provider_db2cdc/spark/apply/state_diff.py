@@ -61,7 +61,7 @@ def diff_state(replica: Replica, chunk_range: KeyedChunks, last: AppliedBatch | 
 
 def missing_from_state(replica: Replica, rows: DataFrame, bounds: str) -> DataFrame:
     """Return the rows (columns of the state) that the state, within `bounds`, lacks or holds with other values."""
-    return _joined_with_state(replica, rows, bounds, "left").where(_is_different(replica.schema)).select("s.*")
+    return _joined_with_state(replica, rows, bounds, "left").where(is_different(replica.schema)).select("s.*")
 
 
 @failpoint("compare_rows")
@@ -79,7 +79,7 @@ def diff_with_state(replica: Replica, rows: DataFrame, within: str, low_batch: i
     ]
     # A row that another writer has added may have no batch.
     is_old = F.lit(False) if low_batch is None else F.coalesce(F.col("t.__batch") <= low_batch, F.lit(True))
-    is_to_merge = F.when(is_only_in_state, is_old).otherwise(_is_different(replica.schema))
+    is_to_merge = F.when(is_only_in_state, is_old).otherwise(is_different(replica.schema))
     join_type = "left" if low_batch is None else "full"
     joined = _joined_with_state(replica, rows.withColumn("__present", F.lit(True)), within, join_type)
     chunk = [F.col(f"s.{name}") for name in rows.columns if name == CHUNK]
@@ -94,7 +94,8 @@ def _joined_with_state(replica: Replica, rows: DataFrame, bounds: str, join_type
     return rows.alias("s").join(within, reduce(and_, [_is_same(quoted(name)) for name in replica.key_names]), join_type)
 
 
-def _is_different(schema: TableSchema) -> Column:
+def is_different(schema: TableSchema) -> Column:
+    """Return whether the row `t` of the state is missing, or has other values than the row `s`."""
     same = [_is_same(quoted(name)) for name in schema.names]
     texts = [_is_same(quoted(name), "string") for name in float_names(schema)]
     return F.col("t.__batch").isNull() | ~reduce(and_, same + texts)

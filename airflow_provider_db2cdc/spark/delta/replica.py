@@ -216,8 +216,8 @@ class Replica:
     def merge(self, effects: DataFrame, batch: int, bounds: str, held: int | None) -> tuple[int | None, int | None]:
         """Merge effects (row columns, `__commit_lsn`, `__present`) of unique keys. `bounds` limits the files to read.
 
-        Without a key, `__copy` numbers equal rows. `held` is the number of rows of the state, or None.
-        Files of few rows are written again: that is faster than marking deleted rows.
+        A row keeps its `__batch`, if it has one. Without a key, `__copy` numbers equal rows. `held` is the number of
+        rows of the state, or None. Files of few rows are written again: that is faster than marking deleted rows.
 
         Returns by how many rows the state grew, and its version. Both are None if the batch was merged before.
 
@@ -225,7 +225,7 @@ class Replica:
         """
         keys = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.key_names]
         columns = {quoted(name): f"s.{quoted(name)}" for name in (*self.key_names, *self.schema.names, "__commit_lsn")}
-        columns["__batch"] = f"{batch}L"
+        columns["__batch"] = "s.__batch" if "__batch" in effects.columns else f"{batch}L"
         merge = (
             delta_table(self.spark, self.layout.state(self.table))
             .alias("t")

@@ -50,15 +50,16 @@ TRANSACTION_TYPE = "struct<id string, total_order bigint, data_collection_order 
 CHUNK_STEPS = ("deletes", "reads")
 """The steps that write a chunk range into the change log."""
 
-LOG_STEPS = ("changes", *CHUNK_STEPS)
+LOG_STEPS = ("changes", *CHUNK_STEPS, "backfill")
 """All steps that write into the change log."""
 
 WRITTEN_BY = {
     "changes": "source.snapshot = 'false'",
     "deletes": "op = 'd' AND source.snapshot <> 'false'",
     "reads": "op = 'r'",
+    "backfill": "false",
 }
-"""The condition that a step's rows meet in the change log."""
+"""The condition that a step's rows meet in the change log. Those of a backfill stand under other batches."""
 
 
 def row_struct(schema: TableSchema, alias: str) -> Column:
