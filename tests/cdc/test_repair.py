@@ -7,7 +7,7 @@ from support.memory_source import lsn
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureIdentity
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch, begins
-from airflow_provider_db2cdc.cdc.repair.pulled import pulled_ranges
+from airflow_provider_db2cdc.cdc.repair.pulled import Beginning, pulled_ranges
 from airflow_provider_db2cdc.cdc.repair.repair import Backfill, Findings, PlannedRepair, Replay
 from airflow_provider_db2cdc.cdc.table import TableId
 
@@ -49,14 +49,21 @@ def test_ranges_are_those_since_the_newest_beginning() -> None:
     batches = [planned(1, 5, 5), planned(2, 5, 9), planned(3, 7, 7), planned(4, 7, 8), planned(5, 8, 8, repair)]
     pulled = pulled_ranges([*batches, planned(6, 8, 12)])
     assert pulled is not None
-    assert (pulled.after, pulled.begun, pulled.begun_ms) == (lsn(7), 3, 21)
+    assert pulled.beginning == Beginning(lsn(7), 3, 21)
     assert [pulled.covering(lsn(commit)) for commit in (7, 8, 9, 12, 13)] == [None, 4, 6, 6, None]
+
+
+def test_the_newest_batch_covers_a_commit_of_two_ranges() -> None:
+    """The second one began at an older offset, which an operator had stored."""
+    pulled = pulled_ranges([planned(2, 5, 9), planned(3, 7, 12)])
+    assert pulled is not None
+    assert pulled.covering(lsn(8)) == 3
 
 
 def test_the_oldest_batch_stands_for_a_beginning_that_is_trimmed() -> None:
     pulled = pulled_ranges([planned(8, 20, 30), planned(9, 30, 40)])
     assert pulled is not None
-    assert (pulled.after, pulled.begun) == (lsn(20), 8)
+    assert pulled.beginning == Beginning(lsn(20), 8, 56)
     assert pulled_ranges([]) is None
 
 

@@ -127,9 +127,10 @@ class MemoryTables:
         return self._is_changed(batch.last)
 
     def _repair(self, batch: TableBatch) -> AppliedBatch:
-        """Repair a table. Foreign changes of it stay known to the guard, unless all keys were compared."""
+        """Repair a table. Foreign changes of it stay known to the guard, unless this try has compared all keys."""
         table, planned, is_foreign = batch.task.table, batch.planned, self._is_foreign(batch)
-        applied, is_whole = apply_repair(self, batch), isinstance(planned.repair and planned.repair.repair, Replay)
+        applied, is_written = apply_repair(self, batch)
+        is_whole = isinstance(planned.repair and planned.repair.repair, Replay) and is_written
         if self.target.is_applied(table, planned.batch):
             raise ConcurrentRunError(f"another run has finished batch {planned.batch} of {table} meanwhile")
         if is_foreign and not is_whole:

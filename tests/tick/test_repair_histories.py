@@ -195,7 +195,7 @@ class World:
         planned = [each for each in target.planned if each.table == table and each.batch in applied]
         ranges = pulled_ranges(planned)
         assert ranges is not None
-        return number(ranges.after)
+        return number(ranges.beginning.after)
 
 
 def play(seed: int) -> None:

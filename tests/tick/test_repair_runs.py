@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.crash import killed
+from support.memory_maintenance import maintain
 from support.memory_pipeline import MemoryPipeline, filled
 from support.memory_source import lsn
 
@@ -267,3 +268,19 @@ def test_a_restart_restores_what_an_unfinished_repair_has_added(pipeline: Memory
     pipeline.source.capture()
     pipeline.restart(A)
     pipeline.finish()
+
+
+def test_a_replay_of_a_trimmed_log_is_refused(pipeline: MemoryPipeline) -> None:
+    maintain(pipeline.target, pipeline.journal, 0, pipeline.target.planned[-1].planned_at_ms)
+    [failed] = pipeline.run(pipeline.plan_repair(Replay())).failed
+    assert "trimmed" in failed.error
+    assert "Heal the table" in failed.error
+
+
+def test_keys_of_trimmed_events_stay_as_they_are(pipeline: MemoryPipeline) -> None:
+    maintain(pipeline.target, pipeline.journal, 0, pipeline.target.planned[-1].planned_at_ms)
+    put(pipeline, 3, 7)
+    found = pipeline.repair(interval(pipeline))[A]
+    assert (found.events, found.rows_corrected) == (1, 1)
+    assert "trimmed" in found.note
+    assert pipeline.state(A) == pipeline.source.rows[A]

@@ -10,15 +10,19 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch, begin
 
 
 @dataclass(frozen=True)
-class PulledRanges:
-    """The ranges that applied batches pulled since a table began, with the number of each batch, in order.
-
-    Commits at or before `after` belong to the table's snapshot. The table began with batch `begun`, at `begun_ms`.
-    """
+class Beginning:
+    """The batch that began a table, and when it was planned. Commits at or before `after` belong to the snapshot."""
 
     after: Lsn
-    begun: int
-    begun_ms: int
+    batch: int
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class PulledRanges:
+    """The ranges that applied batches pulled since a table began, with the number of each batch, in order."""
+
+    beginning: Beginning
     ranges: Sequence[tuple[int, LsnRange]] = ()
 
     def covering(self, commit: Lsn) -> int | None:
@@ -36,4 +40,4 @@ def pulled_ranges(applied: Sequence[PlannedBatch]) -> PulledRanges | None:
         return None
     first = next((planned for planned in reversed(pulled) if begins(planned)), pulled[0])
     ranges = [(each.batch, each.span) for each in pulled if each.batch >= first.batch and not each.span.empty]
-    return PulledRanges(first.after, first.batch, first.planned_at_ms, ranges)
+    return PulledRanges(Beginning(first.after, first.batch, first.planned_at_ms), ranges)

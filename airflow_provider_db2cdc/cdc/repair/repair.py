@@ -45,13 +45,14 @@ Repair: TypeAlias = Backfill | Replay
 class Findings:
     """What the comparison of one table found.
 
-    `commits` and `events` of the source, and `keys` (images of a table without a key), are those of the interval. A
-    replay counts the whole log. `events_added` are those that the log lacked. `events_only_in_log` are those that the
-    change table lacks, although it is not pruned there. `events_doubled` are copies of events in the log.
+    `commits` and `events` of the source, and `keys` of events (images of a table without a key), are those of the
+    interval. A replay counts the whole log. `events_added` are those that the log lacked. `events_only_in_log` are
+    those that the change table lacks, although it is not pruned there. `events_doubled` are copies of events in the
+    log.
 
     `rows_corrected` are the rows of the state that differed. Change rows could be compared from `comparable_since_ms`
-    on, None if none could. `is_foreign`: another writer has changed the state or the log. `note` says why a table was
-    not compared, or not all of it.
+    on, None if none could. `is_foreign`: another writer has changed the state. `note` says why a table was not
+    compared, or not all of it.
     """
 
     commits: int = 0
