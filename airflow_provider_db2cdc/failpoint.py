@@ -27,7 +27,7 @@ Failpoint: TypeAlias = Literal[
     "read_table_history", "read_capture", "count_planned_changes", "put_offset", "put_summary",
     "commit_offsets", "append_signal_lines", "hand_over_signal_file", "verify_chunks", "await_verified_mark",
     "append_verified",
-    "delete_rows",
+    "delete_rows", "compare_table",
 ]  # fmt: skip
 """Every failpoint. Its name says what the call does that it stands around."""
 

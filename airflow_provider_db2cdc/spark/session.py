@@ -116,6 +116,17 @@ def conf_for_row_count(session: SparkSession, rows: int | None) -> AbstractConte
     return nullcontext() if rows is None or rows > SMALL_ROWS else temporary_conf(session, SMALL_CONF)
 
 
+@contextmanager
+def conf_for_many(session: SparkSession, rows: int) -> Iterator[None]:
+    """Configure a session for about `rows` rows within a block. Outside of it the session is one for few."""
+    if rows > SMALL_ROWS:
+        _reset_small(session)
+    try:
+        yield
+    finally:
+        _configure(session, SMALL_CONF)
+
+
 def conf_to_read(rows: int) -> Mapping[str, str]:
     """Return settings for a statement that joins few rows with so many others.
 
@@ -145,14 +156,18 @@ class TableSessions:
         if rows <= SMALL_ROWS:
             _configure(session, SMALL_CONF)
         else:
-            # RESET restores the values that the application was submitted with. Unsetting would lose them.
-            for key in SMALL_CONF:
-                session.sql(f"RESET {key}")
+            _reset_small(session)
         return session
 
     @failpoint("open_session")
     def _open(self) -> SparkSession:
         return self._spark.newSession()
+
+
+def _reset_small(session: SparkSession) -> None:
+    # RESET restores the values that the application was submitted with. Unsetting would lose them.
+    for key in SMALL_CONF:
+        session.sql(f"RESET {key}")
 
 
 def _configure(session: SparkSession, conf: Mapping[str, str]) -> None:

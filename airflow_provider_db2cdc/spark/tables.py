@@ -19,7 +19,6 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     KeyedChunks,
     TableSnapshot,
 )
-from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.apply.batch import apply_batch
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.change_pull import check_readable
@@ -37,6 +36,7 @@ from airflow_provider_db2cdc.spark.delta.ownership import Place
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
+from airflow_provider_db2cdc.spark.repair.table_repairs import TableRepairs
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS, TableSessions, slots
 from airflow_provider_db2cdc.tick.log import describe, log_progress
 from airflow_provider_db2cdc.tick.ports import TableBatch
@@ -52,6 +52,7 @@ class SparkTables:
         self.batch_log = batch_log
         self.source = JdbcSource(spec.source)
         self.sessions = TableSessions(spark, place.owner.mark)
+        self.repairs = TableRepairs()
 
     def for_reader(self) -> SparkTables:
         """Return the same tables on other sessions: Delta keeps a write's transaction id in the session."""
@@ -70,7 +71,7 @@ class SparkTables:
             check_exists(replica)
         replica.prepare(is_begun)
         if last is not None and is_begun:
-            refill_if_changed(replica, last, self.batch_log, batch)
+            refill_if_changed(replica, last, self.batch_log, batch, abandoned)
         if abandoned:
             replica.fence_writers(max(abandoned))
 
@@ -88,7 +89,7 @@ class SparkTables:
         The first batch of a heal first restores what the state has lost to another writer.
         """
         if batch.planned.repair is not None:
-            raise _no_repair(batch)
+            return self.repairs.apply(self._repair_context(batch))
         task, planned, last = batch.task, batch.planned, batch.last
         read = 0 if planned.chunk_range is None else _max_rows(planned.chunk_range, last)
         changes = task.rows if planned.rows is None else planned.rows
@@ -103,8 +104,8 @@ class SparkTables:
         return apply_guarded(replica, None if batch.is_begun else last, apply, batch.accepted_since)
 
     def compare(self, batch: TableBatch) -> Findings:
-        """Refuse: the comparison on Delta is not there yet. No plan asks for it."""
-        raise _no_repair(batch)
+        """Compare the change rows of an interval with the change log, and the log with the state."""
+        return self.repairs.compare(self._repair_context(batch))
 
     def diff(self, task: TableTask, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
         """Compare staged rows with the state, in one Spark job."""
@@ -131,13 +132,12 @@ class SparkTables:
             snapshot = chunk_range.snapshot
             log_progress(f"table={task.table} snapshot={snapshot}: staged rows stay in storage: {describe(error)}")
 
+    def _repair_context(self, batch: TableBatch) -> BatchContext:
+        return BatchContext(self._replica(batch.task, 0, batch.is_redone), self.spec, self.source, batch)
+
     def _replica(self, task: TableTask, rows: int, is_redone: bool = False) -> Replica:
         session, vectors = self.sessions.session(task.table, rows), self.spec.settings.deletion_vectors
         return Replica(session, self.place, task.schema, is_redone, vectors)
-
-
-def _no_repair(batch: TableBatch) -> TargetError:
-    return TargetError(f"{batch.task.table}: a table on Delta cannot be repaired yet", "Restart the table.")
 
 
 def _max_rows(chunk_range: ChunkRange, last: AppliedBatch | None) -> int:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.job import JobSpec, TableTask
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon
-from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox.capture import faults
 from airflow_provider_db2cdc.spark.delta.log_horizon import log_horizon, trim_log
 from airflow_provider_db2cdc.spark.delta.ownership import Owner, Place
-from airflow_provider_db2cdc.spark.delta.table_io import load
+from airflow_provider_db2cdc.spark.delta.row_deletion import delete_logged_rows
+from airflow_provider_db2cdc.spark.delta.table_io import append, literal_frame, load
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
+from airflow_provider_db2cdc.spark.ledger.batch_rows import BATCHES, planned_row
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.spark.tables import SparkTables
 from airflow_provider_db2cdc.sql.asn import count_changes
+from airflow_provider_db2cdc.sql.changes import change_table
 from airflow_provider_db2cdc.tick.ports import Tables
 from support.memory_source import IMAGES, Row
 from support.memory_twin import Logged
@@ -130,18 +135,56 @@ class DeltaTwin:
         """Append to the commit log."""
         self.lake.batch_log.commit([applied], 9)
 
-    def change_state(self, row: Row, lost: int | None = None) -> None:
-        """Write on a session without the pipeline's mark."""
-        spark, state = self.lake.pipeline.spark, f"delta.`{self.lake.layout.state(self.table).name}`"
-        values = row if self.is_keyed else (*row, 1)
-        spark.sql(f"INSERT INTO {state} VALUES ({', '.join(map(str, values))}, '', 0)")
+    def plan(self, planned: Sequence[PlannedBatch]) -> None:
+        """Append to the batch log, in which other tables have the same numbers."""
+        rows = literal_frame(self.lake.pipeline.spark, [planned_row(each) for each in planned], BATCHES)
+        append(rows, self.lake.layout.internal("batches"))
+
+    def change_state(self, row: Row | None, lost: int | None = None, is_own: bool = False) -> None:
+        """Write on a session without the pipeline's mark, or with it."""
+        spark, state = self._session(is_own), f"delta.`{self.lake.layout.state(self.table).name}`"
+        if row is not None:
+            values = row if self.is_keyed else (*row, 1)
+            spark.sql(f"INSERT INTO {state} VALUES ({', '.join(map(str, values))}, '', 0)")
         if lost is not None:
             spark.sql(f"DELETE FROM {state} WHERE {f'ID = {lost}' if self.is_keyed else f'A = {lost} AND __copy = 1'}")
 
+    def lose(self, op: str, row: Row) -> None:
+        """Delete the rows, tombstones too, as maintenance does."""
+        tombstone = f" OR (op IS NULL AND key.ID = {row[0]})" if op == "d" and self.is_keyed else ""
+        gone = f"({self._is_event(op, row)}){tombstone}"
+        delete_logged_rows(self._session(), self.lake.layout.changes(self.table), gone)
+
+    def double(self, op: str, row: Row) -> None:
+        """Append the rows to themselves."""
+        name = self.lake.layout.changes(self.table)
+        append(load(self._session(), name).where(self._is_event(op, row)), name)
+
+    def forget(self, key: int) -> None:
+        """Delete from the change table."""
+        pipeline, name = self.lake.pipeline, change_table(self.spec.tables[0].capture)
+        newest = f"SELECT MAX(IBMSNAP_COMMITSEQ) FROM {name} WHERE ID = {key}"
+        pipeline.execute(f"DELETE FROM {name} WHERE ID = {key} AND IBMSNAP_COMMITSEQ = ({newest})")
+        pipeline.writer.commit()
+
+    def time_ms(self, commit: Lsn) -> int:
+        """Read the time of the source."""
+        log = load(self.lake.pipeline.spark, self.lake.layout.changes(self.table))
+        [(at_us,)] = log.where(f"__commit_lsn <= '{commit}'").selectExpr("max(source.ts_us)").collect()
+        return -(-int(at_us) // 1000)
+
+    def _is_event(self, op: str, row: Row) -> str:
+        image = "before" if op == "d" else "after"
+        values = (f"{image}.{name} = {value}" for name, value in zip(self.columns, row, strict=True))
+        return f"op = '{op}' AND " + " AND ".join(values)
+
+    def _session(self, is_own: bool = True) -> SparkSession:
+        spark = self.lake.pipeline.spark
+        return TableSessions(spark, self.lake.owner.mark).session(self.table, 0) if is_own else spark
+
     def trim(self, horizon: LogHorizon) -> int:
         """Trim on a session with the pipeline's mark."""
-        session = TableSessions(self.lake.pipeline.spark, self.lake.owner.mark).session(self.table, 0)
-        return trim_log(session, self.lake.layout, self.table, horizon)
+        return trim_log(self._session(), self.lake.layout, self.table, horizon)
 
     def horizon(self) -> LogHorizon:
         """Read the change log's property."""

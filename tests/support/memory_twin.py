@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from airflow_provider_db2cdc.cdc.event.change_event import Event
 from airflow_provider_db2cdc.cdc.job import TableTask
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon
-from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
+from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.tick.ports import Tables
 from support.memory_maintenance import log_horizon, trim_log
-from support.memory_source import MemorySource, Row, lsn
+from support.memory_source import MemorySource, Row, lsn, number
 from support.memory_tables import MemoryTables
 from support.memory_target import MemoryTarget
 
@@ -52,11 +53,26 @@ class Twin(Protocol):
     def record(self, applied: AppliedBatch) -> None:
         """Record a batch as applied, as a run does after `apply`."""
 
-    def change_state(self, row: Row, lost: int | None = None) -> None:
+    def plan(self, planned: Sequence[PlannedBatch]) -> None:
+        """Record batches as planned, as a run does before `apply`."""
+
+    def change_state(self, row: Row | None, lost: int | None = None, is_own: bool = False) -> None:
         """Add a row to the state, and delete that of a key, as another writer does. There may be such a row already.
 
-        Without a key, the first copy of a value is deleted.
+        Without a key, the first copy of a value is deleted. With `is_own` the commits are the pipeline's.
         """
+
+    def lose(self, op: str, row: Row) -> None:
+        """Delete events of the change log, by a commit of the pipeline."""
+
+    def double(self, op: str, row: Row) -> None:
+        """Append events of the change log once more, by a commit of the pipeline."""
+
+    def forget(self, key: int) -> None:
+        """Delete the change rows of the newest change of a key."""
+
+    def time_ms(self, commit: Lsn) -> int:
+        """Return the time of the newest event in the change log up to a commit, in UTC milliseconds."""
 
     def trim(self, horizon: LogHorizon) -> int:
         """Delete the events of batches before the horizon, as maintenance does, and return how many there were."""
@@ -125,10 +141,35 @@ class MemoryTwin:
         """Append to the applied batches."""
         self.target.applied.append(applied)
 
-    def change_state(self, row: Row, lost: int | None = None) -> None:
-        """Write a version that is not the pipeline's."""
+    def plan(self, planned: Sequence[PlannedBatch]) -> None:
+        """Append to the planned batches."""
+        self.target.planned += planned
+
+    def change_state(self, row: Row | None, lost: int | None = None, is_own: bool = False) -> None:
+        """Write a version, which is not the pipeline's."""
         gone = {} if lost is None else {self._key((lost,)): None}
-        self.target.put_rows(self.table, {self._key(row): (row, 0), **gone}, is_own=False)
+        added = {} if row is None else {self._key(row): (row, 0)}
+        self.target.put_rows(self.table, {**added, **gone}, is_own)
+
+    def lose(self, op: str, row: Row) -> None:
+        """Remove from the list."""
+        log = self.target.log[self.table]
+        log[:] = [logged for logged in log if not _is_event(logged[2], op, row)]
+
+    def double(self, op: str, row: Row) -> None:
+        """Put copies next to the events."""
+        log = self.target.log[self.table]
+        log[:] = [copy for logged in log for copy in [logged] * (1 + _is_event(logged[2], op, row))]
+
+    def forget(self, key: int) -> None:
+        """Remove from the list."""
+        changes = self.source.changes[self.table]
+        newest = max(change.commit for change in changes if change.key == (key,))
+        changes[:] = [change for change in changes if (change.key, change.commit) != ((key,), newest)]
+
+    def time_ms(self, commit: Lsn) -> int:
+        """Return the commit's number."""
+        return number(commit)
 
     def trim(self, horizon: LogHorizon) -> int:
         """Trim the list."""
@@ -157,3 +198,7 @@ class MemoryTwin:
 
     def _key(self, row: Row) -> Hashable:
         return row[:1] if self.is_keyed else (row, 1)
+
+
+def _is_event(event: Event, op: str, row: Row) -> bool:
+    return (event.op, event.before if op == "d" else event.after) == (op, row)

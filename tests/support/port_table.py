@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
+from airflow_provider_db2cdc.cdc.repair.repair import Findings, PlannedRepair, Repair
 from airflow_provider_db2cdc.cdc.signal.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import (
     ChunkRange,
@@ -41,6 +42,7 @@ class Table:
     def __post_init__(self) -> None:
         self.at = self.twin.captured()
         self.tables = self.twin.open()
+        self.planned: list[PlannedBatch] = []
 
     def plan(self, chunk_range: ChunkRange | None = None) -> PlannedBatch:
         """Plan the next batch, of everything that is committed."""
@@ -67,6 +69,7 @@ class Table:
         """Apply a batch and record it."""
         self.last = self.apply(planned, None, **facts)
         self.twin.record(self.last)
+        self.planned.append(planned)
         return self.last
 
     def begin(self, values: Values) -> AppliedBatch:
@@ -87,6 +90,32 @@ class Table:
     def again(self, planned: PlannedBatch) -> AppliedBatch:
         """Apply a batch again, as the next run does."""
         return self.apply(planned, self.twin.open(), is_redone=True)
+
+    def plan_repair(self, repair: Repair) -> PlannedBatch:
+        """Return the next batch as a repair. The batches before it are in the batch log then."""
+        if self.planned:
+            self.twin.plan(self.planned)
+            self.planned = []
+        assert self.last is not None
+        at, table, identity = self.last.upto, self.last.table, self.last.capture
+        found = PlannedRepair(repair, Findings())
+        return PlannedBatch(
+            self.batch + 1, "run", "repair", table, at, at, 2_000, identity, has_offset=True, repair=found
+        )
+
+    def compare(self, repair: Repair) -> Findings:
+        """Compare the table as a repair does."""
+        planned = self.plan_repair(repair)
+        return self.tables.compare(TableBatch(self.twin.task(planned.upto), planned, self.last))
+
+    def repair(self, repair: Repair) -> Findings:
+        """Compare the table, and apply and record a batch if something differs."""
+        found = self.compare(repair)
+        if PlannedRepair(repair, found).is_needed:
+            planned = self.plan_repair(repair)
+            self.batch += 1
+            self.done(planned)
+        return found
 
     def stage(
         self, bounds: tuple[tuple[str, ...], ...] = BOUNDS, spans: Sequence[tuple[int, int]] = SPANS, **facts: Any

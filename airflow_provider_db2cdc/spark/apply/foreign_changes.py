@@ -5,7 +5,7 @@ The pipeline's own commits carry its mark. Any other commit is judged by the nam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 from zlib import crc32
@@ -25,6 +25,7 @@ from airflow_provider_db2cdc.spark.delta.table_io import Version, current_versio
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.session import MARK
 from airflow_provider_db2cdc.tick.log import log_progress
+from airflow_provider_db2cdc.tick.ports import TableBatch
 
 KEEPS_ROWS = frozenset(
     (
@@ -49,6 +50,10 @@ class Versions:
 
     state: Version
     changes: Version
+
+
+Correct: TypeAlias = Callable[[Versions, bool], AppliedBatch]
+"""Apply the batch of a repair, given the versions before it, and whether another writer has changed the state."""
 
 
 def check_exists(replica: Replica) -> None:
@@ -90,6 +95,38 @@ def apply_guarded(
     return replace(_with_versions(applied, after), foreign_since=since)
 
 
+def find_foreign_changes(replica: Replica, last: AppliedBatch) -> tuple[Versions, bool]:
+    """Return the current versions of state and change log, and whether another writer has changed the state.
+
+    :raises TargetError: when another writer has changed the change log.
+    """
+    versions, is_changed = _versions(replica, last, accepts=True)
+    return versions, is_changed or last.foreign_since is not None
+
+
+def repair_guarded(replica: Replica, batch: TableBatch, correct: Correct) -> AppliedBatch:
+    """Apply the batch of a repair, and return it with the versions after it.
+
+    Changes of the state by another writer are accepted. But they stay known, so that other batches are refused, unless
+    this try has compared all keys and then written: a replay. A first try may have written before the change.
+
+    :raises TargetError: when another writer has changed the change log.
+    """
+    last, repair, state = batch.last, batch.planned.repair, replica.layout.state(replica.table)
+    assert last is not None
+    assert repair is not None
+    before, is_foreign = find_foreign_changes(replica, last)
+    applied = correct(before, is_foreign)
+    after, is_changed_since = _versions_after(replica, before, accepts=True)
+    is_whole = repair.repair.type == "replay" and state in replica.written_versions
+    if is_foreign and not is_whole:
+        kept = Version(last.state_id, last.state_version)
+        return replace(_with_versions(applied, replace(after, state=kept)), foreign_since=last.foreign_since)
+    return replace(
+        _with_versions(applied, replace(after, state=before.state) if is_changed_since else after), foreign_since=None
+    )
+
+
 def is_check_due(table: TableId, batch: int) -> bool:
     """Whether an idle table is checked in this batch. The batches of different tables are spread by a hash."""
     return (crc32(str(table).encode()) - batch) % CHECK_EVERY == 0
@@ -107,8 +144,12 @@ def check_idle(replica: Replica, last: AppliedBatch) -> AppliedBatch:
     return _with_versions(last, _versions(replica, last)[0])
 
 
-def refill_if_changed(replica: Replica, last: AppliedBatch, ledger: BatchLog, batch: int) -> None:
+def refill_if_changed(
+    replica: Replica, last: AppliedBatch, ledger: BatchLog, batch: int, abandoned: Sequence[int] = ()
+) -> None:
     """Restore rows of the state from the change log before a table starts again, if a foreign writer changed either.
+
+    An `abandoned` repair may have added events to the log whose rows it has not merged.
 
     The snapshot compares the source with the state to publish deletes. It would miss rows that only the change log has.
     It would also keep each of several rows of one key. Such rows are deleted first, and the logged one is restored.
@@ -117,7 +158,8 @@ def refill_if_changed(replica: Replica, last: AppliedBatch, ledger: BatchLog, ba
     """
     try:
         _versions(replica, last)
-        return
+        if not ledger.has_repairs(replica.table, abandoned):
+            return
     except TargetError as error:
         log_progress(f"table={replica.table} begins again: {error.problem}")
     refill(replica, last, ledger, batch)

@@ -95,15 +95,15 @@ def write_state_change(context: BatchContext, change: StateChange) -> StateVersi
     replica = context.replica
     match change:
         case Unchanged(rows, version):
-            return _state_version(context, rows, version)
+            return current_state(context, rows, version)
         case Fill(frame, rows):
             version = replica.append_rows(frame.where("__present").drop("__present"), context.planned.batch)
-            return _state_version(context, None if version is None else rows, version)
+            return current_state(context, None if version is None else rows, version)
         case Merge(frame, bounds):
             # Without the broadcast Spark, which overestimates the rows, would sort the keys of the whole state.
             few, before = if_few_to_all(frame, bounds.rows), context.rows_before
             growth, version = replica.merge(few, context.planned.batch, bounds.bounds, before)
-            return _state_version(context, None if growth is None or before is None else before + growth, version)
+            return current_state(context, None if growth is None or before is None else before + growth, version)
 
 
 def _merge(
@@ -141,7 +141,7 @@ def _union(changed: DataFrame | None, read: DataFrame | None) -> DataFrame:
     return reduce(DataFrame.unionByName, frames)
 
 
-def _state_version(context: BatchContext, rows: int | None, version: int | None) -> StateVersion:
+def current_state(context: BatchContext, rows: int | None, version: int | None) -> StateVersion:
     """Return the rows and the version of the state after a batch. Unknown ones (None) are read from the target.
 
     A step that an earlier try did returns no version.

@@ -203,8 +203,8 @@ class Replica:
         return version
 
     def delete_keys(self, keys: DataFrame, batch: int) -> None:
-        """Delete each row of these keys (row key columns), before `refill` appends what the change log has of them."""
-        same = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.schema.row_key)
+        """Delete each row of these keys (columns of `key_names`), before what the change log has of them is written."""
+        same = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in keys.columns)
         merge = delta_table(self.spark, self.layout.state(self.table)).alias("t").merge(keys.alias("s"), same)
         commit_with(self.spark, self._txn_id("repair", batch), merge.whenMatchedDelete().execute)
 

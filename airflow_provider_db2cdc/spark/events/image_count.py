@@ -8,15 +8,17 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.spark.events.envelope import signed_images
 
 
-def image_counts(log: DataFrame) -> DataFrame:
+def image_counts(log: DataFrame, among: DataFrame | None = None) -> DataFrame:
     """Return each image of a table without a key: `image`, and `last` with its copies (`held`), `commit` and `__batch`.
 
-    `r` rows of one batch replace an image's count, and no count falls below zero.
+    `r` rows of one batch replace an image's count, and no count falls below zero. With `among` (`image`) only these
+    images are counted.
     """
-    signed = log.where("op IS NOT NULL").select("__batch", "__commit_lsn", "op", signed_images().alias("signed"))
+    exploded = log.where("op IS NOT NULL").select("__batch", "__commit_lsn", "op", signed_images().alias("signed"))
+    signed = exploded.select("__batch", "__commit_lsn", "op", "signed.*")
     is_read = F.col("op") == "r"
     batches = (
-        signed.select("__batch", "__commit_lsn", "op", "signed.*")
+        (signed if among is None else signed.join(among, "image", "left_semi"))
         .groupBy("image", "__batch")
         .agg(
             F.sum(F.when(is_read, 1)).alias("read"),

@@ -4,48 +4,55 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.repair.pulled import Beginning
+from airflow_provider_db2cdc.cdc.repair.repair import Repair
+from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import load
 
 
 @dataclass(frozen=True)
-class PulledRanges:
-    """What batches pulled since a table began with batch `begun`, at `begun_ms`, after the position `after`.
+class PulledBatches:
+    """The applied batches of a table that pulled changes: `batch`, `after_lsn`, `upto_lsn`, and what began it.
 
-    `ranges` has a row for each of them: `covering` (the batch), `after_lsn`, `upto_lsn`.
+    `beginning` is None without such a batch. `logged` is how many events an interval may have in the change log.
     """
 
-    after: Lsn
-    begun: int
-    begun_ms: int
-    ranges: DataFrame
+    rows: DataFrame
+    beginning: Beginning | None
+    logged: int
 
     def under_covering(self, events: DataFrame) -> DataFrame:
-        """Return change log rows with the number of the batch that pulled their commit."""
+        """Return change log rows, each with the number of the newest batch whose range holds its commit."""
+        assert self.beginning is not None
+        since = self.rows.where(F.col("batch") >= self.beginning.batch).withColumnRenamed("batch", "covering")
         is_covered = (F.col("__commit_lsn") > F.col("after_lsn")) & (F.col("__commit_lsn") <= F.col("upto_lsn"))
-        joined = events.join(F.broadcast(self.ranges), is_covered)
-        return joined.withColumn("__batch", F.col("covering")).select(*events.columns)
+        commits = events.select("__commit_lsn").distinct().join(F.broadcast(since), is_covered)
+        covering = commits.groupBy("__commit_lsn").agg(F.max("covering").alias("covering"))
+        return events.join(covering, "__commit_lsn").withColumn("__batch", F.col("covering")).select(*events.columns)
 
 
-def read_pulled_ranges(spark: SparkSession, layout: Layout, table: TableId) -> PulledRanges | None:
-    """Return the ranges of a table's applied batches, None without a batch."""
+def read_pulled_batches(replica: Replica, work: Repair) -> PulledBatches:
+    """Return the applied batches of a table that are no repairs, by one query."""
+    table, spark = replica.table, replica.spark
     is_table = (F.col("schema") == table.schema) & (F.col("table") == table.name)
-    batches, commits = (load(spark, layout.internal(name)).where(is_table) for name in ("batches", "commits"))
-    pulled = batches.where("repair IS NULL").join(commits.select("batch"), "batch", "left_semi")
+    planned, applied = (load(spark, replica.layout.internal(name)).where(is_table) for name in ("batches", "commits"))
+    events = (F.col("creates") + F.col("updates") + F.col("deletes") + F.col("reads")).alias("events")
+    # A batch may be recorded as applied twice.
+    counted = applied.select("batch", events).groupBy("batch").agg(F.max("events").alias("events"))
+    batches = planned.where("repair IS NULL").join(counted, "batch")
     facts = F.struct("batch", "after_lsn", "planned_at_ms")
     newest = F.max_by(facts, F.when(_begins(), F.col("batch"))).alias("newest")
-    [row] = pulled.agg(newest, F.min_by(facts, "batch").alias("oldest")).collect()
+    logged = F.sum(F.when(_overlaps(work), F.col("events"))).alias("logged")
+    [row] = batches.agg(newest, F.min_by(facts, "batch").alias("oldest"), logged).collect()
     first = row["newest"] or row["oldest"]
-    if first is None:
-        return None
-    since = pulled.where((F.col("batch") >= first["batch"]) & (F.col("after_lsn") < F.col("upto_lsn")))
-    ranges = since.select(F.col("batch").alias("covering"), "after_lsn", "upto_lsn")
-    return PulledRanges(Lsn.parse(first["after_lsn"]), first["batch"], first["planned_at_ms"], ranges)
+    beginning = (
+        None if first is None else Beginning(Lsn.parse(first["after_lsn"]), first["batch"], first["planned_at_ms"])
+    )
+    return PulledBatches(batches.select("batch", "after_lsn", "upto_lsn"), beginning, row["logged"] or 0)
 
 
 def _begins() -> Column:
@@ -53,3 +60,11 @@ def _begins() -> Column:
     kind, number = (F.get_json_object("chunk_range", f"$.{name}") for name in ("snapshot_kind", "first"))
     is_first_group = (kind == "initial") & (number == "0")
     return F.when(F.col("chunk_range").isNull(), F.col("after_lsn") == F.col("upto_lsn")).otherwise(is_first_group)
+
+
+def _overlaps(work: Repair) -> Column:
+    """Return whether a batch may have events of the interval. A snapshot's events are at the end of its range."""
+    if work.type == "replay":
+        return F.lit(True)
+    is_later = F.lit(True) if work.after is None else F.col("upto_lsn") > str(work.after)
+    return is_later if work.upto is None else is_later & (F.col("after_lsn") <= str(work.upto))
