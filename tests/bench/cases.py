@@ -8,27 +8,25 @@ import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from delta.tables import DeltaTable
-from pyspark.sql import functions as F
 from rich.console import Console
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import LsnRange
-from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config.pipeline import SparkConfig
 from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.sql.changes import change_rows
 from airflow_provider_db2cdc.submit.runner import Login, run_job
 
+from .bare import bare_merge, reduced_rows
 from .maintenance import scattered
 from .measured import Measured, high_water_kb, note, planned, run, timed
+from .repairs import backfill
 from .snapshots import heal, incremental, network, snapshot
 from .stage import ROOT, Stage
 
@@ -48,8 +46,8 @@ def batch(stage: Stage, options: argparse.Namespace, console: Console) -> Measur
         spec = planned(pipeline)
         limit = timed(partial(_bare_append, stage, spec, number))
         ours = timed(partial(_run_and_commit, pipeline, spec))
-        reduced = _reduced(stage, pipeline, table, copy, number)
-        limit += timed(partial(_bare_merge, stage, copy, reduced))
+        reduced = reduced_rows(stage, pipeline, table, copy, number)
+        limit += timed(partial(bare_merge, stage, copy, reduced))
         note(measured, number, ours, limit, console)
     return measured
 
@@ -115,6 +113,7 @@ CASES: dict[str, Callable[[Stage, argparse.Namespace, Console], Measured]] = {
     "large": large,
     "tick": tick,
     "scattered": scattered,
+    "backfill": backfill,
 }
 
 
@@ -129,27 +128,6 @@ def _bare_append(stage: Stage, spec: JobSpec, number: int) -> None:
     path = stage.folder / f"rows{number}"
     rows.write.format("delta").mode("append").save(str(path))
     shutil.rmtree(path)
-
-
-def _reduced(stage: Stage, pipeline: Pipeline, table: TableId, copy: str, number: int) -> Path:
-    """Return a parquet folder with what differs between the copy and the state, one row a key."""
-    state, old = pipeline.state(table), stage.spark.read.format("delta").load(copy)
-    new = state.join(old.select("ID", "__commit_lsn"), ["ID", "__commit_lsn"], "left_anti").withColumn(
-        "gone", F.lit(False)
-    )
-    gone = old.join(state.select("ID"), "ID", "left_anti").withColumn("gone", F.lit(True))
-    path = stage.folder / f"reduced{number}"
-    new.unionByName(gone).write.parquet(str(path))
-    return path
-
-
-def _bare_merge(stage: Stage, copy: str, reduced: Path) -> None:
-    spark = stage.bare
-    source = spark.read.parquet(str(reduced))
-    columns = {name: f"s.{name}" for name in source.columns if name != "gone"}
-    merge = DeltaTable.forPath(spark, copy).alias("t").merge(source.alias("s"), "t.ID = s.ID")
-    merge = merge.whenMatchedDelete("s.gone").whenMatchedUpdate(set=dict(columns))
-    merge.whenNotMatchedInsert("NOT s.gone", values=dict(columns)).execute()
 
 
 def _submit(pipeline: Pipeline, spec: JobSpec, conf: dict[str, str], peaks: list[int]) -> tuple[Any, float]:
