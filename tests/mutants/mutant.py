@@ -22,6 +22,7 @@ PROMISES = (
     "orchestration",
     "watermarks",
     "heals",
+    "repairs",
     "commit times",
     "intervals",
     "window",
