@@ -12,6 +12,7 @@ from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, SourceSpec, Stat
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, with_capture_interrupted
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.repair.repair import Replay
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, SignalOutcome, SignalStatus
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
@@ -291,6 +292,20 @@ def test_older_result_brings_no_snapshot_back(store: FileOffsetStore) -> None:
         assert commit(old, store) == []
         record_reported(old, store, is_notified=True)
     assert store.summary() == kept, "nor does it hide its own reports from the next tick"
+
+
+def test_a_repair_changes_no_offset_and_no_summary(store: FileOffsetStore) -> None:
+    """It names no open snapshot and no entry of the journal. The next tick still continues and reports them."""
+    tick = JobResult(
+        "p", "r1", (line(A, 5),), (signal_outcome("accepted"),), (SNAPSHOT,), reported_seq=3, planned_at_ms=1
+    )
+    commit(tick, store)
+    record_reported(tick, store, is_notified=True)
+    before = store.summary(), store.get(A)
+    repair = JobResult("p", "r2", (line(A, None),), planned_at_ms=2, repair=Replay())
+    commit(repair, store)
+    record_reported(repair, store, is_notified=True)
+    assert (store.summary(), store.get(A)) == before
 
 
 def test_snapshot_of_an_older_plans_job_is_work_for_the_next_plan(store: FileOffsetStore) -> None:

@@ -102,8 +102,10 @@ def record_reported(result: JobResult, offsets: OffsetStore, is_notified: bool) 
 
     The summary takes nothing from the result of an older plan. If such a result has extended the journal, the next plan
     has work, and its tick reports that. Notifications that could not be sent are sent again by the next tick. Outcomes
-    of signals are reported once.
+    of signals are reported once. A repair has not read the journal, and reports nothing of it.
     """
+    if result.repair is not None:
+        return
     summary = offsets.summary()
     after = summary
     if result.planned_at_ms >= summary.planned_at_ms:

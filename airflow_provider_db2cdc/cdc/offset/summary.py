@@ -125,10 +125,11 @@ class PipelineSummary:
     def updated(self, result: JobResult) -> PipelineSummary:
         """Return the summary after a tick, with an unchanged `reported_seq`.
 
-        The result of an older plan that is committed again changes nothing. A result names every open snapshot. So an
+        The result of an older plan that is committed again changes nothing. Nor does that of a repair, which knows no
+        snapshot and no signal. A result names every open snapshot. So an
         open snapshot that it does not name is not in the target: it was moved away, or removed.
         """
-        if result.planned_at_ms < self.planned_at_ms:
+        if result.repair is not None or result.planned_at_ms < self.planned_at_ms:
             return self
         handled = tuple(handled_id(outcome) for outcome in result.signals if outcome.channel == SOURCE_CHANNEL)
         after = replace(
