@@ -46,6 +46,23 @@ def test_a_result_without_new_events_changes_no_range(later: TableResult) -> Non
         assert announce(later, last) == last
 
 
+def test_a_table_whose_first_run_died_is_announced() -> None:
+    """No offset says which batches no commit has announced, so the next tick counts none of them."""
+    assert announce(result(4, 0, rows=3, after=None), None) == replace(FIRST, from_lsn=None, commit_ts_ms=None)
+    assert announce(result(4, 0, rows=0), None) is None
+    counted = announce(result(4, 2, rows=9), None)
+    assert counted is not None
+    assert counted.rows == 9, "what the change log has at least"
+
+
+@pytest.mark.parametrize("fact", ["offset_recovered", "reinitialized"])
+def test_what_a_dead_run_applied_is_announced_without_an_offset(fact: str) -> None:
+    """The plan of such a table names no batch, so the tick counts only its own events."""
+    confirmed = replace(FIRST, is_confirmed=True)
+    assert announce(result(6, 0, **{fact: True}), confirmed) == Announcement("log", 4, 6, lsn(4), lsn(6), 0)
+    assert announce(result(4, 0, **{fact: True}), confirmed) == confirmed
+
+
 def test_events_of_each_kind_are_announced() -> None:
     nothing = result(4, 0)
     kinds = [replace(nothing, creates=3), replace(nothing, updates=3), replace(nothing, deletes=3)]
@@ -135,6 +152,14 @@ def test_a_cleared_commit_announces_only_what_was_lost(pipeline: Pipeline) -> No
     for _ in range(3):
         pipeline.commit(done)
     assert pipeline.ranges == [(0, 1, 3)]
+
+
+def test_a_first_run_that_died_before_its_commit_is_announced(pipeline: Pipeline) -> None:
+    pipeline.batches += [3, 0]
+    [table] = pipeline.tick(1).tables
+    unchanged = replace(table, creates=0, after=None, status="unchanged", rows=3)
+    pipeline.commit(replace(job_result(unchanged), planned_at_ms=2))
+    assert pipeline.ranges == [(0, 2, 3)]
 
 
 def test_airflow_is_asked_until_it_has_the_event(pipeline: Pipeline) -> None:

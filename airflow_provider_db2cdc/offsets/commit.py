@@ -43,7 +43,7 @@ class Announcements:
         """Return a table's announcement after a result, and note it as pending if Airflow does not have it."""
         if last is not None and last.log_id != table.log_id:
             last = None
-        is_unknown = count_events(table) > 0 if last is None else not last.is_confirmed
+        is_unknown = (count_events(table) or table.rows) if last is None else not last.is_confirmed
         if is_unknown:
             last = confirm(last, self._newest(table.table, table.log_id))
         announced = announce(table, last)

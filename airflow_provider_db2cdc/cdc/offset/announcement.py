@@ -21,7 +21,8 @@ class Announcement:
     """The range of a table's newest asset event: the change log's batches after `from_batch`, up to `to_batch`.
 
     `log_id` is the Delta id of the change log. Another change log counts its batches from 1 again. The LSNs and the
-    commit time are for people: a restored source uses its LSNs again. `rows` is the number of events in the range.
+    commit time are for people: a restored source uses its LSNs again. `rows` is the number of events in the range, at
+    least: without an offset, events of runs that died are not counted.
 
     `is_confirmed`: Airflow has the event.
     """
@@ -72,15 +73,20 @@ def announce(table: TableResult, last: Announcement | None) -> Announcement | No
 
     A range begins where the last one ends. If Airflow does not have the event of the last one, it begins where that
     one began. Without a last one it begins with the change log.
+
+    Without an offset that names a batch, a tick does not count what runs that died before their commit have applied. So
+    a table that has rows is announced the first time, and a recovered or restarted table also without events.
     """
     assert table.lsn is not None
     assert table.batch is not None
     events = count_events(table)
-    if not events or (last is not None and table.batch <= last.to_batch):
-        return last
     log_id, to_lsn, newest_ms = table.log_id, table.lsn, table.commit_ts_ms
     if last is None:
-        return Announcement(log_id, 0, table.batch, table.after, to_lsn, events, newest_ms)
+        least = max(events, table.rows or 0)
+        return Announcement(log_id, 0, table.batch, table.after, to_lsn, least, newest_ms) if least else None
+    is_uncounted = table.offset_recovered or table.reinitialized
+    if not (events or is_uncounted) or table.batch <= last.to_batch:
+        return last
     if last.is_confirmed:
         return Announcement(log_id, last.to_batch, table.batch, last.to_lsn, to_lsn, events, newest_ms)
     newest_ms = last.commit_ts_ms if newest_ms is None else newest_ms
