@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
-from support.crash import killed
+from support.crash import killed, once
 from support.memory_pipeline import MemoryPipeline, filled
 from support.memory_source import lsn
 from support.memory_verify import MemoryComparer, MemoryReport, VerifySource, nothing
@@ -155,6 +155,21 @@ def test_a_table_whose_first_snapshot_is_under_way_is_refused(verified: Verified
     assert verdict.status == "failed"
     assert "still being filled by its first snapshot" in verdict.error
     assert verified.report.reports == {}
+
+
+def test_a_table_that_begins_again_meanwhile_is_not_reported_as_wrong(verified: Verified) -> None:
+    """Changes before its new beginning are in no window, and its state lacks them until its snapshot has read them."""
+    verified.pipeline.set(snapshot_budget_s=0.0, snapshot_group_chunks=1)
+
+    def begin_again() -> None:
+        verified.pipeline.change(A, 40, 4)
+        verified.pipeline.restart(A)
+        verified.pipeline.passed()
+
+    with once("verify_chunks", "before", begin_again):
+        verdict = verified.verdict()
+    assert "still being filled by its first snapshot" in verdict.error
+    assert (verdict.status, verdict.rows_differing) == ("failed", 0)
 
 
 def test_a_table_whose_changes_are_pruned_is_refused(verified: Verified) -> None:
