@@ -43,6 +43,13 @@ def copies(state: State) -> Counter[Hashable]:
     return Counter(image for image, _ in state.values())
 
 
+def misnumbered(state: State) -> set[Hashable]:
+    """Return the rows of a state whose equal rows are not numbered from 1 without a gap."""
+    held = copies(state)
+    images = {image for key, (image, _) in state.items() if key[1] > held[image]}  # type: ignore[index]
+    return {key for key, (image, _) in state.items() if image in images}
+
+
 def folded_by_key(log: Iterable[Logged]) -> State:
     """Return the rows after the last event of each key, with the batches of these events."""
     last = {event.key: (event.after, batch) for batch, _, event in log}

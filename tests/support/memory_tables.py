@@ -27,7 +27,7 @@ from airflow_provider_db2cdc.errors import ConcurrentRunError, TargetError
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.tick.ports import StateDiff, TableBatch
 from support.memory_repair import Corrections, apply_repair, compare_table, put_late
-from support.memory_rows import folded_by_copies, folded_by_key, keyed_changes, keyless_changes
+from support.memory_rows import folded_by_copies, folded_by_key, keyed_changes, keyless_changes, misnumbered
 from support.memory_snapshot import published, snapshot_events, source_events
 from support.memory_source import MemorySource, Row
 from support.memory_target import Logged, MemoryTarget
@@ -186,10 +186,11 @@ class MemoryTables:
 
     @failpoint("refill_state")
     def _refill(self, schema: TableSchema, batch: int) -> None:
-        """Put rows back that the state has lost, once."""
+        """Put rows back that the state has lost, once. Copies that are not numbered without a gap are written again."""
         table, state = schema.table, self.target.state[schema.table]
-        lost = {key: row for key, row in self._folded(schema).items() if key not in state}
-        self.target.once(table, "refill", batch, lambda: self.target.put_rows(table, lost))
+        gone = {} if schema.key else dict.fromkeys(misnumbered(state))
+        lost = {key: row for key, row in self._folded(schema).items() if key not in state or key in gone}
+        self.target.once(table, "refill", batch, lambda: self.target.put_rows(table, {**gone, **lost}))
 
     def _widen(self, known: TableSchema, schema: TableSchema, is_begun: bool) -> None:
         """Take over a table's columns. Rows that are there have nulls in the columns that it gained."""

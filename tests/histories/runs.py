@@ -1,0 +1,196 @@
+"""Steps of a history: ticks, their deaths and rivals, what operators request, and what the source loses."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from support.crash import Killed
+from support.memory_source import lsn, number
+
+from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConcurrentRunError, OffsetError
+from airflow_provider_db2cdc.failpoint import failpoint_action
+from histories.world import POINTS, PRUNED, TABLES, WRITES, World, die
+
+OVERTAKEN = ("given up", "is not finished", "another run")
+"""Why a table of a run may fail that other runs overtook."""
+
+
+def write(world: World) -> None:
+    """Commit something."""
+    world.write()
+
+
+def capture(world: World) -> None:
+    """Capture everything."""
+    world.source.capture()
+
+
+def tick(world: World) -> None:
+    """Do a tick while the source continues to change."""
+    spec, before = world.plan(), len(world.pipeline.target.planned)
+    manifests = len(world.pipeline.target.manifest)
+    with world.writing():
+        result = world.run(spec)
+    check_interval(world, spec, before)
+    if len(world.pipeline.target.manifest) > manifests:
+        check_manifest(world)
+    world.commit(result)
+
+
+def check_interval(world: World, spec: JobSpec, before: int) -> None:
+    """Check that a run has pulled nothing beyond its interval, except for the tables that it snapshotted."""
+    if spec.settings.end_at == "fence":
+        return
+    own = [each for each in world.pipeline.target.planned[before:] if each.run_id == spec.run_id]
+    snapshotted = {each.table for each in own if each.chunk_range is not None}
+    snapshotted |= {task.table for task in spec.tables if task.stored_lsn is None or task.action != "pull"}
+    snapshotted |= {table for table in TABLES for signal in spec.signals if str(table) in signal.data}
+    for planned in own:
+        if planned.table not in snapshotted and not planned.span.empty:
+            assert spec.interval_end is not None, "it has no interval"
+            assert planned.upto <= spec.interval_end, (planned, spec.interval_end)
+
+
+def check_manifest(world: World) -> None:
+    """Check that a new manifest shows all tables at its commit."""
+    complete, manifest = world.oracle.complete(), world.pipeline.target.manifest[-1]
+    assert complete.keys() == {*TABLES}
+    assert {last.upto for last in complete.values()} == {manifest}
+
+
+def run_later(world: World) -> None:
+    """Plan a tick that is carried out after other plans."""
+    world.waiting.append(world.plan())
+
+
+def run_waiting(world: World) -> None:
+    """Carry out a plan that waits. It may be refused."""
+    if not world.waiting:
+        return
+    spec = world.waiting.pop(world.rng.randrange(len(world.waiting)))
+    before = dict(world.pipeline.offsets.offsets)
+    with suppress(ConcurrentRunError):
+        result = world.run(spec, OVERTAKEN)
+        if spec.repair is not None:
+            assert world.pipeline.offsets.offsets == before
+        world.commit(result)
+
+
+def commit_later(world: World) -> None:
+    """Commit a result that waits. Others may have been committed since."""
+    if world.uncommitted:
+        world.airflow.commit(world.uncommitted.pop(world.rng.randrange(len(world.uncommitted))), world.chance(0.1))
+
+
+def kill(world: World) -> None:
+    """Let a run die somewhere, and perhaps its retry do the rest, at once or later."""
+    spec = world.waiting.pop() if world.waiting and world.chance(0.5) else world.plan()
+    with suppress(Killed, ConcurrentRunError), world.writing(), world.acting(die):
+        world.airflow.commit(world.run(spec, OVERTAKEN))
+    if world.chance(0.4):
+        with suppress(ConcurrentRunError):
+            world.commit(world.run(spec, OVERTAKEN))
+    elif world.chance(0.3):
+        world.waiting.append(spec)
+
+
+def overtake(world: World) -> None:
+    """Let another run do a whole run, or trim the logs, while one hangs. The one that wakes may be refused."""
+    spec = world.waiting.pop() if world.waiting and world.chance(0.5) else world.plan()
+    kind, table = world.rng.choice(("tick", "waiting", "restart", "trim")), world.rng.choice(TABLES)
+
+    def act() -> None:
+        if kind == "restart":
+            world.write()
+            world.source.capture()
+            world.restart(table)
+        if kind == "trim":
+            world.trim(spec.planned_at_ms)
+        elif kind == "waiting" and world.waiting:
+            run_waiting(world)
+        else:
+            with suppress(ConcurrentRunError):
+                world.commit(world.run(world.plan(), OVERTAKEN))
+
+    with suppress(ConcurrentRunError), world.acting(act, (*POINTS, *WRITES * 3)):
+        world.commit(world.run(spec, OVERTAKEN))
+
+
+def restart(world: World) -> None:
+    """Restart a table."""
+    world.restart(world.rng.choice(TABLES))
+
+
+def misplace(world: World) -> None:
+    """Lose an offset or put it ahead, and have it restored. Before that its table fails."""
+    table, offsets = world.rng.choice(TABLES), world.pipeline.offsets.offsets
+    if not is_known(world, table):
+        return
+    if world.chance(0.5):
+        del offsets[table]
+    else:
+        offsets[table] = replace(offsets[table], lsn=lsn(1_000_000))
+    if world.chance(0.5) and not (world.mends and world.damages[table].lost):
+        result = world.run(world.plan(), (f"offset restore {table}",))
+        with suppress(OffsetError):
+            world.airflow.commit(result)
+    world.request("restore-offset", table)
+
+
+def prune(world: World) -> None:
+    """Prune what every table has applied. It must not matter to any of them."""
+    offsets = [world.pipeline.offsets.get(table) for table in TABLES]
+    known = [offset for offset in offsets if offset is not None and not (offset.restart or offset.restore)]
+    if len(known) == len(TABLES) and not any(damage.lost for damage in world.damages.values()):
+        world.source.prune(min(min(number(offset.lsn) for offset in known), world.source.captured))
+
+
+def lose_changes(world: World) -> None:
+    """Prune changes that some tables have not applied, before a tick or within it. Those fail until a restart.
+
+    Under a mode that mends gaps they may fail once.
+    """
+    if any(damage.lost for damage in world.damages.values()):
+        return
+    world.write()
+    world.source.capture()
+    history = world.oracle.history()
+    must_fail = {table for table in history.last if is_known(world, table) and is_unread(world, table)}
+    must_fail = set() if world.mends else must_fail
+    world.gapped |= {*TABLES}
+    if world.chance(0.5):
+        world.source.prune()
+        result = world.run(world.pipeline.plan(end=world.source.captured))
+    else:
+        # Until then the tick can redo pending batches.
+        must_fail -= {planned.table for planned in history.pending}
+        with failpoint_action("plan_batch", before=lambda _: world.source.prune()):
+            result = world.run(world.pipeline.plan(end=world.source.captured))
+    failed = {line.table for line in result.failed}
+    assert failed >= must_fail, (failed, must_fail, PRUNED)
+    world.airflow.commit(result)
+    if not world.mends:
+        for table in failed:
+            world.restart(table)
+
+
+def is_known(world: World, table: TableId) -> bool:
+    """Return whether the next tick continues with a table, without a snapshot of it from the beginning."""
+    offset = world.pipeline.offsets.get(table)
+    return offset is not None and not offset.restart
+
+
+def is_unread(world: World, table: TableId) -> bool:
+    """Return whether changes of a table are neither applied nor in the change log."""
+    target = world.pipeline.target
+    upto = world.oracle.history().last[table].upto
+    logged = {event.commit for _, step, event in target.log[table] if step == "changes"}
+    return any(change.commit > upto and change.commit not in logged for change in world.source.changes[table])
+
+
+def trim(world: World) -> None:
+    """Trim the logs."""
+    world.trim()

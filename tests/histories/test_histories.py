@@ -1,0 +1,54 @@
+"""Random histories in memory that mix every kind of run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.seeds import play_all
+
+from histories import repairs, runs, wounds
+from histories.world import TABLES, World
+
+Step = Callable[[World], None]
+ALWAYS: list[Step] = [runs.write, runs.write, runs.capture, runs.tick, runs.tick]
+SOMETIMES: list[list[Step]] = [
+    [runs.kill, runs.kill],
+    [runs.overtake, runs.overtake],
+    [runs.run_later, runs.run_waiting, runs.commit_later],
+    [runs.restart, runs.misplace],
+    [runs.prune],
+    [runs.lose_changes],
+    [runs.trim],
+    [repairs.backfill, repairs.backfill, repairs.repair_later, runs.run_waiting],
+    [repairs.replay],
+    [repairs.verification],
+    [repairs.probe],
+    [wounds.wrong_row],
+    [wounds.foreign_row],
+    [wounds.lose_event, wounds.double_event],
+]
+"""Kinds of steps. Each history has some of them: with all of them at once, few would do much."""
+
+QUICK, HISTORIES, BLOCK, STEPS = 400, 4000, 200, 18
+BLOCKS = [
+    pytest.param(range(at, at + BLOCK), marks=[pytest.mark.slow] if at >= QUICK else [])
+    for at in range(0, HISTORIES, BLOCK)
+]
+
+
+def play(seed: int) -> None:
+    """Play one history, and compare the target with the source at its end."""
+    world = World(seed)
+    steps = [*ALWAYS, *(step for kind in SOMETIMES if world.chance(0.5) for step in kind)]
+    for _ in range(STEPS):
+        world.rng.choice(steps)(world)
+        world.check()
+    repairs.probe(world)
+    for table in TABLES:
+        assert world.pipeline.images(table) == world.source.images(table), f"state of {table}"
+
+
+@pytest.mark.parametrize("seeds", BLOCKS, ids=str)
+def test_target_is_right_after_any_history(seeds: range, capsys: pytest.CaptureFixture[str]) -> None:
+    play_all(seeds, play, capsys)
