@@ -19,16 +19,25 @@ class Damage:
 
     Rows of `parts` may be wrong. `is_foreign`: another writer has changed the state, so other batches may refuse to
     continue. `lost` and `doubled` are events of the change log.
+
+    The log's last word on `stale` parts may be wrong: the state had lost a row, so a snapshot that did not find it at
+    the source wrote no event. A repair that trusts the log puts it back.
     """
 
     parts: set[Part] = field(default_factory=set)
     is_foreign: bool = False
     lost: list[Logged] = field(default_factory=list)
     doubled: list[Logged] = field(default_factory=list)
+    stale: set[Part] = field(default_factory=set)
 
     def note_state_mended(self) -> None:
-        """Note that the state is right again. A repair that trusts the log may make rows of lost events wrong."""
-        self.parts, self.is_foreign = parts_of(event for _, _, event in self.lost), False
+        """Note that the state is right again, as long as no repair trusts the log."""
+        self.parts, self.is_foreign = self.of_log, False
+
+    @property
+    def of_log(self) -> set[Part]:
+        """The parts on which the log's last word may be wrong."""
+        return parts_of(event for _, _, event in self.lost) | self.stale
 
 
 def part_of(row: Hashable) -> Part:

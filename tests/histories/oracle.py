@@ -42,6 +42,11 @@ class Oracle:
         """Return the tables that an open heal compares as a whole."""
         return healed_tables(MemoryJournal(self.pipeline.journal).read(sys.maxsize, sys.maxsize))
 
+    def snapshotted(self) -> set[TableId]:
+        """Return the tables of open snapshots."""
+        queue = MemoryJournal(self.pipeline.journal).read(sys.maxsize, sys.maxsize)
+        return {table for snapshot in queue.open for table in snapshot.open_table_ids}
+
     def is_busy(self) -> bool:
         """Return whether a batch is pending or a snapshot is open."""
         queue = MemoryJournal(self.pipeline.journal).read(sys.maxsize, sys.maxsize)

@@ -13,10 +13,10 @@ from airflow_provider_db2cdc.cdc.repair.repair import Backfill, Findings, Repair
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.tick.repair.run import LOADING, NEVER_BEGUN
 from histories.damage import parts_of
-from histories.runs import OVERTAKEN
+from histories.runs import OVERTAKEN, kill, run_waiting
 from histories.verification import verify
 from histories.world import KEYLESS, TABLES, World
-from histories.wounds import damage_state, double_event, lose_event
+from histories.wounds import damage_state, double_event, lose_event, wrong_row
 
 KEYED = [table for table in TABLES if table != KEYLESS]
 
@@ -62,6 +62,13 @@ def replay(world: World) -> None:
     assert traces(world) == before, "a dry run writes nothing"
     for table, findings in found.items():
         check_replayed(world, table, findings)
+
+
+def repair_after_death(world: World) -> None:
+    """Damage a table, let a tick die, and repair what it has left before another tick does."""
+    wrong_row(world)
+    kill(world)
+    world.rng.choice((backfill, replay))(world)
 
 
 def check_replayed(world: World, table: TableId, findings: Findings) -> None:
@@ -123,7 +130,7 @@ def check_found(world: World, table: TableId, work: Repair, findings: Findings, 
     if table != KEYLESS or not log_horizon(world.pipeline.target, table).is_trimmed:
         log = world.pipeline.target.log[table]
         touched = parts_of(event for batch, _, event in log if holds(work, event.commit) and batch <= last.batch)
-        damage.parts -= touched - parts_of(event for _, _, event in damage.lost)
+        damage.parts -= touched - damage.of_log
 
 
 def holds(work: Backfill, commit: Lsn) -> bool:
@@ -179,8 +186,6 @@ def probe(world: World) -> None:
 
 def finish_waiting(world: World) -> None:
     """Carry out the plans that wait."""
-    from histories.runs import run_waiting
-
     while world.waiting:
         run_waiting(world)
 
@@ -201,7 +206,7 @@ def mend(world: World) -> None:
         check_unchanged(world, everything, TABLES)
     damaged = {table for table, damage in world.damages.items() if damage.parts or damage.is_foreign}
     trimmed = {table for table in damaged if log_horizon(world.pipeline.target, table).is_trimmed}
-    if world.chance(0.3) and not trimmed:
+    if world.chance(0.3) and not trimmed and not any(damage.of_log for damage in world.damages.values()):
         repaired(world, Replay(), TABLES)
     else:
         world.settle_by(damaged)

@@ -45,7 +45,7 @@ def check_interval(world: World, spec: JobSpec, before: int) -> None:
     if spec.settings.end_at == "fence":
         return
     own = [each for each in world.pipeline.target.planned[before:] if each.run_id == spec.run_id]
-    snapshotted = {each.table for each in own if each.chunk_range is not None}
+    snapshotted = {each.table for each in own if each.chunk_range is not None} | world.oracle.snapshotted()
     snapshotted |= {task.table for task in spec.tables if task.stored_lsn is None or task.action != "pull"}
     snapshotted |= {table for table in TABLES for signal in spec.signals if str(table) in signal.data}
     for planned in own:
@@ -70,12 +70,21 @@ def run_waiting(world: World) -> None:
     """Carry out a plan that waits. It may be refused."""
     if not world.waiting:
         return
-    spec = world.waiting.pop(world.rng.randrange(len(world.waiting)))
+    run_late(world, world.waiting.pop(world.rng.randrange(len(world.waiting))))
+
+
+def run_late(world: World, spec: JobSpec) -> None:
+    """Carry out a plan after others. An older plan than that of an applied batch does not know what it would undo."""
     before = dict(world.pipeline.offsets.offsets)
+    applied = [planned for pairs in world.oracle.history().applied.values() for planned, _ in pairs]
+    newest = max((planned.planned_at_ms for planned in applied if planned.repair is None), default=0)
+    planned = len(world.pipeline.target.planned)
     with suppress(ConcurrentRunError):
         result = world.run(spec, OVERTAKEN)
         if spec.repair is not None:
             assert world.pipeline.offsets.offsets == before
+        elif newest > spec.planned_at_ms:
+            assert len(world.pipeline.target.planned) == planned, "an older plan has planned a batch"
         world.commit(result)
 
 
@@ -91,8 +100,7 @@ def kill(world: World) -> None:
     with suppress(Killed, ConcurrentRunError), world.writing(), world.acting(die):
         world.airflow.commit(world.run(spec, OVERTAKEN))
     if world.chance(0.4):
-        with suppress(ConcurrentRunError):
-            world.commit(world.run(spec, OVERTAKEN))
+        run_late(world, spec)
     elif world.chance(0.3):
         world.waiting.append(spec)
 

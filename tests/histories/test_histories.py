@@ -22,6 +22,7 @@ SOMETIMES: list[list[Step]] = [
     [runs.trim],
     [repairs.backfill, repairs.backfill, repairs.repair_later, runs.run_waiting],
     [repairs.replay],
+    [repairs.repair_after_death],
     [repairs.verification],
     [repairs.probe],
     [wounds.wrong_row],
@@ -30,7 +31,7 @@ SOMETIMES: list[list[Step]] = [
 ]
 """Kinds of steps. Each history has some of them: with all of them at once, few would do much."""
 
-QUICK, HISTORIES, BLOCK, STEPS = 400, 4000, 200, 18
+QUICK, HISTORIES, BLOCK, STEPS = 400, 4000, 100, 18
 BLOCKS = [
     pytest.param(range(at, at + BLOCK), marks=[pytest.mark.slow] if at >= QUICK else [])
     for at in range(0, HISTORIES, BLOCK)

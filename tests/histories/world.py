@@ -177,7 +177,8 @@ class World:
         for table, pairs in history.applied.items():
             begun = max((planned.batch for planned, _ in pairs if begins(planned)), default=0)
             if begun > self._begun[table]:
-                self._begun[table], self.damages[table] = begun, Damage()
+                stale = self.damages[table].parts
+                self._begun[table], self.damages[table] = begun, Damage(parts={*stale}, stale=stale)
                 self.gapped.discard(table)
         for table, damage in self.damages.items():
             damage.lost = [logged for logged in damage.lost if logged not in self.pipeline.target.log.get(table, ())]

@@ -1,31 +1,18 @@
-"""Ticks that end at their data intervals: in order, late, in parallel, and next to snapshots and deaths of runs."""
+"""Ticks that end at their data intervals: in order, late, and next to snapshots and deaths of runs."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import replace
-from random import Random
-
 import pytest
-from support.crash import Killed, killed, once
-from support.memory_pipeline import SETTINGS, MemoryPipeline, filled
-from support.memory_source import MemorySource, lsn, number
-from support.memory_target import MemoryBatchLog
+from support.crash import killed, once
+from support.memory_pipeline import MemoryPipeline, filled
+from support.memory_source import lsn, number
 from support.request import execute
-from support.seeds import play_all
 
-from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
-from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.mode import MODES
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError
-from airflow_provider_db2cdc.failpoint import Failpoint, failpoint_action
 
-A, B, KEYLESS = (TableId("S", name) for name in "ABC")
-TABLES = [A, B, KEYLESS]
-KILLED_AT: list[Failpoint] = ["plan_batch", "append_changes", "merge_state", "commit_batch", "write_journal"]
-QUICK, HISTORIES, STEPS = 100, 2000, 14
-SLOW = [pytest.param(range(at, at + 100), marks=pytest.mark.slow) for at in range(QUICK, HISTORIES, 100)]
+A, B = TableId("S", "A"), TableId("S", "B")
 
 
 @pytest.fixture
@@ -133,156 +120,6 @@ def test_overtaken_run_with_work_is_refused(pipeline: MemoryPipeline, kind: str)
     pipeline.tick(end=begin + 2 if kind == "partly applied" else begin + 5)
     with pytest.raises(ConcurrentRunError, match="clear all of its tasks"):
         pipeline.run(early)
-
-
-class World:
-    """A pipeline whose runs end at intervals, and to which things happen by chance.
-
-    `due` are the ends of the intervals whose runs are still to come.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.rng = Random(seed)
-        budget_s = self.rng.choice((0.0, 900.0))
-        source = MemorySource(TABLES, keyless={KEYLESS})
-        self.pipeline = MemoryPipeline(source, replace(SETTINGS, snapshot_budget_s=budget_s, end_at="interval"))
-        self.due: list[int] = []
-        self.asked = 0
-        self.owned = 0
-
-    def step(self) -> None:
-        """Let one thing happen."""
-        runs = (self.run_next, self.run_next, self.run_late, self.run_parallel, self.run_without_interval, self.die)
-        self.rng.choice((self.write, self.write, self.write, self.end_interval, *runs, self.restart))()
-
-    def write(self) -> None:
-        """Commit changes of some keys."""
-        keys = [(self.rng.choice(TABLES), self.rng.randrange(9)) for _ in range(self.rng.randrange(1, 4))]
-        self.pipeline.source.commit({key: self.rng.choice((None, self.rng.randrange(50))) for key in keys})
-
-    def end_interval(self) -> None:
-        """End an interval after some commit since the last one, and let capture pass it."""
-        source = self.pipeline.source
-        source.capture()
-        self.due.append(self.rng.randint(max([1, *self.due]), source.captured))
-
-    def run_next(self) -> None:
-        """Run the first interval that is due."""
-        if self.due:
-            self.tick(self.due.pop(0))
-
-    def run_late(self) -> None:
-        """Run any interval that is due. The ones before it come later."""
-        if self.due:
-            self.tick(self.due.pop(self.rng.randrange(len(self.due))))
-
-    def run_without_interval(self) -> None:
-        """Do a tick that only carries snapshots, often with a signal."""
-        self.tick(None, *self.signals())
-
-    def run_parallel(self) -> None:
-        """Plan two intervals, then apply and commit them in any order. A refused run is cleared later."""
-        if len(self.due) < 2:
-            return
-        ends = [self.due.pop(0) for _ in range(2)]
-        specs = [self.pipeline.plan(self.signals(), end) for end in self.rng.sample(ends, 2)]
-        results = []
-        for spec in self.rng.sample(specs, 2):
-            before = self.pulls()
-            with suppress(ConcurrentRunError):
-                results.append(self.pipeline.run(spec))
-            self.check_pulls(spec, before)
-        for result in self.rng.sample(results, len(results)):
-            self.pipeline.commit(result)
-
-    def die(self) -> None:
-        """Let a run die somewhere, and perhaps its retry do the rest."""
-        if not self.due:
-            return
-        spec, calls = self.pipeline.plan(self.signals(), self.due.pop(0)), self.rng.randrange(1, 4)
-
-        def die(reached: object) -> None:
-            nonlocal calls
-            calls -= 1
-            if not calls:
-                raise Killed
-
-        with (
-            suppress(Killed),
-            failpoint_action(self.rng.choice(KILLED_AT), **{self.rng.choice(("before", "after")): die}),
-        ):
-            self.pipeline.commit(self.pipeline.run(spec))
-        if self.rng.random() < 0.5:
-            with suppress(ConcurrentRunError):
-                self.pipeline.commit(self.pipeline.run(spec))
-
-    def restart(self) -> None:
-        """Ask for a restart, seldom."""
-        if self.rng.random() < 0.3:
-            self.pipeline.restart(self.rng.choice(TABLES))
-
-    def signals(self) -> list[Signal]:
-        """Return a request for a snapshot, or none."""
-        self.asked += 1
-        return [execute(str(self.asked), self.rng.choice(TABLES))] if self.rng.random() < 0.3 else []
-
-    def tick(self, end: int | None, *signals: Signal) -> None:
-        """Do one tick while the source continues to change, and check what it has carried."""
-        spec, before = self.pipeline.plan(signals, end), self.pulls()
-        with failpoint_action("stage_chunks", before=lambda _: self.write(), after=lambda _: self.write()):
-            result = self.pipeline.run(spec)
-        assert not result.failed, result.failed
-        self.check_pulls(spec, before)
-        self.pipeline.commit(result)
-        self.check_states(result)
-
-    def pulls(self) -> int:
-        return len(self.pipeline.target.planned)
-
-    def check_pulls(self, spec: JobSpec, before: int) -> None:
-        """Check that a run has pulled nothing beyond its interval, except for the tables that it snapshotted."""
-        own = [planned for planned in self.pipeline.target.planned[before:] if planned.run_id == spec.run_id]
-        published = {planned.table for planned in own if planned.chunk_range is not None}
-        new = {task.table for task in spec.tables if task.stored_lsn is None or task.action != "pull"}
-        asked = {TableId("S", name) for name in "ABC" for signal in spec.signals if f"S.{name}" in signal.data}
-        last = spec.interval_end
-        for planned in own:
-            if planned.table not in published | new | asked:
-                assert last is not None, "it has no interval"
-                assert planned.upto <= last, (planned, last)
-
-    def check_states(self, result: JobResult) -> None:
-        """Check that each complete table is as the source was at the table's offset."""
-        open_tables = {table for snapshot in result.snapshots for table in snapshot.open_table_ids}
-        for table in {line.table for line in result.tables} - open_tables:
-            offset = self.pipeline.offsets.get(table)
-            if offset is not None and not offset.restart:
-                at = number(offset.lsn)
-                assert self.pipeline.images(table) == self.pipeline.source.images(table, at), f"{table} at commit {at}"
-
-
-def play(seed: int) -> None:
-    """Play one history, run the intervals that are due and one more, and compare the target with the source."""
-    world = World(seed)
-    pipeline, source = world.pipeline, world.pipeline.source
-    for _ in range(STEPS):
-        world.step()
-    while world.due:
-        world.run_late()
-    for _ in range(40):
-        source.capture()
-        if not any(snapshot.open_table_ids for snapshot in pipeline.passed().snapshots):
-            break
-    source.capture()
-    world.tick(source.captured)
-    world.tick(source.captured)
-    pipeline.check_target()
-    assert MemoryBatchLog(pipeline.target).history({}).pending == ()
-
-
-@pytest.mark.parametrize("seeds", [range(QUICK), *SLOW], ids=str)
-def test_every_event_is_in_one_run_after_any_history(seeds: range, capsys: pytest.CaptureFixture[str]) -> None:
-    play_all(seeds, play, capsys)
 
 
 def test_killed_run_is_finished_by_the_run_of_the_next_interval(pipeline: MemoryPipeline) -> None:

@@ -141,3 +141,24 @@ def test_a_missing_offset_is_requested_and_a_stale_offset_catches_up(pipeline: M
     assert pipeline.state(B) == pipeline.source.rows[B]
     pipeline.offsets.put(Offset(A, kept.lsn, 0))
     check(pipeline)
+
+
+def test_a_hung_run_writes_nothing_after_a_restart() -> None:
+    """Its batch is abandoned: else its changes would follow the rows of the newer snapshot in the change log."""
+    table, pipeline = A, MemoryPipeline(MemorySource([A]))
+    pipeline.tick()
+    pipeline.source.commit({(table, 1): 10})
+    pipeline.source.capture()
+    times = [1]
+
+    def restart(_: ReachedFailpoint) -> None:
+        if times and times.pop():
+            pipeline.source.commit({(table, 1): None})
+            pipeline.source.capture()
+            pipeline.restart(table)
+            pipeline.tick()
+
+    with failpoint_action("append_changes", before=restart):
+        [failed] = pipeline.run(pipeline.plan()).failed
+    assert "given up" in failed.error
+    assert pipeline.target.log[table] == []
