@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 
 from support.memory_maintenance import log_horizon
 from support.memory_source import lsn, number
+from support.verification import verify
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.repair.repair import Backfill, Findings, Repair, Replay
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.tick.repair.run import LOADING, NEVER_BEGUN
 from histories.damage import parts_of
-from histories.runs import OVERTAKEN, kill, run_waiting
-from histories.verification import verify
+from histories.runs import OVERTAKEN, check_unfinished, is_known, kill, run_waiting
 from histories.world import KEYLESS, TABLES, World
 from histories.wounds import damage_state, double_event, lose_event, wrong_row
 
@@ -71,6 +73,41 @@ def repair_after_death(world: World) -> None:
     world.rng.choice((backfill, replay))(world)
 
 
+def register_again(world: World) -> None:
+    """Have the change table of a table created again. The table's next tick must fail, also after a repair."""
+    table = world.rng.choice(TABLES)
+    if any(damage.lost for damage in world.damages.values()):
+        return
+    wrong_row(world)
+    world.source.created[table] = str(2026 + world.source.commits)
+    world.gapped.add(table)
+    if world.chance(0.7):
+        backfill(world)
+    world.write_to(table)
+    world.source.capture()
+    complete = table in world.oracle.complete() and is_known(world, table) and not world.mends
+    result = world.run(world.pipeline.plan(end=world.source.captured), (f"offset restore {table}",))
+    assert not complete or table in {line.table for line in result.failed}
+    world.airflow.commit(result)
+    world.restart(table)
+
+
+def overtaken_dry_run(world: World) -> None:
+    """Let a tick run while a dry run compares. What is not finished must not be taken for an error."""
+    spec = world.pipeline.plan_repair(Replay(), *some_tables(world), is_dry_run=True)
+
+    def act() -> None:
+        world.write()
+        world.source.capture()
+        world.airflow.commit(world.run(world.plan()))
+
+    with suppress(ConcurrentRunError), world.acting(act, ("read_history", "read_journal")):
+        result = world.run(spec, OVERTAKEN)
+        for line in result.tables:
+            if line.repair is not None:
+                check_replayed(world, line.table, line.repair)
+
+
 def check_replayed(world: World, table: TableId, findings: Findings) -> None:
     """Check what a replay found. Without damage that is nothing."""
     damage = world.damages[table]
@@ -81,8 +118,12 @@ def check_replayed(world: World, table: TableId, findings: Findings) -> None:
 def run(world: World, spec: JobSpec) -> dict[TableId, Findings]:
     """Do a repair, and commit it. It moves no offset. Return what it found of the tables that it could compare."""
     before, positions = dict(world.pipeline.offsets.offsets), applied(world)
-    summary = world.pipeline.offsets.summary()
+    summary, loading = world.pipeline.offsets.summary(), world.oracle.loading()
+    pending = world.oracle.history().pending
     result = world.run(spec, OVERTAKEN)
+    check_unfinished(spec, pending, result)
+    compared = {line.table for line in result.tables if line.repair is not None and not line.repair.note}
+    assert not compared & loading
     check_refused(world, spec, result)
     world.airflow.commit(result)
     assert world.pipeline.offsets.offsets == before

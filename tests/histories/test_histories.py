@@ -23,6 +23,8 @@ SOMETIMES: list[list[Step]] = [
     [repairs.backfill, repairs.backfill, repairs.repair_later, runs.run_waiting],
     [repairs.replay],
     [repairs.repair_after_death],
+    [repairs.register_again],
+    [repairs.overtaken_dry_run],
     [repairs.verification],
     [repairs.probe],
     [wounds.wrong_row],

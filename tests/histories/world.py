@@ -29,7 +29,7 @@ from histories.oracle import Oracle
 TABLES = [TableId("S", name) for name in "ABC"]
 KEYLESS = TABLES[2]
 KEYS, LAST_TICKS = 10, 40
-FOREIGN, PRUNED, TRIMMED = "somebody else has changed", "pruned", "a replay needs the whole change log"
+FOREIGN, GAP, TRIMMED = "somebody else has changed", "Changes were lost", "a replay needs the whole change log"
 UNSETTLED = "some of its rows came or went during each"
 POINTS: tuple[Failpoint, ...] = (
     "read_history", "check_newest_plan", "read_journal", "check_readable", "prepare_table", "refill_state",
@@ -44,7 +44,7 @@ class World:
     """A pipeline, its source, and what a history has done to them.
 
     `waiting` are plans that are carried out later, `uncommitted` results that are committed later. `gapped` are tables
-    of which changes were pruned before they were read.
+    of which changes were lost before they were read.
     """
 
     def __init__(self, seed: int) -> None:
@@ -81,7 +81,13 @@ class World:
 
     def write(self) -> None:
         """Commit changes of some keys."""
-        keys = [(self.rng.choice(TABLES), self.rng.randrange(KEYS)) for _ in range(self.rng.randrange(1, 5))]
+        self._commit([(self.rng.choice(TABLES), self.rng.randrange(KEYS)) for _ in range(self.rng.randrange(1, 5))])
+
+    def write_to(self, table: TableId) -> None:
+        """Commit a row of one table."""
+        self._commit([(table, KEYS)])
+
+    def _commit(self, keys: Sequence[tuple[TableId, int]]) -> None:
         with self.source.lock:
             self.source.commit({key: self.rng.choice((None, self.rng.randrange(100))) for key in keys})
             for table, changes in self.happened.items():
@@ -142,7 +148,7 @@ class World:
         for line in result.failed:
             reasons = [*also, UNSETTLED] if line.table == KEYLESS else [*also]
             reasons += [FOREIGN] if self.damages[line.table].is_foreign else []
-            reasons += [PRUNED] if line.table in self.gapped else []
+            reasons += [GAP] if line.table in self.gapped else []
             reasons += [TRIMMED] if result.repair == Replay() and line.table in self.pipeline.target.horizons else []
             assert any(reason in line.error for reason in reasons), (line.table, line.error, reasons)
 

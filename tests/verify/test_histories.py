@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -10,17 +10,15 @@ from random import Random
 import pytest
 from support.crash import Killed, dying
 from support.memory_pipeline import SETTINGS, MemoryPipeline
-from support.memory_source import MemorySource, Row, lsn, number
-from support.memory_verify import MemoryComparer, MemoryReport, VerifySource
+from support.memory_source import MemorySource, Row, number
+from support.memory_verify import MemoryReport
+from support.verification import verify
 
-from airflow_provider_db2cdc.cdc.job import SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.cdc.verify.document import TableVerdict, VerifyResult, VerifySpec
+from airflow_provider_db2cdc.cdc.verify.document import TableVerdict
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.failpoint import Failpoint
-from airflow_provider_db2cdc.verify.ports import Ports
-from airflow_provider_db2cdc.verify.run import run_verification
 
 TABLES = [TableId("S", name) for name in "AB"]
 KEYS = 14
@@ -90,20 +88,9 @@ class World:
         self.pipeline.target.put_rows(table, rows)
         self.planted[table] = missing, surplus, different
 
-    def verify(self, budget_s: float | None = None) -> VerifyResult:
+    def verify(self) -> Iterable[TableVerdict]:
         """Verify while things happen."""
-        tasks = [self.task(table) for table in TABLES]
-        source = SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN")
-        settings = replace(self.pipeline.settings, high_mark_timeout_s=5.0)
-        spec = VerifySpec("p", "v", "/t", source, tuple(tasks), settings, self.quick, budget_s=budget_s)
-        target, journal = self.pipeline.target, self.pipeline.journal
-        comparer = MemoryComparer(self.source, target, journal, self.quick, self.meanwhile)
-        return run_verification(spec, Ports(VerifySource(self.source, self.meanwhile), comparer, self.report))
-
-    def task(self, table: TableId) -> TableTask:
-        """Return a table as a plan finds it."""
-        registration = self.source.registration(table)
-        return TableTask(self.source.schema(table), registration, None, lsn(self.source.captured), 0)
+        return verify(self.pipeline, TABLES, self.meanwhile, self.quick, self.report).values()
 
     def check(self, verdict: TableVerdict) -> None:
         """Check a verdict against what was planted. Changes that were pruned make a table unverifiable, never wrong."""
@@ -132,7 +119,7 @@ def test_a_verification_finds_planted_damage_and_nothing_else(block: range) -> N
         for table in TABLES:
             if world.rng.random() < 0.5:
                 world.damage(table)
-        for verdict in world.verify().tables:
+        for verdict in world.verify():
             world.check(verdict)
             statuses.add(verdict.status)
     assert statuses >= {"equal", "different"}
@@ -145,5 +132,5 @@ def test_a_killed_verification_continues(seed: int) -> None:
     for at in range(1, world.rng.randrange(2, 4)):
         with suppress(Killed), dying("append_verified", world.rng.choice(("before", "after")), at):
             world.verify()
-    for verdict in world.verify().tables:
+    for verdict in world.verify():
         world.check(verdict)
