@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
+from support.crash import Killed
 from support.memory_maintenance import log_horizon
 from support.memory_source import lsn, number
 from support.verification import verify
@@ -16,8 +17,8 @@ from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConcurrentRunError
 from airflow_provider_db2cdc.tick.repair.run import LOADING, NEVER_BEGUN
 from histories.damage import parts_of
-from histories.runs import OVERTAKEN, check_unfinished, is_known, kill, run_waiting
-from histories.world import KEYLESS, TABLES, World
+from histories.runs import OVERTAKEN, check_unfinished, is_known, run_late, run_waiting
+from histories.world import KEYLESS, TABLES, WRITES, World, die
 from histories.wounds import damage_state, double_event, lose_event, wrong_row
 
 KEYED = [table for table in TABLES if table != KEYLESS]
@@ -67,10 +68,27 @@ def replay(world: World) -> None:
 
 
 def repair_after_death(world: World) -> None:
-    """Damage a table, let a tick die, and repair what it has left before another tick does."""
-    wrong_row(world)
-    kill(world)
-    world.rng.choice((backfill, replay))(world)
+    """Damage all tables, and let a tick or a repair die. An older plan or a repair comes next, and finishes it."""
+    older = world.plan() if world.chance(0.5) else world.pipeline.plan_repair(any_repair(world), *TABLES)
+    for table in TABLES:
+        damage_state(world, table)
+    if world.chance(0.5):
+        world.write()
+        world.source.capture()
+        spec = world.plan()
+    else:
+        spec = world.pipeline.plan_repair(everything(world), *TABLES)
+    with suppress(Killed, ConcurrentRunError), world.acting(die, WRITES):
+        world.run(spec, OVERTAKEN)
+    if world.chance(0.5):
+        run_late(world, older)
+        world.check()
+    repaired(world, everything(world), TABLES)
+
+
+def everything(world: World) -> Backfill:
+    """Return a backfill of all commits."""
+    return Backfill(0, world.source.commits, None, lsn(world.source.commits))
 
 
 def register_again(world: World) -> None:
@@ -176,7 +194,7 @@ def check_found(world: World, table: TableId, work: Repair, findings: Findings, 
 
 def holds(work: Backfill, commit: Lsn) -> bool:
     """Return whether a commit belongs to an interval. In memory the time of a commit is its number."""
-    return work.holds(commit, number(commit))
+    return work.begin_ms < number(commit) <= work.end_ms
 
 
 def check_unchanged(world: World, work: Repair, tables: Collection[TableId]) -> None:
@@ -241,10 +259,10 @@ def check_verified(world: World, is_equal: bool = False) -> None:
 
 def mend(world: World) -> None:
     """Mend all damage of a settled target: lost events by a backfill, then what is left by a heal or a replay."""
-    everything = Backfill(0, world.source.commits, lsn(1), lsn(world.source.commits))
+    work = everything(world)
     if world.chance(0.5) or any(damage.lost for damage in world.damages.values()):
-        repaired(world, everything, TABLES)
-        check_unchanged(world, everything, TABLES)
+        repaired(world, work, TABLES)
+        check_unchanged(world, work, TABLES)
     damaged = {table for table, damage in world.damages.items() if damage.parts or damage.is_foreign}
     trimmed = {table for table in damaged if log_horizon(world.pipeline.target, table).is_trimmed}
     if world.chance(0.3) and not trimmed and not any(damage.of_log for damage in world.damages.values()):

@@ -140,14 +140,15 @@ class World:
     def run(self, spec: JobSpec, also: Collection[str] = ()) -> JobResult:
         """Carry out a plan. Tables may only fail for a reason that this history has given, or for `also`."""
         result = self.pipeline.run(spec)
-        self.check_failures(result, also)
+        self.check_failures(spec, result, also)
         return result
 
-    def check_failures(self, result: JobResult, also: Collection[str] = ()) -> None:
-        """Check the reasons of failed tables."""
+    def check_failures(self, spec: JobSpec, result: JobResult, also: Collection[str]) -> None:
+        """Check the reasons of failed tables. A restart accepts what another writer has done."""
+        restarted = {task.table for task in spec.tables if task.action == "restart"}
         for line in result.failed:
             reasons = [*also, UNSETTLED] if line.table == KEYLESS else [*also]
-            reasons += [FOREIGN] if self.damages[line.table].is_foreign else []
+            reasons += [FOREIGN] if self.damages[line.table].is_foreign and line.table not in restarted else []
             reasons += [GAP] if line.table in self.gapped else []
             reasons += [TRIMMED] if result.repair == Replay() and line.table in self.pipeline.target.horizons else []
             assert any(reason in line.error for reason in reasons), (line.table, line.error, reasons)
