@@ -65,6 +65,13 @@ def test_the_oldest_batch_stands_for_a_beginning_that_is_trimmed() -> None:
     assert pulled is not None
     assert pulled.beginning == Beginning(lsn(20), 8, 56)
     assert pulled_ranges([]) is None
+    assert pulled_ranges([planned(8, 20, 20, PlannedRepair(Replay(), Findings()))]) is None
+
+
+def test_the_newest_batch_covers_a_commit_that_was_pulled_twice() -> None:
+    pulled = pulled_ranges([planned(1, 5, 5), planned(2, 5, 9), planned(3, 7, 12)])
+    assert pulled is not None
+    assert [pulled.covering(lsn(commit)) for commit in (7, 8, 9)] == [2, 3, 3]
 
 
 @pytest.mark.parametrize(

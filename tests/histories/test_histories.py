@@ -46,6 +46,8 @@ def play(seed: int) -> None:
     steps = [*ALWAYS, *(step for kind in SOMETIMES if world.chance(0.5) for step in kind)]
     for _ in range(STEPS):
         world.rng.choice(steps)(world)
+        if world.trims:
+            world.trim()
         world.check()
     repairs.probe(world)
     for table in TABLES:

@@ -60,6 +60,8 @@ class World:
         )
         self.mends = self.rng.random() < 0.25
         self.pipeline = MemoryPipeline(self.source, settings, MODES["when_needed" if self.mends else "initial"])
+        # As much as possible is trimmed after each step, or something now and then.
+        self.trims = self.rng.random() < 0.2
         self.airflow = Airflow(self.pipeline.offsets)
         self.happened: dict[TableId, list[RowChange]] = {table: [] for table in TABLES}
         self.damages = {table: Damage() for table in TABLES}
@@ -171,7 +173,7 @@ class World:
         newest = newest or next(self.pipeline.plans)
         summary = self.pipeline.offsets.summary()
         reported = min(summary.reported_seq, summary.notified_upto)
-        cutoff = newest if self.chance(0.5) else self.rng.randrange(1, newest + 1)
+        cutoff = newest if self.trims or self.chance(0.5) else self.rng.randrange(1, newest + 1)
         maintain(self.pipeline.target, self.pipeline.journal, reported, cutoff)
         for table, horizon in self.pipeline.target.horizons.items():
             damage = self.damages[table]

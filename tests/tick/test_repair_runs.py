@@ -174,6 +174,21 @@ def test_a_repair_that_died_is_finished(pipeline: MemoryPipeline, point: Failpoi
     assert pipeline.state(A) == pipeline.folded(A) == pipeline.source.rows[A]
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_tick_after_a_repair_reports_nothing_of_it(pipeline: MemoryPipeline, is_killed: bool) -> None:
+    """Also if it finishes the repair, which reports for itself."""
+    put(pipeline, 3, 7)
+    spec = pipeline.plan_repair(interval(pipeline))
+    if is_killed:
+        with killed("plan_batch", "after"):
+            pipeline.run(spec)
+    else:
+        pipeline.run(spec)
+    [line] = pipeline.passed().tables
+    assert (line.status, line.after) == ("unchanged", None)
+    assert pipeline.state(A) == pipeline.source.rows[A]
+
+
 def test_a_tick_that_was_planned_before_a_repair_is_not_refused(pipeline: MemoryPipeline) -> None:
     pipeline.change(A, 4, 40)
     spec = pipeline.plan()
