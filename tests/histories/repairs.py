@@ -82,7 +82,7 @@ def repair_after_death(world: World) -> None:
         world.run(spec, OVERTAKEN)
     if world.chance(0.5):
         run_late(world, older)
-        world.check()
+    world.check()
     repaired(world, everything(world), TABLES)
 
 
