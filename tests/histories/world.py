@@ -232,7 +232,7 @@ class World:
         applied = {(each.table, each.batch) for each in target.applied}
         logged = {table: [batch for batch, *_ in target.log[table] if (table, batch) in applied] for table in TABLES}
         # A table that is empty at its first commit is announced with its next events.
-        known = {table for table in TABLES if self.airflow.events[table] or self.pipeline.images(table)}
+        known = {table for table in TABLES if self.airflow.events[table] or self.source.rows[table]}
         self.airflow.check({table: max(batches) for table, batches in logged.items() if batches and table in known})
 
     @contextmanager
