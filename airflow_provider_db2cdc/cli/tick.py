@@ -47,7 +47,12 @@ from airflow_provider_db2cdc.submit.runner import run_job
 COLOURS = {"applied": "green", "unchanged": "dim", "failed": "red"}
 
 
-def run(
+def run(config: Path, as_json: bool, progress: bool, interval_end: str | None) -> None:
+    """Run one tick. `call` takes what a command returns for its exit code."""
+    carry(config, as_json, progress, interval_end=interval_end)
+
+
+def carry(
     config: Path, as_json: bool, progress: bool, signals: Sequence[Signal] = (), interval_end: str | None = None
 ) -> JobResult | None:
     """Run one tick with the signals of a command, and show its result. Return None if there is nothing to do.
