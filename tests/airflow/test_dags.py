@@ -88,6 +88,19 @@ def test_schedule_can_be_set_and_taken_away(dags: Dags, tmp_path: Path, monkeypa
     assert dags("db2cdc_pipeline.py")["mine"].schedule is None
 
 
+def test_missed_runs_are_caught_up_from_a_given_time(
+    dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(f"{CONFIG}end.at: interval\n", encoding="utf-8")
+    monkeypatch.setenv("DB2CDC_CONFIG", str(path))
+    monkeypatch.setenv("DB2CDC_SCHEDULE", "@hourly")
+    monkeypatch.setenv("DB2CDC_CATCHUP_FROM", "2026-01-02T03:00:00+02:00")
+    [dag] = dags("db2cdc_pipeline.py").values()
+    assert (dag.catchup, dag.start_date.isoformat()) == (True, "2026-01-02T01:00:00+00:00")
+    assert (dag.max_active_runs, dag.get_task("tick.plan").config.end_at) == (1, "interval")
+
+
 @pytest.mark.parametrize("name", CONFIGURED)
 def test_without_a_configuration_there_is_no_dag_and_no_error(
     dags: Dags, monkeypatch: pytest.MonkeyPatch, name: str

@@ -23,7 +23,7 @@ from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.operators.commit import event_extra
-from airflow_provider_db2cdc.operators.interval.schedule import interval_of
+from airflow_provider_db2cdc.operators.interval.schedule import interval_of, start_of_catchup
 from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
 from airflow_provider_db2cdc.operators.task_group import Db2CdcTaskGroup
 
@@ -72,6 +72,16 @@ WITH_INTERVALS = [
 @pytest.mark.parametrize("schedule", WITH_INTERVALS, ids=lambda schedule: type(schedule).__name__)
 def test_dag_with_a_time_schedule_is_taken(schedule: Any) -> None:
     group(schedule, end_at="interval")
+
+
+def test_catchup_begins_at_a_time_with_a_zone() -> None:
+    assert start_of_catchup("2026-01-02T05:00:00+02:00") == END
+    assert start_of_catchup(" ") is None
+    for text in ("yes", "2026-01-02", "2026-01-02T03:00:00"):
+        with pytest.raises(
+            ConfigurationError, match=f"DB2CDC_CATCHUP_FROM is '{text}'. Give an ISO time with its zone"
+        ):
+            start_of_catchup(text)
 
 
 def run_of(run_type: str, end: datetime | None = END) -> Any:

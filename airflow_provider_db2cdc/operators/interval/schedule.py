@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_db2cdc.cdc.capture.interval import PROPERTY, DataInterval
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
 SCHEDULED = "scheduled"
+CATCHUP = "DB2CDC_CATCHUP_FROM"
 WITHOUT_INTERVALS = {
     "NullTimetable": "it has no schedule",
     "AssetTriggeredTimetable": "it is scheduled on assets",
@@ -33,6 +35,24 @@ def check_schedule(dag: DAG | None, config: PipelineConfig) -> None:
         return
     if reason := WITHOUT_INTERVALS.get(type(dag.timetable).__name__):
         raise ConfigurationError(f"{PROPERTY}=interval does not work in DAG {dag.dag_id}: {reason}", REMEDY)
+
+
+def start_of_catchup(text: str) -> datetime | None:
+    """Return the time from which a DAG catches up on missed runs. It is None for an empty text: the DAG does not.
+
+    :raises ConfigurationError: the text is not a time with a zone.
+    """
+    if not text.strip():
+        return None
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        time = datetime.min
+    if time.tzinfo is None:
+        raise ConfigurationError(
+            f"{CATCHUP} is {text!r}", "Give an ISO time with its zone, such as 2026-01-01T00:00:00Z, or nothing."
+        )
+    return time
 
 
 def interval_of(run: Any, config: PipelineConfig) -> DataInterval | None:
