@@ -40,7 +40,8 @@ def verify(pipeline: Pipeline, *names: str, id_: str = "v", **more: Any) -> Veri
 def begin(new_pipeline: Callable[..., Pipeline]) -> tuple[Pipeline, TableId, TableId]:
     """A table of many types, cut into chunks of five rows, and one with a key of text, both in the target."""
     pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 5, "snapshot.group.chunks": 2})
-    typed = pipeline.create(f"CREATE TABLE {pipeline.schema}.TYPED ({TYPES})", "TYPED")
+    ddl = f"CREATE TABLE {pipeline.schema}.TYPED ({TYPES})"
+    typed = pipeline.create(ddl, "TYPED", update_as="U", before_img_prefix="X")
     words = pipeline.create(f"CREATE TABLE {pipeline.schema}.WORDS ({WORDS})", "WORDS")
     some = "1.5, 0.0, 12.50, 'ab', 'a', X'010203', '2026-01-02 03:04:05.123456', '2026-01-02', '24:00:00'"
     for at in range(ROWS):

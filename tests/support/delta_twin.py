@@ -126,6 +126,11 @@ class DeltaTwin:
         faults.prune(self.lake.pipeline.writer)
         self._spec = None
 
+    def recreate_changes(self) -> None:
+        """Remove the registration, and register again."""
+        faults.reregister(self.lake.pipeline.writer, self.table.schema, self.table.name)
+        self._spec = None
+
     def gain(self) -> None:
         """Add a column to the table and to its change table."""
         self.lake.pipeline.gain(self.table, "B")

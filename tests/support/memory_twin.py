@@ -47,6 +47,9 @@ class Twin(Protocol):
     def prune(self) -> None:
         """Delete all change rows of the source."""
 
+    def recreate_changes(self) -> None:
+        """Register the table again, with a new change table."""
+
     def gain(self) -> None:
         """Add the column B to the source."""
 
@@ -132,6 +135,11 @@ class MemoryTwin:
     def prune(self) -> None:
         """Prune up to the newest commit."""
         self.source.prune(self.source.captured)
+
+    def recreate_changes(self) -> None:
+        """Give the change table another creation time, and no rows."""
+        self.source.created[self.table] = "2026-02-02"
+        self.source.changes[self.table] = []
 
     def gain(self) -> None:
         """Add a column."""

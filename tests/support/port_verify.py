@@ -41,12 +41,14 @@ class MemoryVerifyTwin:
 
     twin: MemoryTwin
     rows: JournalRows = field(default_factory=JournalRows)
-    report: MemoryReport = field(default_factory=MemoryReport)
+    reports: dict[bool, MemoryReport] = field(
+        default_factory=lambda: {quick: MemoryReport() for quick in (False, True)}
+    )
 
     def ports(self, quick: bool = False) -> Ports:
         """Return new ports on the same rows."""
         source, target = self.twin.source, self.twin.target
-        return Ports(VerifySource(source), MemoryComparer(source, target, self.rows, quick), self.report)
+        return Ports(VerifySource(source), MemoryComparer(source, target, self.rows, quick), self.reports[quick])
 
     def journal(self) -> Journal:
         """Open the journal."""

@@ -76,10 +76,13 @@ def test_differences_are_found_in_their_chunks_and_confirmed(begin: Begin) -> No
     ]
     table.twin.commit({2: 20, 9: 91}, is_captured=False)
     with verification.read() as rows:
+        table.twin.commit({5: 55}, is_captured=False)
+        found, _ = verification.compare(rows)
+        assert places(found)[0] == (1, ("3",), ("6",), (0, 1, 0)), "5 is compared as it was read"
         confirmed, _ = verification.compare(rows, suspects=suspects)
     assert places(confirmed) == [(1, ("3",), ("6",), (0, 1, 0)), (2, ("6",), (), (1, 0, 0))]
     with verification.read(0, 1) as rows:
-        assert places(verification.compare(rows)[0]) == [(1, ("3",), ("6",), (0, 1, 0))]
+        assert places(verification.compare(rows)[0]) == [(1, ("3",), ("6",), (0, 1, 1))]
 
 
 @BY_TWIN
@@ -167,6 +170,9 @@ def test_the_source_shows_bounds_marks_and_lost_changes(begin: Begin) -> None:
         pruned = verification.task.capture.pruned_upto
         assert pruned is not None
         reader.check_window(task, position, LsnRange(pruned, pruned))
+        table.twin.recreate_changes()
+        with pytest.raises(GapError, match="cannot be verified now"):
+            reader.check_window(verification.task, position, LsnRange(pruned, pruned))
 
 
 def compared(table: TableId, first: int, last: int, started_at_ms: int, *found: ChunkDifference) -> VerifiedChunks:
@@ -196,5 +202,6 @@ def test_a_report_continues_where_it_was_begun_last(begin: Begin) -> None:
     assert read == begun.with_chunks([different, compared(table, 1, 2, 2_300)])
     assert read.is_complete
     assert table not in report.read("two")
+    assert table not in twin.ports(quick=True).report.read("one"), "counts do not continue a comparison of rows"
     report.begin("one", begun, 3_000)
     assert twin.ports().report.read("one")[table] == begun
