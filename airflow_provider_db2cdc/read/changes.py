@@ -13,8 +13,9 @@ from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, TargetError
 from airflow_provider_db2cdc.read.change_range import BatchRange, ChangeRange, LsnRange, TimeRange
+from airflow_provider_db2cdc.read.retention import check_kept
 from airflow_provider_db2cdc.spark.apply.log_replay import AT
-from airflow_provider_db2cdc.spark.delta.table_io import current_version, load, table_exists
+from airflow_provider_db2cdc.spark.delta.table_io import current_version, load, newest_version, table_exists
 
 ORDER = AT
 """The columns that order a change log."""
@@ -26,19 +27,23 @@ EVERYTHING = BatchRange()
 def read_changes(
     spark: SparkSession, target: str, table: TableId | str, within: ChangeRange = EVERYTHING, tombstones: bool = True
 ) -> DataFrame:
-    """Return the events of a table within a range, in the order of the change log.
+    """Return the events of a table within a range, in the order of the change log as it is now.
 
     Only applied batches are read, because another one may be half there. `tombstones` says whether to return them.
 
     :raises ConfigurationError: when the table is not in the target, or the range ends after its last applied batch.
-    :raises TargetError: when the range belongs to another change log than the target now has.
+    :raises TargetError: when the range belongs to another change log than the target now has, or begins before the
+        events that retention has kept.
     """
     name = _table_id(table)
     last = last_batch(spark, target, name)
-    log = load(spark, Layout(target).changes(name)).where(F.col("__batch") <= last)
+    changes = Layout(target).changes(name)
+    log = load(spark, changes, newest_version(spark, changes)).where(F.col("__batch") <= last)
+    if isinstance(within, BatchRange):
+        _check_range(spark, target, name, within, last)
+    check_kept(log, target, name, within)
     match within:
         case BatchRange():
-            _check_range(spark, target, name, within, last)
             found = log.where(_between("__batch", within.after, within.upto))
         case LsnRange():
             after, upto = within.ends

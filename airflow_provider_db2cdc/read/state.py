@@ -51,13 +51,24 @@ def _manifest_row(spark: SparkSession, layout: Layout, at: datetime | Lsn | None
             rows = rows.where(F.coalesce("commit_ts_ms", "written_at_ms") <= int(at.timestamp() * 1000))
     found = rows.orderBy(F.desc("batch")).limit(1).collect()
     if not found:
-        when = "" if at is None else f" at or before {at}"
-        raise ConfigurationError(
-            f"the manifest of {layout.target} has no row{when}",
-            "A row is written once all initial snapshots are complete, and no table fails. `SELECT * FROM "
-            "<target>/_db2cdc/manifest` shows which there are.",
-        )
+        raise _no_row(load(spark, manifest), layout, at)
     return found[0]
+
+
+def _no_row(manifest: DataFrame, layout: Layout, at: datetime | Lsn | None) -> ConfigurationError:
+    when = "" if at is None else f" at or before {at}"
+    problem = f"the manifest of {layout.target} has no row{when}"
+    oldest = manifest.orderBy("batch").limit(1).collect()
+    if not oldest:
+        remedy = "A row is written once all initial snapshots are complete, and no table fails."
+    else:
+        time_ms = oldest[0]["commit_ts_ms"] or oldest[0]["written_at_ms"]
+        time = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        remedy = (
+            f"Read a moment from {time} (LSN {oldest[0]['frontier']}) on. That is its oldest row: maintenance deletes "
+            "rows whose versions cannot be read any more."
+        )
+    return ConfigurationError(problem, remedy)
 
 
 def _rows(spark: SparkSession, target: str, name: str, row: Row) -> DataFrame:
