@@ -1,5 +1,6 @@
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,10 +23,13 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.offsets.file import FileOffsetStore
 from airflow_provider_db2cdc.operators.commit import event_extra
 from airflow_provider_db2cdc.operators.interval.schedule import interval_of, start_of_catchup
+from airflow_provider_db2cdc.operators.interval.wait import passing_trigger
 from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
 from airflow_provider_db2cdc.operators.task_group import Db2CdcTaskGroup
+from airflow_provider_db2cdc.triggers.change import SUMMARY
 
 pytestmark = pytest.mark.airflow
 
@@ -109,6 +113,13 @@ def test_asset_event_names_the_interval_of_its_run() -> None:
     times = {"interval_start": "2026-01-02T02:00:00+00:00", "interval_end": "2026-01-02T03:00:00+00:00"}
     assert event_extra(announcement, interval) == {**announcement.extra, **times}
     assert event_extra(announcement, None) == announcement.extra
+
+
+def test_wait_knows_the_end_of_the_interval_and_the_clock_of_the_source(tmp_path: Path) -> None:
+    store, interval = FileOffsetStore(tmp_path / "offsets.json"), DataInterval.of(END - timedelta(hours=1), END)
+    _, arguments = passing_trigger("db2", CONFIG, store, interval, 5.0).serialize()
+    assert (arguments["upto_time"], arguments["deadline"]) == (interval.end, None)
+    assert arguments["offsets"] == {SUMMARY: store.summary().to_json()}
 
 
 @pytest.mark.parametrize(
