@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
-from airflow_provider_db2cdc.spark.events.envelope import row_type
 from airflow_provider_db2cdc.spark.verify.row_hash import checksum, hashed
 
 pytestmark = pytest.mark.spark
@@ -36,8 +35,8 @@ OTHERS: list[tuple[Any, ...]] = [
 def hashes(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
     """Return hashed rows."""
     ddl = "`A b` int, V string, W string, D double"
-    frame = spark.createDataFrame(list(rows), ddl).select(F.struct("*").cast(row_type(SCHEMA)).alias("row"))
-    return hashed(frame, SCHEMA)
+    frame = spark.createDataFrame(list(rows), ddl)
+    return hashed(frame, SCHEMA, [F.col(f"`{name}`") for name in SCHEMA.names])
 
 
 def test_rows_that_differ_have_different_hashes(spark: SparkSession) -> None:

@@ -62,14 +62,18 @@ WRITTEN_BY = {
 """The condition that a step's rows meet in the change log. Those of a backfill stand under other batches."""
 
 
-def row_struct(schema: TableSchema, alias: str) -> Column:
-    """Return the columns C0..Cn (or B0..Bn) as one struct of the table's columns in their Delta types."""
+def row_values(schema: TableSchema, alias: str) -> list[Column]:
+    """Return the columns C0..Cn (or B0..Bn) with the names of the table's columns, in their Delta types."""
     mappings = [map_type(schema.table, column) for column in schema.columns]
-    fields = [
+    return [
         _value(f"{alias}{index}", mapping).alias(column.name)
         for index, (column, mapping) in enumerate(zip(schema.columns, mappings, strict=True))
     ]
-    return F.struct(*fields)
+
+
+def row_struct(schema: TableSchema, alias: str) -> Column:
+    """Return the columns C0..Cn (or B0..Bn) as one struct of the table's columns in their Delta types."""
+    return F.struct(*row_values(schema, alias))
 
 
 def key_struct(schema: TableSchema, row: str) -> Column:

@@ -62,15 +62,19 @@ class ChunkReader:
     schema: TableSchema
     part: TableSnapshot
 
-    @failpoint("read_chunk_rows")
-    def rows(self, span: ChunkSpan, how: Fetch, readers: int) -> DataFrame:
-        """Return the rows of a chunk span as `row` and `chunk`: one partition per reader, with one or more chunks."""
+    def chunks(self, span: ChunkSpan, how: Fetch) -> DataFrame:
+        """Return the rows of a chunk span as the source's columns C0..Cn, and `chunk`: one partition per chunk."""
         cut = chunk_key(self.schema, self.part)
         predicates = [chunk_predicate(cut.of_rows, self.part.bounds, chunk) for chunk in _chunks(span)]
         rows = self.source.parts(self.spark, table_rows(self.schema, cut), predicates, how)
-        row, chunk = row_struct(self.schema, "C").cast(row_type(self.schema)), F.spark_partition_id() + span.first
         # JDBC reads each chunk as one partition, so its number must be taken before coalesce() joins partitions.
-        return rows.select(row.alias("row"), chunk.alias("chunk")).coalesce(readers)
+        return rows.select("*", (F.spark_partition_id() + span.first).alias("chunk"))
+
+    @failpoint("read_chunk_rows")
+    def rows(self, span: ChunkSpan, how: Fetch, readers: int) -> DataFrame:
+        """Return the rows of a chunk span as `row` and `chunk`: one partition per reader, with one or more chunks."""
+        row = row_struct(self.schema, "C").cast(row_type(self.schema))
+        return self.chunks(span, how).select(row.alias("row"), "chunk").coalesce(readers)
 
     @failpoint("count_chunks")
     def counts(self, span: ChunkSpan, readers: int) -> dict[int, int]:

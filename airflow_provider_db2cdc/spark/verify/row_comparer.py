@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import Bound, ChunkSpan
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.cdc.types import sorts_alike
 from airflow_provider_db2cdc.cdc.verify.comparison import ChunkDifference, Comparison
+from airflow_provider_db2cdc.spark.events.envelope import row_values
 from airflow_provider_db2cdc.spark.events.net_effect import BROADCAST_KEYS
 from airflow_provider_db2cdc.spark.events.state_rows import key_range
 from airflow_provider_db2cdc.spark.jdbc.chunk_reader import ChunkReader
@@ -68,8 +69,8 @@ class RowComparer:
         session = self.states.session(task, (span.last - span.first + 1) * settings.snapshot_chunk_rows)
         reader = ChunkReader(session, self.states.source, task.schema, table_snapshot)
         fetch = Fetch(settings.snapshot_fetch_rows, settings.snapshot_isolation)
-        read = reader.rows(span, fetch, settings.parallel_reads)
-        kept = hashed(read, task.schema, "chunk").localCheckpoint(eager=False)
+        read = hashed(reader.chunks(span, fetch), task.schema, row_values(task.schema, "C"), "chunk")
+        kept = read.coalesce(settings.parallel_reads).localCheckpoint(eager=False)
         try:
             yield ReadRows(kept, checksum(kept), table_snapshot, span)
         finally:
@@ -109,7 +110,8 @@ class RowComparer:
 
     def _state_rows(self, task: TableTask, rows: ReadRows, position: StatePosition) -> DataFrame:
         session = self.states.session(task, rows.checksum.rows)
-        return hashed(self.states.rows(session, task, position.version, self._within(task, rows)), task.schema)
+        state = self.states.rows(session, task, position.version, self._within(task, rows))
+        return hashed(state, task.schema, self.states.values(task))
 
     def _within(self, task: TableTask, rows: ReadRows) -> str:
         low, high = rows.ends

@@ -6,13 +6,14 @@ hashes. It does not depend on their order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.table import TableSchema
-from airflow_provider_db2cdc.spark.events.envelope import float_names, key_struct
+from airflow_provider_db2cdc.spark.events.envelope import float_names
 
 HALF, LOW_HALF = 32, 0xFFFFFFFF
 
@@ -25,21 +26,25 @@ class Checksum(NamedTuple):
     high: int
 
 
-def hashed(rows: DataFrame, schema: TableSchema, *more: str) -> DataFrame:
-    """Return `key`, `hash` and the columns `more` of rows (`row`)."""
-    return rows.select(key_struct(schema, "row").alias("key"), row_hash(schema, "row").alias("hash"), *more)
+def hashed(rows: DataFrame, schema: TableSchema, values: Sequence[Column], *more: str) -> DataFrame:
+    """Return `key`, `hash` and the columns `more` of rows. `values` are the columns of the schema, in its order.
 
-
-def row_hash(schema: TableSchema, row: str) -> Column:
-    """Return the hash of a row struct.
-
-    Spark's hash skips nulls, and takes -0.0 for 0.0. So nulls count by their place, and floating-point numbers by their
-    text.
+    They are columns, because a struct for each row takes as long as its hash.
     """
-    fields = {column.name: F.col(row).getField(column.name) for column in schema.columns}
-    nulls = [value.isNull() for column, value in zip(schema.columns, fields.values(), strict=True) if column.nullable]
-    texts = [fields[name].cast("string") for name in float_names(schema)]
-    return F.xxhash64(*fields.values(), *texts, *nulls)
+    named = dict(zip(schema.names, values, strict=True))
+    key = F.struct(*(named[name].alias(name) for name in schema.key))
+    return rows.select(key.alias("key"), row_hash(schema, named).alias("hash"), *more)
+
+
+def row_hash(schema: TableSchema, named: Mapping[str, Column]) -> Column:
+    """Return the hash of a row's columns by name.
+
+    Spark's hash skips nulls, and takes -0.0 for 0.0. So nulls count by their place, and floating-point zeros by their
+    text. The texts of all numbers would take long.
+    """
+    nulls = [named[column.name].isNull() for column in schema.columns if column.nullable]
+    zeros = [F.when(named[name] == 0, named[name].cast("string")) for name in float_names(schema)]
+    return F.xxhash64(*named.values(), *zeros, *nulls)
 
 
 def checksum(rows: DataFrame) -> Checksum:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.job import ApplySettings, TableTask
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.types import map_type
 from airflow_provider_db2cdc.errors import TargetError
 from airflow_provider_db2cdc.spark.delta.ownership import Owner, owner_of
 from airflow_provider_db2cdc.spark.delta.table_io import load, newest_version, table_exists, table_properties
-from airflow_provider_db2cdc.spark.events.envelope import row_type
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.spark.ledger.batch_rows import COMMIT_FIELDS, applied_batch
 from airflow_provider_db2cdc.spark.ledger.journal import Journal
@@ -65,13 +65,15 @@ class States:
         return StatePosition(last.upto, last.capture, newest_version(spark, self.layout.state(table)))
 
     def rows(self, session: SparkSession, task: TableTask, version: int, where: str) -> DataFrame:
-        """Return the rows (`row`) of a version of the state, in the types of the plan. A condition names the state `t`.
-
-        A state keeps an older type until the next tick.
-        """
+        """Return the rows of a version of the state. Its columns and a condition name it `t`."""
         state = load(session, self.layout.state(task.table), version).alias("t")
-        row = F.struct(*(F.col(f"t.{quoted(name)}") for name in task.schema.names))
-        return (state.where(where) if where else state).select(row.cast(row_type(task.schema)).alias("row"))
+        return state.where(where) if where else state
+
+    def values(self, task: TableTask) -> list[Column]:
+        """Return the columns of the state in the types of the plan. A state keeps an older type until the next tick."""
+        return [
+            F.col(f"t.{quoted(column.name)}").cast(map_type(task.table, column).delta) for column in task.schema.columns
+        ]
 
     def _last_commit(self, spark: SparkSession, table: TableId) -> AppliedBatch | None:
         commits = load(spark, self.layout.internal("commits"))
