@@ -29,6 +29,7 @@ from .measured import Measured, high_water_kb, note, planned, run, timed
 from .repairs import backfill
 from .snapshots import heal, incremental, network, snapshot
 from .stage import ROOT, Stage
+from .verification import verify
 
 
 def batch(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
@@ -108,6 +109,7 @@ CASES: dict[str, Callable[[Stage, argparse.Namespace, Console], Measured]] = {
     "snapshot": snapshot,
     "incremental": incremental,
     "heal": heal,
+    "verify": verify,
     "network": network,
     "batch": batch,
     "large": large,

@@ -18,7 +18,7 @@ from rich.console import Console
 from support.pipeline import Pipeline
 from support.visited import VisitingConnection
 
-from airflow_provider_db2cdc.cdc.job import JobSpec
+from airflow_provider_db2cdc.cdc.job import ApplySettings, JobSpec, SourceSpec, TableTask
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import TableSnapshot
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -56,7 +56,7 @@ def incremental(stage: Stage, options: argparse.Namespace, console: Console) -> 
     Of a table of twice the rows; then one round for each of several sizes of chunks, and one of enough groups to tell
     whether the last ones are slower.
     """
-    rows, (pipeline, table) = 2 * options.rows, _held(stage, 2 * options.rows)
+    rows, (pipeline, table) = 2 * options.rows, held(stage, 2 * options.rows)
     measured = Measured(goal=0.7, more={"rows": rows})
     for number in range(options.rounds + 1):
         _round(stage, pipeline, partial(_asked, pipeline, table, f"round{number}"), number, measured, console)
@@ -82,7 +82,7 @@ def heal(stage: Stage, options: argparse.Namespace, console: Console) -> Measure
 
     Of a table of twice the rows. Before each round 100 rows are changed at the source, and capture does not see it.
     """
-    rows, (pipeline, table) = 2 * options.rows, _held(stage, 2 * options.rows)
+    rows, (pipeline, table) = 2 * options.rows, held(stage, 2 * options.rows)
     measured = Measured(goal=0.6, more={"rows": rows})
     copy = str(stage.folder / "healed")
     pipeline.state(table).write.format("delta").option("delta.enableDeletionVectors", "true").save(copy)
@@ -122,7 +122,7 @@ def _visited(pipeline: Pipeline, table: TableId) -> int:
 
 def network(stage: Stage, options: argparse.Namespace, console: Console) -> Measured:
     """Measure the same, of a source whose answers come through a network of so many megabytes a second."""
-    rows, (pipeline, table) = 2 * options.rows, _held(stage, 2 * options.rows)
+    rows, (pipeline, table) = 2 * options.rows, held(stage, 2 * options.rows)
     measured = Measured(goal=0.7, more={"rows": rows, "MB/s": options.mb_per_s})
     with behind(pipeline.sandbox.port, options.mb_per_s * 1e6) as port:
         for number in range(options.rounds + 1):
@@ -131,7 +131,7 @@ def network(stage: Stage, options: argparse.Namespace, console: Console) -> Meas
     return measured
 
 
-def _held(stage: Stage, rows: int) -> tuple[Pipeline, TableId]:
+def held(stage: Stage, rows: int) -> tuple[Pipeline, TableId]:
     """Return a pipeline that has its table of so many rows."""
     pipeline = stage.pipeline()
     pipeline.properties = {"snapshot.budget.s": 36_000}
@@ -181,13 +181,18 @@ def _catch_up(pipeline: Pipeline) -> None:
         pipeline.commit(run(rest))
 
 
-def _bare_snapshot(stage: Stage, spec: JobSpec, number: int) -> None:
-    source, task = JdbcSource(spec.source), spec.tables[0]
+def chunk_frame(stage: Stage, source_spec: SourceSpec, task: TableTask, settings: ApplySettings) -> DataFrame:
+    """Return the rows of a table as they are at the source, read in chunks."""
+    source = JdbcSource(source_spec)
     with driver_connection(stage.spark, source) as connection:
         cut = chunk_key(task.schema, TableSnapshot(task.table))
-        bounds = connection.chunk_bounds(cut, spec.settings.snapshot_chunk_rows)
+        bounds = connection.chunk_bounds(cut, settings.snapshot_chunk_rows)
     predicates = [chunk_predicate(cut.of_rows, bounds, chunk) for chunk in range(len(bounds) + 1)]
-    rows = source.parts(stage.bare, table_rows(task.schema, cut), predicates, FETCH)
+    return source.parts(stage.bare, table_rows(task.schema, cut), predicates, FETCH)
+
+
+def _bare_snapshot(stage: Stage, spec: JobSpec, number: int) -> None:
+    rows = chunk_frame(stage, spec.source, spec.tables[0], spec.settings)
     path = stage.folder / f"bare{number}"
     rows.write.format("delta").mode("append").save(str(path))
     shutil.rmtree(path)
