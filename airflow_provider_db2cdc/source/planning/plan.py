@@ -93,7 +93,7 @@ def plan_or_reason(source: Source, config: PipelineConfig, offsets: OffsetStore,
     _keep_inactive(captured, config, offsets)
     chosen = [captured.registrations[table] for table in config.selection.tables(captured.registrations)]
     schemas = read_schemas(source, chosen, config.selection)
-    _check_lists(source, config, captured, schemas)
+    check_lists(source, config, captured, schemas)
     check_moving(captured.position, config)
     clock = read_source_clock(source, config.asn_schema, config.time_zone, captured.position, summary.source_clock)
     end = RunEnd(run.interval, CapturedTime(captured.position, clock))
@@ -113,12 +113,12 @@ def plan_or_reason(source: Source, config: PipelineConfig, offsets: OffsetStore,
         return IdleTick(idle_reason(config, end, lsn, plans))
     plans = [replace(plan, select=selects.get(plan.table, "")) for plan in plans]
     _warn_of_unread(plans, config.asn_schema)
-    spec = _after_last_tick(summary, _spec(source, config, run, captured.position, plans))
+    spec = after_last_tick(summary, new_spec(source, config, run, captured.position, plans))
     spec = replace(spec, interval=run.interval, interval_end=lsn, rejected=tuple(rejected), source_clock=clock)
     return replace(spec, signals=tuple(pending), signal_table=signal_table)
 
 
-def _after_last_tick(summary: PipelineSummary, spec: JobSpec) -> JobSpec:
+def after_last_tick(summary: PipelineSummary, spec: JobSpec) -> JobSpec:
     """Return the spec with a time after the last tick's, even if a clock was set back.
 
     A result is ordered among the ticks by that time.
@@ -154,9 +154,13 @@ def _planner(config: PipelineConfig, captured: CaptureState, summary: PipelineSu
     )
 
 
-def _check_lists(
+def check_lists(
     source: Source, config: PipelineConfig, captured: CaptureState, schemas: Mapping[TableId, TableSchema]
 ) -> None:
+    """Check that the lists choose tables, and warn of entries that match nothing.
+
+    :raises ConfigurationError: they choose none, or an excluded column is not there.
+    """
     unmatched = find_unmatched(source, config, captured.registrations, schemas)
     warn_of(unmatched)
     refuse(unmatched)
@@ -267,9 +271,10 @@ def _unregistered(captured: CaptureState, config: PipelineConfig, summary: Pipel
     return rejected
 
 
-def _spec(
+def new_spec(
     source: Source, config: PipelineConfig, run: TickRun, position: CapturePosition, plans: Sequence[TablePlan]
 ) -> JobSpec:
+    """Return the spec of a run with these table plans."""
     for plan in plans:
         log.info("planned: table=%s range=(%s, %s] rows=%s", plan.table, plan.stored_lsn, plan.upto, plan.rows)
     known_ms = max((plan.planned_at_ms for plan in plans), default=0)

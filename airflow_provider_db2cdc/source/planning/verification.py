@@ -12,13 +12,14 @@ from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.selection.message_key import PROPERTY as KEY_PROPERTY
 from airflow_provider_db2cdc.cdc.selection.select_override import PROPERTY as SELECT_PROPERTY
 from airflow_provider_db2cdc.cdc.selection.select_override import selects_of
-from airflow_provider_db2cdc.cdc.selection.table_names import name_of, parse_table
+from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.verify.document import VerifySpec
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.source.catalog import read_capture, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
+from airflow_provider_db2cdc.source.planning.named_tables import named_tables
 from airflow_provider_db2cdc.source.planning.plan import check_moving, nothing_chosen
 from airflow_provider_db2cdc.source.planning.rejected_tables import each
 from airflow_provider_db2cdc.source.planning.signals import plan_signal_table
@@ -55,7 +56,8 @@ def plan_verification(source: Source, config: PipelineConfig, request: VerifyReq
         raise nothing_chosen(config.asn_schema)
     schemas = read_schemas(source, chosen, config.selection)
     reasons = _reasons(config, schemas, request.quick)
-    named = _named(request.tables, schemas, reasons)
+    named = named_tables(request.tables, schemas, "verify")
+    _check_comparable(named, reasons)
     wanted = [capture for capture in chosen if capture.table in (named or schemas)]
     rejected: list[RejectedTable] = []
     tasks = each(
@@ -79,19 +81,10 @@ def plan_verification(source: Source, config: PipelineConfig, request: VerifyReq
     )
 
 
-def _named(
-    names: Sequence[str], schemas: Mapping[TableId, TableSchema], reasons: Mapping[TableId, RejectedTable]
-) -> list[TableId]:
-    tables = [parse_table(name, "verify") for name in names]
-    if unknown := [str(table) for table in tables if table not in schemas]:
-        raise ConfigurationError(
-            f"{', '.join(unknown)} is not a captured table of this pipeline",
-            f"Its tables are {', '.join(map(str, sorted(schemas)))}.",
-        )
-    for table in tables:
+def _check_comparable(named: Sequence[TableId], reasons: Mapping[TableId, RejectedTable]) -> None:
+    for table in named:
         if table in reasons:
             raise ConfigurationError(f"{table} cannot be verified: {reasons[table].error}")
-    return tables
 
 
 def _reasons(
