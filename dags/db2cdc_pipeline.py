@@ -4,6 +4,8 @@ The command line takes the same file (`db2cdc tick --config ...`). The DAG reach
 connections. It therefore ignores the file's `database` (which needs no password here), `driver.*` and `spark.master`.
 It uses the other `spark` settings.
 
+A backfill of this DAG compares its interval with the source, and repairs what differs. It moves no offset.
+
 - DB2CDC_CONFIG: path of the YAML or JSON file. Without it there is no DAG.
 - DB2CDC_DAG_ID: the DAG's id, by default `db2cdc_<pipeline>`.
 - DB2CDC_SCHEDULE: a cron expression or preset, by default every ten minutes. `none` allows manual runs only.
@@ -19,7 +21,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 
 from airflow_provider_db2cdc import Db2CdcTaskGroup
 from airflow_provider_db2cdc.config.files.load import load_config
@@ -38,6 +40,15 @@ if path := os.environ.get("DB2CDC_CONFIG"):
         max_active_runs=1,
         tags=["db2cdc"],
         doc_md=__doc__,
+        params={
+            "tables": Param(
+                [],
+                type=["null", "array"],
+                items={"type": "string"},
+                title="Tables of a backfill",
+                description="One a line: `SCHEMA.TABLE`. Empty: all tables of the pipeline. Other runs ignore it.",
+            ),
+        },
     ):
         Db2CdcTaskGroup(
             group_id="tick",

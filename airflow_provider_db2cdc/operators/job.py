@@ -51,6 +51,8 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "spec", "db2_conn_id", "jars_folder")
     ui_color = "#fff1d6"
+    lasting_names = LASTING_NAMES
+    """The errors of the job that a retry cannot mend."""
 
     def __init__(
         self,
@@ -184,7 +186,7 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         assert isinstance(hook, SparkJobHook)
         if hook.result is not None:
             return hook.result
-        kind = AirflowFailException if hook.error_name in LASTING_NAMES else AirflowException
+        kind = AirflowFailException if hook.error_name in self.lasting_names else AirflowException
         cause, tail = cause_of(hook.tail) or "its output does not say why", "\n".join(hook.tail)
         raise kind(
             f"spark-submit ended with exit code {hook.exit_code} and without a result: {cause}\nIts last lines:\n{tail}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import BaseOperator, Context, XComArg
 
 from airflow_provider_db2cdc.cdc.job import JobResult
+from airflow_provider_db2cdc.cdc.repair.report import raise_for_failed_repairs
 from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL
 from airflow_provider_db2cdc.errors import SignalError, TickFailedError
 from airflow_provider_db2cdc.offsets.commit import raise_for_failures, raise_for_signals
@@ -23,13 +24,16 @@ class Db2CdcOutcomeOperator(BaseOperator):
     are scheduled on successful tables must not wait for a table that failed.
 
     :param result: The JobResult as JSON, from the apply task. (templated)
-    :param unkept: What the commit task returned: which offsets could not be stored, or None. (templated)
+    :param unkept: What the commit task returned: which offsets could not be stored, or None. That of a backfill moves
+        none. (templated)
     """
 
     template_fields: Sequence[str] = ("result", "unkept")
     ui_color = "#f7e8dc"
 
-    def __init__(self, *, result: str | XComArg, unkept: str | XComArg | None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, result: str | XComArg, unkept: str | XComArg | Mapping[str, Any] | None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.result = result
         self.unkept = unkept
@@ -41,6 +45,9 @@ class Db2CdcOutcomeOperator(BaseOperator):
         """
         with fail_at_once():
             result = JobResult.from_json(str(self.result))
+            if result.repair is not None:
+                raise_for_failed_repairs(result)
+                return
         problems = [str(self.unkept)] if self.unkept else []
         for check in (raise_for_failures, partial(raise_for_signals, channel=AIRFLOW_CHANNEL)):
             try:

@@ -6,12 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_db2cdc.cdc.capture.interval import CaptureBehindError, DataInterval
 from airflow_provider_db2cdc.cdc.job import JobSpec
-from airflow_provider_db2cdc.cdc.signal.action import ACTIONS
 from airflow_provider_db2cdc.cdc.signal.signal import Signal, signal_of
 from airflow_provider_db2cdc.channels.channel import AIRFLOW_CHANNEL, read_channels
 from airflow_provider_db2cdc.channels.notifier import check_notifiers
@@ -24,6 +23,7 @@ from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.interval.schedule import interval_of
 from airflow_provider_db2cdc.operators.interval.wait import check_event, passing_trigger
+from airflow_provider_db2cdc.operators.repair.plan import plan_backfill
 
 BACKFILL = "backfill"
 CONF_KEY = "signals"
@@ -36,6 +36,9 @@ class Db2CdcPlanOperator(BaseOperator):
     ibm_db, and reads no rows of tables. Scheduled, manual and asset-triggered runs all take what capture has written up
     to now, whatever their data interval. With `end.at=interval` a scheduled run ends at its data interval instead. The
     task then waits in the triggerer until capture has passed the interval's end. Other runs only carry snapshots.
+
+    A backfill run repairs its data interval, on all tables or on those that its conf or form names in `tables`. It
+    moves no offset. The task is skipped if the interval has not begun yet, or if nothing was ever carried.
 
     The plan has the signals that the run was triggered with (see `signals_of`). A retry plans again.
 
@@ -68,15 +71,11 @@ class Db2CdcPlanOperator(BaseOperator):
         :raises SourceError: when Db2 cannot be reached. A retry may succeed.
         """
         run = context["dag_run"]
-        if run.run_type == BACKFILL:
-            raise AirflowFailException(
-                "a backfill run moves no offset and writes nothing yet: old intervals cannot be read again once the "
-                "change tables are pruned. To catch up, trigger plain runs: they take everything since the offsets. "
-                f"To have a table snapshotted again, use the form's action '{ACTIONS['restart-table']}' (or run "
-                "`db2cdc offset restart --airflow <table>`, and trigger a plain run)."
-            )
         with fail_at_once():
             config = read_config(self.config)
+            self._warn_of(config)
+            if run.run_type == BACKFILL:
+                return self._backfill(config, context)
             interval = interval_of(run, config)
             try:
                 spec = self._plan(config, run, interval)
@@ -92,6 +91,21 @@ class Db2CdcPlanOperator(BaseOperator):
             spec.interval_end or spec.capture_position.lsn,
         )
         return spec.to_json()
+
+    def _backfill(self, config: PipelineConfig, context: Context) -> str:
+        params, timetable = context.get("params") or {}, context["dag"].timetable
+        spec = plan_backfill(context["dag_run"], timetable, config, params, self.db2_conn_id)
+        self.log.info(
+            "planned: backfill pipeline=%s tables=%d rejected=%d", spec.pipeline, len(spec.tables), len(spec.rejected)
+        )
+        return spec.to_json()
+
+    def _warn_of(self, config: PipelineConfig) -> None:
+        if config.ignored:
+            names = ", ".join(sorted(config.ignored))
+            self.log.warning("properties without meaning here: %s (`db2cdc options` says why)", names)
+        for warning in config.warnings:
+            self.log.warning("%s", warning)
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> str:
         """Plan once capture has passed the end of the run's interval. See `execute`.
@@ -113,11 +127,6 @@ class Db2CdcPlanOperator(BaseOperator):
         from airflow_provider_db2cdc.source.planning.plan import IdleTick, TickRun, plan_or_reason
 
         run_id, signals = f"{run.dag_id}/{run.run_id}", signals_of(run.conf, run.run_id)
-        if config.ignored:
-            names = ", ".join(sorted(config.ignored))
-            self.log.warning("properties without meaning here: %s (`db2cdc options` says why)", names)
-        for warning in config.warnings:
-            self.log.warning("%s", warning)
         if signals and AIRFLOW_CHANNEL not in config.signal_channels:
             raise SignalError(
                 f"the run carries signals, and {config.pipeline} does not listen to Airflow's",

@@ -63,20 +63,24 @@ def airflow_db() -> None:
 def run_dag(airflow_db: None) -> RunDag:
     """Run a DAG of a file's text as `airflow dags test` does, and return the run's state and each task's.
 
-    With a data interval the run is a scheduled one.
+    With a data interval the run is a scheduled one, or a `backfill` if its `run_type` says so.
     """
 
     numbers = count()
 
     def run(
-        dag_id: str, text: str, conf: dict[str, Any] | None = None, interval: Interval | None = None
+        dag_id: str,
+        text: str,
+        conf: dict[str, Any] | None = None,
+        interval: Interval | None = None,
+        run_type: str = "scheduled",
     ) -> tuple[str, dict[str, str]]:
         # Python takes the bytecode of an earlier file of this name, size and second for that of this one.
         path = DAGS / f"{dag_id}_{next(numbers)}.py"
         path.write_text(text, encoding="utf-8")
         bag = dag_bag(path, DAGS)
         assert bag.import_errors == {}
-        with scheduled(interval):
+        with scheduled(interval, run_type):
             dag_run = bag.dags[dag_id].test(run_conf=conf)
         # Each run reads all files of the folder into the database.
         path.unlink()

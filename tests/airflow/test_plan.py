@@ -33,14 +33,6 @@ def context(run_type: str = "scheduled", conf: dict[str, Any] | None = None) -> 
     return {"dag_run": SimpleNamespace(run_type=run_type, dag_id="d", run_id="r", conf=conf)}
 
 
-def test_backfill_is_refused_at_once_with_what_to_do_instead() -> None:
-    operator = Db2CdcPlanOperator(task_id="plan", config=PROPERTIES)
-    with pytest.raises(AirflowFailException, match=r"moves no offset and writes nothing.*trigger plain runs") as caught:
-        operator.execute(context("backfill"))
-    assert "the form's action 'Restart a table'" in str(caught.value)
-    assert "`db2cdc offset restart --airflow <table>`" in str(caught.value), "a command that there is"
-
-
 def test_wrong_property_is_named_and_not_retried() -> None:
     operator = Db2CdcPlanOperator(task_id="plan", config={"pipeline": "p", "target": "/t", "tabel.include.list": "x"})
     with pytest.raises(AirflowFailException, match=r"tabel\.include\.list.*did you mean"):

@@ -6,7 +6,8 @@ The job that tries a connection finds that it works.
 Beside itself it leaves `call.json` (its arguments and environment, the spec) for the test to look at. What it does
 otherwise is told by the environment: FAKE_FAIL (names of tables that fail), FAKE_DEATH (a last line, without a
 result), FAKE_SLEEP_S (how long it takes), FAKE_REFUSE (ids of signals that are refused), FAKE_VERDICT (fields of each
-table's verdict in a verification, by default it is equal).
+table's verdict in a verification, by default it is equal), FAKE_FOUND (fields of what a repair finds of each table, by
+default nothing differs).
 """
 
 import json
@@ -46,6 +47,15 @@ def verified(spec: dict[str, Any]) -> int:
     return 1 if verdict["status"] in ("different", "failed") else 0
 
 
+def repaired(task: dict[str, Any], failing: list[str]) -> dict[str, Any]:
+    table = task["schema"]["table"]
+    if table["name"] in failing:
+        return {"table": table, "status": "failed", "error": "the target cannot be written."}
+    found = {"commits": 1, "events": 2, "keys": 2, **json.loads(os.environ.get("FAKE_FOUND", "{}"))}
+    differs = found.get("events_added") or found.get("rows_corrected")
+    return {"table": table, "status": "applied" if differs else "unchanged", "repair": found}
+
+
 def main() -> int:
     if "--url" in sys.argv:
         print("DB2CDC_RESULT " + json.dumps({"problem": "", "remedy": ""}))
@@ -66,11 +76,14 @@ def main() -> int:
     if "verification" in spec:
         return verified(spec)
     failing = os.environ.get("FAKE_FAIL", "").split()
-    tables = [outcome(task, failing) for task in spec["tables"]]
+    done = repaired if spec.get("repair") else outcome
+    tables = [done(task, failing) for task in spec["tables"]]
     signals = [heard(signal, os.environ.get("FAKE_REFUSE", "").split()) for signal in spec["signals"]]
     tables += [{**rejected, "status": "failed", "is_rejected": True} for rejected in spec["rejected"]]
     result = {"pipeline": spec["pipeline"], "run_id": spec["run_id"], "version": 1, "tables": tables}
     result |= {"signals": signals, "planned_at_ms": spec["planned_at_ms"], "interval": spec["interval"]}
+    if spec.get("repair"):
+        result["repair"] = spec["repair"]["repair"]
     print("DB2CDC_RESULT " + json.dumps(result))
     return 1 if any(table["status"] == "failed" for table in tables) else 0
 
