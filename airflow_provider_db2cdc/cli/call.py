@@ -9,6 +9,8 @@ from typing import Any
 import typer
 
 INTERRUPTED = 130
+GO_ON = ("cli.tick", "cli.signals.heal", "cli.repair.run")
+"""Commands whose batches the next tick finishes."""
 
 
 def call(module: str, *arguments: Any, function: str = "run", **options: Any) -> None:
@@ -18,7 +20,7 @@ def call(module: str, *arguments: Any, function: str = "run", **options: Any) ->
         code = command(*arguments, **options)
     except KeyboardInterrupt:
         # typer would exit without a message.
-        again = "; the next tick does what is missing" if module in ("cli.tick", "cli.signals.heal") else ""
+        again = "; the next tick does what is missing" if module in GO_ON else ""
         typer.secho(f"interrupted{again}", err=True, fg="yellow")
         code = INTERRUPTED
     if code:

@@ -51,6 +51,8 @@ IntervalEnd = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to standard output and everything else to error.")]
 
+TIME = "ISO, with a zone such as 2026-01-01T00:00:00Z, else in database.time.zone."
+
 
 @app.callback()
 def _root(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
@@ -81,6 +83,36 @@ def heal(
     Where Airflow runs the pipeline, trigger its form with the kind heal instead.
     """
     call("cli.signals.heal", config, tables, where, as_json=as_json, progress=progress)
+
+
+@app.command(epilog="Example: db2cdc backfill -c shop.yaml --from 2026-01-01T00:00Z --to 2026-01-02T00:00Z SHOP.ORDERS")
+def backfill(  # noqa: PLR0913 - each parameter is an option of the command.
+    config: ConfigFile,
+    begin: Annotated[str, typer.Option("--from", help=f"Compare commits after this time. {TIME}")],
+    end: Annotated[str, typer.Option("--to", help="Compare commits up to this time.")],
+    tables: Annotated[list[str] | None, typer.Argument(help="SCHEMA.TABLE, several of them; default is all.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only compare, and write nothing.")] = False,
+    airflow: OfAirflow = False,
+    as_json: AsJson = False,
+    progress: Annotated[bool, typer.Option("--progress", help="Show Spark's output while it runs.")] = False,
+) -> None:
+    """Compare an interval with the change tables, and repair what differs. No offset moves."""
+    wanted = {"begin": begin, "end": end, "tables": tables or (), "dry_run": dry_run, "airflow": airflow}
+    call("cli.repair.run", config, wanted, as_json=as_json, progress=progress, function="backfill")
+
+
+@app.command(epilog="Example: db2cdc replay -c shop.yaml SHOP.ORDERS --dry-run")
+def replay(  # noqa: PLR0913 - each parameter is an option of the command.
+    config: ConfigFile,
+    tables: Annotated[list[str], typer.Argument(help="SCHEMA.TABLE, several of them.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only compare, and write nothing.")] = False,
+    airflow: OfAirflow = False,
+    as_json: AsJson = False,
+    progress: Annotated[bool, typer.Option("--progress", help="Show Spark's output while it runs.")] = False,
+) -> None:
+    """Set the current state of tables to what their whole change logs say. Only rows that differ are written."""
+    wanted = {"tables": tables, "dry_run": dry_run, "airflow": airflow}
+    call("cli.repair.run", config, wanted, as_json=as_json, progress=progress, function="replay")
 
 
 @app.command()

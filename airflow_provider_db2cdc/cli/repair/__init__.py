@@ -1,0 +1,1 @@
+"""`db2cdc backfill` and `db2cdc replay`."""
