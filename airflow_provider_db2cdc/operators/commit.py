@@ -118,7 +118,7 @@ class Db2CdcCommitOperator(BaseOperator):
 
     def _report_repair(self, result: JobResult, context: Context) -> dict[str, Any]:
         """Log and announce what a repair has done, and return what it found."""
-        log_repair(result)
+        log_repair(result, self.log)
         extras = repair_extras(result, VariableOffsetStore(result.pipeline))
         self._announce_tables(result.pipeline, extras, context)
         if self.fail_for_tables:

@@ -18,14 +18,14 @@ from airflow_provider_db2cdc.operators.asset import newest_announcement
 log = logging.getLogger(__name__)
 
 
-def log_repair(result: JobResult) -> None:
-    """Log what a repair found of each table."""
+def log_repair(result: JobResult, task_log: Any) -> None:
+    """Log what a repair found of each table, in the log of a task."""
     for table in result.tables:
-        log.info("%s", describe_findings(table))
+        task_log.info("%s", describe_findings(table))
         for remark in remarks(table, result.repair):
-            log.info("%s", remark)
+            task_log.info("%s", remark)
         for warning in warnings(table):
-            log.warning("%s", warning)
+            task_log.warning("%s", warning)
 
 
 def repair_extras(result: JobResult, offsets: OffsetStore) -> Mapping[TableId, dict[str, Any]]:
