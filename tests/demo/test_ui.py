@@ -77,7 +77,7 @@ def check_a_backfill_during_other_runs(api: Api, page: Any) -> None:
     first, last = datetime(2025, 3, 1, tzinfo=UTC), datetime(2025, 4, 30, tzinfo=UTC)
     with backfill_form(api, page, PIPELINE, first, last) as form:
         choose_backfill(form, "Missing Runs", 2)
-        runs = run_backfill(api, form, PIPELINE)
+        runs = run_backfill(api, form, PIPELINE, 2)
     assert [run["logical_date"] for run in runs] == ["2025-03-01T00:00:00Z", "2025-04-01T00:00:00Z"]
     assert {run["state"] for run in runs} <= {"success", "failed"}
     assert any(run["state"] == "running" for run in api.all_runs(PIPELINE)), "no other run works meanwhile"
