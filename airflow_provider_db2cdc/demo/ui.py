@@ -133,6 +133,7 @@ def _tell(console: Console, stage: Stage, port: int, options: UiOptions) -> None
         "",
         f"Airflow is at {url} (no login; everyone on this machine is an admin)",
         f"  {url}/dags/{DAG_ID}   the DAG: it runs {when}; trigger it for a tick of your own",
+        f"  {url}/dags/{DAG_ID}   the Backfill tab of its Trigger dialog checks and repairs intervals of the past",
         f"  {url}/dags/{DAG_ID}_snapshot   its Trigger button asks for a snapshot: pick tables, kind, conditions",
         "  its grid: the tasks plan, apply, commit and outcome; the logs of apply and commit show each table,",
         "  the XCom of plan is the whole plan, that of apply its result",
