@@ -34,7 +34,7 @@ if path := os.environ.get("DB2CDC_CONFIG"):
                 type=["null", "array"],
                 items={"type": "string"},
                 title="Tables",
-                description="One a line: `SCHEMA.TABLE`. Empty: all tables that ticks have written.",
+                description="One a line: SCHEMA.TABLE. Empty: all tables that ticks have written.",
             ),
             "report_only": Param(
                 False, type="boolean", title="Report only", description="Report what would be done, and write nothing."

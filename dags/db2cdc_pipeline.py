@@ -46,7 +46,7 @@ if path := os.environ.get("DB2CDC_CONFIG"):
                 type=["null", "array"],
                 items={"type": "string"},
                 title="Tables of a backfill",
-                description="One a line: `SCHEMA.TABLE`. Empty: all tables of the pipeline. Other runs ignore it.",
+                description="One a line: SCHEMA.TABLE. Empty: all tables of the pipeline. Other runs ignore it.",
             ),
         },
     ):

@@ -37,7 +37,7 @@ if path := os.environ.get("DB2CDC_CONFIG"):
                 type=["null", "array"],
                 items={"type": "string"},
                 title="Tables",
-                description="One a line: `SCHEMA.TABLE`, as the catalog spells it. Empty: all tables of the pipeline.",
+                description="One a line: SCHEMA.TABLE, as the catalog spells it. Empty: all tables of the pipeline.",
             ),
             "quick": Param(
                 False, type="boolean", title="Quick", description="Compare only numbers of rows, not the rows."

@@ -52,7 +52,7 @@ def _tables(config: PipelineConfig) -> dict[str, Param]:
             type=["null", "array"],
             items={"type": "string"},
             title="Tables by name or pattern",
-            description="One a line: `SCHEMA.TABLE`, a regular expression on it, or quoted names as in "
+            description="One a line: SCHEMA.TABLE, a regular expression on it, or quoted names as in "
             f'`"my schema"."my.table"`. This pipeline carries {carried}.',
         ),
         "all_failed": Param(
