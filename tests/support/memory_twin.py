@@ -155,7 +155,8 @@ class MemoryTwin:
 
     def change_state(self, row: Row | None, lost: int | None = None, is_own: bool = False) -> None:
         """Write a version, which is not the pipeline's."""
-        gone = {} if lost is None else {self._key((lost,)): None}
+        key = None if lost is None else self._key((lost,))
+        gone = {key: None} if key in self.target.state[self.table] else {}
         added = {} if row is None else {self._key(row): (row, 0)}
         self.target.put_rows(self.table, {**added, **gone}, is_own)
 
