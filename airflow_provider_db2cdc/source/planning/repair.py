@@ -186,7 +186,7 @@ def _same_history(plan: TablePlan, found: TablePlan) -> TablePlan:
     """
     offset = plan.stored_lsn
     if offset is not None:
-        is_restored = plan.source_restored or found.source_restored or plan.upto < offset
+        is_restored = found.source_restored or plan.upto < offset
         if gap := find_recorded_gap(plan.table, offset, interrupted=False, restored=is_restored):
             raise gap_error(plan.table, gap)
     return replace(plan, rows=found.rows, capture=found.capture)
