@@ -47,6 +47,14 @@ def last_commits(asn_schema: str, span: LsnRange, clock: SourceClock, moment: da
     )
 
 
+def first_commit_time(asn_schema: str, after: Lsn) -> Query:
+    """Return the select of the first commit after a position, and of its local time. There may be no row."""
+    return Query(
+        f"SELECT {COMMIT}, {LOCAL_TIME} FROM {_units_of_work(asn_schema)} WHERE {COMMIT} > {lsn_literal(after)} "
+        f"ORDER BY {COMMIT} FETCH FIRST 1 ROW ONLY"
+    )
+
+
 def _local_time(clock: SourceClock, moment: datetime) -> str:
     """Return the expression for the local time of a moment (in UTC) by the offset that counts for a commit.
 

@@ -22,7 +22,7 @@ from airflow_provider_db2cdc.spark.events.net_effect import count_batch
 from airflow_provider_db2cdc.spark.jdbc.connection import DriverConnection, driver_connection
 from airflow_provider_db2cdc.spark.repair.log_rows import EVENT_ID
 from airflow_provider_db2cdc.sql.asn import count_changes, pruned_upto
-from airflow_provider_db2cdc.sql.backfill import first_commit_time
+from airflow_provider_db2cdc.sql.units_of_work import first_commit_time
 
 
 @dataclass(frozen=True)
