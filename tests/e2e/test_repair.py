@@ -21,7 +21,7 @@ from airflow_provider_db2cdc.spark.delta.table_io import sql_name
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.session import TableSessions
 
-pytestmark = [pytest.mark.spark, pytest.mark.sandbox]
+pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow, pytest.mark.long]
 
 
 def applied(pipeline: Pipeline) -> JobSpec:

@@ -15,7 +15,7 @@ from support.port_table import DELTA, NewTable, Table
 from airflow_provider_db2cdc.cdc.repair.repair import Backfill, Findings, Repair, Replay
 
 KEYS, STEPS, LONG_STEPS = 6, 5, 10
-LONG = [pytest.param(seed, LONG_STEPS, marks=pytest.mark.long) for seed in range(2, 14)]
+PLAYED = [(0, STEPS), (1, STEPS), *((seed, LONG_STEPS) for seed in range(2, 14))]
 POINTS = ("append_changes", "merge_state")
 
 
@@ -168,7 +168,8 @@ def _same(found: Sequence[Findings]) -> Findings:
 
 
 @pytest.mark.parametrize("kind", [DELTA])
-@pytest.mark.parametrize(("seed", "steps"), [(0, STEPS), (1, STEPS), *LONG])
+@pytest.mark.long
+@pytest.mark.parametrize(("seed", "steps"), PLAYED)
 def test_repairs_on_delta_do_what_they_do_in_memory(new_table: NewTable, seed: int, steps: int) -> None:
     is_keyed = seed % 3 != 1
     history = History(seed, MemoryTwin(is_keyed), new_table(is_keyed))
