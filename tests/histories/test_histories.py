@@ -33,11 +33,17 @@ SOMETIMES: list[list[Step]] = [
 ]
 """Kinds of steps. Each history has some of them: with all of them at once, few would do much."""
 
-QUICK, HISTORIES, BLOCK, STEPS = 400, 4000, 100, 18
-BLOCKS = [
-    pytest.param(range(at, at + BLOCK), marks=[pytest.mark.slow] if at >= QUICK else [])
-    for at in range(0, HISTORIES, BLOCK)
-]
+QUICK, USUAL, HISTORIES, BLOCK, STEPS = 400, 1200, 4000, 100, 18
+
+
+def _lane(first: int) -> list[pytest.MarkDecorator]:
+    """Return the marks of a block of seeds: `make check`, `make test` or `make soak` plays it."""
+    if first < QUICK:
+        return []
+    return [pytest.mark.slow] if first < USUAL else [pytest.mark.slow, pytest.mark.long]
+
+
+BLOCKS = [pytest.param(range(at, at + BLOCK), marks=_lane(at)) for at in range(0, HISTORIES, BLOCK)]
 
 
 def play(seed: int) -> None:

@@ -30,6 +30,7 @@ TABLES = [TableId("S", name) for name in "ABC"]
 KEYLESS = TABLES[2]
 KEYS, LAST_TICKS = 10, 40
 FOREIGN, GAP, TRIMMED = "somebody else has changed", "Changes were lost", "a replay needs the whole change log"
+GIVEN_UP = "a later plan has given up batch"
 UNSETTLED = "some of its rows came or went during each"
 POINTS: tuple[Failpoint, ...] = (
     "read_history", "check_newest_plan", "read_journal", "check_readable", "prepare_table", "refill_state",
@@ -152,8 +153,14 @@ class World:
             reasons = [*also, UNSETTLED] if line.table == KEYLESS else [*also]
             reasons += [FOREIGN] if self.damages[line.table].is_foreign and line.table not in restarted else []
             reasons += [GAP] if line.table in self.gapped else []
+            reasons += [GIVEN_UP] if self.is_given_up(line.table) else []
             reasons += [TRIMMED] if result.repair == Replay() and line.table in self.pipeline.target.horizons else []
             assert any(reason in line.error for reason in reasons), (line.table, line.error, reasons)
+
+    def is_given_up(self, table: TableId) -> bool:
+        """Return whether a restart died after it gave up a batch, and an older run's late commit took its request."""
+        fence = self.pipeline.target.fences.get(table, 0)
+        return any(planned.table == table and planned.batch <= fence for planned in self.oracle.history().pending)
 
     def commit(self, result: JobResult) -> None:
         """Commit a result now or later. The task may be marked failed."""
@@ -208,7 +215,7 @@ class World:
             result = self.tick(*signals, end=self.source.captured)
             signals = []
             for line in result.failed:
-                if line.table in self.gapped:
+                if line.table in self.gapped or self.is_given_up(line.table):
                     self.restart(line.table)
             if not any(snapshot.status == "running" for snapshot in result.snapshots) and not result.failed:
                 break

@@ -48,6 +48,11 @@ class Broker:
         """Create a topic and wait until it is there."""
         topic = NewTopic(name, partitions, 1, config=config)
         self.admin.create_topics([topic], request_timeout=20)[name].result(20)
+        # The broker answers before it serves the topic.
+        deadline = time.monotonic() + 20
+        while self.admin.list_topics(name, timeout=20).topics[name].error is not None:
+            assert time.monotonic() < deadline, f"topic {name} is not served"
+            time.sleep(0.05)
 
     def send(self, topic: str, *messages: tuple[str | None, str | bytes | None]) -> None:
         """Send keys and values, in their order."""
