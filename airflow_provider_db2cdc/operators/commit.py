@@ -42,7 +42,8 @@ class Db2CdcCommitOperator(BaseOperator):
     reported by a later task (`Db2CdcOutcomeOperator`). It learns of the offsets from this task's output.
 
     A retry moves nothing twice. An event has the batches since the last event that Airflow has. So a run that dies
-    after its offsets moved leaves no hole, and no two events have a batch in common.
+    after its offsets moved leaves no hole. No two events have a batch in common, unless two runs commit at the same
+    moment.
 
     The result of a backfill run moves no offset. Its task returns what was found per table. A table in which something
     was added or corrected gets an event too.
