@@ -142,8 +142,8 @@ class JobSpec(Document):
     where the clock stands before the time that capture has passed. `source_clock` turns commit times into UTC.
 
     `interval` is the run's data interval, if the tick ends there. No table is pulled beyond `interval_end`, the last
-    commit in it. If that is None, only snapshots pull changes. With a `repair`
-    the job pulls nothing and reads no snapshot.
+    commit in it. If that is None, only snapshots pull changes. With a `repair` the job pulls nothing and reads no
+    snapshot.
     """
 
     pipeline: str

@@ -119,17 +119,17 @@ def record_reported(result: JobResult, offsets: OffsetStore, is_notified: bool) 
 
 
 def raise_for_failures(result: JobResult) -> None:
-    """Raise an error for the failed tables of a tick. It is called last, after all that succeeded is stored.
+    """Raise an error for the failed tables of a tick or a repair. Call it last, after all that succeeded is stored.
 
     :raises TickFailedError: when tables failed. It lists each table with its error.
     """
     if not result.failed:
         return
+    what = "failed (the others are committed, the next tick takes these up where they stand)"
+    if result.repair is not None:
+        what = "were not repaired (the others are; run it again for these)"
     listed = "\n".join(f"  {table.table}: {table.error.removeprefix(f'{table.table}: ')}" for table in result.failed)
-    raise TickFailedError(
-        f"{len(result.failed)} of {len(result.tables)} tables failed (the others are committed, the next tick takes "
-        f"these up where they stand):\n{listed}"
-    )
+    raise TickFailedError(f"{len(result.failed)} of {len(result.tables)} tables {what}:\n{listed}")
 
 
 def raise_for_signals(result: JobResult, channel: str) -> None:

@@ -7,8 +7,8 @@ import time
 from airflow.sdk import Context
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
-from airflow_provider_db2cdc.cdc.repair.report import raise_for_failed_repairs
 from airflow_provider_db2cdc.errors import ConcurrentRunError, ConfigurationError
+from airflow_provider_db2cdc.offsets.commit import raise_for_failures
 from airflow_provider_db2cdc.operators.failure import LASTING_NAMES
 from airflow_provider_db2cdc.operators.job import Db2CdcJobOperator
 from airflow_provider_db2cdc.operators.summary import describe_table
@@ -44,7 +44,7 @@ class Db2CdcApplyOperator(Db2CdcJobOperator[JobResult]):
                 self.log.warning("%s", describe_table(table, time.time_ns() // 1_000_000 + result.source_ahead_ms))
             is_open = any(not table.is_rejected for table in result.failed)
             if result.repair is not None and is_open and has_retries(context):
-                raise_for_failed_repairs(result)
+                raise_for_failures(result)
         return result.to_json()
 
 

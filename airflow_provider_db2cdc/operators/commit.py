@@ -13,7 +13,7 @@ from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
-from airflow_provider_db2cdc.cdc.repair.report import raise_for_failed_repairs, repair_report
+from airflow_provider_db2cdc.cdc.repair.report import repair_report
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.channels.channel import acknowledge_channels
 from airflow_provider_db2cdc.channels.notifier import AIRFLOW, notify
@@ -123,7 +123,7 @@ class Db2CdcCommitOperator(BaseOperator):
         extras = repair_extras(result, VariableOffsetStore(result.pipeline))
         self._announce_tables(result.pipeline, extras, context)
         if self.fail_for_tables:
-            raise_for_failed_repairs(result)
+            raise_for_failures(result)
         return repair_report(result)
 
     def _announce_tables(self, pipeline: str, extras: Mapping[TableId, Mapping[str, Any]], context: Context) -> None:

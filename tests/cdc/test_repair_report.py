@@ -11,13 +11,13 @@ from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.repair.repair import Backfill, Findings, Repair, Replay
 from airflow_provider_db2cdc.cdc.repair.report import (
     describe_findings,
-    raise_for_failed_repairs,
     remarks,
     repair_report,
     warnings,
 )
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import TickFailedError
+from airflow_provider_db2cdc.offsets.commit import raise_for_failures
 
 A = TableId("S", "A")
 WORK = Backfill(60_000, 120_500)
@@ -87,8 +87,8 @@ def test_the_log_has_the_counts_or_the_error() -> None:
 
 def test_failed_tables_are_listed() -> None:
     fine, failed = TableResult(A, "unchanged"), TableResult(TableId("S", "B"), "failed", error="S.B: no disk")
-    raise_for_failed_repairs(JobResult("p", "r", (fine,)))
+    raise_for_failures(JobResult("p", "r", (fine,)))
     with pytest.raises(
         TickFailedError, match=r"1 of 2 tables were not repaired .*run it again for these\):\n  S\.B: n"
     ):
-        raise_for_failed_repairs(JobResult("p", "r", (fine, failed)))
+        raise_for_failures(JobResult("p", "r", (fine, failed)))

@@ -172,23 +172,6 @@ class MemoryPipeline:
             assert self.state(table) == self.folded(table) == self.source.rows[table]
         return result
 
-    def check_target(self) -> None:
-        """Check each state and change log against the source, and that no change is in a log twice."""
-        for table in self.tables or self.source.tables:
-            assert self.images(table) == self.source.images(table), f"state of {table}"
-            pulled = [(event.commit, event.intent) for _, step, event in self.target.log[table] if step == "changes"]
-            assert len({*pulled}) == len(pulled), f"a change of {table} is in the log twice"
-            if table in self.target.horizons:
-                assert self.is_last_word(table), f"trimmed change log of {table}"
-            else:
-                assert self.folded_images(table) == self.source.images(table), f"change log of {table}"
-
-    def is_last_word(self, table: TableId) -> bool:
-        """Return whether the last event of each key that a trimmed log still has says what the source holds."""
-        last = {event.key: event.after for _, _, event in self.target.log[table]}
-        held = {image[:1]: image for image in self.source.images(table)}
-        return table in self.source.keyless or all(held.get(key) == image for key, image in last.items())  # type: ignore[call-overload]
-
     def failure(self, table: TableId, *signals: Signal) -> str:
         """Do a tick in which this table fails and no other, and return the error."""
         [line] = self.tick(*signals).failed

@@ -126,8 +126,8 @@ class PipelineSummary:
         """Return the summary after a tick, with an unchanged `reported_seq`.
 
         The result of an older plan that is committed again changes nothing. Nor does that of a repair, which knows no
-        snapshot and no signal. A result names every open snapshot. So an
-        open snapshot that it does not name is not in the target: it was moved away, or removed.
+        snapshot and no signal. Any other result names every open snapshot. So an open snapshot that it does not name is
+        not in the target: it was moved away, or removed.
         """
         if result.repair is not None or result.planned_at_ms < self.planned_at_ms:
             return self

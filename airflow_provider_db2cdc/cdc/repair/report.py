@@ -1,4 +1,4 @@
-"""What a repair tells people and later tasks: a line and remarks per table, and a document of all tables."""
+"""What a repair reports to people and later tasks: a line and remarks per table, and a document of all tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.repair.repair import Backfill, Findings, Repair
-from airflow_provider_db2cdc.errors import TickFailedError
 
 COUNTS = ("commits", "events", "keys", "events_added", "rows_corrected", "events_only_in_log", "events_doubled")
 
@@ -62,19 +61,6 @@ def warnings(table: TableResult) -> Iterator[str]:
         yield f"{name}: {found.events_doubled} events are in the change log twice. They stay there, and count once"
     if found.is_foreign:
         yield f"{name}: another writer has changed its tables"
-
-
-def raise_for_failed_repairs(result: JobResult) -> None:
-    """Raise an error for the failed tables of a repair.
-
-    :raises TickFailedError: when tables failed. It lists each table with its error.
-    """
-    if result.failed:
-        listed = "\n".join(
-            f"  {table.table}: {table.error.removeprefix(f'{table.table}: ')}" for table in result.failed
-        )
-        count = f"{len(result.failed)} of {len(result.tables)} tables"
-        raise TickFailedError(f"{count} were not repaired (the others are; run it again for these):\n{listed}")
 
 
 def iso(at_ms: int) -> str:

@@ -13,7 +13,6 @@ import pendulum
 
 from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
-from airflow_provider_db2cdc.cdc.repair.report import raise_for_failed_repairs
 from airflow_provider_db2cdc.cli.pipeline import login, open_kept, open_source
 from airflow_provider_db2cdc.cli.repair.show import show, show_idle
 from airflow_provider_db2cdc.cli.screen import note, tell_ignored
@@ -21,6 +20,7 @@ from airflow_provider_db2cdc.cli.tick import spark_output
 from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
+from airflow_provider_db2cdc.offsets.commit import raise_for_failures
 from airflow_provider_db2cdc.source.planning.plan import IdleTick
 from airflow_provider_db2cdc.source.planning.repair import RepairRequest, plan_repair
 from airflow_provider_db2cdc.source.source_clock import PROPERTY as TIME_ZONE
@@ -90,7 +90,7 @@ def _run(config: PipelineConfig, request: RepairRequest, airflow: bool, as_json:
         return
     result = _apply(config, planned, progress)
     show(result, request.is_dry_run, as_json, time.monotonic() - started)
-    raise_for_failed_repairs(result)
+    raise_for_failures(result)
 
 
 def _apply(config: PipelineConfig, spec: JobSpec, progress: bool) -> JobResult:
