@@ -91,4 +91,4 @@ def test_failed_tables_are_listed() -> None:
     with pytest.raises(
         TickFailedError, match=r"1 of 2 tables were not repaired .*run it again for these\):\n  S\.B: n"
     ):
-        raise_for_failures(JobResult("p", "r", (fine, failed)))
+        raise_for_failures(JobResult("p", "r", (fine, failed), repair=WORK))
