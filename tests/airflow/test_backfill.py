@@ -254,7 +254,7 @@ def test_a_backfill_that_has_nothing_to_compare_is_skipped(backfills: Callable[[
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize(
-    ("conf", "told"),
+    ("conf", "message"),
     [
         ({"tables": ["SHOP.TYPO"]}, "SHOP.TYPO is not a captured table of this pipeline"),
         ({"tables": "SHOP.TYPO"}, "SHOP.TYPO is not a captured table of this pipeline"),
@@ -263,13 +263,13 @@ def test_a_backfill_that_has_nothing_to_compare_is_skipped(backfills: Callable[[
 )
 def test_a_backfill_with_a_mistake_fails_before_spark(
     captured: Captured, run_dag: RunDag, inside: Inside, fake_spark: FakeSpark, capfd: pytest.CaptureFixture[str],
-    conf: dict[str, Any], told: str,
+    conf: dict[str, Any], message: str,
 ) -> None:  # fmt: skip
     runs = Backfills(captured, run_dag, inside, fake_spark)
     runs.dag_id = "mistaken"
     state, tasks = runs.run(conf)
     assert (state, tasks["plan"], fake_spark.called) == ("failed", "failed", False)
-    assert told in "".join(capfd.readouterr())
+    assert message in "".join(capfd.readouterr())
 
 
 @pytest.mark.sandbox

@@ -1,4 +1,4 @@
-"""What a repair tells people and later tasks."""
+"""What a repair reports to people and later tasks."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ WORK = Backfill(60_000, 120_500)
 SINCE_BEGIN = 60_000
 
 
-def told(repair: Repair = WORK, **found: Any) -> list[str]:
+def lines(repair: Repair = WORK, **found: Any) -> list[str]:
     """Return the remarks and the warnings on a table in which this was found."""
     table = TableResult(A, "unchanged", repair=Findings(**found))
     return [*remarks(table, repair), *warnings(table)]
 
 
 def test_an_equal_interval_needs_no_word() -> None:
-    assert told(commits=2, events=2, keys=2, comparable_since_ms=SINCE_BEGIN) == []
-    assert told(commits=2, events=2, keys=2, comparable_since_ms=0) == []
-    assert told(Replay(), keys=9) == []
+    assert lines(commits=2, events=2, keys=2, comparable_since_ms=SINCE_BEGIN) == []
+    assert lines(commits=2, events=2, keys=2, comparable_since_ms=0) == []
+    assert lines(Replay(), keys=9) == []
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_an_equal_interval_needs_no_word() -> None:
     ],
 )
 def test_what_was_not_compared_or_not_mended_is_told(found: dict[str, Any], remark: str) -> None:
-    [line] = told(**found)
+    [line] = lines(**found)
     assert line.startswith("S.A: ")
     assert remark in line
 
 
 def test_a_table_that_was_partly_compared_has_both_remarks() -> None:
-    assert len(told(note="the change log is trimmed", keys=1, comparable_since_ms=60_001)) == 2
+    assert len(lines(note="the change log is trimmed", keys=1, comparable_since_ms=60_001)) == 2
 
 
 def test_the_report_is_json_for_later_tasks() -> None:

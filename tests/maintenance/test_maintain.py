@@ -219,11 +219,13 @@ def test_staged_rows_stay_while_a_snapshot_may_read_them(spark: SparkSession, tm
 def test_the_journal_keeps_every_used_id_and_what_is_open(spark: SparkSession, tmp_path: Path) -> None:
     target = made(spark, tmp_path, 1)
     part = TableSnapshot(TABLE, status="reading", bounds=(("5",),), fingerprint="f")
-    told = Notification("over", "Incremental Snapshot", "STARTED", {}, 1)
+    started = Notification("over", "Incremental Snapshot", "STARTED", {}, 1)
     statuses: tuple[Status, ...] = ("running", "completed")
     for status in statuses:
         closed = Snapshot("over", "incremental", (part,), "file", status, 5)
-        target.journal.write([closed], [SignalOutcome("a", "file", "refused", "no")], [told], [], NOW_MS - 40 * DAY_MS)
+        target.journal.write(
+            [closed], [SignalOutcome("a", "file", "refused", "no")], [started], [], NOW_MS - 40 * DAY_MS
+        )
     target.journal.write([Snapshot("open", "incremental", (part,), "file", started_at_ms=6)], [], [], [], NOW_MS)
     seq = target.journal.seq
     before = target.journal.read(seq, seq)

@@ -142,10 +142,3 @@ def test_staged_rows_are_kept_for_open_snapshots_and_pending_batches() -> None:
 def test_a_horizon_survives_its_text() -> None:
     for horizon in (LogHorizon(), LogHorizon(7), LogHorizon(7, lsn(300))):
         assert LogHorizon.parse(str(horizon) if horizon.is_trimmed else "") == horizon
-
-
-def test_a_trimmed_log_may_lack_the_commits_before_its_horizon() -> None:
-    horizon = LogHorizon(7, lsn(300))
-    assert [horizon.lacks(lsn(number)) for number in (299, 300, 301)] == [True, True, False]
-    assert not LogHorizon().lacks(lsn(1))
-    assert not LogHorizon().is_trimmed

@@ -33,10 +33,6 @@ class LogHorizon:
         """Whether events may be missing."""
         return self.batch > 0
 
-    def lacks(self, commit: Lsn) -> bool:
-        """Return whether events of a commit may be missing."""
-        return self.after is not None and commit <= self.after
-
     def __str__(self) -> str:
         return f"{self.batch} {self.after or ''}".strip()
 
