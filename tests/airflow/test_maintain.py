@@ -1,52 +1,70 @@
-"""The operator of maintenance: what its task asks Spark for, and how it ends."""
+"""The operator of maintenance in real tasks: what a task asks Spark for, and how it ends."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Callable
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from support.airflow_fixtures import RunDag
+from support.fake_spark import FakeSpark
 
-from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceResult, MaintenanceSpec, TableReport
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
-from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.operators.maintain import Db2CdcMaintenanceOperator
 
 pytestmark = pytest.mark.airflow
+Maintain = Callable[..., str]
 CONFIG = {"pipeline": "sales", "target": "/lake", "change.log.retention": "30d"}
-ORDERS = TableId("SALES", "ORDERS")
+
+DAG = """
+from airflow.sdk import DAG
+from airflow_provider_db2cdc import Db2CdcMaintenanceOperator
+
+with DAG("maintains"):
+    Db2CdcMaintenanceOperator(
+        task_id="maintain", spark_conn_id="spark_test", spark_binary={binary!r}, jars="", config={config!r},
+        tables={tables!r}, report_only="{{{{ dag_run.conf.report_only }}}}",
+    )
+"""
 
 
-class Maintained(Db2CdcMaintenanceOperator):
-    """A task whose job has come back with a report."""
+@pytest.fixture
+def maintain(fake_spark: FakeSpark, run_dag: RunDag) -> Maintain:
+    """Run a task that maintains tables, and return the task's state. It has no connection to Db2."""
 
-    error = ""
+    def run(tables: str = "", report_only: bool = False) -> str:
+        text = DAG.format(binary=str(fake_spark.binary), config=CONFIG, tables=tables)
+        _, tasks = run_dag("maintains", text, {"report_only": report_only})
+        return tasks["maintain"]
 
-    def run_spec(self, context: Any) -> MaintenanceResult:
-        return MaintenanceResult("sales", "run", (TableReport(None), TableReport(ORDERS, error=self.error)))
+    return run
 
 
-def test_the_spec_says_what_was_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_job_gets_the_tables_the_retention_and_what_was_reported(
+    maintain: Maintain, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = PipelineSummary(reported_seq=9, notified_seq=7)
     monkeypatch.setenv("AIRFLOW_VAR_DB2CDC.SALES~SUMMARY", kept.to_json())
-    task = Db2CdcMaintenanceOperator(
-        task_id="maintain", config=CONFIG, tables="SALES.ORDERS\n", report_only="True", run_name="run"
-    )
-    spec = task.read_spec()
-    assert (spec.tables, spec.retention_s, spec.reported_seq, spec.dry_run) == ((ORDERS,), 2_592_000, 7, True)
-    assert MaintenanceSpec.from_json(spec.to_json()) == spec
+    assert maintain("SALES.ORDERS\n", report_only=True) == "success"
+    spec = fake_spark.call()["spec"]
+    assert [table["name"] for table in spec["tables"]] == ["ORDERS"]
+    assert (spec["retention_s"], spec["reported_seq"], spec["dry_run"]) == (2_592_000, 7, True)
+    assert "DB2CDC_PASSWORD" not in json.dumps(fake_spark.call()["env"])
+    assert maintain() == "success"
+    spec = fake_spark.call()["spec"]
+    assert (spec["tables"], spec["dry_run"]) == ([], False)
 
 
-def test_a_table_without_a_schema_is_refused() -> None:
-    task = Db2CdcMaintenanceOperator(task_id="maintain", config=CONFIG, tables=["ORDERS"])
-    with pytest.raises(ConfigurationError, match="'ORDERS' is not schema"):
-        task.read_spec()
+def test_a_table_without_a_schema_is_refused_before_spark_starts(
+    maintain: Maintain, fake_spark: FakeSpark, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert maintain("ORDERS") == "failed"
+    assert "'ORDERS' is not schema" in capfd.readouterr().out
+    assert not fake_spark.called
 
 
-def test_a_failed_table_fails_the_task_and_its_error_comes_first() -> None:
-    task = Maintained(task_id="maintain", config=CONFIG)
-    assert MaintenanceResult.from_json(task.execute({})).tables[1].table == ORDERS
-    task.error = "SALES.ORDERS: change.log.retention is too short. Wait."
-    with pytest.raises(AirflowFailException, match=r"^SALES\.ORDERS: change\.log\.retention is too short"):
-        task.execute({})
+def test_a_failed_table_fails_the_task_with_its_error(
+    maintain: Maintain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_FAIL", "ORDERS")
+    assert maintain("SALES.ORDERS\nSALES.ITEMS") == "failed"
+    assert "the table is full. Wait." in capfd.readouterr().out

@@ -3,11 +3,11 @@
 
 The job that tries a connection finds that it works.
 
-Beside itself it leaves `call.json` (its arguments and environment, the spec) for the test to look at. What it does
-otherwise is told by the environment: FAKE_FAIL (names of tables that fail), FAKE_DEATH (a last line, without a
-result), FAKE_SLEEP_S (how long it takes), FAKE_REFUSE (ids of signals that are refused), FAKE_VERDICT (fields of each
-table's verdict in a verification, by default it is equal), FAKE_FOUND (fields of what a repair finds of each table, by
-default nothing differs).
+Next to itself it leaves `call.json` (its arguments and environment, the spec) for the test to look at. The environment
+says what else it does: FAKE_FAIL (names of tables that fail), FAKE_DEATH (a last line, without a result), FAKE_SLEEP_S
+(how long it takes), FAKE_REFUSE (ids of signals that are refused), FAKE_VERDICT (fields of each table's verdict in a
+verification, by default it is equal), FAKE_FOUND (fields of what a repair finds of each table, by default nothing
+differs).
 """
 
 import json
@@ -56,6 +56,14 @@ def repaired(task: dict[str, Any], failing: list[str]) -> dict[str, Any]:
     return {"table": table, "status": "applied" if differs else "unchanged", "repair": found}
 
 
+def maintained(spec: dict[str, Any], failing: list[str]) -> int:
+    errors = [(table, "the table is full. Wait." if table["name"] in failing else "") for table in spec["tables"]]
+    tables = [{"table": table, "error": error} for table, error in errors]
+    result = {"pipeline": spec["pipeline"], "run_id": spec["run_id"], "tables": tables, "version": 1}
+    print("DB2CDC_RESULT " + json.dumps(result))
+    return 1 if any(table["error"] for table in tables) else 0
+
+
 def main() -> int:
     if "--url" in sys.argv:
         print("DB2CDC_RESULT " + json.dumps({"problem": "", "remedy": ""}))
@@ -76,6 +84,8 @@ def main() -> int:
     if "verification" in spec:
         return verified(spec)
     failing = os.environ.get("FAKE_FAIL", "").split()
+    if "retention_s" in spec:
+        return maintained(spec, failing)
     done = repaired if spec.get("repair") else outcome
     tables = [done(task, failing) for task in spec["tables"]]
     signals = [heard(signal, os.environ.get("FAKE_REFUSE", "").split()) for signal in spec["signals"]]
