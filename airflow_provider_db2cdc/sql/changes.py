@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
@@ -47,6 +49,16 @@ def has_before_images(schema: TableSchema, capture: CaptureRegistration) -> bool
     """Whether the change table holds a before image of every captured column."""
     prefix = capture.before_prefix
     return bool(prefix) and all(f"{prefix}{name}" in capture.cd_names for name in schema.names)
+
+
+def pairing_schema(schema: TableSchema, capture: CaptureRegistration) -> TableSchema:
+    """Return the key's columns if change rows with only these are paired as whole rows are, else all columns.
+
+    An update in one row is known by its before image, unless that has only nulls.
+    """
+    key = replace(schema, columns=tuple(map(schema.column, schema.key)))
+    has_same_images = has_before_images(key, capture) == has_before_images(schema, capture)
+    return key if has_same_images and any(not column.nullable for column in key.columns) else schema
 
 
 def change_table(capture: CaptureRegistration) -> str:

@@ -22,6 +22,7 @@ from airflow_provider_db2cdc.sql.changes import (
     commit_at_row,
     commit_times,
     has_before_images,
+    pairing_schema,
     split,
     within,
 )
@@ -179,6 +180,26 @@ def test_before_images_are_selected_if_every_column_has_one() -> None:
 def test_before_images_are_not_selected_if_a_column_has_none(capture: CaptureRegistration) -> None:
     assert not has_before_images(SCHEMA, capture)
     assert "AS B0" not in change_rows(SCHEMA, capture, LsnRange(A, B))
+
+
+def keyed(nullable: bool) -> TableSchema:
+    return replace(SCHEMA, columns=(replace(SCHEMA.columns[0], nullable=nullable), *SCHEMA.columns[1:]))
+
+
+@pytest.mark.parametrize("capture", [CAPTURE, PREFIXED], ids=["two rows for an update", "before images"])
+def test_the_key_pairs_change_rows_if_it_cannot_be_null(capture: CaptureRegistration) -> None:
+    assert pairing_schema(keyed(nullable=False), capture).names == ("ID",)
+    assert pairing_schema(keyed(nullable=True), capture) == SCHEMA
+
+
+def test_all_columns_pair_change_rows_if_the_key_has_before_images_only() -> None:
+    capture = replace(PREFIXED, cd_columns=PREFIXED.cd_columns[:-1])
+    assert pairing_schema(keyed(nullable=False), capture) == keyed(nullable=False)
+
+
+def test_all_columns_pair_change_rows_without_a_key() -> None:
+    keyless = replace(keyed(nullable=False), key=())
+    assert pairing_schema(keyless, CAPTURE) == keyless
 
 
 def test_commit_times_are_read_for_the_tables_own_commits() -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange, synchpoint_of
 from airflow_provider_db2cdc.cdc.repair.pulled import Beginning
 from airflow_provider_db2cdc.cdc.repair.repair import Backfill
-from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.change_pull import naming_bare_updates, read_changes
 from airflow_provider_db2cdc.spark.apply.fold import safe_to_fold
@@ -37,19 +37,31 @@ class ReadRows:
     since_ms: int | None = None
 
 
-def count_rows(context: BatchContext, span: LsnRange) -> int:
-    """Return how many change rows the source has in a range."""
+@dataclass(frozen=True)
+class ComparedRange:
+    """The range of change rows that a backfill compares, how many the source has in it, and what began the table."""
+
+    span: LsnRange
+    count: int
+    begun: Beginning
+
+
+def compared_range(context: BatchContext, span: LsnRange | None, begun: Beginning | None) -> ComparedRange | None:
+    """Return the range with its count at the source, None if there is nothing to compare."""
+    if span is None or begun is None:
+        return None
     with driver_connection(context.replica.spark, context.source) as connection:
         [[_, count]] = connection.text_rows(count_changes([(context.batch.task.capture, span)]).text)
-    return int(count or 0)
+    return ComparedRange(span, int(count or 0), begun)
 
 
-def read_rows(context: BatchContext, span: LsnRange, count: int, begun: Beginning) -> ReadRows:
-    """Read and pair the change rows of a range, as a tick does."""
-    rows = None
-    if count:
-        pull = replace(context.planned, after=span.after, upto=span.upto, rows=count, repair=None)
-        reading = replace(context, batch=replace(context.batch, planned=pull))
+def read_rows(context: BatchContext, schema: TableSchema, compared: ComparedRange) -> ReadRows:
+    """Read these columns of the change rows of a range, and pair the rows as a tick does."""
+    rows, span = None, compared.span
+    if compared.count:
+        pull = replace(context.planned, after=span.after, upto=span.upto, rows=compared.count, repair=None)
+        batch = replace(context.batch, planned=pull, task=replace(context.batch.task, schema=schema))
+        reading = replace(context, batch=batch, replica=replace(context.replica, schema=schema))
         with naming_bare_updates(context):
             rows = read_changes(reading).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
     # The floor is read after the rows. A row that was pruned before the read is then below it.
@@ -59,7 +71,7 @@ def read_rows(context: BatchContext, span: LsnRange, count: int, begun: Beginnin
         floor = floors.get(context.replica.table)
         floor = floor if floor is not None and len(floor.raw) == len(span.after.raw) else None
         first_after = partial(_first_commit_ms, context, connection)
-        return ReadRows(rows, floor, _since_ms(work_of(context), span, floor, begun, first_after))
+        return ReadRows(rows, floor, _since_ms(work_of(context), compared, floor, first_after))
 
 
 def missing_rows(context: BatchContext, rows: DataFrame, missing: DataFrame) -> DataFrame:
@@ -84,9 +96,10 @@ def work_of(context: BatchContext) -> Backfill:
 
 
 def _since_ms(
-    work: Backfill, span: LsnRange, floor: Lsn | None, begun: Beginning, first_after: Callable[[Lsn], int | None]
+    work: Backfill, compared: ComparedRange, floor: Lsn | None, first_after: Callable[[Lsn], int | None]
 ) -> int | None:
     """Return from which time on change rows could be compared, None if all are pruned."""
+    span, begun = compared.span, compared.begun
     position = span.after if floor is None else max(floor, span.after)
     if position == work.after:
         return work.begin_ms

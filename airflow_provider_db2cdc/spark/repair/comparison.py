@@ -14,12 +14,20 @@ from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.delta.log_horizon import log_horizon
 from airflow_provider_db2cdc.spark.events.state_rows import KeyBounds, key_bounds
-from airflow_provider_db2cdc.spark.repair.change_rows import ReadRows, count_rows, missing_rows, read_rows, work_of
+from airflow_provider_db2cdc.spark.repair.change_rows import (
+    ComparedRange,
+    ReadRows,
+    compared_range,
+    missing_rows,
+    read_rows,
+    work_of,
+)
 from airflow_provider_db2cdc.spark.repair.interval_events import IntervalEvents, interval_events
 from airflow_provider_db2cdc.spark.repair.last_words import Touched, differences, held_rows, logged_rows, touched_rows
 from airflow_provider_db2cdc.spark.repair.log_rows import EVENT_ID, events_of, log_rows, touched_parts
 from airflow_provider_db2cdc.spark.repair.pulled import PulledBatches, read_pulled_batches
 from airflow_provider_db2cdc.spark.session import conf_for_many
+from airflow_provider_db2cdc.sql.changes import pairing_schema
 
 
 @dataclass(frozen=True)
@@ -62,20 +70,33 @@ def _compare_all(context: BatchContext, pulled: PulledBatches) -> TableCompariso
 def _compare_interval(context: BatchContext, pulled: PulledBatches) -> TableComparison:
     replica, covered = context.replica, _coverage(context, pulled)
     log = log_rows(replica, covered.first_batch, context.planned.batch)
-    count = 0 if covered.span is None else count_rows(context, covered.span)
-    with conf_for_many(replica.spark, max(pulled.logged, count)):
-        read = ReadRows()
-        if covered.span is not None and pulled.beginning is not None:
-            read = read_rows(context, covered.span, count, pulled.beginning)
-        events = interval_events(work_of(context), covered, replica.schema, log, read.rows)
-        found, first = events.count(read.floor)
+    compared = compared_range(context, covered.span, pulled.beginning)
+    with conf_for_many(replica.spark, max(pulled.logged, compared.count if compared else 0)):
+        events, read, (found, first) = _compared_events(context, covered, log, compared)
         found = replace(found, comparable_since_ms=read.since_ms, note=covered.note)
         added = _added(context, pulled, events, read) if found.events_added else None
         touched = touched_rows(events.touched(), replica.schema)
-        compared = TableComparison(replace(found, keys=touched.count), added)
+        result = TableComparison(replace(found, keys=touched.count), added)
         if not (touched.count and covered.compares_rows):
-            return compared
-        return _with_corrections(context, compared, _since(log, replica.schema, added, first), touched)
+            return result
+        return _with_corrections(context, result, _since(log, replica.schema, added, first), touched)
+
+
+def _compared_events(
+    context: BatchContext, covered: Coverage, log: DataFrame, compared: ComparedRange | None
+) -> tuple[IntervalEvents, ReadRows, tuple[Findings, int | None]]:
+    """Return the events of the interval, the change rows, and the counts of both.
+
+    If the log lacks an event, whole rows are read and compared: the source may have pruned some since the first read.
+    """
+    whole = context.replica.schema
+    for schema in dict.fromkeys((pairing_schema(whole, context.batch.task.capture), whole)):
+        read = ReadRows() if compared is None else read_rows(context, schema, compared)
+        events = interval_events(work_of(context), covered, schema, log, read.rows)
+        counts = events.count(read.floor)
+        if not counts[0].events_added:
+            break
+    return events, read, counts
 
 
 def _coverage(context: BatchContext, pulled: PulledBatches) -> Coverage:
