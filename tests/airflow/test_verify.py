@@ -56,7 +56,7 @@ def test_difference_fails_the_task_and_says_where_first(verify: Verify, capfd: p
     assert verify("SHOP.ORDERS", status="different", missing=1) == "failed"
     out = capfd.readouterr().out
     assert "SHOP.ORDERS differs from its source: 1 missing rows" in out
-    assert "have it healed" in out
+    assert "db2cdc heal" in out
 
 
 def test_table_that_is_not_compared_fails_the_task(verify: Verify, capfd: pytest.CaptureFixture[str]) -> None:

@@ -120,7 +120,7 @@ def test_a_difference_is_told_in_the_first_line_with_its_table() -> None:
         check_outcome(result(TableVerdict(OTHER, "failed", error="locked"), differing), "")
     first, second = str(caught.value).split("\n")
     assert first == "S.T differs from its source: 2 missing, 1 different rows (chunk 1: after (10) up to (20))"
-    assert second.startswith("S.U could not be verified: locked. To mend S.T, have it healed")
+    assert second.startswith("S.U could not be verified: locked. Heal S.T: `db2cdc heal S.T`")
     assert "`db2cdc offset restart S.T`" in second
 
 

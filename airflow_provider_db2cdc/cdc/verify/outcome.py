@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
+from airflow_provider_db2cdc.cdc.offset.offset import heal_hint, restart_hint
 from airflow_provider_db2cdc.cdc.verify.comparison import ChunkDifference
 from airflow_provider_db2cdc.cdc.verify.document import TableVerdict, VerifyResult
 from airflow_provider_db2cdc.errors import Db2CdcError, DifferenceError
@@ -23,8 +23,7 @@ def check_outcome(result: VerifyResult, remedy_of_unfinished: str) -> None:
         first = differing[0].table
         raise DifferenceError(
             "\n".join(lines),
-            f"To mend {first}, have it healed (a signal execute-snapshot of type heal), or snapshotted again by "
-            f"{restart_hint(first)}.",
+            f"Heal {first}: {heal_hint(first)}. Or have it snapshotted again by {restart_hint(first)}.",
         )
     if failed:
         raise Db2CdcError("\n".join(f"{verdict.table} could not be verified: {verdict.error}" for verdict in failed))
