@@ -52,6 +52,8 @@ SMALL_CONF = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
 }
 """Settings for few rows. Adaptive execution would submit a job per stage, and most partitions would be empty.
 
