@@ -25,16 +25,15 @@ def change_rows(schema: TableSchema, capture: CaptureRegistration, span: LsnRang
     return f"SELECT {columns} FROM {change_table(capture)} WHERE {within(span)}"
 
 
-def commit_times(asn_schema: str, capture: CaptureRegistration, span: LsnRange) -> str:
-    """Return the select of the times of the commits that have change rows: CC and LOGMARKER.
+def timed_change_rows(asn_schema: str, schema: TableSchema, capture: CaptureRegistration, span: LsnRange) -> str:
+    """Return the select of `change_rows` with the column LOGMARKER: the commit's time, as the source's local time.
 
-    LOGMARKER is the commit's time, as the source's local time. The unit-of-work table has the commits of all captured
-    tables.
+    It is null for a commit without a row in the unit-of-work table, which has the commits of all captured tables.
     """
     uow = quote_table(TableId(asn_schema, "IBMSNAP_UOW"))
-    commits = f"SELECT {COMMIT} FROM {change_table(capture)} WHERE {within(span)}"
-    times = f"SELECT {COMMIT} AS CC, IBMSNAP_LOGMARKER AS LOGMARKER FROM {uow}"
-    return f"{times} WHERE {within(span)} AND {COMMIT} IN ({commits})"
+    times = f"SELECT {COMMIT} AS TC, MIN(IBMSNAP_LOGMARKER) AS TT FROM {uow} WHERE {within(span)} GROUP BY {COMMIT}"
+    rows = change_rows(schema, capture, span)
+    return f"SELECT R.*, T.TT AS LOGMARKER FROM ({rows}) R LEFT JOIN ({times}) T ON T.TC = R.CC"
 
 
 def commit_at_row(capture: CaptureRegistration, span: LsnRange, row: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from support.frames import SEEDED, SEEDED_TEXT, change_frame, effects_in, events_in, log_frame, seeded
+from support.frames import SEEDED, SEEDED_TEXT, change_frame, effects_in, events_in, log_frame, read_frame, seeded
 from support.history import HistoryOptions, random_history
 
 from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection, RowChange, events_of
@@ -66,7 +66,7 @@ def test_updates_with_before_images_pair_like_deletes_and_inserts(spark: SparkSe
     lsn = "aa" * 16
     row = (bytearray.fromhex(lsn), bytearray.fromhex(lsn), "U", 1, 2, 3, "new", 1, 2, 3, "old")
     moved = (bytearray.fromhex(lsn), bytearray.fromhex("bb" * 16), "U", 1, 9, 3, "x", 1, 8, 3, "x")
-    rows = spark.createDataFrame([row, moved], WITH_BEFORE_IMAGES).coalesce(1)
+    rows = read_frame(spark, [row, moved], WITH_BEFORE_IMAGES)
     frame = paired(rows, SEEDED, Pairing("adjacent", before_images=True, bare_updates=False))
 
     update, delete, create = events_in(frame.orderBy("intent", F.col("op").desc()).collect())
@@ -84,7 +84,7 @@ def test_deletion_and_insertion_do_not_pair_if_updates_are_one_row(spark: SparkS
         (commit, places[1], "I", 1, 2, 3, "new", *nulls),
         (commit, places[2], "U", 1, 2, 4, "newer", 1, 2, 3, "new"),
     ]
-    frame = spark.createDataFrame(rows, WITH_BEFORE_IMAGES).coalesce(1)
+    frame = read_frame(spark, rows, WITH_BEFORE_IMAGES)
 
     def ops(one_row: bool) -> list[str]:
         found = paired(frame, SEEDED, Pairing("adjacent", before_images=True, bare_updates=False, one_row=one_row))
@@ -101,7 +101,7 @@ def test_deletion_and_insertion_do_not_pair_if_updates_are_one_row(spark: SparkS
 
 def test_an_update_without_before_images_has_no_before(spark: SparkSession) -> None:
     lsn = bytearray.fromhex("aa" * 16)
-    rows = spark.createDataFrame([(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)
+    rows = read_frame(spark, [(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)
 
     [update] = events_in(paired(rows, SEEDED, Pairing("adjacent", before_images=True, bare_updates=True)).collect())
 
@@ -111,7 +111,7 @@ def test_an_update_without_before_images_has_no_before(spark: SparkSession) -> N
 @pytest.mark.parametrize("before_images", [True, False])
 def test_a_bare_update_is_an_error_unless_it_is_accepted(spark: SparkSession, before_images: bool) -> None:
     lsn = bytearray.fromhex("aa" * 16)
-    rows = spark.createDataFrame([(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)
+    rows = read_frame(spark, [(lsn, lsn, "U", 1, 2, 3, "new", None, None, None, None)], WITH_BEFORE_IMAGES)
     events = paired(rows, SEEDED, Pairing("adjacent", before_images, bare_updates=False))
 
     with pytest.raises(PySparkException, match=BARE_UPDATE):
@@ -142,7 +142,7 @@ def test_the_sign_of_a_zero_value_is_preserved_over_several_events(spark: SparkS
         (bytearray([commit] * 16), bytearray([intent] * 16), op, 1, value)
         for commit, intent, op, value in ((1, 1, "I", 0.0), (2, 2, "D", 0.0), (2, 3, "I", -0.0))
     ]
-    frame = spark.createDataFrame(rows, "CC binary, CI binary, CO string, C0 int, C1 double").coalesce(1)
+    frame = read_frame(spark, rows, "CC binary, CI binary, CO string, C0 int, C1 double")
     batch = log_frame(paired(frame, schema, Pairing("adjacent", before_images=False, bare_updates=False)))
 
     [row] = net_effects(batch, schema, count_batch(batch)).collect()
@@ -156,7 +156,7 @@ def test_the_sign_of_a_zero_key_is_preserved_over_several_events(spark: SparkSes
         (bytearray([at] * 16), bytearray([at] * 16), op, -0.0, value)
         for at, op, value in ((1, "I", 1), (2, "D", 1), (3, "I", 2))
     ]
-    frame = spark.createDataFrame(rows, "CC binary, CI binary, CO string, C0 double, C1 int").coalesce(1)
+    frame = read_frame(spark, rows, "CC binary, CI binary, CO string, C0 double, C1 int")
     batch = log_frame(paired(frame, schema, Pairing("adjacent", before_images=False, bare_updates=False)))
 
     [row] = effect_rows(net_effects(batch, schema, count_batch(batch)), schema).collect()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.frames import SEEDED, change_frame, log_frame, seeded
+from support.frames import SEEDED, change_frame, log_frame, read_frame, seeded
 from support.history import HistoryOptions, random_history
 
 from airflow_provider_db2cdc.cdc.event.change_event import RowChange, events_of
@@ -101,7 +101,7 @@ KEYED = TableSchema(TableId("S", "T"), (Column("ID", "INTEGER", 4, 0, False), Co
 
 def commit_of(spark: SparkSession, *rows: tuple[str, int, float]) -> DataFrame:
     made = [(bytearray([1] * 16), bytearray([at] * 16), *row) for at, row in enumerate(rows)]
-    return spark.createDataFrame(made, "CC binary, CI binary, CO string, C0 int, C1 double").coalesce(1)
+    return read_frame(spark, made, "CC binary, CI binary, CO string, C0 int, C1 double")
 
 
 def described(log: DataFrame) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.frames import events_in
+from support.frames import events_in, read_frame
 
 from airflow_provider_db2cdc.cdc.event import row_multiset as plain
 from airflow_provider_db2cdc.cdc.event.change_event import Op, RowChange, events_of
@@ -117,7 +117,7 @@ def test_the_sign_of_a_zero_is_preserved(spark: SparkSession) -> None:
 
 def _change_frame(spark: SparkSession, made: Iterable[RowChange]) -> DataFrame:
     rows = [(bytearray(c.commit.raw), bytearray(c.intent.raw), c.op, *_tuple(c.image)) for c in made]
-    return spark.createDataFrame(rows, "CC binary, CI binary, CO string, C0 int, C1 string, C2 double").coalesce(1)
+    return read_frame(spark, rows, "CC binary, CI binary, CO string, C0 int, C1 string, C2 double")
 
 
 def _log(events: DataFrame) -> DataFrame:

@@ -20,10 +20,10 @@ from airflow_provider_db2cdc.sql.changes import (
     change_rows,
     change_table,
     commit_at_row,
-    commit_times,
     has_before_images,
     pairing_schema,
     split,
+    timed_change_rows,
     within,
 )
 from airflow_provider_db2cdc.sql.quoting import lsn_literal
@@ -202,10 +202,14 @@ def test_all_columns_pair_change_rows_without_a_key() -> None:
     assert pairing_schema(keyless, CAPTURE) == keyless
 
 
-def test_commit_times_are_read_for_the_tables_own_commits() -> None:
-    span = within(LsnRange(A, B))
-    assert commit_times('my "asn"', CAPTURE, LsnRange(A, B)) == (
-        "SELECT IBMSNAP_COMMITSEQ AS CC, IBMSNAP_LOGMARKER AS LOGMARKER "
-        f'FROM "my ""asn"""."IBMSNAP_UOW" WHERE {span} '
-        f"AND IBMSNAP_COMMITSEQ IN (SELECT IBMSNAP_COMMITSEQ FROM {change_table(CAPTURE)} WHERE {span})"
-    )
+def test_each_change_row_has_the_first_time_of_its_commit_or_none() -> None:
+    for drawn in histories():
+        connection = change_database(drawn)
+        commits = sorted({row.commit for row in drawn.changes["T0"]})
+        connection.execute('CREATE TABLE "ASN odd".IBMSNAP_UOW (IBMSNAP_COMMITSEQ, IBMSNAP_LOGMARKER)')
+        units = [(commit.raw, at) for number, commit in enumerate(commits[1:]) for at in (number + 5, number)]
+        connection.executemany('INSERT INTO "ASN odd".IBMSNAP_UOW VALUES (?, ?)', units)
+        times = {commit.raw: number for number, commit in enumerate(commits[1:])}
+        span = LsnRange(drawn.positions[0], drawn.positions[-1])
+        select = timed_change_rows("ASN odd", SCHEMA, CAPTURE, span)
+        assert sorted(fetched(connection, select)) == [(*row, times.get(row[0])) for row in expected(drawn, span)]

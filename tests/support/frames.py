@@ -42,7 +42,13 @@ def seeded(seed: int, changes: Iterable[RowChange]) -> list[RowChange]:
 def change_frame(spark: SparkSession, changes: Iterable[RowChange], text: bool = False) -> DataFrame:
     """Return change rows as JDBC delivers them, in one partition; with `text` the key is one."""
     rows = [(bytearray(c.commit.raw), bytearray(c.intent.raw), c.op, *_tuple(c.image)) for c in changes]
-    return spark.createDataFrame(rows, CHANGE_DDL.replace("C1 int", "C1 string") if text else CHANGE_DDL).coalesce(1)
+    return read_frame(spark, rows, CHANGE_DDL.replace("C1 int", "C1 string") if text else CHANGE_DDL)
+
+
+def read_frame(spark: SparkSession, rows: Iterable[tuple[Any, ...]], ddl: str) -> DataFrame:
+    """Return change rows (CC, CI, CO, C0..Cn, B0..Bn) in one partition. The times of their commits are not known."""
+    frame = spark.createDataFrame([*rows], ddl).withColumn("LOGMARKER", F.lit(None).cast("timestamp"))
+    return frame.coalesce(1)
 
 
 def log_frame(events: DataFrame) -> DataFrame:

@@ -21,14 +21,13 @@ from airflow_provider_db2cdc.spark.apply.fold import safe_to_fold
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import table_exists
 from airflow_provider_db2cdc.spark.events.commit_time import utc_us
-from airflow_provider_db2cdc.spark.events.envelope import lsn_text
 from airflow_provider_db2cdc.spark.events.net_effect import LoggedEvents, count_batch
 from airflow_provider_db2cdc.spark.events.pairing import BARE_UPDATE, Pairing, paired
 from airflow_provider_db2cdc.spark.jdbc.connection import Fetch, driver_connection
 from airflow_provider_db2cdc.spark.ledger.batch_log import check_not_applied
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS, conf_for_row_count
 from airflow_provider_db2cdc.sql.asn import count_changes
-from airflow_provider_db2cdc.sql.changes import change_rows, commit_at_row, commit_times, has_before_images, split
+from airflow_provider_db2cdc.sql.changes import commit_at_row, has_before_images, split, timed_change_rows
 
 
 def pull(context: BatchContext) -> LoggedEvents | None:
@@ -48,14 +47,14 @@ def pull(context: BatchContext) -> LoggedEvents | None:
         if not replica.has_written("changes", planned.batch):
             level = StorageLevel.MEMORY_AND_DISK if is_small else StorageLevel.DISK_ONLY
             events = read_changes(context).localCheckpoint(storageLevel=level)
-            counts = count_batch(events)
+            counts = count_batch(events, replica.schema.key)
             events = safe_to_fold(replica, events, counts)
         is_new = replica.append_changes(events.limit(0) if counts is None else events, planned.batch, "changes")
     if planned.rows:
         _check_all_read(context, planned.rows)
     if not is_new or counts is None:
         return None
-    return LoggedEvents(events if is_small else context.events, counts)
+    return LoggedEvents(events if is_small else context.events, counts, is_kept=is_small)
 
 
 @failpoint("check_readable")
@@ -82,14 +81,12 @@ def read_changes(context: BatchContext) -> DataFrame:
     events: DataFrame | None = None
     for span in _spans(context):
         fetch = Fetch(spec.settings.query_fetch_rows)
-        rows = source.frame(spark, change_rows(task.schema, task.capture, span), fetch).coalesce(1)
+        select = timed_change_rows(spec.source.asn_schema, task.schema, task.capture, span)
+        rows = source.frame(spark, select, fetch).coalesce(1)
         span_events = paired(rows, task.schema, pairing)
         events = span_events if events is None else events.unionAll(span_events)
     assert events is not None
-    times = source.frame(spark, commit_times(spec.source.asn_schema, task.capture, context.planned.span))
-    timed = times.select(lsn_text("CC").alias("commit"), F.col("LOGMARKER").cast("timestamp").alias("local"))
-    first = timed.groupBy("commit").agg(F.min(utc_us(spec.source_clock)).alias("ts_us"))
-    return context.envelopes.of_changes(events, F.broadcast(first))
+    return context.envelopes.of_changes(events.withColumn("ts_us", utc_us(spec.source_clock)))
 
 
 def _pairing(spec: JobSpec, task: TableTask) -> Pairing:

@@ -85,6 +85,10 @@ def find_state_change(context: BatchContext, changes: LoggedEvents, reads: Publi
         bounds = key_bounds(rows, replica.schema).bounds
         if bounds and replica.has_no_rows(bounds):
             return Fill(rows, None if kept is None or appended is None else kept + appended)
+    if read is None and (keys := changes.counts.keys) is not None:
+        assert changed is not None
+        is_cheap = changes.is_kept and not changes.counts.hot_keys
+        return Merge(changed if is_cheap else changed.localCheckpoint(), keys)
     if read is not None:
         read = missing_from_state(replica, read, key_bounds(read, replica.schema).bounds)
     return _merge(context, _union(changed, read).localCheckpoint(), read)

@@ -15,7 +15,7 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.signal.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.cdc.types import TypeMapping, map_type
-from airflow_provider_db2cdc.spark.quoting import quoted
+from airflow_provider_db2cdc.spark.quoting import quoted, text_literal
 from airflow_provider_db2cdc.version import __version__
 
 CONNECTOR = "db2"
@@ -64,23 +64,24 @@ WRITTEN_BY = {
 
 def row_values(schema: TableSchema, alias: str) -> list[Column]:
     """Return the columns C0..Cn (or B0..Bn) with the names of the table's columns, in their Delta types."""
-    mappings = [map_type(schema.table, column) for column in schema.columns]
-    return [
-        _value(f"{alias}{index}", mapping).alias(column.name)
-        for index, (column, mapping) in enumerate(zip(schema.columns, mappings, strict=True))
-    ]
+    return [F.expr(text) for text in _row_values(schema, alias)]
 
 
 def row_struct(schema: TableSchema, alias: str) -> Column:
     """Return the columns C0..Cn (or B0..Bn) as one struct of the table's columns in their Delta types."""
-    return F.struct(*row_values(schema, alias))
+    return F.expr(f"struct({', '.join(_row_values(schema, alias))})")
 
 
 def key_struct(schema: TableSchema, row: str) -> Column:
     """Return the key columns of a row struct as a struct; null for a table without a key."""
+    return F.expr(key_text(schema, row))
+
+
+def key_text(schema: TableSchema, row: str) -> str:
+    """Return the expression of `key_struct`."""
     if not schema.key:
-        return F.lit(None).cast(NO_KEY)
-    return F.struct(*(F.col(row).getField(name).alias(name) for name in schema.key))
+        return f"CAST(NULL AS {NO_KEY})"
+    return f"struct({', '.join(f'{row}.{quoted(name)} AS {quoted(name)}' for name in schema.key)})"
 
 
 def lsn_text(column: str) -> Column:
@@ -100,14 +101,13 @@ class Envelopes:
     spec: JobSpec
     planned: PlannedBatch
 
-    def of_changes(self, events: DataFrame, times: DataFrame) -> DataFrame:
+    def of_changes(self, events: DataFrame) -> DataFrame:
         """Return events of the source, each delete followed by its tombstone if the table has a key.
 
-        `times` has the columns commit and ts_us. A commit without a row there has a null time, never the current one.
+        An event whose commit has no known time (`ts_us`) keeps a null time, never the current one.
         """
-        timed = events.join(times, "commit", "left")
-        source = self._source(F.col("commit"), F.col("intent"), F.col("ts_us"), "false")
-        return self._with_tombstones(timed.select("*", source.alias("source")))
+        source = self._source("commit", "intent", "ts_us", "false")
+        return self._with_tombstones(events.select("*", source.alias("source")))
 
     def of_reads(self, rows: DataFrame) -> DataFrame:
         """Return a snapshot's rows (`row`, `chunk`) as `r` events that come after every event of the batch."""
@@ -118,20 +118,20 @@ class Envelopes:
         return self._with_tombstones(self._of_snapshot("d", rows))
 
     def _of_snapshot(self, op: str, rows: DataFrame) -> DataFrame:
-        commit, at_us = F.lit(str(self.planned.upto)), F.lit(self.planned.planned_at_ms * 1000)
+        commit, at_us = str(self.planned.upto), self.planned.planned_at_ms * 1000
         assert self.planned.chunk_range is not None
         snapshot = SNAPSHOT_FIELD[self.planned.chunk_range.snapshot_kind]
         row, no_row = F.col("row"), F.lit(None).cast(rows.schema["row"].dataType)
         return rows.select(
             "*",
-            commit.alias("commit"),
+            F.lit(commit).alias("commit"),
             F.lit(str(Lsn(b"\xff" * len(self.planned.upto.raw)))).alias("intent"),
             F.lit(op).alias("op"),
             key_struct(self.schema, "row").alias("key"),
             (row if op == "d" else no_row).alias("before"),
             (no_row if op == "d" else row).alias("after"),
             *(F.lit(None).cast(_key_type(self.schema)).alias(name) for name in ("newkey", "oldkey")),
-            self._source(commit, F.lit(None).cast("string"), at_us, snapshot).alias("source"),
+            self._source(text_literal(commit), "NULL", f"{at_us}L", snapshot).alias("source"),
         )
 
     def _with_tombstones(self, rows: DataFrame) -> DataFrame:
@@ -143,44 +143,42 @@ class Envelopes:
         blank = {name: F.when(F.col("ordinal") == EVENT, F.col(name)) for name in ("op", "before", "source")}
         return self._log_rows(spread.withColumns(blank))
 
-    def _source(self, commit: Column, change: Column, ts_us: Column, snapshot: str) -> Column:
+    def _source(self, commit: str, change: str, ts_us: str, snapshot: str) -> Column:
         fields = {
-            "version": F.lit(__version__),
-            "connector": F.lit(CONNECTOR),
-            "name": F.lit(self.spec.source.server_name),
-            "ts_ms": F.floor(ts_us / 1000),
-            "snapshot": F.lit(snapshot),
-            "db": F.lit(self.spec.source.database),
-            "sequence": F.lit(None),
+            "version": text_literal(__version__),
+            "connector": text_literal(CONNECTOR),
+            "name": text_literal(self.spec.source.server_name),
+            "ts_ms": f"floor({ts_us} / 1000)",
+            "snapshot": text_literal(snapshot),
+            "db": text_literal(self.spec.source.database),
+            "sequence": "NULL",
             "ts_us": ts_us,
-            "ts_ns": ts_us * 1000,
-            "schema": F.lit(self.schema.table.schema),
-            "table": F.lit(self.schema.table.name),
+            "ts_ns": f"{ts_us} * 1000",
+            "schema": text_literal(self.schema.table.schema),
+            "table": text_literal(self.schema.table.name),
             "change_lsn": change,
             "commit_lsn": commit,
         }
-        return F.struct(*(value.alias(name) for name, value in fields.items())).cast(SOURCE_TYPE)
+        named = ", ".join(f"{value} AS {name}" for name, value in fields.items())
+        return F.expr(f"CAST(struct({named}) AS {SOURCE_TYPE})")
 
     def _log_rows(self, events: DataFrame) -> DataFrame:
-        is_event = F.col("ordinal") != TOMBSTONE
         key, row, at_ms = _key_type(self.schema), row_type(self.schema), self.planned.planned_at_ms
-        headers = F.struct(F.col("newkey").cast(key).alias("newkey"), F.col("oldkey").cast(key).alias("oldkey"))
-        has_header = F.col("newkey").isNotNull() | F.col("oldkey").isNotNull()
-        return events.select(
-            F.lit(self.planned.batch).cast("bigint").alias("__batch"),
-            F.col("commit").alias("__commit_lsn"),
-            F.col("intent").alias("__intent_lsn"),
-            F.col("ordinal").cast("int").alias("__ordinal"),
-            F.col("key").cast(key).alias("key"),
-            F.col("before").cast(row).alias("before"),
-            F.col("after").cast(row).alias("after"),
+        headers = ", ".join(f"CAST({name} AS {key}) AS {name}" for name in ("newkey", "oldkey"))
+        times = {"ts_ms": at_ms, "ts_us": at_ms * 1_000, "ts_ns": at_ms * 1_000_000}
+        return events.selectExpr(
+            f"{self.planned.batch}L AS __batch",
+            "commit AS __commit_lsn",
+            "intent AS __intent_lsn",
+            "CAST(ordinal AS int) AS __ordinal",
+            f"CAST(key AS {key}) AS key",
+            f"CAST(before AS {row}) AS before",
+            f"CAST(after AS {row}) AS after",
             "source",
             "op",
-            F.when(is_event, F.lit(at_ms).cast("bigint")).alias("ts_ms"),
-            F.when(is_event, F.lit(at_ms * 1_000).cast("bigint")).alias("ts_us"),
-            F.when(is_event, F.lit(at_ms * 1_000_000).cast("bigint")).alias("ts_ns"),
-            F.lit(None).cast(TRANSACTION_TYPE).alias("transaction"),
-            F.when(has_header, headers).alias("headers"),
+            *(f"CASE WHEN ordinal <> {TOMBSTONE} THEN {at}L END AS {name}" for name, at in times.items()),
+            f"CAST(NULL AS {TRANSACTION_TYPE}) AS transaction",
+            f"CASE WHEN newkey IS NOT NULL OR oldkey IS NOT NULL THEN struct({headers}) END AS headers",
         )
 
 
@@ -217,8 +215,15 @@ def _key_type(schema: TableSchema) -> str:
     return row_type(schema, schema.key) if schema.key else NO_KEY
 
 
-def _value(name: str, mapping: TypeMapping) -> Column:
-    value = F.col(name)
+def _row_values(schema: TableSchema, alias: str) -> list[str]:
+    """Return the columns as texts: each call of a function on a column is a call to the JVM."""
+    return [
+        f"{_value(f'{alias}{index}', map_type(schema.table, column))} AS {quoted(column.name)}"
+        for index, column in enumerate(schema.columns)
+    ]
+
+
+def _value(name: str, mapping: TypeMapping) -> str:
     if mapping.clean == "time":
-        value = F.regexp_replace(F.lpad(value.cast("string"), 6, "0"), "(..)(..)(..)", "$1:$2:$3")
-    return value.cast(mapping.delta)
+        name = f"regexp_replace(lpad(CAST({name} AS string), 6, '0'), '(..)(..)(..)', '$1:$2:$3')"
+    return f"CAST({name} AS {mapping.delta})"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.events.envelope import READ, float_names, signed_images
+from airflow_provider_db2cdc.spark.events.state_rows import KeyBounds, bound_sums, bounds_of_sums
 
 BROADCAST_KEYS = 200_000
 
@@ -20,6 +22,7 @@ class BatchCounts:
 
     Recreated keys are keys that were both created and deleted.
     `last_commit` is the newest commit with a known time, as an LSN's text. `last_commit_us` is that time.
+    `keys` are the number and the bounds of the keys, None if they were not asked for.
     """
 
     creates: int = 0
@@ -29,6 +32,7 @@ class BatchCounts:
     recreated_keys: int = 0
     last_commit: str | None = None
     last_commit_us: int | None = None
+    keys: KeyBounds | None = None
 
     @property
     def events(self) -> int:
@@ -38,15 +42,22 @@ class BatchCounts:
 
 @dataclass(frozen=True)
 class LoggedEvents:
-    """A part of the change log, and the counts of its events."""
+    """A part of the change log, and the counts of its events.
+
+    `is_kept` says that the rows are checkpointed, so that each query of them is cheap.
+    """
 
     rows: DataFrame
     counts: BatchCounts
+    is_kept: bool = False
 
 
 @failpoint("count_batch")
-def count_batch(batch: DataFrame) -> BatchCounts:
-    """Count a batch's events in one pass. Reads do not count: they are not from the source's log. It is an action."""
+def count_batch(batch: DataFrame, key: Sequence[str] = ()) -> BatchCounts:
+    """Count a batch's events in one pass. With `key`, the table's key columns, also return the bounds of the keys.
+
+    Reads do not count: they are not from the source's log. It is an action.
+    """
     is_op = {name: F.sum((F.col("op") == op).cast("int")) for name, op in OPS.items()}
     by_key = (
         _events(batch)
@@ -54,14 +65,17 @@ def count_batch(batch: DataFrame) -> BatchCounts:
         .agg(*(total.alias(name) for name, total in is_op.items()), F.max("timed").alias("last"))
     )
     changes = F.col("creates") + F.col("updates") + F.col("deletes")
-    row = by_key.agg(
+    [row] = by_key.agg(
+        F.count("*").alias("keys"),
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in OPS),
         F.coalesce(F.sum((changes > 1).cast("int")), F.lit(0)).alias("hot_keys"),
         F.coalesce(F.sum(_is_recreated().cast("int")), F.lit(0)).alias("recreated_keys"),
         F.max("last")["commit"].alias("last_commit"),
         F.max("last")["ts_us"].alias("last_commit_us"),
-    ).first()
-    return BatchCounts(**row.asDict()) if row is not None else BatchCounts()
+        *bound_sums(key, "key."),
+    ).collect()
+    counts = {field.name: row[field.name] for field in fields(BatchCounts)}
+    return BatchCounts(**{**counts, "keys": KeyBounds(row["keys"], bounds_of_sums(row, key)) if key else None})
 
 
 def count_reads(batch: DataFrame) -> dict[int, int]:

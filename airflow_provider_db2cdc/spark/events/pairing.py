@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.event.change_event import KeyChangeDetection
 from airflow_provider_db2cdc.cdc.table import TableSchema
-from airflow_provider_db2cdc.spark.events.envelope import key_struct, lsn_text, row_struct
+from airflow_provider_db2cdc.spark.events.envelope import key_text, lsn_text, row_struct
+from airflow_provider_db2cdc.spark.quoting import quoted, text_literal
 
 BARE_UPDATE = "db2cdc: an update row without its before image"
 """The error text of a read that meets such a row and must not accept it."""
@@ -33,34 +31,34 @@ class Pairing:
 
 
 def paired(rows: DataFrame, schema: TableSchema, pairing: Pairing) -> DataFrame:
-    """Return the events of change rows: commit, intent, op, key, before, after, newkey, oldkey.
+    """Return the events of change rows: commit, intent, local, op, key, before, after, newkey, oldkey.
 
-    `rows` must be one partition of whole commits. Then the windows below need no shuffle.
+    `rows` are those of `sql.changes.timed_change_rows`. `local` is the commit's time at the source. The rows must be in
+    one partition of whole commits. Then the windows below need no shuffle.
     """
     spread = rows.select(
         lsn_text("CC").alias("commit"),
         lsn_text("CI").alias("intent"),
+        F.col("LOGMARKER").cast("timestamp").alias("local"),
         F.col("CO").alias("o"),
         row_struct(schema, "C").alias("row"),
         (row_struct(schema, "B") if pairing.before_images else F.lit(None)).alias("prior"),
     )
-    if pairing.before_images:
-        spread = _as_delete_and_insert(spread, schema)
-    order = Window.partitionBy("commit").orderBy("intent", "half")
-    halves = spread if pairing.before_images else spread.withColumn("half", F.lit(0))
+    halves = _as_delete_and_insert(spread, schema) if pairing.before_images else spread.withColumn("half", F.lit(0))
+    order, key = "OVER (PARTITION BY commit ORDER BY intent, half)", key_text(schema, "row")
 
-    def has_neighbour(side: Callable[[str], Column], op: str) -> Column:
-        is_op = side("o").over(order) == op
-        return is_op & (side("intent").over(order) == F.col("intent")) if pairing.one_row else is_op
+    def has_neighbour(side: str, op: str) -> str:
+        is_op = f"{side}(o) {order} = '{op}'"
+        return f"({is_op} AND {side}(intent) {order} = intent)" if pairing.one_row else f"({is_op})"
 
-    is_after_delete, is_followed = has_neighbour(F.lag, "D"), has_neighbour(F.lead, "I")
-    paired_rows = halves.select(
-        *("commit", "intent", "o", "row"),
-        key_struct(schema, "row").alias("key"),
-        F.when(is_after_delete, F.lag("row").over(order)).alias("old"),
-        is_followed.alias("is_followed"),
-        F.when(is_followed, F.lead(key_struct(schema, "row")).over(order)).alias("newkey"),
-    ).withColumn("oldkey", F.when(F.col("old").isNotNull(), key_struct(schema, "old")))
+    is_after_delete, is_followed = has_neighbour("lag", "D"), has_neighbour("lead", "I")
+    paired_rows = halves.selectExpr(
+        *("commit", "intent", "local", "o", "row"),
+        f"{key} AS key",
+        f"CASE WHEN {is_after_delete} THEN lag(row) {order} END AS old",
+        f"{is_followed} AS is_followed",
+        f"CASE WHEN {is_followed} THEN lead({key}) {order} END AS newkey",
+    ).selectExpr("*", f"CASE WHEN old IS NOT NULL THEN {key_text(schema, 'old')} END AS oldkey")
     return _events(paired_rows, pairing)
 
 
@@ -69,28 +67,25 @@ def _as_delete_and_insert(rows: DataFrame, schema: TableSchema) -> DataFrame:
 
     A before image of only nulls does not count: such a row is older than the columns for before images.
     """
-    has_prior = reduce(or_, (F.col("prior").getField(name).isNotNull() for name in schema.names))
-    is_update = (F.col("o") == "U") & has_prior
-    old = F.struct(F.lit(0).alias("half"), F.lit("D").alias("o"), F.col("prior").alias("row"))
-    new = F.struct(F.lit(1).alias("half"), F.lit("I").alias("o"), F.col("row").alias("row"))
-    same = F.struct(F.lit(0).alias("half"), F.col("o").alias("o"), F.col("row").alias("row"))
-    halves = F.explode(F.when(is_update, F.array(old, new)).otherwise(F.array(same)))
-    return rows.select("commit", "intent", halves.alias("h")).select("commit", "intent", "h.*")
+    has_prior = " OR ".join(f"prior.{quoted(name)} IS NOT NULL" for name in schema.names)
+    old, new = "struct(0 AS half, 'D' AS o, prior AS row)", "struct(1 AS half, 'I' AS o, row AS row)"
+    halves = f"CASE WHEN o = 'U' AND ({has_prior}) THEN array({old}, {new}) ELSE array(struct(0 AS half, o, row)) END"
+    return rows.selectExpr("commit", "intent", "local", f"explode({halves}) AS h").select(
+        "commit", "intent", "local", "h.*"
+    )
 
 
 def _events(paired_rows: DataFrame, pairing: Pairing) -> DataFrame:
-    is_old_half = (F.col("o") == "D") & F.col("is_followed") & F.col("newkey").eqNullSafe(F.col("key"))
-    is_update = (F.col("o") == "I") & F.col("old").isNotNull() & F.col("oldkey").eqNullSafe(F.col("key"))
-    bare = F.lit("u") if pairing.bare_updates else F.raise_error(F.lit(BARE_UPDATE)).cast("string")
-    op = F.when(F.col("o") == "D", "d").when(F.col("o") == "U", bare).when(is_update, "u").otherwise("c")
-    headers = F.lit(pairing.detection == "adjacent")
-    return paired_rows.where(~F.coalesce(is_old_half, F.lit(False))).select(
-        "commit",
-        "intent",
-        op.alias("op"),
+    is_update = "(o = 'I' AND old IS NOT NULL AND oldkey <=> key)"
+    bare = "'u'" if pairing.bare_updates else f"CAST(raise_error({text_literal(BARE_UPDATE)}) AS string)"
+    headers = "true" if pairing.detection == "adjacent" else "false"
+    is_old_half = "o = 'D' AND is_followed AND newkey <=> key"
+    return paired_rows.where(f"NOT coalesce({is_old_half}, false)").selectExpr(
+        *("commit", "intent", "local"),
+        f"CASE WHEN o = 'D' THEN 'd' WHEN o = 'U' THEN {bare} WHEN {is_update} THEN 'u' ELSE 'c' END AS op",
         "key",
-        F.when(F.col("o") == "D", F.col("row")).when(is_update, F.col("old")).alias("before"),
-        F.when(F.col("o") != "D", F.col("row")).alias("after"),
-        F.when(headers & (F.col("o") == "D"), F.col("newkey")).alias("newkey"),
-        F.when(headers & (F.col("o") == "I") & ~is_update, F.col("oldkey")).alias("oldkey"),
+        f"CASE WHEN o = 'D' THEN row WHEN {is_update} THEN old END AS before",
+        "CASE WHEN o <> 'D' THEN row END AS after",
+        f"CASE WHEN {headers} AND o = 'D' THEN newkey END AS newkey",
+        f"CASE WHEN {headers} AND o = 'I' AND NOT {is_update} THEN oldkey END AS oldkey",
     )

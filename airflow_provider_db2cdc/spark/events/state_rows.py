@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -25,12 +26,12 @@ def effect_rows(effects: DataFrame, schema: TableSchema) -> DataFrame:
     Key columns come from `row` if there is one: keys that were grouped by have lost the sign of their zeros.
     """
 
-    def value(name: str) -> Column:
-        in_row = F.col("row").getField(name)
-        return F.coalesce(in_row, F.col("key").getField(name)) if name in schema.key else in_row
+    def value(name: str) -> str:
+        in_row, in_key = f"row.{quoted(name)}", f"key.{quoted(name)}"
+        return f"coalesce({in_row}, {in_key})" if name in schema.key else in_row
 
-    columns = [value(name).alias(name) for name in schema.names]
-    return effects.select(*columns, F.col("commit").alias("__commit_lsn"), F.col("row").isNotNull().alias("__present"))
+    columns = [f"{value(name)} AS {quoted(name)}" for name in schema.names]
+    return effects.selectExpr(*columns, "commit AS __commit_lsn", "row IS NOT NULL AS __present")
 
 
 def staged_rows(staged: DataFrame, schema: TableSchema, mark: Lsn) -> DataFrame:
@@ -52,18 +53,30 @@ class KeyBounds:
 
 def key_bounds(rows: DataFrame, schema: TableSchema) -> KeyBounds:
     """Return the number of rows and the bounds of their keys. It is an action."""
-    key = list(enumerate(schema.row_key))
-    ends = [end(F.col(quoted(name))).alias(f"{end.__name__}{index}") for end in (F.min, F.max) for index, name in key]
-    nulls = [F.max(F.col(quoted(name)).isNull()).alias(f"null{index}") for index, name in key]
-    totals = rows.agg(F.count("*").alias("rows"), *ends, *nulls).collect()[0]
+    totals = rows.agg(F.count("*").alias("rows"), *bound_sums(schema.row_key)).collect()[0]
+    return KeyBounds(totals["rows"], bounds_of_sums(totals, schema.row_key))
+
+
+def bound_sums(names: Sequence[str], prefix: str = "") -> list[Column]:
+    """Return the aggregates that `bounds_of_sums` needs, of columns or of the fields of a struct (`prefix`)."""
+    texts = {"min": "min({})", "max": "max({})", "null": "max({} IS NULL)"}
+    return [
+        F.expr(f"{text.format(prefix + quoted(name))} AS {end}{index}")
+        for end, text in texts.items()
+        for index, name in enumerate(names)
+    ]
+
+
+def bounds_of_sums(totals: Row, names: Sequence[str]) -> str:
+    """Return the condition on the state, by the aggregates of `bound_sums`. It is empty if there is none."""
     terms = []
-    for index, name in key:
+    for index, name in enumerate(names):
         low, high = _literal(totals[f"min{index}"]), _literal(totals[f"max{index}"])
         if low and high:
             within = f"t.{quoted(name)} >= {low} AND t.{quoted(name)} <= {high}"
             # A null key lies between no two ends. Without this term the merge would not find its row of the target.
             terms.append(f"({within} OR t.{quoted(name)} IS NULL)" if totals[f"null{index}"] else within)
-    return KeyBounds(totals["rows"], " AND ".join(terms))
+    return " AND ".join(terms)
 
 
 def key_range(schema: TableSchema, low: Bound, high: Bound) -> str:
