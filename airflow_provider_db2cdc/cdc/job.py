@@ -24,6 +24,8 @@ SHORT_ROWS = 200_000
 Isolation = Literal["read_committed", "repeatable_read", "exclusive"]
 Watermarking = Literal["read_only", "insert_insert", "insert_delete"]
 TableAction = Literal["pull", "initial_snapshot", "start_without_snapshot", "restart", "restore", "resnapshot"]
+LOADING: frozenset[TableAction] = frozenset({"initial_snapshot", "restart"})
+"""The actions that begin a table with a snapshot."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class TableTask:
 
     `capture_interrupted`: the registration was found inactive since the offset. `source_restored`: the source has
     another history than the applied one. In both cases changes are missing.
+
+    `source_rows` is about how many rows a snapshot will read, None if they are many or unknown.
     """
 
     schema: TableSchema
@@ -114,6 +118,7 @@ class TableTask:
     capture_interrupted: bool = False
     revision: str = ""
     source_restored: bool = False
+    source_rows: int | None = None
 
     @property
     def misses_changes(self) -> bool:
@@ -174,8 +179,8 @@ class JobSpec(Document):
 
     @property
     def is_short(self) -> bool:
-        """Whether good compilation does not pay: there are few changes and no initial snapshot."""
-        is_loading = any(task.action in ("initial_snapshot", "restart") for task in self.tables)
+        """Whether good compilation does not pay: there are few changes, and initial snapshots only of small tables."""
+        is_loading = any(task.action in LOADING and task.source_rows is None for task in self.tables)
         return not is_loading and sum(task.rows for task in self.tables) <= SHORT_ROWS
 
     @property

@@ -117,7 +117,8 @@ class SparkTables:
         """Read chunks over JDBC, one partition per reader, into the staging table."""
         settings = self.spec.settings
         rows = (span.last - chunk_range.first + 1) * settings.snapshot_chunk_rows
-        replica = self._replica(task, sys.maxsize if settings.snapshot_chunk_bytes else rows)
+        most = sys.maxsize if settings.snapshot_chunk_bytes else rows
+        replica = self._replica(task, most if task.source_rows is None else task.source_rows)
         stager = ChunkStager(replica.staging, self.source, settings)
         return stager.stage(table_snapshot, chunk_range, span, readers)
 

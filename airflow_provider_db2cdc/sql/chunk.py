@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from airflow_provider_db2cdc.cdc.table import Column, TableId, TableSchema
 from airflow_provider_db2cdc.cdc.types import MICROSECOND_DIGITS, map_type
-from airflow_provider_db2cdc.sql.query import count_of
+from airflow_provider_db2cdc.sql.query import Query, count_of
 from airflow_provider_db2cdc.sql.quoting import quote, quote_table, text_literal
 
 Bound = Sequence[str]
@@ -50,6 +50,19 @@ class ChunkKey:
     def where(self) -> list[str]:
         """The condition in parentheses, if there is one."""
         return [f"({self.condition})"] if self.condition else []
+
+
+def count_few(tables: Sequence[TableId], limit: int) -> Query:
+    """Return the select of each table's number of rows, at most `limit`: its place in `tables`, then the number.
+
+    It takes rows of open transactions as they are, and waits for none.
+    """
+    counts = (
+        f"SELECT {place} AS PLACE, {count_of()} AS N FROM "
+        f"(SELECT 1 AS X FROM {quote_table(table)} FETCH FIRST {limit} ROWS ONLY) AS R"
+        for place, table in enumerate(tables)
+    )
+    return Query(f"{' UNION ALL '.join(counts)} WITH UR")
 
 
 def table_rows(schema: TableSchema, cut: ChunkKey) -> str:

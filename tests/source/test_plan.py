@@ -20,6 +20,7 @@ from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationErr
 from airflow_provider_db2cdc.offsets.commit import record_signals_in_flight
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.catalog import read_capture_position
+from airflow_provider_db2cdc.source.planning import source_rows
 from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
 from airflow_provider_db2cdc.sql.driver_error import explain
 from airflow_provider_db2cdc.sql.query import Query
@@ -468,6 +469,28 @@ def test_new_table_begins_at_the_capture_position_uncounted(plan: Planner, contr
     control.capture("A", 70)
     [task] = plan().tables
     assert (task.stored_lsn, task.upto, task.rows, task.action) == (None, lsn(100), 0, "initial_snapshot")
+
+
+def test_rows_of_small_new_tables_are_counted_for_their_snapshots(
+    plan: Planner, source: CountingSource, control: ControlTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_rows, "SHORT_ROWS", 6)
+    for name, rows in (("A", 2), ("B", 0), ("C", 3)):
+        control.add(name)
+        for number in range(rows):
+            control.run(f"INSERT INTO {control.table(name)} (ID) VALUES ({number})")
+    found = {task.table.name: task.source_rows for task in plan().tables}
+    assert found == {"A": 2, "B": 0, "C": None}, "each of the three tables may have two of the six rows"
+    for_three = source.statements
+    assert [task.source_rows for task in plan(A=100, B=100).tables] == [None, None, 3]
+    assert source.statements == 2 * for_three, "one statement counts all of them"
+
+
+def test_new_tables_that_cannot_be_counted_are_planned(plan: Planner, control: ControlTables) -> None:
+    control.add("A")
+    control.run(f"DROP TABLE {control.table('A')}")
+    [task] = plan().tables
+    assert (task.action, task.source_rows) == ("initial_snapshot", None)
 
 
 def test_no_data_asks_for_no_snapshot(plan: Planner, control: ControlTables) -> None:

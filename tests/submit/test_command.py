@@ -17,7 +17,9 @@ DRIVER, EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOpt
 
 def test_both_jvms_run_in_utc_whatever_else_they_are_told() -> None:
     conf = spark_conf(extra={DRIVER: "-Duser.timezone=America/New_York --add-opens a --add-opens b"})
-    assert conf[DRIVER] == "-Duser.timezone=America/New_York --add-opens a --add-opens b -Duser.timezone=UTC"
+    given, _, ours = conf[DRIVER].partition(" --add-opens a --add-opens b ")
+    assert given.endswith("-Duser.timezone=America/New_York")
+    assert ours == "-Duser.timezone=UTC"
     assert conf[EXECUTOR] == "-Duser.timezone=UTC"
 
 
@@ -40,22 +42,32 @@ def test_a_short_job_starts_fast_unless_the_user_says_otherwise() -> None:
     assert "Tiered" not in spark_conf()[DRIVER]
 
 
+@pytest.mark.parametrize("given", ["-XX:+UseG1GC", "-Da=b -XX:+UseZGC", "-XX:-UseParallelGC", "-XX:+UseShenandoahGC"])
+def test_a_collector_that_is_given_is_the_only_one(given: str) -> None:
+    assert "-XX:+UseParallelGC" in spark_conf()[DRIVER].split()
+    assert "-XX:+UseParallelGC" not in spark_conf(extra={DRIVER: given})[DRIVER].split()
+
+
 @pytest.mark.parametrize(
-    ("action", "rows", "short"),
+    ("action", "rows", "source_rows", "short"),
     [
-        ("pull", 10, True),
-        ("resnapshot", 200_000, True),
-        ("pull", 200_001, False),
-        ("initial_snapshot", 0, False),
-        ("restart", 0, False),
-        ("start_without_snapshot", 0, True),
+        ("pull", 10, None, True),
+        ("resnapshot", 200_000, None, True),
+        ("pull", 200_001, None, False),
+        ("initial_snapshot", 0, None, False),
+        ("initial_snapshot", 0, 1000, True),
+        ("restart", 0, None, False),
+        ("restart", 0, 0, True),
+        ("start_without_snapshot", 0, None, True),
     ],
 )
-def test_a_job_is_short_with_few_changes_and_no_snapshot(action: TableAction, rows: int, short: bool) -> None:
+def test_a_job_is_short_with_few_changes_and_small_tables(
+    action: TableAction, rows: int, source_rows: int | None, short: bool
+) -> None:
     table = TableId("S", "T")
     identity = CaptureIdentity("ASNCDC.CDT", "", "", "")
     capture = CaptureRegistration(table, "ASNCDC", "CDT", "A", "", "DI", None, None, None, (), identity)
-    task = TableTask(TableSchema(table, (), ()), capture, LSN, LSN, rows, action)
+    task = TableTask(TableSchema(table, (), ()), capture, LSN, LSN, rows, action, source_rows=source_rows)
     source = SourceSpec("jdbc:db2://h:1/D", "D", "p", "ASNCDC")
     assert JobSpec("p", "r", "0a", 0, "/lake", source, CapturePosition(LSN, "", "", 0.0), (task,)).is_short is short
 

@@ -29,11 +29,7 @@ from airflow_provider_db2cdc.cdc.selection.unmatched import refuse
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId, TableSchema
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
-from airflow_provider_db2cdc.errors import (
-    CaptureStoppedError,
-    ConfigurationError,
-    OffsetError,
-)
+from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError
 from airflow_provider_db2cdc.source.catalog import CaptureState, read_capture, read_capture_position, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.lists import find_unmatched, warn_of
@@ -41,6 +37,7 @@ from airflow_provider_db2cdc.source.planning.interval import RunEnd, ended, idle
 from airflow_provider_db2cdc.source.planning.range_limit import counted
 from airflow_provider_db2cdc.source.planning.rejected_tables import each, report_idle
 from airflow_provider_db2cdc.source.planning.signals import new_table_signals, plan_signal_table
+from airflow_provider_db2cdc.source.planning.source_rows import with_source_rows
 from airflow_provider_db2cdc.source.planning.table_plan import TablePlan, TablePlanner
 from airflow_provider_db2cdc.source.preflight.table_requirements import require
 from airflow_provider_db2cdc.source.source_clock import read_source_clock
@@ -111,7 +108,7 @@ def plan_or_reason(source: Source, config: PipelineConfig, offsets: OffsetStore,
     if not (pending or _has_work(plans, summary) or summary.has_snapshot_work(schemas.keys())):
         report_idle(offsets, summary, rejected)
         return IdleTick(idle_reason(config, end, lsn, plans))
-    plans = [replace(plan, select=selects.get(plan.table, "")) for plan in plans]
+    plans = with_source_rows(source, [replace(plan, select=selects.get(plan.table, "")) for plan in plans])
     _warn_of_unread(plans, config.asn_schema)
     spec = after_last_tick(summary, new_spec(source, config, run, captured.position, plans))
     spec = replace(spec, interval=run.interval, interval_end=lsn, rejected=tuple(rejected), source_clock=clock)
@@ -295,5 +292,5 @@ def new_spec(
 def _task(plan: TablePlan) -> TableTask:
     return TableTask(
         plan.schema, plan.capture, plan.stored_lsn, plan.upto, plan.rows or 0, plan.action, plan.select,
-        plan.batch, plan.capture_interrupted, plan.revision, plan.source_restored,
+        plan.batch, plan.capture_interrupted, plan.revision, plan.source_restored, plan.source_rows,
     )  # fmt: skip

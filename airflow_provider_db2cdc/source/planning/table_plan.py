@@ -49,6 +49,7 @@ class TablePlan:
     planned_at_ms: int = 0
     revision: str = ""
     applied: AppliedCommit | None = None
+    source_rows: int | None = None
 
     @property
     def table(self) -> TableId:
