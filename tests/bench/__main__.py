@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the big table")
     parser.add_argument("--large-rows", type=int, default=20_000_000, help="rows of the large table of `scattered`")
     parser.add_argument("--changes", type=int, default=100_000, help="changes of a batch")
+    parser.add_argument("--tables", type=int, default=30, help="small tables of the case of many")
     parser.add_argument("--mb-per-s", type=float, default=4.0, help="how fast the network of that case is")
     parser.add_argument("--commit-interval", type=float, default=1.0, help="seconds between two commits of capture")
     parser.add_argument("--rounds", type=int, default=5)

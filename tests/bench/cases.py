@@ -25,6 +25,7 @@ from airflow_provider_db2cdc.submit.runner import Login, run_job
 
 from .bare import bare_merge, reduced_rows
 from .maintenance import scattered
+from .many_tables import many_tables
 from .measured import Measured, high_water_kb, note, planned, run, timed
 from .repairs import backfill
 from .snapshots import heal, incremental, network, snapshot
@@ -116,6 +117,7 @@ CASES: dict[str, Callable[[Stage, argparse.Namespace, Console], Measured]] = {
     "tick": tick,
     "scattered": scattered,
     "backfill": backfill,
+    "tables": many_tables,
 }
 
 
