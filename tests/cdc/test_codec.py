@@ -72,6 +72,7 @@ SPEC = JobSpec(
             capture_interrupted=True,
             revision="m",
             source_restored=True,
+            source_rows=5,
         ),
     ),
     settings=ApplySettings(
