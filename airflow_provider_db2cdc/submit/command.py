@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +23,6 @@ FAST_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 """JVM options to compile quickly, not well. The first one would shrink the code cache to 48 MB.
 
 Spark fills such a cache in minutes.
-"""
-
-COLLECTOR, COLLECTS = "-XX:+UseParallelGC", re.compile(r"-XX:[+-]Use\w*GC\b")
-"""The garbage collector of a driver whose options name none. G1 marks concurrently, which costs more in a small heap.
-
-A JVM refuses to start with two collectors.
 """
 
 DEFAULTS = {
@@ -96,8 +89,7 @@ def spark_conf(
     given_driver = given.get(driver, "")
     logging = f"{LOG4J_OPTION}{log4j}" if log4j and LOG4J_OPTION not in given_driver else ""
     # If two options contradict each other, the JVM takes the later one.
-    collector = "" if COLLECTS.search(given_driver) else COLLECTOR
-    conf[driver] = _spaced(FAST_START if short else "", collector, given_driver, UTC, logging)
+    conf[driver] = _spaced(FAST_START if short else "", given_driver, UTC, logging)
     conf[executor] = _spaced(given.get(executor, ""), UTC)
     if jars:
         conf[JARS] = _joined(given.get(JARS, ""), *map(str, jars))
