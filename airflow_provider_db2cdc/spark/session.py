@@ -52,13 +52,13 @@ SMALL_CONF = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.files.minPartitionNum": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 """Settings for few rows. Adaptive execution would submit a job per stage, and most partitions would be empty.
 
 Code generation is off, too: each task would generate the source text of its projections again, only to find the
-compiled class by it. That was a third of the CPU time of a tick with few rows.
+compiled class by it. That was a third of the CPU time of a tick with few rows. For the same reason one task replays the
+log of a Delta table.
 """
 
 COMPILED_CONF = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
