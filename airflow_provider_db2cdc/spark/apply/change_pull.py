@@ -20,7 +20,6 @@ from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.fold import safe_to_fold
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import table_exists
-from airflow_provider_db2cdc.spark.events.commit_time import utc_us
 from airflow_provider_db2cdc.spark.events.net_effect import LoggedEvents, count_batch
 from airflow_provider_db2cdc.spark.events.pairing import BARE_UPDATE, Pairing, paired
 from airflow_provider_db2cdc.spark.jdbc.connection import Fetch, driver_connection
@@ -86,7 +85,7 @@ def read_changes(context: BatchContext) -> DataFrame:
         span_events = paired(rows, task.schema, pairing)
         events = span_events if events is None else events.unionAll(span_events)
     assert events is not None
-    return context.envelopes.of_changes(events.withColumn("ts_us", utc_us(spec.source_clock)))
+    return context.envelopes.of_changes(events)
 
 
 def _pairing(spec: JobSpec, task: TableTask) -> Pairing:

@@ -15,6 +15,7 @@ from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
 from airflow_provider_db2cdc.cdc.signal.signal import SnapshotKind
 from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.cdc.types import TypeMapping, map_type
+from airflow_provider_db2cdc.spark.events.commit_time import utc_us
 from airflow_provider_db2cdc.spark.quoting import quoted, text_literal
 from airflow_provider_db2cdc.version import __version__
 
@@ -102,12 +103,13 @@ class Envelopes:
     planned: PlannedBatch
 
     def of_changes(self, events: DataFrame) -> DataFrame:
-        """Return events of the source, each delete followed by its tombstone if the table has a key.
+        """Return paired events of the source, each delete followed by its tombstone if the table has a key.
 
-        An event whose commit has no known time (`ts_us`) keeps a null time, never the current one.
+        A commit without a known time keeps a null time, never the current one.
         """
+        timed = events.withColumn("ts_us", utc_us(self.spec.source_clock))
         source = self._source("commit", "intent", "ts_us", "false")
-        return self._with_tombstones(events.select("*", source.alias("source")))
+        return self._with_tombstones(timed.select("*", source.alias("source")))
 
     def of_reads(self, rows: DataFrame) -> DataFrame:
         """Return a snapshot's rows (`row`, `chunk`) as `r` events that come after every event of the batch."""
