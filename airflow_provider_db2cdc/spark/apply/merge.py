@@ -8,6 +8,7 @@ from typing import ClassVar, TypeAlias
 
 from pyspark.sql import DataFrame
 
+from airflow_provider_db2cdc.cdc.table import TableSchema
 from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.chunk_publish import PublishedRows
@@ -85,12 +86,10 @@ def find_state_change(context: BatchContext, changes: LoggedEvents, reads: Publi
         bounds = key_bounds(rows, replica.schema).bounds
         if bounds and replica.has_no_rows(bounds):
             return Fill(rows, None if kept is None or appended is None else kept + appended)
-    if read is None and (keys := changes.counts.keys) is not None:
+    if read is None:
         assert changed is not None
-        is_cheap = changes.is_kept and not changes.counts.hot_keys
-        return Merge(changed if is_cheap else changed.localCheckpoint(), keys)
-    if read is not None:
-        read = missing_from_state(replica, read, key_bounds(read, replica.schema).bounds)
+        return _merge_changes(changes, changed, replica.schema)
+    read = missing_from_state(replica, read, key_bounds(read, replica.schema).bounds)
     return _merge(context, _union(changed, read).localCheckpoint(), read)
 
 
@@ -110,13 +109,21 @@ def write_state_change(context: BatchContext, change: StateChange) -> StateVersi
             return current_state(context, None if growth is None or before is None else before + growth, version)
 
 
-def _merge(
-    context: BatchContext, rows: DataFrame, read: DataFrame | None, gone: DataFrame | None = None
-) -> Unchanged | Merge:
-    """Return the merge of these rows. `read` are those among them that were read, None without a read."""
+def _merge_changes(changes: LoggedEvents, changed: DataFrame, schema: TableSchema) -> Merge:
+    """Return the merge of a batch's net effects (`changed`). The bounds of their keys may be counted already.
+
+    If each key has one event, the rows are no more than a projection of the checkpointed events.
+    """
+    is_cheap = bool(schema.key) and changes.is_kept and not changes.counts.hot_keys
+    rows = changed if is_cheap else changed.localCheckpoint()
+    return Merge(rows, changes.counts.keys or key_bounds(rows, schema))
+
+
+def _merge(context: BatchContext, rows: DataFrame, read: DataFrame, gone: DataFrame | None = None) -> Unchanged | Merge:
+    """Return the merge of these rows. `read` are those among them that were read."""
     bounds = key_bounds(rows, context.replica.schema)
     # A first try may have written all rows already. So the target is asked for its rows and version.
-    return Unchanged(gone=gone) if read is not None and not bounds.rows else Merge(rows, bounds, gone)
+    return Merge(rows, bounds, gone) if bounds.rows else Unchanged(gone=gone)
 
 
 def _changed_rows(context: BatchContext, changes: LoggedEvents, reads: PublishedRows) -> DataFrame | None:
