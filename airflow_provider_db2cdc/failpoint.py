@@ -20,7 +20,7 @@ Failpoint: TypeAlias = Literal[
     "read_signals", "after_group", "prepare_table", "fence_writers", "exclude_chunks", "append_changes",
     "fill_state", "refill_state", "merge_state", "append_rows", "catch_up", "await_low_mark", "await_high_mark",
     "await_capture", "publish_group", "plan_chunks", "settle_table_snapshot", "read_group", "stage_chunks",
-    "stage_rows", "delete_staged_rows", "read_chunk_rows", "count_chunks", "check_counts",
+    "stage_rows", "read_chunk_rows", "count_chunks", "check_counts",
     "find_chunk_bounds", "compare_state", "compare_rows", "find_state_change",
     "append_found_deletes", "commit_effects", "net_effects", "count_batch", "count_ranges",
     "check_all_read", "read_frame", "read_parts", "query_source", "connect_source", "open_session",

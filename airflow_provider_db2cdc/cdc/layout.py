@@ -73,10 +73,6 @@ class Layout:
         """Return the name of the change log of a source table."""
         return self._for_table("changes", table, "__changes")
 
-    def staging(self, table: TableId) -> DeltaName:
-        """Return the name of the table with the staged snapshot rows of a source table."""
-        return self._for_table("_db2cdc/staging", table, "__staging")
-
     def internal(self, name: str) -> DeltaName:
         """Return the name of one of the pipeline's own tables, such as batches, commits or manifest."""
         return self._path(f"_db2cdc/{name}") if self.is_path else self._name(f"_db2cdc_{name}")

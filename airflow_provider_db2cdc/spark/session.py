@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -41,8 +42,6 @@ SESSION_CONF = {
     # The transaction id of a step must stay until the step is over.
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "false",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
-    # Staged rows are read by their version, even a week after a crash, as long as their files exist.
-    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
 }
 MARK = "spark.databricks.delta.commitInfo.userMetadata"
 """Delta's setting: the user metadata that Delta's history shows for each commit of a session."""
@@ -96,6 +95,15 @@ def slots(spark: SparkSession) -> int | None:
     if conf.get("spark.default.parallelism", None) or (is_elastic and not str(context.master).startswith("local")):
         return None
     return max(1, context.defaultParallelism // int(conf.get("spark.task.cpus", "1") or 1))
+
+
+def kept_level(spark: SparkSession, is_few: bool) -> StorageLevel:
+    """Return where rows are kept that cannot be read twice: on disk, few of them also in memory.
+
+    On a cluster two executors keep them, so that the loss of one loses no row.
+    """
+    copies = 1 if str(spark.sparkContext.master).startswith("local") else 2
+    return StorageLevel(True, is_few, False, False, copies)
 
 
 @contextmanager

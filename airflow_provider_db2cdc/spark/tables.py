@@ -31,6 +31,7 @@ from airflow_provider_db2cdc.spark.apply.foreign_changes import (
     refill,
     refill_if_changed,
 )
+from airflow_provider_db2cdc.spark.apply.staged_rows import StagedRows
 from airflow_provider_db2cdc.spark.apply.state_diff import StateDiff, diff_state
 from airflow_provider_db2cdc.spark.delta.ownership import Place
 from airflow_provider_db2cdc.spark.delta.replica import Replica
@@ -38,25 +39,27 @@ from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.repair.table_repairs import TableRepairs
 from airflow_provider_db2cdc.spark.session import SMALL_ROWS, TableSessions, slots
-from airflow_provider_db2cdc.tick.log import describe, log_progress
 from airflow_provider_db2cdc.tick.ports import TableBatch
 
 
 class SparkTables:
     """The change logs and states of a pipeline, each table on a session of its own."""
 
-    def __init__(self, spark: SparkSession, spec: JobSpec, place: Place, batch_log: BatchLog) -> None:
+    def __init__(
+        self, spark: SparkSession, spec: JobSpec, place: Place, batch_log: BatchLog, staged: StagedRows | None = None
+    ) -> None:
         self.spark = spark
         self.spec = spec
         self.place = place
         self.batch_log = batch_log
         self.source = JdbcSource(spec.source)
         self.sessions = TableSessions(spark, place.owner.mark)
+        self.staged = staged or StagedRows()
         self.repairs = TableRepairs()
 
     def for_reader(self) -> SparkTables:
         """Return the same tables on other sessions: Delta keeps a write's transaction id in the session."""
-        return SparkTables(self.spark, self.spec, self.place, self.batch_log)
+        return SparkTables(self.spark, self.spec, self.place, self.batch_log, self.staged)
 
     def slots(self) -> int | None:
         """Return how many tasks Spark runs side by side."""
@@ -99,7 +102,7 @@ class SparkTables:
             is_foreign = foreign_since is not None
             if is_foreign and last is not None and begins_heal(planned.chunk_range):
                 refill(replica, last, self.batch_log, planned.batch)
-            return apply_batch(BatchContext(replica, self.spec, self.source, batch, is_foreign))
+            return apply_batch(BatchContext(replica, self.spec, self.source, self.staged, batch, is_foreign))
 
         return apply_guarded(replica, None if batch.is_begun else last, apply, batch.accepted_since)
 
@@ -109,32 +112,28 @@ class SparkTables:
 
     def diff(self, task: TableTask, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
         """Compare staged rows with the state, in one Spark job."""
-        return diff_state(self._replica(task, _max_rows(chunk_range, last)), chunk_range, last)
+        replica = self._replica(task, _max_rows(chunk_range, last))
+        return diff_state(replica, self.staged.rows(replica.spark, chunk_range.read_id), chunk_range, last)
 
     def stage(
         self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, span: ChunkSpan, readers: int
     ) -> ChunkRange:
-        """Read chunks over JDBC, one partition per reader, into the staging table."""
+        """Read chunks over JDBC, one partition per reader, and keep them."""
         settings = self.spec.settings
         rows = (span.last - chunk_range.first + 1) * settings.snapshot_chunk_rows
         most = sys.maxsize if settings.snapshot_chunk_bytes else rows
-        replica = self._replica(task, most if task.source_rows is None else task.source_rows)
-        stager = ChunkStager(replica.staging, self.source, settings)
+        rows = most if task.source_rows is None else task.source_rows
+        session = self.sessions.session(task.table, rows)
+        stager = ChunkStager(session, self.staged, task.schema, self.source, settings, rows <= SMALL_ROWS)
         return stager.stage(table_snapshot, chunk_range, span, readers)
 
-    def delete_staged(self, task: TableTask, chunk_range: ChunkRange) -> None:
-        """Delete the files of staged rows. For few rows it is not worth the time."""
-        rows = chunk_range.rows_read
-        if rows <= SMALL_ROWS:
-            return
-        try:
-            self._replica(task, rows).staging.delete(chunk_range.staging_version)
-        except Exception as error:
-            snapshot = chunk_range.snapshot
-            log_progress(f"table={task.table} snapshot={snapshot}: staged rows stay in storage: {describe(error)}")
+    def drop_staged(self, chunk_range: ChunkRange) -> None:
+        """Free the storage of staged rows."""
+        self.staged.drop(chunk_range.read_id)
 
     def _repair_context(self, batch: TableBatch) -> BatchContext:
-        return BatchContext(self._replica(batch.task, 0, batch.is_redone), self.spec, self.source, batch)
+        replica = self._replica(batch.task, 0, batch.is_redone)
+        return BatchContext(replica, self.spec, self.source, self.staged, batch)
 
     def _replica(self, task: TableTask, rows: int, is_redone: bool = False) -> Replica:
         session, vectors = self.sessions.session(task.table, rows), self.spec.settings.deletion_vectors

@@ -197,10 +197,14 @@ class Tables(Protocol):
     def stage(
         self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, span: ChunkSpan, readers: int
     ) -> ChunkRange:
-        """Read chunks of a table, stage them after those of the chunk range, and return the range with them."""
+        """Read chunks of a table, keep them with those of the chunk range, and return the range with them.
 
-    def delete_staged(self, task: TableTask, chunk_range: ChunkRange) -> None:
-        """Free the storage of what was staged for an applied chunk range. A failure is only logged."""
+        Only this run has the rows. If another run redoes their batch, it excludes them. Their chunks are then read
+        again.
+        """
+
+    def drop_staged(self, chunk_range: ChunkRange) -> None:
+        """Free the storage of what was read for a chunk range that is applied, or that is not to be published."""
 
 
 class BatchLog(Protocol):

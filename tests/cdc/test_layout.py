@@ -61,9 +61,9 @@ def test_a_path_reads_back_as_the_same_table(table: TableId) -> None:
 @pytest.mark.parametrize("layout", [PATH, CATALOG], ids=["path", "catalog"])
 def test_two_tables_never_share_a_place(layout: Layout, pair: list[TableId]) -> None:
     one, other = pair
-    places = [place(table) for table in (one, other) for place in (layout.state, layout.changes, layout.staging)]
+    places = [place(table) for table in (one, other) for place in (layout.state, layout.changes)]
     places += [layout.internal(name) for name in ("batches", "commits", "manifest")]
-    assert len({place.name.lower() if layout is CATALOG else place.name for place in places}) == 9
+    assert len({place.name.lower() if layout is CATALOG else place.name for place in places}) == 7
 
 
 @given(tables)
@@ -109,7 +109,6 @@ def test_look_alikes_differ_in_a_catalog(one: TableId, other: TableId) -> None:
 
 def test_a_table_named_like_anothers_change_log_is_not_taken_for_it() -> None:
     assert CATALOG.state(TableId("S", "T__CHANGES")) != CATALOG.changes(TableId("S", "T"))
-    assert CATALOG.state(TableId("S", "T__STAGING")) != CATALOG.staging(TableId("S", "T"))
     assert CATALOG.state(TableId("_DB2CDC", "BATCHES")) != CATALOG.internal("batches")
 
 
@@ -133,10 +132,8 @@ def test_a_table_named_like_anothers_change_log_is_not_taken_for_it() -> None:
 def test_places_of_names(table: TableId, path: str, catalog: str) -> None:
     assert PATH.state(table).name == f"/lake/sales/tables/{path}"
     assert PATH.changes(table).name == f"/lake/sales/changes/{path}"
-    assert PATH.staging(table).name == f"/lake/sales/_db2cdc/staging/{path}"
     assert CATALOG.state(table).name == f"`main`.`sales`.`{catalog}`"
     assert CATALOG.changes(table).name == f"`main`.`sales`.`{catalog}__changes`"
-    assert CATALOG.staging(table).name == f"`main`.`sales`.`{catalog}__staging`"
 
 
 @pytest.mark.parametrize(

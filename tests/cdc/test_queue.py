@@ -78,17 +78,17 @@ def acting(
 
 def range_of(first: int, last: int, deletes_by_range: bool = False) -> KeyedChunks:
     rows = 10 * first // 2
-    return KeyedChunks("s", "incremental", first, last, LOW, 6, 6, "f", rows, 3, deletes_by_range=deletes_by_range)
+    return KeyedChunks("s", "incremental", first, last, LOW, 6, 6, "f", rows, "", deletes_by_range=deletes_by_range)
 
 
 def deletion_of(last: int, rows: int = 0) -> DeleteMissing:
-    return DeleteMissing("s", "incremental", 0, last, LOW, 6, 6, "f", rows, 3)
+    return DeleteMissing("s", "incremental", 0, last, LOW, 6, 6, "f", rows)
 
 
 def read_of(read: int, windows: Windows, rows: int = 0, needs_another: bool = False) -> KeylessRead:
     low = (LOW, 6, 6)
     return KeylessRead(
-        "s", "incremental", read, read, *low, "f", rows, 3, windows=windows, needs_another_read=needs_another
+        "s", "incremental", read, read, *low, "f", rows, windows=windows, needs_another_read=needs_another
     )
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from support.pipeline import Pipeline
 
-from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
-from airflow_provider_db2cdc.spark.delta.table_io import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -42,8 +38,5 @@ def test_snapshots_and_changes_reach_a_catalogs_tables(
     assert pipeline.rows(table) == pipeline.source_rows(table)
     tables = {row.tableName for row in pipeline.spark.sql("SHOW TABLES IN Lake").collect()}
     assert {name for name in tables if name.startswith(table.schema.lower())} == {
-        f"{table.schema.lower()}__my_x20_table{suffix}" for suffix in ("", "__changes", "__staging")
+        f"{table.schema.lower()}__my_x20_table{suffix}" for suffix in ("", "__changes")
     }
-    staging = load(pipeline.spark, Layout("Lake").staging(table))
-    left = [file for file in staging.inputFiles() if Path(urlsplit(file).path).exists()]
-    assert (len(staging.inputFiles()), left) == (1, []), "what was staged is deleted here too"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -10,9 +9,9 @@ from itertools import count
 import pytest
 from pyspark.sql import functions as F
 from support.crash import killed
-from support.filled import ask, changed, filled
+from support.filled import changed, filled
 from support.history import HistoryOptions, random_history
-from support.log import captured_events, check_log, logged_events, reads, tombstones
+from support.log import captured_events, logged_events, reads, tombstones
 from support.pipeline import Pipeline, Replay
 from support.writing import in_window
 
@@ -21,7 +20,7 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.failpoint import Action, Failpoint, ReachedFailpoint, When, failpoint_action
 from airflow_provider_db2cdc.spark import job
-from airflow_provider_db2cdc.spark.delta.table_io import load, newest_version, set_properties
+from airflow_provider_db2cdc.spark.delta.table_io import load
 
 pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
@@ -174,23 +173,3 @@ def test_a_new_table_continues_if_its_first_ticks_die_after_batches(
     assert pipeline.rows(table) == pipeline.source_rows(table)
     found = reads(pipeline, table)
     assert (len(found), set(found.values())) == (50, {1})
-
-
-@pytest.mark.long
-def test_staged_rows_are_found_long_after_the_death_of_their_run(new_pipeline: Callable[..., Pipeline]) -> None:
-    """Delta refuses a version older than the retention of deleted files, even if the files exist."""
-    pipeline = new_pipeline(**{"incremental.snapshot.chunk.size": 4, "snapshot.group.chunks": 1})
-    table = filled(pipeline, 9)
-    pipeline.passed()
-    pipeline.unseen(table, f"DELETE FROM {table} WHERE ID = 1")
-    spec = pipeline.plan(signals=[ask(table)])
-    assert spec is not None
-    with killed("append_changes", "before"):
-        job.run(spec)
-    staging = Layout(pipeline.target).staging(table)
-    assert newest_version(pipeline.spark, staging) > 1, "the next group was also read"
-    set_properties(pipeline.spark, staging, {"delta.deletedFileRetentionDuration": "interval 1 second"})
-    time.sleep(1.5)
-    pipeline.passed(ask(table))
-    assert pipeline.rows(table) == pipeline.source_rows(table)
-    check_log(pipeline, table)

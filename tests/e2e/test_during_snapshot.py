@@ -17,7 +17,7 @@ from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.sandbox.capture import faults
 from airflow_provider_db2cdc.spark import job
-from airflow_provider_db2cdc.spark.delta.staging import Staging
+from airflow_provider_db2cdc.spark.apply.staged_rows import StagedRows
 from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.session import TableSessions
 from airflow_provider_db2cdc.tick.snapshot.publisher import GroupPublisher
@@ -155,12 +155,12 @@ def test_a_key_that_a_scan_has_read_twice_is_once_in_a_compared_state(
     # By a session of the pipeline: a deletion by another writer would stop the table.
     own = TableSessions(pipeline.spark, BatchLog(pipeline.spark, layout, "test").prepare().mark).session(table, 0)
     own.sql(f"DELETE FROM delta.`{layout.state(table).name}` WHERE ID = 5")
-    real = Staging.write
+    real = StagedRows.add
 
-    def twice(self: Staging, rows: Any) -> int:
-        return real(self, rows.unionAll(rows.where("row.ID = 5")))
+    def twice(self: StagedRows, rows: Any, is_few: bool, read_id: str = "") -> str:
+        return real(self, rows.unionAll(rows.where("row.ID = 5")), is_few, read_id)
 
-    monkeypatch.setattr(Staging, "write", twice)
+    monkeypatch.setattr(StagedRows, "add", twice)
     with behind("stage_rows", lambda _: changed(pipeline, f"UPDATE {table} SET ID = ID + 1 WHERE ID BETWEEN 4 AND 6")):
         pipeline.passed(ask(table))
     found = [row["ID"] for row in pipeline.state(table).collect()]

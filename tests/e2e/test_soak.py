@@ -52,7 +52,6 @@ DEATHS: list[Failpoint] = [
     "plan_batch",
     "append_changes",
     "fill_state",
-    "delete_staged_rows",
     "merge_state",
     "commit_batch",
     "publish_manifest",

@@ -200,22 +200,6 @@ def test_vacuum_keeps_the_versions_that_the_manifest_names(spark: SparkSession, 
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_staged_rows_stay_while_a_snapshot_may_read_them(spark: SparkSession, tmp_path: Path) -> None:
-    target = made(spark, tmp_path, 2)
-    staged = spark.sql("SELECT named_struct('ID', 1, 'A', 0) AS row, 0 AS chunk")
-    version = target.replica.staging.write(staged)
-    part = TableSnapshot(TABLE, status="reading")
-    target.open_snapshot(Snapshot("asked", "incremental", (part,), "file", started_at_ms=5))
-    assert ("staging", "trim") not in target.steps(target.maintain())
-    target.open_snapshot(Snapshot("asked", "incremental", (part,), "file", "stopped", 5))
-    steps = target.steps(target.maintain(reported_seq=target.journal.seq))
-    assert (steps["staging", "trim"].before.files, steps["staging", "trim"].after.files) == (1, 0)
-    assert len(target.replica.staging.rows(version).collect()) == 1, "a run that reads them by version still can"
-    assert ("staging", "trim") not in target.steps(target.maintain())
-
-
-@pytest.mark.long
-@pytest.mark.spark
 def test_the_journal_keeps_every_used_id_and_what_is_open(spark: SparkSession, tmp_path: Path) -> None:
     target = made(spark, tmp_path, 1)
     part = TableSnapshot(TABLE, status="reading", bounds=(("5",),), fingerprint="f")

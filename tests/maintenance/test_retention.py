@@ -14,7 +14,6 @@ from airflow_provider_db2cdc.cdc.maintenance.retention import (
     LogHorizon,
     LogNeed,
     find_horizon,
-    has_staged_rows,
     log_needs,
 )
 from airflow_provider_db2cdc.cdc.offset.batch_history import PlannedBatch
@@ -129,14 +128,6 @@ def test_progress_that_only_the_batch_log_knows_counts_too() -> None:
 
 def test_readers_of_the_oldest_manifest_row_continue_after_its_batch() -> None:
     assert log_needs(TABLE, [], None, [], 6) == [LogNeed(7)]
-
-
-def test_staged_rows_are_kept_for_open_snapshots_and_pending_batches() -> None:
-    staged = chunks(KeyedChunks, 7, 6)
-    assert has_staged_rows(TABLE, [opened()], [])
-    assert not has_staged_rows(TABLE, [opened("stopped")], [])
-    assert has_staged_rows(TABLE, [], [planned(8, staged)])
-    assert not has_staged_rows(TABLE, [], [planned(8), planned(8, staged, OTHER)])
 
 
 def test_a_horizon_survives_its_text() -> None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from support.crash import killed
 
 from airflow_provider_db2cdc.cdc.layout import Layout
@@ -220,54 +220,6 @@ def test_a_table_without_a_key_changes_columns_only_in_a_restart(spark: SparkSes
     bare("A", "C", "B").prepare(is_begun=True)
     bare("A", "C", "B").prepare()
     assert load(spark, place.layout.state(TableId("S", "BARE"))).columns[:4] == ["A", "C", "B", COPY]
-
-
-def test_deleted_staged_rows_leave_the_storage_and_the_others_stay(
-    spark: SparkSession, tmp_path: Path, target: Replica
-) -> None:
-    place = Place(Layout(str(tmp_path / "a b%20c")), target.place.owner)
-    odd = Replica(spark, place, target.schema)
-
-    def staged(*ids: int) -> int:
-        rows = ", ".join(f"(named_struct('ID', {id_}, 'A', 0), 0)" for id_ in ids)
-        return odd.staging.write(spark.sql(f"SELECT * FROM VALUES {rows} AS s (row, chunk)"))
-
-    def files() -> set[Path]:
-        return set(Path(odd.layout.staging(odd.table).name).rglob("*.parquet"))
-
-    def ids(version: int) -> list[int]:
-        return sorted(row["row"]["ID"] for row in odd.staging.rows(version).collect())
-
-    versions, born, before = [], [], files()
-    for rows in ((1, 2), (3,), (4, 5)):
-        versions.append(staged(*rows))
-        born.append(files() - before)
-        before |= born[-1]
-    odd.staging.delete(versions[1])
-    assert born[1]
-    assert files() == born[0] | born[2]
-    assert (ids(versions[0]), ids(versions[2])) == ([1, 2], [4, 5])
-    odd.staging.delete(versions[2])
-    odd.staging.delete(versions[2])
-    assert ids(staged(6)) == [6]
-
-
-def test_pieces_of_a_group_are_staged_as_one_version(target: Replica) -> None:
-    def rows(*ids: int) -> DataFrame:
-        ddl = "row struct<ID: int, A: int>, chunk int"
-        return target.spark.createDataFrame([((id_, 0), id_) for id_ in ids], ddl)
-
-    def ids(version: int) -> list[int]:
-        return sorted(row["chunk"] for row in target.staging.rows(version).collect())
-
-    target.staging.write(rows(9))
-    first = target.staging.write(rows(1, 2))
-    both = target.staging.add(rows(3), first)
-    assert both is not None
-    assert (ids(first), ids(both)) == ([1, 2], [1, 2, 3])
-    assert target.staging.add(rows(), both) == both, "a piece without rows"
-    target.staging.write(rows(7))
-    assert target.staging.add(rows(4), both) is None, "another run has staged rows between"
 
 
 def test_files_of_a_small_state_are_rewritten_and_other_files_marked(target: Replica) -> None:

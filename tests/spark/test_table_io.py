@@ -26,7 +26,6 @@ from airflow_provider_db2cdc.spark.delta.table_io import (
     literal_frame,
     load,
     newest_version,
-    overwrite,
 )
 from airflow_provider_db2cdc.submit.command import DEFAULTS
 from airflow_provider_db2cdc.tick.log import describe
@@ -52,14 +51,6 @@ def ids(spark: SparkSession, name: DeltaName, version: int | None = None) -> lis
     return sorted(row[0] for row in load(spark, name, version).collect())
 
 
-def test_rows_of_one_task_are_written_as_files_of_limited_size(spark: SparkSession, tmp_path: Path) -> None:
-    name, rows = named(tmp_path / "t"), spark.range(25).coalesce(1)
-    overwrite(rows, name, {"maxRecordsPerFile": "10"})
-    assert len(load(spark, name).inputFiles()) == 3
-    append(rows, name, files={"maxRecordsPerFile": "5"})
-    assert len(load(spark, name).inputFiles()) == 3 + 5
-
-
 def test_an_append_with_a_transaction_id_happens_once(spark: SparkSession, tmp_path: Path) -> None:
     name = named(tmp_path / "t")
     assert write(spark, name, "(1, 'x')", 5) == 0
@@ -68,15 +59,6 @@ def test_an_append_with_a_transaction_id_happens_once(spark: SparkSession, tmp_p
     assert ids(spark, name) == [1]
     assert write(spark, name, "(4, 'z')", 6) == 1 == newest_version(spark, name)
     assert ids(spark, name, 0) == [1]
-
-
-def test_an_overwrite_returns_its_version_unless_it_commits_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    name = named(tmp_path / "t")
-    write(spark, name, "(1, 'x')", 1)
-    assert overwrite(spark.sql("SELECT 2 AS id, 3 AS other"), name) == 1
-    assert load(spark, name).columns == ["id", "other"]
-    assert overwrite(spark.sql("SELECT 2 AS id, 3 AS other WHERE false"), name) == 2
-    assert overwrite(spark.sql("SELECT 2 AS id, 3 AS other WHERE false"), name) is None
 
 
 def test_a_merge_has_a_transaction_id_and_its_replay_is_skipped(spark: SparkSession, tmp_path: Path) -> None:

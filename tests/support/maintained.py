@@ -109,7 +109,7 @@ class Maintained:
     def versions(self) -> dict[str, int]:
         """Return the newest version of each Delta table."""
         table = self.schema.table
-        names = [self.layout.changes(table), self.layout.state(table), self.layout.staging(table)]
+        names = [self.layout.changes(table), self.layout.state(table)]
         names += [self.layout.internal(name) for name in OWN]
         return {name.name: newest_version(self.spark, name) for name in names if table_exists(self.spark, name)}
 

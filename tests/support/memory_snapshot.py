@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -21,6 +21,9 @@ from support.memory_target import MemoryTarget
 Published: TypeAlias = tuple[list[Event], list[Event], ChunkRange]
 """Events of rows that were read, events of rows that are missing, and the chunk range."""
 
+Chunks: TypeAlias = Mapping[int, list[Row]]
+"""The rows of each chunk that was read."""
+
 
 def source_events(target: MemoryTarget, table: TableId, low_batch: int, batch: int) -> list[Event]:
     """Return the events of the source's changes in the batches after the first one and up to the second."""
@@ -28,30 +31,26 @@ def source_events(target: MemoryTarget, table: TableId, low_batch: int, batch: i
     return [event for at, step, event in log if low_batch < at <= batch and step == "changes"]
 
 
-def snapshot_events(target: MemoryTarget, planned: PlannedBatch, chunk_range: ChunkRange) -> Published:
-    """Return the events that a batch publishes of its chunk range."""
+def snapshot_events(target: MemoryTarget, chunks: Chunks, planned: PlannedBatch, chunk_range: ChunkRange) -> Published:
+    """Return the events that a batch publishes of its chunk range, which has these chunks."""
+    staged = [row for rows in chunks.values() for row in rows]
     match chunk_range:
         case DeleteMissing():
             return [], _events(target, planned, "d", _missing(target, planned.table, chunk_range)), chunk_range
         case KeyedChunks():
-            return _keyed(target, planned, chunk_range)
+            return _keyed(target, staged, planned, chunk_range)
         case KeylessRead():
-            return _keyless(target, planned, chunk_range)
+            return _keyless(target, staged, planned, chunk_range)
 
 
-def published(
-    target: MemoryTarget, table: TableId, chunk_range: ChunkRange | None, read: Collection[Hashable]
-) -> dict[int, int]:
-    """Return how many staged rows of each chunk are among the rows that were published (`read`)."""
-    if chunk_range is None or isinstance(chunk_range, DeleteMissing):
-        return {}
-    chunks = target.staged[table][chunk_range.staging_version]
+def published(chunks: Chunks, read: Collection[Hashable]) -> dict[int, int]:
+    """Return how many rows of each chunk are among the rows that were published (`read`)."""
     return {chunk: count for chunk, rows in chunks.items() if (count := sum(row in read for row in rows))}
 
 
-def _keyed(target: MemoryTarget, planned: PlannedBatch, chunk_range: KeyedChunks) -> Published:
+def _keyed(target: MemoryTarget, read: list[Row], planned: PlannedBatch, chunk_range: KeyedChunks) -> Published:
     state = target.state[planned.table]
-    staged = {row[:1]: row for row in _staged(target, planned.table, chunk_range)}
+    staged = {row[:1]: row for row in read}
     effects = net_effects(source_events(target, planned.table, chunk_range.low_batch, planned.batch))
     rows = surviving(staged.items(), effects)
     if chunk_range.differences_only:
@@ -64,11 +63,11 @@ def _keyed(target: MemoryTarget, planned: PlannedBatch, chunk_range: KeyedChunks
     return reads, _events(target, planned, "d", [state[key][0] for key in gone]), chunk_range
 
 
-def _keyless(target: MemoryTarget, planned: PlannedBatch, chunk_range: KeylessRead) -> Published:
+def _keyless(target: MemoryTarget, read: list[Row], planned: PlannedBatch, chunk_range: KeylessRead) -> Published:
     """Return the events of rows that a read settles, and whether another read is needed."""
     moved, *earlier = (touched(source_events(target, planned.table, *window)) for window in chunk_range.windows[::-1])
     unknown = set.intersection(*earlier) if earlier else None
-    staged = settled(_staged(target, planned.table, chunk_range), moved, unknown)
+    staged = settled(read, moved, unknown)
     held = copies(target.state[planned.table]) if chunk_range.covers_table else Counter()
     if chunk_range.covers_table and chunk_range.abandoned_batches:
         logged = copies(folded_by_copies(target.log[planned.table]))
@@ -101,10 +100,6 @@ def _events(
         for row in rows
         for key in [row[:1] if is_keyed else row]  # type: ignore[index]
     ]
-
-
-def _staged(target: MemoryTarget, table: TableId, chunk_range: ChunkRange) -> list[Row]:
-    return [row for rows in target.staged[table][chunk_range.staging_version].values() for row in rows]
 
 
 def _is_within(row: Row, chunk_range: KeyedChunks) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
 
 from airflow_provider_db2cdc.cdc.capture.gap import CapturePoint, find_gap, gap_error
 from airflow_provider_db2cdc.cdc.event.change_event import Event, events_of
@@ -35,10 +36,11 @@ from support.memory_target import Logged, MemoryTarget
 
 @dataclass(frozen=True)
 class MemoryTables:
-    """The tables of a target in memory, filled from a source in memory."""
+    """The tables of a target in memory, filled from a source in memory. `staged` are the chunks that a run has read."""
 
     target: MemoryTarget
     source: MemorySource
+    staged: dict[str, dict[int, list[Row]]] = field(default_factory=dict)
 
     def for_reader(self) -> MemoryTables:
         """Return the same tables. A lock protects them."""
@@ -106,7 +108,8 @@ class MemoryTables:
         self._append_changes(planned)
         chunk_range = self._usable_range(batch)
         if chunk_range is not None:
-            reads, deletes, chunk_range = snapshot_events(self.target, planned, chunk_range)
+            staged = self.staged.get(chunk_range.read_id, {})
+            reads, deletes, chunk_range = snapshot_events(self.target, staged, planned, chunk_range)
             if not isinstance(chunk_range, DeleteMissing):
                 self.append(table, planned.batch, "reads", reads)
             if deletes:
@@ -155,19 +158,20 @@ class MemoryTables:
     def stage(
         self, task: TableTask, table_snapshot: TableSnapshot, chunk_range: ChunkRange, span: ChunkSpan, readers: int
     ) -> ChunkRange:
-        """Read chunks, each in one moment, and stage them as a new version."""
-        versions = self.target.staged.setdefault(task.table, [])
-        rows = dict(versions[chunk_range.staging_version]) if chunk_range.counts else {}
+        """Read chunks, each in one moment, and keep them."""
+        rows = self.staged.get(chunk_range.read_id, {})
         counts = list(chunk_range.counts)
         for chunk in range(span.first, span.last + 1):
             low, high = chunk_bounds(table_snapshot, chunk)
             rows[chunk] = self.source.read(task.table, low, high)
             counts.append(ChunkCounts(low, high, len(rows[chunk]), len(rows[chunk])))
-        versions.append(rows)
-        return replace(chunk_range, last=span.last, staging_version=len(versions) - 1, counts=tuple(counts))
+        read_id = chunk_range.read_id or uuid4().hex
+        self.staged[read_id] = rows
+        return replace(chunk_range, last=span.last, read_id=read_id, counts=tuple(counts))
 
-    def delete_staged(self, task: TableTask, chunk_range: ChunkRange) -> None:
-        """Keep the rows. Memory is freed with the test."""
+    def drop_staged(self, chunk_range: ChunkRange) -> None:
+        """Forget the rows of a read."""
+        self.staged.pop(chunk_range.read_id, None)
 
     @failpoint("append_changes")
     def append(self, table: TableId, batch: int, step: str, events: Iterable[Event]) -> bool:
@@ -222,11 +226,14 @@ class MemoryTables:
         return sum(2 if event.op == "u" else 1 for event in events)
 
     def _usable_range(self, batch: TableBatch) -> ChunkRange | None:
-        """Return a batch's chunk range, unless it was read under other columns. Then its writers are refused."""
+        """Return a batch's chunk range, unless another run has read it, or under other columns.
+
+        Then its writers are refused.
+        """
         chunk_range, table = batch.planned.chunk_range, batch.task.table
         if chunk_range is None or isinstance(chunk_range, DeleteMissing):
             return chunk_range
-        if chunk_range.fingerprint == batch.task.schema.fingerprint:
+        if chunk_range.fingerprint == batch.task.schema.fingerprint and chunk_range.read_id in self.staged:
             return chunk_range
         self.target.excluded[table] = max(batch.planned.batch, self.target.excluded.get(table, 0))
         return None
@@ -262,7 +269,7 @@ class MemoryTables:
             state_version=len(self.target.commits[planned.table]),
             rows=len(self.target.state[planned.table]),
             chunk_range=chunk_range,
-            published=published(self.target, planned.table, chunk_range, read),
+            published=published(self.staged.get(chunk_range.read_id, {}) if chunk_range else {}, read),
             snapshot=None if chunk_range is None else chunk_range.snapshot,
             commit_lsn=max((event.commit for event in own), default=None if last is None else last.commit_lsn),
         )

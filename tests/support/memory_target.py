@@ -1,4 +1,4 @@
-"""A target in memory, behind the same ports as Delta: batch log, change logs, states and staged rows."""
+"""A target in memory, behind the same ports as Delta: batch log, change logs and states."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ class MemoryTarget:
     state: dict[TableId, State] = field(default_factory=dict)
     commits: dict[TableId, list[bool]] = field(default_factory=dict)
     schemas: dict[TableId, TableSchema] = field(default_factory=dict)
-    staged: dict[TableId, list[dict[int, list[Row]]]] = field(default_factory=dict)
     versions: dict[tuple[TableId, str], int] = field(default_factory=dict)
     fences: dict[TableId, int] = field(default_factory=dict)
     excluded: dict[TableId, int] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -29,6 +29,11 @@ BY_TWIN = pytest.mark.parametrize("kind", ["memory", DELTA])
 """Run a test for each implementation of the port."""
 
 Values = Mapping[int, int | None]
+
+
+def without_chunks(applied: AppliedBatch) -> AppliedBatch:
+    """Return what another run returns for the same batch. It does not have the rows that were read."""
+    return replace(applied, chunk_range=None, snapshot=None, published={})
 
 
 @dataclass
@@ -86,6 +91,10 @@ class Table:
         staged = self.stage()
         self.done(self.plan(staged), is_begun=True)
         return staged
+
+    def repeated(self, planned: PlannedBatch) -> AppliedBatch:
+        """Apply a batch again, as the same run."""
+        return self.apply(planned, is_redone=True)
 
     def again(self, planned: PlannedBatch) -> AppliedBatch:
         """Apply a batch again, as the next run does."""

@@ -106,12 +106,6 @@ def log_needs(
     return needs
 
 
-def has_staged_rows(table: TableId, snapshots: Iterable[Snapshot], pending: Iterable[PlannedBatch]) -> bool:
-    """Return whether an open snapshot, or a batch that is not applied, may still read staged rows of a table."""
-    open_tables = {open_table for snapshot in snapshots for open_table in snapshot.open_table_ids}
-    return table in open_tables | {planned.table for planned in pending if planned.chunk_range is not None}
-
-
 def _first_of_batch(planned: PlannedBatch) -> int:
     """Return the first batch whose events the redo of a planned batch reads."""
     return planned.batch if planned.chunk_range is None else min(planned.batch, _first_of_range(planned.chunk_range))

@@ -97,7 +97,7 @@ class ChunkRangeBase:
     """Chunks `first` to `last` of a table, as named by the batch that publishes them.
 
     `low_watermark` is their low watermark. `low_batch` is the table's last batch when their read began.
-    `staging_version` is the version of the table's staging table that holds exactly these rows.
+    `read_id` names the rows that were read. Only the run that read them has them.
 
     `first_low_batch` is the low batch of the table snapshot's first chunk range. `read_before` and `rows_before` are
     the rows read and published before this range. So the last chunk range is enough to show the progress of the table
@@ -113,7 +113,7 @@ class ChunkRangeBase:
     first_low_batch: int
     fingerprint: str
     rows_before: int = 0
-    staging_version: int = 0
+    read_id: str = ""
     counts: tuple[ChunkCounts, ...] = ()
     condition: str = ""
     read_before: int = 0

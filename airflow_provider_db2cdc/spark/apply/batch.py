@@ -79,5 +79,5 @@ def _applied_batch(
         commit_lsn=last_lsn if counts.last_commit is None else Lsn.parse(counts.last_commit),
         snapshot=None if reads.chunk_range is None else reads.chunk_range.snapshot,
         chunk_range=reads.chunk_range,
-        published=reads.counts,
+        published={} if reads.chunk_range is None else reads.counts,
     )

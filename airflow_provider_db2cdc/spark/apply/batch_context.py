@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.offset.batch_history import AppliedBatch, PlannedBatch
 from airflow_provider_db2cdc.cdc.snapshot.table_snapshot import ChunkRange, DeleteMissing, KeyedChunks
+from airflow_provider_db2cdc.spark.apply.staged_rows import StagedRows
 from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.events.envelope import Envelopes
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
@@ -26,6 +27,7 @@ class BatchContext:
     replica: Replica
     spec: JobSpec
     source: JdbcSource
+    staged: StagedRows
     batch: TableBatch
     is_foreign: bool = False
 
@@ -46,15 +48,19 @@ class BatchContext:
 
     @cached_property
     def chunk_range(self) -> ChunkRange | None:
-        """The batch's chunk range. None if it was read under other columns, or a redo has excluded it.
+        """The batch's chunk range. None if another run has read it, or under other columns, or a redo has excluded it.
 
         A deletion of missing rows has no rows of any columns.
         """
         chunk_range = self.planned.chunk_range
         if chunk_range is None or isinstance(chunk_range, DeleteMissing):
             return chunk_range
-        has_same_columns = chunk_range.fingerprint == self.replica.schema.fingerprint
-        return chunk_range if has_same_columns and not self.replica.has_excluded_chunks(self.planned.batch) else None
+        is_usable = chunk_range.read_id in self.staged and chunk_range.fingerprint == self.replica.schema.fingerprint
+        return chunk_range if is_usable and not self.replica.has_excluded_chunks(self.planned.batch) else None
+
+    def staged_rows(self, chunk_range: ChunkRange) -> DataFrame:
+        """Return the rows (`row`, `chunk`) that were read for a chunk range."""
+        return self.staged.rows(self.replica.spark, chunk_range.read_id)
 
     @property
     def excludes_chunks(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -24,7 +23,7 @@ from airflow_provider_db2cdc.spark.events.net_effect import LoggedEvents, count_
 from airflow_provider_db2cdc.spark.events.pairing import BARE_UPDATE, Pairing, paired
 from airflow_provider_db2cdc.spark.jdbc.connection import Fetch, driver_connection
 from airflow_provider_db2cdc.spark.ledger.batch_log import check_not_applied
-from airflow_provider_db2cdc.spark.session import SMALL_ROWS, conf_for_row_count
+from airflow_provider_db2cdc.spark.session import SMALL_ROWS, conf_for_row_count, kept_level
 from airflow_provider_db2cdc.sql.asn import count_changes
 from airflow_provider_db2cdc.sql.changes import commit_at_row, has_before_images, split, timed_change_rows
 
@@ -44,8 +43,7 @@ def pull(context: BatchContext) -> LoggedEvents | None:
     events, counts = context.events, None
     with naming_bare_updates(context), conf_for_row_count(replica.spark, planned.rows):
         if not replica.has_written("changes", planned.batch):
-            level = StorageLevel.MEMORY_AND_DISK if is_small else StorageLevel.DISK_ONLY
-            events = read_changes(context).localCheckpoint(storageLevel=level)
+            events = read_changes(context).localCheckpoint(storageLevel=kept_level(replica.spark, is_small))
             counts = count_batch(events, replica.schema.key)
             events = safe_to_fold(replica, events, counts)
         is_new = replica.append_changes(events.limit(0) if counts is None else events, planned.batch, "changes")

@@ -75,7 +75,7 @@ def append_found_deletes(context: BatchContext) -> bool:
             _append_deletes(context, _missing_rows(context, deletion))
             return True
         case KeylessRead() as read if read.abandoned_batches or not context.replica.is_empty(context.held):
-            _append_deletes(context, _surplus_rows(context.replica, read))
+            _append_deletes(context, _surplus_rows(context, read))
             return True
     return False
 
@@ -107,10 +107,12 @@ def append_read_rows(context: BatchContext, changes: LoggedEvents) -> PublishedR
         found = _keyless_rows(context, chunk_range, window)
     else:
         found = _keyed_rows(context, chunk_range, window)
+    counts = {number: chunk.rows_read for number, chunk in enumerate(chunk_range.counts, chunk_range.first)}
+    if found.is_all and not chunk_range.rows_read:
+        return PublishedRows(found.chunk_range, counts=counts, differences=found.differences)
     is_new = context.replica.append_changes(context.envelopes.of_reads(found.rows), context.planned.batch, "reads")
     if found.is_all:
         rows = found.rows
-        counts = {number: chunk.rows_read for number, chunk in enumerate(chunk_range.counts, chunk_range.first)}
     else:
         # The published rows are read back: computing them again takes several joins.
         rows, counts = context.replica.read_rows(context.planned.batch), dict(count_reads(context.events))
@@ -118,7 +120,7 @@ def append_read_rows(context: BatchContext, changes: LoggedEvents) -> PublishedR
 
 
 def _keyless_rows(context: BatchContext, read: KeylessRead, window: LoggedEvents) -> RowsToPublish:
-    replica, staged = context.replica, context.replica.staging.rows(read.staging_version)
+    replica, staged = context.replica, context.staged_rows(read)
     rows, needs_another_read = _settled_rows(replica, read, staged, window.counts)
     if read.differences_only:
         rows = unequal(rows, replica.rows())
@@ -128,7 +130,7 @@ def _keyless_rows(context: BatchContext, read: KeylessRead, window: LoggedEvents
 
 def _keyed_rows(context: BatchContext, chunk_range: KeyedChunks, window: LoggedEvents) -> RowsToPublish:
     """Return the rows of keys without a net effect in the window. Differences have no other keys either."""
-    replica, staged, effects = context.replica, context.replica.staging.rows(chunk_range.staging_version), None
+    replica, staged, effects = context.replica, context.staged_rows(chunk_range), None
     if window.counts.events:
         with conf_for_row_count(replica.spark, window.counts.events):
             effects = net_effects(window.rows, replica.schema, window.counts).localCheckpoint()
@@ -155,7 +157,7 @@ def _range_differences(
     diff = context.batch.diff
     if not isinstance(diff, StateDiff) or not diff.is_valid(context.replica, chunk_range):
         # A redone batch was not compared, or was compared with another state.
-        diff = diff_state(context.replica, chunk_range, context.held)
+        diff = diff_state(context.replica, context.staged_rows(chunk_range), chunk_range, context.held)
     if diff.differences is None:
         return None
     rows = diff.differences.withColumn("__commit_lsn", F.when(F.col("__present"), F.lit(str(context.planned.upto))))
@@ -181,10 +183,11 @@ def _missing_rows(context: BatchContext, deletion: DeleteMissing) -> DataFrame:
     return rows.unionByName(abandoned_rows(context.replica, abandoned, context.planned.batch)) if abandoned else rows
 
 
-def _surplus_rows(replica: Replica, read: KeylessRead) -> DataFrame:
+def _surplus_rows(context: BatchContext, read: KeylessRead) -> DataFrame:
     """Return the rows that the target has and the read of a table without a key shows to be missing."""
+    replica = context.replica
     moved, unknown = _changed_images(replica, read.windows[-1]), _unsettled_images(replica, read.windows[:-1])
-    staged, held = replica.staging.rows(read.staging_version), replica.rows()
+    staged, held = context.staged_rows(read), replica.rows()
     if read.abandoned_batches and read.covers_table:
         held = held.unionByName(abandoned_copies(replica, read.abandoned_batches, staged))
     return surplus(held, settled(staged, moved, unknown), moved, unknown, read.covers_table)

@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.failpoint import failpoint
 from airflow_provider_db2cdc.spark.apply.batch_context import BatchContext
 from airflow_provider_db2cdc.spark.apply.chunk_publish import PublishedRows
 from airflow_provider_db2cdc.spark.apply.state_diff import missing_from_state
+from airflow_provider_db2cdc.spark.delta.replica import Replica
 from airflow_provider_db2cdc.spark.delta.table_io import load
 from airflow_provider_db2cdc.spark.events.net_effect import LoggedEvents, if_few_to_all, net_effects
 from airflow_provider_db2cdc.spark.events.row_multiset import copy_effects, count_deltas, staged_copies
@@ -72,11 +73,11 @@ def find_state_change(context: BatchContext, changes: LoggedEvents, reads: Publi
     """Return the change that a batch makes to the state. Rows that were read and are unchanged are not part of it."""
     replica, held, kept = context.replica, context.held, context.rows_before
     changed, read = _changed_rows(context, changes, reads), _read_rows(context, reads)
-    if changed is None and read is None:
-        return Unchanged(kept, None if held is None else held.state_version)
     if (differences := reads.differences) is not None:
         rows = differences if changed is None else changed.localCheckpoint().unionByName(differences)
         return _merge(context, rows, differences, differences.where("NOT __present"))
+    if changed is None and read is None:
+        return Unchanged(kept, None if held is None else held.state_version)
     # The number of appended rows is known if all of them are reads.
     appended = sum(reads.counts.values()) if not changes.counts.events else None
     if replica.is_empty(held):
@@ -166,6 +167,9 @@ def current_state(context: BatchContext, rows: int | None, version: int | None) 
     # check after the version is read: later batches are merged only once this one is applied.
     if version is None:
         check_not_applied(replica.spark, replica.layout, replica.table, context.planned.batch)
-    # Delta counts the rows of a version from its statistics, without reading them.
-    row_count = load(replica.spark, replica.layout.state(replica.table), number).count() if rows is None else rows
-    return StateVersion(row_count, number)
+    return StateVersion(_count_rows(replica, number) if rows is None else rows, number)
+
+
+def _count_rows(replica: Replica, version: int) -> int:
+    """Return the number of rows of a version. Delta has it in its statistics. The version that creates it has none."""
+    return load(replica.spark, replica.layout.state(replica.table), version).count() if version else 0

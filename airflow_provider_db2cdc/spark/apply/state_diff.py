@@ -36,18 +36,18 @@ class StateDiff:
 
     def is_valid(self, replica: Replica, chunk_range: KeyedChunks) -> bool:
         """Whether the chunk range has the same staged rows, and the state is still the one that was compared."""
-        has_same_rows = self.chunk_range.staging_version == chunk_range.staging_version
+        has_same_rows = self.chunk_range.read_id == chunk_range.read_id
         return has_same_rows and self.state_version == replica.newest_version()
 
 
 @failpoint("compare_state")
-def diff_state(replica: Replica, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
+def diff_state(replica: Replica, staged: DataFrame, chunk_range: KeyedChunks, last: AppliedBatch | None) -> StateDiff:
     """Compare the staged rows of a chunk range with the state's rows of its key range. It is an action.
 
     It does not need the window's changes, so it runs while the tick waits for capture. Keys with changes are excluded
     later, see `apply.chunk_publish`. A heal needs the chunks of the differences, too.
     """
-    version, staged = replica.newest_version(), replica.staging.rows(chunk_range.staging_version)
+    version = replica.newest_version()
     rows = staged.select("row.*", *([F.col("chunk").alias(CHUNK)] if chunk_range.differences_only else []))
     if chunk_range.deletes_by_range:
         within = key_range(replica.schema, chunk_range.counts[0].low, chunk_range.counts[-1].high)

@@ -29,7 +29,6 @@ from airflow_provider_db2cdc.spark.delta.schema_evolution import (
     row_ddl,
     types_text,
 )
-from airflow_provider_db2cdc.spark.delta.staging import Staging
 from airflow_provider_db2cdc.spark.delta.table_io import (
     STATISTICS,
     TxnId,
@@ -80,11 +79,6 @@ class Replica:
     def table(self) -> TableId:
         """The source table."""
         return self.schema.table
-
-    @property
-    def staging(self) -> Staging:
-        """The staging table of the snapshots of this source table."""
-        return Staging(self.spark, self.place, self.schema)
 
     @property
     def key_names(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,9 +22,6 @@ from airflow_provider_db2cdc.tick.log import is_concurrent_write
 T = TypeVar("T")
 TxnId = tuple[str, int]
 """A transaction id of Delta: an appId, and a number that only grows. Delta skips a write with an id that it has."""
-
-Options = Mapping[str, str]
-NO_OPTIONS: Options = {}
 
 STATISTICS = "delta.dataSkippingStatsColumns"
 """Delta's table property: the columns with a minimum and a maximum in each file's statistics."""
@@ -74,7 +71,7 @@ def load(spark: SparkSession, name: DeltaName, version: int | None = None) -> Da
 
 
 @failpoint("append_rows")
-def append(rows: DataFrame, name: DeltaName, pair: TxnId | None = None, files: Options = NO_OPTIONS) -> int | None:
+def append(rows: DataFrame, name: DeltaName, pair: TxnId | None = None) -> int | None:
     """Append rows under a transaction id (`pair`). Return the new version, or None if Delta skipped the write.
 
     Delta skips it if the table has the transaction id already.
@@ -83,7 +80,9 @@ def append(rows: DataFrame, name: DeltaName, pair: TxnId | None = None, files: O
         It is a PySparkException, in Spark 4.0 an error of Py4J.
     """
     options = {} if pair is None else {"txnAppId": pair[0], "txnVersion": str(pair[1])}
-    return _write(rows, name, "append", {**options, **files})
+    writer = rows.write.format("delta").mode("append").options(**options)
+    save = writer.save if name.is_path else writer.saveAsTable
+    return repeat_on_conflict(lambda: _watched(rows.sparkSession, lambda: save(name.name))[1], name.name)
 
 
 def append_first(rows: DataFrame, name: DeltaName, pair: TxnId) -> bool:
@@ -96,11 +95,6 @@ def append_first(rows: DataFrame, name: DeltaName, pair: TxnId) -> bool:
         return False
 
 
-def overwrite(rows: DataFrame, name: DeltaName, files: Options = NO_OPTIONS) -> int | None:
-    """Replace the table's rows and columns. Return the new version, None if there are no rows before and after."""
-    return _write(rows, name, "overwrite", {"overwriteSchema": "true", **files})
-
-
 def commit_with(
     spark: SparkSession, pair: TxnId, step: Callable[[], T], conf: Mapping[str, str] | None = None
 ) -> tuple[T, int | None]:
@@ -111,14 +105,6 @@ def commit_with(
     """
     with temporary_conf(spark, {APP_ID: pair[0], APP_VERSION: str(pair[1]), **(conf or {})}):
         return repeat_on_conflict(lambda: _watched(spark, step), pair[0])
-
-
-def delete_files(rows: DataFrame) -> None:
-    """Delete only the files that hold these rows from storage. No later read may need them."""
-    jvm: Any = rows.sparkSession._jvm
-    to_path, conf = jvm.org.apache.hadoop.fs.Path, rows.sparkSession._jsparkSession.sessionState().newHadoopConf()
-    for path in map(to_path, rows.inputFiles()):
-        path.getFileSystem(conf).delete(path, False)
 
 
 def current_version(spark: SparkSession, name: DeltaName) -> Version:
@@ -155,12 +141,6 @@ def literal_frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], ddl: 
 
 def _listed(properties: Mapping[str, str]) -> str:
     return ", ".join(f"{text_literal(key)} = {text_literal(value)}" for key, value in properties.items())
-
-
-def _write(rows: DataFrame, name: DeltaName, mode: str, options: Mapping[str, str]) -> int | None:
-    writer = rows.write.format("delta").mode(mode).options(**options)
-    save = writer.save if name.is_path else writer.saveAsTable
-    return repeat_on_conflict(lambda: _watched(rows.sparkSession, lambda: save(name.name))[1], name.name)
 
 
 def _watched(spark: SparkSession, step: Callable[[], T]) -> tuple[T, int | None]:

@@ -1,20 +1,19 @@
-"""Maintenance of the Delta tables of one source table: change log, current state and staging table."""
+"""Maintenance of the Delta tables of one source table: change log and current state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from pyspark.sql import SparkSession
 
 from airflow_provider_db2cdc.cdc.layout import DeltaName, Layout
 from airflow_provider_db2cdc.cdc.maintenance.file_layout import vacuum_hours
 from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceSpec, StepReport
-from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon, find_horizon, has_staged_rows, log_needs
+from airflow_provider_db2cdc.cdc.maintenance.retention import LogHorizon, find_horizon, log_needs
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.spark.delta.conflict import skip_on_conflict
 from airflow_provider_db2cdc.spark.delta.log_horizon import has_rows_before, log_horizon, trim_log
-from airflow_provider_db2cdc.spark.delta.row_deletion import delete_rows, ensure_append_only
+from airflow_provider_db2cdc.spark.delta.row_deletion import ensure_append_only
 from airflow_provider_db2cdc.spark.delta.table_io import table_exists
 from airflow_provider_db2cdc.spark.maintenance.clustering import cluster, wanted_clustering
 from airflow_provider_db2cdc.spark.maintenance.facts import LedgerFacts, horizon_at
@@ -43,13 +42,11 @@ class SourceTableMaintenance:
         :raises ConfigurationError: when the retention is shorter than an open snapshot needs. Nothing is changed then.
         """
         horizon = self._wanted_horizon()
-        log, state, staging = (getattr(self.layout, name)(self.table) for name in ("changes", "state", "staging"))
+        log, state = self.layout.changes(self.table), self.layout.state(self.table)
         if table_exists(self.spark, log):
             self._maintain_log(self._steps(log, "change log"), horizon)
         if table_exists(self.spark, state):
             self._maintain_state(self._steps(state, "current state"))
-        if table_exists(self.spark, staging) and not self._reads_staging:
-            self._maintain_staging(self._steps(staging, "staging"))
 
     def _wanted_horizon(self) -> int:
         """Return the first batch that the change log keeps, 0 if it keeps everything."""
@@ -59,10 +56,6 @@ class SourceTableMaintenance:
         snapshots, pending = self.facts.snapshots, self.facts.pending
         needs = log_needs(self.table, snapshots, facts.published, pending, self.manifest.oldest_batch)
         return find_horizon(self.table, facts.age, needs)
-
-    @property
-    def _reads_staging(self) -> bool:
-        return has_staged_rows(self.table, self.facts.snapshots, self.facts.pending)
 
     def _maintain_log(self, steps: TableSteps, wanted: int) -> None:
         if not self.spec.dry_run:
@@ -87,13 +80,6 @@ class SourceTableMaintenance:
         steps.compact(is_unsorted=bool(columns))
         steps.purge(is_clustered)
         steps.vacuum(vacuum_hours(retained_s(self.spark, steps.name), self.manifest.oldest_age_s))
-
-    def _maintain_staging(self, steps: TableSteps) -> None:
-        """Delete staged rows that no run reads again. A run that stages rows now reads them by their version."""
-        delete = partial(delete_rows, self.spark, steps.name, "true")
-        skip = partial(skip_on_conflict, delete, steps.name.name)
-        steps.do("trim", steps.has_files, skip, "rows of snapshots that are over")
-        steps.vacuum(vacuum_hours(retained_s(self.spark, steps.name), None))
 
     def _steps(self, name: DeltaName, what: str) -> TableSteps:
         title = f"table={self.table}"

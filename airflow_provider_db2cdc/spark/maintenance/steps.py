@@ -39,11 +39,6 @@ class TableSteps:
             status, detail = "skipped", BUSY
         self._report(step, status, before, detail if is_due else "")
 
-    @property
-    def has_files(self) -> bool:
-        """Whether the newest version has any file."""
-        return self._count().files > 0
-
     def compact(self, is_unsorted: bool = False) -> None:
         """Compact if there are enough small files, or if the rows are not sorted by new clustering columns yet."""
         files = self.files.statistics()

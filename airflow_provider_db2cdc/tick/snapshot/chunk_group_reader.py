@@ -127,6 +127,7 @@ class ChunkGroupReader:
             if self.run.is_open(table) and chunk_range.first == table_snapshot.published_chunks:
                 chunk_ranges[table] = chunk_range
             else:
+                self.target.drop_staged(chunk_range)
                 self._begun[table] = table_snapshot.published_chunks
         return replace(group, chunk_ranges=chunk_ranges)
 

@@ -206,7 +206,7 @@ class GroupPublisher:
             table,
             lambda table_snapshot: replace(with_published(table_snapshot, chunk_range, last.reads), reason=reason),
         )
-        self.tick.context.target.delete_staged(self.tick.tasks[table], chunk_range)
+        self.tick.context.target.drop_staged(planned.chunk_range)
         match chunk_range:
             case KeylessRead(needs_another_read=True, windows=windows) if len(windows) >= MAX_READS:
                 self.tick.failures.add(table, unsettled(table, len(windows)))
