@@ -24,10 +24,9 @@ Failpoint: TypeAlias = Literal[
     "find_chunk_bounds", "compare_state", "compare_rows", "find_state_change",
     "append_found_deletes", "commit_effects", "net_effects", "count_batch", "count_ranges",
     "check_all_read", "read_frame", "read_parts", "query_source", "connect_source", "open_session",
-    "read_table_history", "read_capture", "count_planned_changes", "put_offset", "put_summary",
-    "commit_offsets", "append_signal_lines", "hand_over_signal_file", "verify_chunks", "await_verified_mark",
-    "append_verified",
-    "delete_rows", "compare_table",
+    "read_table_history", "read_capture", "count_planned_changes", "put_offsets", "put_summary",
+    "put_requests", "commit_offsets", "append_signal_lines", "hand_over_signal_file", "verify_chunks",
+    "await_verified_mark", "append_verified", "delete_rows", "compare_table",
 ]  # fmt: skip
 """Every failpoint. Its name says what the call does that it stands around."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import Any
 
 import pytest
 from support.job_samples import job_result, lsn, table_result
+from support.memory_offsets import FileOffsets
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement, announce, confirm, in_event
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.offsets.commit import Announcements, commit_tick
-from airflow_provider_db2cdc.offsets.file import FileOffsetStore
 
 ORDERS = TableId("SALES", "ORDERS")
 FIRST = Announcement("log", 0, 4, lsn(1), lsn(4), 3, 70)
@@ -94,7 +95,7 @@ class Pipeline:
     """One table, its batches, its offset, and the events that Airflow has."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = FileOffsetStore(folder / "offsets.json")
+        self.store = FileOffsets(folder / "offsets.json")
         self.batches: list[int] = []
         self.events: list[Announcement] = []
         self.asked = 0
@@ -186,7 +187,7 @@ def test_ranges_go_on_though_airflow_has_deleted_its_events(pipeline: Pipeline) 
 def test_a_lost_offset_takes_the_range_from_airflow(pipeline: Pipeline) -> None:
     pipeline.batches += [3]
     pipeline.commit(pipeline.tick(1))
-    pipeline.store.reset(Offset(ORDERS, lsn(1), 1))
+    pipeline.store.put(Offset(ORDERS, lsn(1), 1))
     pipeline.batches += [4]
     pipeline.commit(pipeline.tick(2))
     assert pipeline.ranges == [(0, 1, 3), (1, 2, 4)]
@@ -198,10 +199,29 @@ def test_another_change_log_is_announced_from_its_begin(pipeline: Pipeline) -> N
     pipeline.batches, pipeline.log_id = [5], "other"
     offset = pipeline.store.get(ORDERS)
     assert offset is not None
-    pipeline.store.reset(replace(offset, batch=0, restart=True))
+    pipeline.store.put(replace(offset, batch=0, restart=True, revision="r"))
     [table] = pipeline.tick(2).tables
-    pipeline.commit(replace(job_result(replace(table, restart=True)), planned_at_ms=2))
+    pipeline.commit(replace(job_result(replace(table, restart=True, revision="r")), planned_at_ms=2))
     assert pipeline.ranges == [(0, 2, 7), (0, 1, 5)]
+
+
+@pytest.mark.parametrize(("found", "asked"), [(1, 0), (2, 0), (0, 1)], ids=["its own", "a newer one", "an older one"])
+def test_recent_events_are_asked_for_at_once(pipeline: Pipeline, found: int, asked: int) -> None:
+    pipeline.batches += [3]
+    pipeline.commit(pipeline.tick(1))
+    pipeline.batches += [4]
+    own = pipeline.events[0]
+    recent, counts = replace(own, to_batch=found, to_lsn=lsn(found)), list[int]()
+
+    def recently(tables: int) -> Mapping[tuple[TableId, str], Announcement]:
+        counts.append(tables)
+        return {(ORDERS, "log"): recent}
+
+    before, announcements = pipeline.asked, Announcements(pipeline.newest, recently)
+    commit_tick(pipeline.tick(2), pipeline.store, announcements)
+    assert (counts, pipeline.asked - before) == ([1], asked)
+    pending = announcements.pending.get(ORDERS)
+    assert (pending.from_batch if pending else None) == {1: 1, 2: None, 0: 1}[found]
 
 
 def test_an_offset_that_cannot_be_kept_is_not_announced(pipeline: Pipeline) -> None:

@@ -34,7 +34,7 @@ def pipeline() -> MemoryPipeline:
 
 def requested(pipeline: MemoryPipeline) -> list[tuple[bool, bool]]:
     """Return which requests the offsets of both tables have: a restart, a restore."""
-    offsets = [pipeline.offsets.offsets[table] for table in (A, B)]
+    offsets = [pipeline.offsets.all()[table] for table in (A, B)]
     return [(offset.restart, offset.restore) for offset in offsets]
 
 
@@ -64,7 +64,7 @@ def test_retry_requests_nothing_again_though_a_tick_has_acted(pipeline: MemoryPi
     offsets.put_summary(replace(offsets.summary(), outcomes=()))
     act_on_offset_signals([replace(signal)], offsets)
     assert requested(pipeline) == [(False, False), (False, False)]
-    offsets.put(replace(offsets.offsets[A], revision="a finding since then"))
+    offsets.put(replace(offsets.all()[A], revision="a finding since then"))
     act_on_offset_signals([signal], offsets)
     assert requested(pipeline) == [(False, False), (False, False)]
     act_on_offset_signals([sent("restart-table", data, "2")], offsets)
@@ -73,7 +73,7 @@ def test_retry_requests_nothing_again_though_a_tick_has_acted(pipeline: MemoryPi
 
 def test_all_failed_tables_are_restored(pipeline: MemoryPipeline) -> None:
     offsets = pipeline.offsets
-    del offsets.offsets[A]
+    offsets.lose(A)
     assert "its offset is missing" in pipeline.failure(A)
     act_on_offset_signals([sent("restore-offset", {"all-failed": True})], offsets)
     assert requested(pipeline) == [(False, True), (False, False)]
@@ -103,8 +103,8 @@ def test_failed_table_without_an_offset_gets_its_request(pipeline: MemoryPipelin
     """Its first batch failed."""
     summary = pipeline.offsets.summary()
     pipeline.offsets.put_summary(replace(summary, failures=(TableFailure(A, "its first batch failed"),)))
-    del pipeline.offsets.offsets[A]
+    pipeline.offsets.lose(A)
     act_on_offset_signals([sent("restart-table", {"all-failed": True})], pipeline.offsets)
-    offset = pipeline.offsets.offsets[A]
+    offset = pipeline.offsets.all()[A]
     assert replace(offset, revision="") == Offset(A, offset.lsn, 0, restart=True)
     assert not offset.has_position

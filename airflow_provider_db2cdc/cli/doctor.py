@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.offset.store import KnownOffsets
 from airflow_provider_db2cdc.channels.channel import ELSEWHERE, check_channel
 from airflow_provider_db2cdc.channels.notifier import check_notifiers
-from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, login, open_kept, open_source
+from airflow_provider_db2cdc.cli.pipeline import login, open_kept, open_source
 from airflow_provider_db2cdc.cli.screen import Text, note, print_json, screen, tell_ignored
 from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.config.pipeline import FILL_OR_REMOVE, PipelineConfig
-from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
+from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, OffsetError
 from airflow_provider_db2cdc.offsets.file import FileOffsetStore
+from airflow_provider_db2cdc.offsets.keyed import KeyedOffsetStore
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.preflight.check import Check
 from airflow_provider_db2cdc.source.preflight.checks import preflight
@@ -41,7 +43,7 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> int:
     store = open_kept(pipeline, airflow)
     checks = _local(pipeline, store)
     with open_source(pipeline) as source:
-        checks += preflight(source, pipeline, store)
+        checks += preflight(source, pipeline, _read(store))
         if all(check.ok for check in checks if check.name in NEEDED_BY_SPARK):
             checks.append(_check("JDBC connection", str(source.address), partial(_connect, pipeline, source)))
     failed = [check for check in checks if not check.ok]
@@ -55,7 +57,7 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> int:
     return 1 if len(failed) > warnings else 0
 
 
-def _local(config: PipelineConfig, store: KeptOffsets) -> list[Check]:
+def _local(config: PipelineConfig, store: KeyedOffsetStore) -> list[Check]:
     """Return the checks of this machine: what the command line needs in addition to the database."""
     spark = config.spark
     return [
@@ -85,10 +87,18 @@ def _check(name: str, subject: str, attempt: Callable[[], Any]) -> Check:
     return Check(name, subject, ok=True)
 
 
-def _check_kept(store: KeptOffsets) -> None:
+def _check_kept(store: KeyedOffsetStore) -> None:
     if isinstance(store, FileOffsetStore):
         store.check_writable()
-    store.all()
+    store.read().all()
+
+
+def _read(store: KeyedOffsetStore) -> KnownOffsets | None:
+    """Return the offsets. If they cannot be read, another check says so."""
+    try:
+        return store.read()
+    except OffsetError:
+        return None
 
 
 def _java() -> str:

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset, new_revision
-from airflow_provider_db2cdc.cdc.offset.request import find_failed, keep_requests, nothing_failed
+from airflow_provider_db2cdc.cdc.offset.request import RemoveOffset, SetOffset, TableRequests
+from airflow_provider_db2cdc.cdc.offset.request_change import (
+    describe_requests,
+    find_failed,
+    nothing_failed,
+    only,
+    with_requests,
+)
+from airflow_provider_db2cdc.cdc.offset.view import PipelineOffsets
 from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.signal.action import OffsetAction
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.cli.pipeline import KeptOffsets, open_kept
+from airflow_provider_db2cdc.cli.pipeline import open_kept
 from airflow_provider_db2cdc.cli.screen import Table, clock, new_table, note, print_json, screen
 from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
+from airflow_provider_db2cdc.offsets.keyed import KeyedOffsetStore
 
 
 def show(config: Path, as_json: bool, airflow: bool = False) -> None:
     """Print the stored offset of each table."""
     store = _open(config, airflow)
-    offsets = store.all()
+    offsets = store.read().all()
     if as_json:
         print_json([to_data(offsets[table]) for table in sorted(offsets)])
     elif not offsets:
@@ -33,20 +42,16 @@ def show(config: Path, as_json: bool, airflow: bool = False) -> None:
 
 
 def set_offset(config: Path, table: str, lsn: str, batch: int | None, airflow: bool = False) -> None:
-    """Store an offset, also an earlier one."""
+    """Request an offset, also an earlier one. The next tick continues after it."""
     store = _open(config, airflow)
-    name = parse_table(table, "the table's name")
-    old = _kept(store, name)
+    name, position = parse_table(table, "the table's name"), Lsn.parse(lsn)
+    seen = store.read()
+    old = _kept(seen, name)
     if old is None:
-        _warn_of_unknown(store, name)
+        _warn_of_unknown(seen, name)
     number = batch if batch is not None else (old.batch if old else 0)
-    now_ms = time.time_ns() // 1_000_000
-    newest_ms = old.commit_ts_ms if old else None
-    # The committed LSN stays, so that an offset beyond it is noticed.
-    committed = old.committed_lsn if old else None
-    position = (name, Lsn.parse(lsn), number, newest_ms)
-    offset = Offset(*position, planned_at_ms=now_ms, revision=new_revision(), committed_lsn=committed)
-    store.reset(replace(offset, announced=old.announced if old else None))
+    wanted = SetOffset(new_revision(), position, time.time_ns() // 1_000_000, number)
+    store.put_requests(partial(only, TableRequests(wanted), name))
     note(f"{name}: {old.lsn if old else 'no offset'} -> {lsn} (batch {number}) in {store.where}")
 
 
@@ -61,29 +66,34 @@ def request(
         raise ConfigurationError(f"no table to {action} is named", "Name tables as SCHEMA.TABLE, or give --all-failed.")
     named = [parse_table(table, "the table's name") for table in tables]
     store = _open(config, airflow)
-    failed = find_failed(action, store) if all_failed else []
+    seen, revision = store.read(), new_revision()
+    failed = find_failed(action, seen) if all_failed else []
     if not (named or failed):
         note(f"{nothing_failed(action)}: nothing to do")
         return
-    for line in keep_requests(action, dict.fromkeys([*named, *failed]), store, new_revision()):
+    wanted = [*dict.fromkeys([*named, *failed])]
+    lines = describe_requests(action, wanted, seen, store.where)
+    store.put_requests(lambda seen: with_requests(action, wanted, seen, revision))
+    for line in lines:
         note(line)
     note(f"The next tick: {'trigger a run of the DAG' if airflow else '`db2cdc tick`'}. Then see `db2cdc status`.")
 
 
 def remove(config: Path, table: str, airflow: bool = False) -> None:
-    """Remove a table's offset."""
+    """Have the next tick forget a table's offset."""
     store = _open(config, airflow)
-    name = parse_table(table, "the table's name")
-    old = store.remove(name)
+    name, seen = parse_table(table, "the table's name"), store.read()
+    old = _kept(seen, name)
+    store.put_requests(partial(only, TableRequests(RemoveOffset(new_revision())), name))
     note(f"{name}: its offset {old.lsn} is removed" if old else f"{name} has no offset in {store.where}")
     if old is None:
-        _warn_of_unknown(store, name)
+        _warn_of_unknown(seen, name)
 
 
-def _warn_of_unknown(store: KeptOffsets, table: TableId) -> None:
+def _warn_of_unknown(offsets: PipelineOffsets, table: TableId) -> None:
     """Warn if the last tick did not have the table, and name tables that only differ in case."""
     try:
-        tables = store.summary().tables
+        tables = offsets.summary().tables
     except OffsetError as error:
         note(f"warning: {error.problem}")
         return
@@ -93,16 +103,16 @@ def _warn_of_unknown(store: KeptOffsets, table: TableId) -> None:
         note(f"warning: the pipeline's last tick had no table {table} (names are as in the catalog){hint}")
 
 
-def _kept(store: KeptOffsets, table: TableId) -> Offset | None:
+def _kept(offsets: PipelineOffsets, table: TableId) -> Offset | None:
     """Return a table's offset, or None. A damaged text counts as none, because it is to be replaced."""
     try:
-        return store.get(table)
+        return offsets.get(table)
     except OffsetError as error:
         note(f"warning: {error.problem}")
         return None
 
 
-def _open(config: Path, airflow: bool) -> KeptOffsets:
+def _open(config: Path, airflow: bool) -> KeyedOffsetStore:
     return open_kept(load_config(config), airflow)
 
 

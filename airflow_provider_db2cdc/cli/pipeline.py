@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Protocol
 
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore
-from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli.screen import note
 from airflow_provider_db2cdc.config.pipeline import DatabaseConfig, PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.offsets.file import FileOffsetStore, local_folder, offsets_path
+from airflow_provider_db2cdc.offsets.keyed import KeyedOffsetStore
 from airflow_provider_db2cdc.source.address import Db2Address, Tls
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.submit.runner import Login
@@ -63,29 +60,12 @@ def open_store(config: PipelineConfig) -> FileOffsetStore:
     return FileOffsetStore(offsets_path(config.target, config.offsets_file))
 
 
-class KeptOffsets(OffsetStore, Protocol):
-    """A store of offsets that an operator can read and repair."""
-
-    @property
-    def where(self) -> str:
-        """The name of the store in messages."""
-
-    def all(self) -> Mapping[TableId, Offset]:
-        """Return the offsets of all tables."""
-
-    def reset(self, offset: Offset) -> None:
-        """Store `offset` even if it moves back."""
-
-    def remove(self, table: TableId) -> Offset | None:
-        """Remove a table's offset and return it."""
-
-
-def open_kept(config: PipelineConfig, airflow: bool) -> KeptOffsets:
+def open_kept(config: PipelineConfig, airflow: bool) -> KeyedOffsetStore:
     """Return the store of the command line, or with `airflow` that of Airflow, and print which one it is.
 
     :raises ConfigurationError: when Airflow is not installed here.
     """
-    variables = f"Airflow's Variables db2cdc.{config.pipeline}.<SCHEMA>.<TABLE>"
+    variables = f"Airflow's Variables db2cdc.{config.pipeline}~offsets and ~requests"
     if airflow:
         note(f"offsets: {variables}")
         return _metadata(config.pipeline)
@@ -111,13 +91,14 @@ def kept_elsewhere(config: PipelineConfig) -> bool:
     return Path(Layout(f"{folder}/").internal("commits").name).is_dir()
 
 
-def _metadata(pipeline: str) -> KeptOffsets:
+def _metadata(pipeline: str) -> KeyedOffsetStore:
     try:
         # Airflow sets up logging when it is imported, to standard output, where a command's result goes. In 3.1 the
         # libraries of its database then log too.
         logging.disable(logging.INFO)
         with redirect_stdout(sys.stderr):
-            from airflow_provider_db2cdc.offsets.metadata import MetadataOffsetStore
+            from airflow_provider_db2cdc.offsets.metadata import MetadataVariables
+            from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
     except ImportError as error:
         raise ConfigurationError(
             f"Airflow cannot be loaded here ({error})", "Run it where Airflow is installed, as its scheduler does."
@@ -125,4 +106,4 @@ def _metadata(pipeline: str) -> KeptOffsets:
     finally:
         logging.disable(logging.NOTSET)
     logging.getLogger().setLevel(logging.WARNING)
-    return MetadataOffsetStore(pipeline)
+    return VariableOffsetStore(pipeline, MetadataVariables())

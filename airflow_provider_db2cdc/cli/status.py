@@ -51,7 +51,8 @@ def run(config: Path, as_json: bool, airflow: bool = False) -> None:
     pipeline = load_config(config)
     store = open_kept(pipeline, airflow)
     # Offsets are read first. A tick that ends meanwhile would otherwise leave an offset beyond the capture position.
-    offsets, summary = store.all(), store.summary()
+    seen = store.read()
+    offsets, summary = seen.all(), seen.summary()
     with open_source(pipeline) as source:
         captured = read_capture(source, pipeline.asn_schema)
         chosen = pipeline.selection.tables(captured.registrations)

@@ -21,6 +21,7 @@ import yaml
 from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.job import JobResult
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.stored import StoredOffsets
 from airflow_provider_db2cdc.demo.child import Child
 from airflow_provider_db2cdc.demo.runs import RUN_MARK
 from airflow_provider_db2cdc.demo.shop import SCHEMA
@@ -74,8 +75,9 @@ class Run:
     def from_data(cls, data: Mapping[str, Any]) -> Run:
         """Read what demo.runs reports."""
         result = JobResult.from_json(data["result"]) if data["result"] else None
-        offsets = tuple(Offset.from_json(text, "an Airflow Variable") for text in data["offsets"])
-        return cls(data["run_id"], data["state"], data["tasks"], result, offsets)
+        stored = StoredOffsets.parse(data["offsets"], "Airflow's Variable")
+        offsets = (offset for table in stored.tables if (offset := stored.get(table)) is not None)
+        return cls(data["run_id"], data["state"], data["tasks"], result, (*offsets,))
 
 
 class AirflowHome:

@@ -10,8 +10,8 @@ from typing import Any
 
 RUN_MARK = "DB2CDC_RUN "
 APPLY = "apply"
-SUMMARY = "~summary"
-"""How the key of the Variable ends that is no table's offset."""
+OFFSETS = "~offsets"
+"""How the key of the Variable ends that holds a pipeline's offsets."""
 
 
 def main(dag_id: str) -> int:
@@ -44,7 +44,7 @@ def _load(dag_id: str) -> Any:
 
 
 def _report(run: Any) -> dict[str, Any]:
-    """Return what Airflow's database holds of a run: states, the apply task's XCom, and the offsets' Variables."""
+    """Return what Airflow's database holds of a run: states, the apply task's XCom, and the offsets' Variable."""
     from airflow.models import TaskInstance, Variable
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
@@ -54,13 +54,13 @@ def _report(run: Any) -> dict[str, Any]:
         tasks = session.scalars(select(TaskInstance).where(TaskInstance.run_id == run.run_id)).all()
         values = select(XComModel).where(XComModel.run_id == run.run_id, XComModel.key == "return_value")
         results = [xcom for xcom in session.scalars(values) if xcom.task_id.rpartition(".")[2] == APPLY]
-        variables: Any = session.scalars(select(Variable).where(Variable.key.startswith("db2cdc."))).all()
+        variable: Any = session.scalars(select(Variable).where(Variable.key.endswith(OFFSETS))).one_or_none()
         return {
             "run_id": run.run_id,
             "state": str(run.state),
             "tasks": {task.task_id: str(task.state) for task in tasks},
             "result": results[0].value if results else None,
-            "offsets": [variable.get_val() for variable in variables if not variable.key.endswith(SUMMARY)],
+            "offsets": None if variable is None else variable.get_val(),
         }
 
 

@@ -137,7 +137,7 @@ def _tell(console: Console, stage: Stage, port: int, options: UiOptions) -> None
         f"  {url}/dags/{DAG_ID}_snapshot   its Trigger button asks for a snapshot: pick tables, kind, conditions",
         "  its grid: the tasks plan, apply, commit and outcome; the logs of apply and commit show each table,",
         "  the XCom of plan is the whole plan, that of apply its result",
-        f"  {url}/variables   the offsets, one JSON document a table",
+        f"  {url}/variables   the offsets: one JSON document with a line for each table",
         f"  {url}/assets   an asset for each table, with an event for each run that changed it",
         f"{write_command(home, stage.sandbox)} status   the same at the command line: offsets, lag, snapshots",
         f"The writers continue. The Delta tables are in {home.lake}, all logs in {home.logs}.",

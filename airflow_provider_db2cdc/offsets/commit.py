@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement, announce, confirm, count_events
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, new_revision, restart_hint
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, check_forward, new_revision, restart_hint
+from airflow_provider_db2cdc.cdc.offset.request import RemoveOffset, revision_text, revisions_in
+from airflow_provider_db2cdc.cdc.offset.store import CommitStore, Committed, RequestStore
+from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.offset.view import PipelineOffsets
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.signal.signal import SOURCE_CHANNEL
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -32,12 +36,26 @@ class OffsetCommitError(OffsetError):
 class Announcements:
     """The asset events of one commit. `pending` has those that Airflow does not have yet.
 
-    `newest` asks Airflow for the newest announcement of a table in the change log of this id.
+    `newest` asks Airflow for the newest announcement of a table in the change log of this id. `recent` asks for the
+    newest of many tables at once, by table and log, given how many tables there are to ask for.
     """
 
-    def __init__(self, newest: Callable[[TableId, str], Announcement | None]) -> None:
+    def __init__(
+        self,
+        newest: Callable[[TableId, str], Announcement | None],
+        recent: Callable[[int], Mapping[tuple[TableId, str], Announcement]] | None = None,
+    ) -> None:
         self._newest = newest
+        self._recent = recent
+        self._found: Mapping[tuple[TableId, str], Announcement] = {}
         self.pending: dict[TableId, Announcement] = {}
+
+    def expect(self, offsets: Iterable[Offset | None]) -> None:
+        """Ask at once for the announcements of these offsets that Airflow is not known to have."""
+        last = [offset.announced for offset in offsets if offset is not None]
+        unknown = sum(announced is not None and not announced.is_confirmed for announced in last)
+        if unknown and self._recent is not None:
+            self._found = self._recent(unknown)
 
     def after(self, table: TableResult, last: Announcement | None) -> Announcement | None:
         """Return a table's announcement after a result, and note it as pending if Airflow does not have it."""
@@ -45,32 +63,39 @@ class Announcements:
             last = None
         is_unknown = (count_events(table) or table.rows) if last is None else not last.is_confirmed
         if is_unknown:
-            last = confirm(last, self._newest(table.table, table.log_id))
+            last = confirm(last, self._known(table, last))
         announced = announce(table, last)
         if announced is not None and not announced.is_confirmed:
             self.pending[table.table] = announced
         return announced
 
+    def _known(self, table: TableResult, last: Announcement | None) -> Announcement | None:
+        found = self._found.get((table.table, table.log_id))
+        if last is not None and found is not None and last.to_batch <= found.to_batch:
+            return found
+        return self._newest(table.table, table.log_id)
 
-def record_signals_in_flight(spec: JobSpec | None, offsets: OffsetStore) -> None:
+
+def record_signals_in_flight(spec: JobSpec | None, offsets: RequestStore) -> None:
     """Store that a job carries signals. Signals of the signal table do not count.
 
     A job that dies may have begun what its signals ask for, and the signals of a run come only once. The next plan
     therefore has work until a result is committed.
     """
     if spec is not None and any(signal.channel != SOURCE_CHANNEL for signal in spec.signals):
-        offsets.put_summary(replace(offsets.summary(), signals_in_flight_at_ms=spec.planned_at_ms))
+        revision, at_ms = new_revision(), spec.planned_at_ms
+        offsets.put_requests(lambda seen: seen.recorded(revision, signals_in_flight_at_ms=at_ms))
 
 
 @failpoint("commit_offsets")
 def commit_tick(
-    result: JobResult, offsets: OffsetStore, announcements: Announcements | None = None
+    result: JobResult, offsets: CommitStore, announcements: Announcements | None = None
 ) -> tuple[list[Offset], OffsetCommitError | None]:
     """Move the offsets of all tables to the LSNs that are committed in Delta.
 
     Return the offsets that moved, and an error for those that could not. An offset that lies beyond what this tick
-    applied, or that cannot be read or stored, does not stop the others. The offset of a failed table moves too if an
-    earlier crash had kept it back. If it is missing or ahead, an operator must act. A retry moves nothing.
+    applied, or that cannot be read, does not stop the others. The offset of a failed table moves too if an earlier
+    crash had kept it back. If it is missing or ahead, an operator must act. A retry moves nothing.
 
     With `announcements`, each offset also gets the range of its table's next asset event, in the same write.
 
@@ -78,44 +103,34 @@ def commit_tick(
 
     :raises OffsetError: when the summary cannot be read or stored. No offset has moved then.
     """
-    old = offsets.summary()
-    if (new := old.updated(result)) != old:
-        offsets.put_summary(new)
-    moved: list[Offset] = []
-    problems: dict[str, OffsetError] = {}
-    for table in result.tables:
-        try:
-            offset = _move(table, offsets, result.planned_at_ms, announcements)
-        except OffsetError as error:
-            if announcements is not None:
-                announcements.pending.pop(table.table, None)
-            if table.status != "failed":
-                problems[name_of(table.table)] = error
-            continue
-        if offset is not None:
-            moved.append(offset)
-    return moved, OffsetCommitError(problems) if problems else None
+    commit = _Commit(result, announcements)
+    error = offsets.commit(commit.change)
+    if error is not None:
+        commit.problems |= {name_of(offset.table): error for offset in commit.moved}
+        commit.moved.clear()
+        if announcements is not None:
+            announcements.pending.clear()
+    return commit.moved, OffsetCommitError(commit.problems) if commit.problems else None
 
 
-def record_reported(result: JobResult, offsets: OffsetStore, is_notified: bool) -> None:
+def record_reported(result: JobResult, offsets: CommitStore, is_notified: bool) -> None:
     """Store up to which entry the journal was reported. The next tick reports what comes after it.
 
     The summary takes nothing from the result of an older plan. If such a result has extended the journal, the next plan
     has work, and its tick reports that. Notifications that could not be sent are sent again by the next tick. Outcomes
     of signals are reported once. A repair has not read the journal, and reports nothing of it.
     """
-    if result.repair is not None:
-        return
-    summary = offsets.summary()
-    after = summary
+    if result.repair is None:
+        offsets.commit(lambda seen: Committed(seen.stored, _reported(result, seen.summary(), is_notified)))
+
+
+def _reported(result: JobResult, summary: PipelineSummary, is_notified: bool) -> PipelineSummary:
     if result.planned_at_ms >= summary.planned_at_ms:
-        after = replace(
-            summary, reported_seq=result.reported_seq, notified_seq=None if is_notified else summary.notified_upto
-        )
-    elif result.reported_seq > summary.reported_seq:
-        after = replace(summary, signals_in_flight_at_ms=summary.planned_at_ms)
-    if after != summary:
-        offsets.put_summary(after)
+        notified = None if is_notified else summary.notified_upto
+        return replace(summary, reported_seq=result.reported_seq, notified_seq=notified)
+    if result.reported_seq > summary.reported_seq:
+        return replace(summary, signals_in_flight_at_ms=summary.planned_at_ms)
+    return summary
 
 
 def raise_for_failures(result: JobResult) -> None:
@@ -143,41 +158,78 @@ def raise_for_signals(result: JobResult, channel: str) -> None:
         raise SignalError(f"{len(bad)} signal(s) did not come to their end (the tick itself is committed):\n{listed}")
 
 
-def _move(
-    table: TableResult, offsets: OffsetStore, planned_at_ms: int, announcements: Announcements | None
-) -> Offset | None:
-    """Store the offset that a table's result gives, and return it if its LSN moved."""
-    old = offsets.get(table.table)
-    if table.lsn is None or table.batch is None or (old is not None and _is_overtaken(table, planned_at_ms, old)):
-        return None
-    if old is not None and old.restart and (_is_known(old, planned_at_ms) or _has_not_begun(table)):
-        return None
-    known = _known(table, old, announcements)
-    unmoved = old is not None and old.lsn == table.lsn
-    if unmoved and old == replace(known, batch=table.batch, restart=False, restore=False):
-        return None
-    if old is not None and table.rewound and not old.restart:
-        # With `restart` the offset may move back. A crash after this line makes the table begin once more.
-        offsets.put(old := replace(old, restart=True))
-    # The restart was requested after the plan was made, so it is still to be done.
-    is_new_restart = old is not None and old.restart and not table.restart and not table.rewound
-    # With a new revision, a retry of this commit does not overwrite what an operator has set meanwhile.
-    revision = new_revision() if table.capture_interrupted else table.revision
-    offsets.put(
-        new := replace(
+class _Commit:
+    """The offsets and the summary after a result: those that `moved`, and the `problems` by the tables' names."""
+
+    def __init__(self, result: JobResult, announcements: Announcements | None) -> None:
+        self._result = result
+        self._announcements = announcements
+        self.moved: list[Offset] = []
+        self.problems: dict[str, OffsetError] = {}
+
+    def change(self, seen: PipelineOffsets) -> Committed:
+        """Return what the documents hold after the result."""
+        summary, kept = seen.summary().updated(self._result), dict[TableId, Offset]()
+        if self._announcements is not None:
+            tables = [table.table for table in self._result.tables if table.lsn is not None]
+            self._announcements.expect(seen.get(table) for table in tables if not seen.is_damaged(table))
+        for table in self._result.tables:
+            try:
+                offset = self._kept(table, seen)
+            except OffsetError as error:
+                if self._announcements is not None:
+                    self._announcements.pending.pop(table.table, None)
+                if table.status != "failed":
+                    self.problems[name_of(table.table)] = error
+                continue
+            kept |= {} if offset is None else {table.table: offset}
+        return Committed(seen.stored.updated(kept, self._removed(seen)), summary)
+
+    def _kept(self, table: TableResult, seen: PipelineOffsets) -> Offset | None:
+        """Return the offset that a table's result gives, None if it stays as it is."""
+        old, planned_at_ms = seen.get(table.table), self._result.planned_at_ms
+        if table.lsn is None or table.batch is None or (old is not None and _is_overtaken(table, planned_at_ms, old)):
+            return None
+        if old is not None and old.restart and _has_not_begun(table):
+            return None
+        known = _known(table, old, self._announcements)
+        unmoved = old is not None and old.lsn == table.lsn
+        if unmoved and old == replace(known, batch=table.batch, restart=False, restore=False):
+            return None
+        new = replace(
             known,
             lsn=table.lsn,
             batch=table.batch,
             commit_lsn=_commit_lsn(table, old),
             commit_ts_ms=known.commit_ts_ms if table.commit_ts_ms is None else table.commit_ts_ms,
-            restart=is_new_restart,
+            restart=False,
             restore=False,
             planned_at_ms=planned_at_ms,
-            revision=revision,
+            revision=_revision(table, seen),
         )
-    )
-    _log_taken(table, old)
-    return None if unmoved else new
+        if not table.rewound:
+            check_forward(old, new)
+        _log_taken(table, old)
+        if not unmoved:
+            self.moved.append(new)
+        return new
+
+    def _removed(self, seen: PipelineOffsets) -> list[TableId]:
+        """Return the tables that are not in the pipeline any more, and whose offsets an operator has removed."""
+        carried = {table.table for table in self._result.tables}
+        others = (table for table in seen.requests.tables if table not in carried)
+        return [table for table in others if isinstance(seen.pending(table).request, RemoveOffset)]
+
+
+def _revision(table: TableResult, seen: PipelineOffsets) -> str:
+    """Return the revisions that the plan has seen. So the commit consumes their requests, and no others.
+
+    With one more revision, a run that was planned without this tick's finding does not change the offset.
+    """
+    if not table.capture_interrupted:
+        return table.revision
+    current = seen.requests.of(table.table).revisions & revisions_in(table.revision)
+    return revision_text({*current, new_revision()})
 
 
 def _log_taken(table: TableResult, old: Offset | None) -> None:
@@ -223,13 +275,8 @@ def _commit_lsn(table: TableResult, old: Offset | None) -> Lsn | None:
 
 
 def _is_overtaken(table: TableResult, planned_at_ms: int, old: Offset) -> bool:
-    """Whether the offset comes from a later plan, or has another revision than the plan saw."""
+    """Whether the offset comes from a later plan, or has other revisions than the plan saw."""
     return planned_at_ms < old.planned_at_ms or table.revision != old.revision
-
-
-def _is_known(old: Offset, planned_at_ms: int) -> bool:
-    """Whether the offset already has this tick's result. A restart in it was then requested after that."""
-    return 0 < old.planned_at_ms == planned_at_ms
 
 
 def _has_not_begun(table: TableResult) -> bool:

@@ -1,11 +1,11 @@
-"""Offsets in Airflow Variables: one JSON document per table. Operators find them under Admin > Variables."""
+"""Offsets in Airflow Variables: three JSON documents per pipeline. They are found under Admin > Variables."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
-from hashlib import sha256
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from airflow.providers.common.compat.sdk import AirflowException
@@ -14,59 +14,33 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time import supervisor, task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable
 
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, check_forward
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
-from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
+from airflow_provider_db2cdc.offsets.keyed import Document, KeyedOffsetStore
 
 log = logging.getLogger(__name__)
-
-MAX_KEY = 250
-"""The most characters of a Variable's key (ID_LEN of Airflow's metadata database)."""
-
-FOLDED = re.compile(r"[^A-Z0-9_$]")
-"""Characters that a key cannot rely on.
-
-A case-insensitive collation, a URL path or an environment variable may not tell them apart.
-"""
-
-DIGEST_CHARS = 16
 
 AIRFLOWS_OWN = ("ExecutionAPISecretsBackend", "MetastoreBackend")
 """The backends that read Airflow's own database."""
 
 
-def variable_key(pipeline: str, table: TableId) -> str:
-    """Return the key `db2cdc.<pipeline>.<schema>.<table>`. Two tables never share a key.
-
-    If a name is very long, its key ends with a digest of the exact name. So does the key of a name with characters
-    other than upper-case letters, digits, '_' and '$'. MySQL ignores case when it compares keys. AIRFLOW_VAR_* has
-    capitals only. A URL does not preserve '#' and '%'.
-    """
-    plain = f"db2cdc.{pipeline}.{_readable(table.schema)}.{_readable(table.name)}"
-    if len(plain) <= MAX_KEY and not FOLDED.search(table.schema + table.name):
-        return plain
-    digest = sha256(repr((pipeline, table.schema, table.name)).encode()).hexdigest()[:DIGEST_CHARS]
-    return f"{plain[: MAX_KEY - DIGEST_CHARS - 1]}~{digest}"
+ABOUT: Mapping[Document, str] = {
+    "offsets": "all changes of a table up to its LSN are in the target. Kept by its DAG's commit task.",
+    "requests": "what is requested of its tables, and what plans found out. Kept by operators, plans and sensors.",
+    "summary": "its snapshots and signals, as its last tick left them. Kept by its DAG's commit task.",
+}
+"""What Airflow's UI shows about a document."""
 
 
-def summary_key(pipeline: str) -> str:
-    """Return the key `db2cdc.<pipeline>~summary`.
-
-    A pipeline's name may have dots. With '~' the key still differs from the key of every table.
-    """
-    return f"db2cdc.{pipeline}~summary"
+def variable_key(pipeline: str, document: Document) -> str:
+    """Return the key of a document, such as `db2cdc.sales~offsets`."""
+    return f"db2cdc.{pipeline}~{document}"
 
 
 def where_kept(key: str) -> str:
     """Return the name of a Variable in messages."""
     return f"the Airflow Variable {key}"
-
-
-def described(table: TableId) -> str:
-    """Return the description of a table's Variable, which Airflow's UI shows."""
-    return f"all changes of {table} up to this LSN are in the target"
 
 
 def known_tables(pipeline: str) -> dict[str, str]:
@@ -76,7 +50,10 @@ def known_tables(pipeline: str) -> dict[str, str]:
     empty.
     """
     try:
-        return {name_of(table): str(table) for table in VariableOffsetStore(pipeline).summary().tables}
+        key = variable_key(pipeline, "summary")
+        text = TaskVariables().get(key, default=None)
+        tables = () if text is None else PipelineSummary.from_json(text, where_kept(key)).tables
+        return {name_of(table): str(table) for table in tables}
     except Exception as error:
         log.info("no tables are suggested: %s", error)
         return {}
@@ -113,83 +90,65 @@ class TaskVariables:
         Variable.set(key, value, description=description)
 
 
-class VariableOffsetStore:
-    """The offsets of one pipeline in Airflow Variables: an `OffsetStore` for tasks.
+class VariableOffsetStore(KeyedOffsetStore):
+    """The offsets of one pipeline in Airflow Variables: an `OffsetStore` for tasks, or with other `variables`."""
 
-    A Variable has no compare-and-set, so only one DAG run may write at a time (max_active_tis_per_dag = 1).
+    def __init__(self, pipeline: str, variables: Variables | None = None) -> None:
+        super().__init__(VariableTexts(pipeline, variables or TaskVariables()))
+        self.pipeline = pipeline
+
+
+class VariableTexts:
+    """Documents in Airflow Variables.
+
+    A Variable has no compare-and-set, so each document has one kind of writer. Only one DAG run may commit at a time
+    (max_active_tis_per_dag = 1).
     """
 
     where = "Airflow's Variables"
 
-    def __init__(self, pipeline: str, variables: Variables | None = None) -> None:
+    def __init__(self, pipeline: str, variables: Variables) -> None:
         self.pipeline = pipeline
-        self._variables = variables or TaskVariables()
+        self._variables = variables
 
-    def get(self, table: TableId) -> Offset | None:
-        """Return the table's offset, or None if its Variable does not exist.
+    def name(self, document: Document) -> str:
+        """Return the Variable of a document."""
+        return where_kept(variable_key(self.pipeline, document))
 
-        :raises OffsetError: when the Variable does not hold the table's offset.
-        """
-        key = variable_key(self.pipeline, table)
-        text = self._variables.get(key, default=None)
-        if text is None:
-            return None
-        offset = Offset.from_json(text, where_kept(key))
-        if offset.table != table:
-            raise OffsetError(
-                f"{where_kept(key)} holds the offset of {offset.table}, not of {table}", "Put back its own."
-            )
-        return offset
+    def get(self, document: Document) -> str | None:
+        """Return a document's text, or None if its Variable does not exist."""
+        text: str | None = self._variables.get(variable_key(self.pipeline, document), default=None)
+        return text
 
-    def put(self, offset: Offset) -> None:
-        """Store `offset`. Storing the same one again changes nothing.
+    def locked(self) -> AbstractContextManager[None]:
+        """Return a context that does nothing."""
+        return nullcontext()
 
-        :raises OffsetError: when it would replace a newer one, or another text is read back than was written.
-        """
-        check_forward(self.get(offset.table), offset)
-        self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
-
-    def reset(self, offset: Offset) -> None:
-        """Store `offset` even if it moves back. This is a repair that an operator asks for."""
-        self._keep(variable_key(self.pipeline, offset.table), offset.to_json(), described(offset.table))
-
-    def summary(self) -> PipelineSummary:
-        """Return the summary, which is empty if its Variable does not exist.
-
-        :raises OffsetError: when the Variable does not hold a summary.
-        """
-        text = self._variables.get(summary_key(self.pipeline), default=None)
-        return (
-            PipelineSummary()
-            if text is None
-            else PipelineSummary.from_json(text, where_kept(summary_key(self.pipeline)))
-        )
-
-    def put_summary(self, summary: PipelineSummary) -> None:
-        """Store the summary.
+    def put(self, document: Document, text: str) -> None:
+        """Store a document's text.
 
         :raises OffsetError: when another text is read back than was written.
         """
-        about = "its snapshots and signals, as its last tick left them"
-        self._keep(summary_key(self.pipeline), summary.to_json(), about)
+        key = variable_key(self.pipeline, document)
+        self._variables.set(key, text, description=f"Pipeline {self.pipeline}: {ABOUT[document]}")
+        if (read_back := self._variables.get(key, default=None)) != text:
+            raise _swallowed(key, text, read_back)
 
-    def _keep(self, key: str, text: str, about: str) -> None:
-        self._variables.set(key, text, description=f"Pipeline {self.pipeline}: {about}. Kept by its DAG.")
-        read_back = self._variables.get(key, default=None)
-        if read_back == text:
-            return
-        if shadow := _shadow(key):
-            raise OffsetError(
-                f"{where_kept(key)} was written, but {shadow} gives another value instead, so the pipeline would "
-                "never move on",
-                f"Remove it there: only Airflow's own database can keep it. Written was {text}.",
-            )
-        given = "none" if read_back is None else "another value"
-        raise OffsetError(
-            f"{where_kept(key)} was written, but Airflow gives {given} back, and no secrets backend has one",
-            "See why in the log of Airflow's API server. If another run or a person wrote it at the same moment, let "
-            f"that finish. Written was {text}.",
+
+def _swallowed(key: str, text: str, read_back: str | None) -> OffsetError:
+    """Return the error of a Variable that was written, but that gives another text back."""
+    if shadow := _shadow(key):
+        return OffsetError(
+            f"{where_kept(key)} was written, but {shadow} gives another value instead, so the pipeline would never "
+            "move on",
+            "Remove it there: only Airflow's own database can keep it.",
         )
+    given = "none" if read_back is None else "another value"
+    return OffsetError(
+        f"{where_kept(key)} was written, but Airflow gives {given} back, and no secrets backend has one",
+        "See why in the log of Airflow's API server. If another run or a person wrote it at the same moment, let that "
+        "finish.",
+    )
 
 
 def _ask_api(key: str) -> str | None:
@@ -206,13 +165,9 @@ def _ask_api(key: str) -> str | None:
     if answer.error == ErrorType.VARIABLE_NOT_FOUND:
         return None
     raise AirflowException(
-        f"Airflow's API could not be asked for the Variable {key} ({answer.error.value}), so the table's offset is not "
+        f"Airflow's API could not be asked for the Variable {key} ({answer.error.value}), so the offsets are not "
         "known. Run the task again."
     )
-
-
-def _readable(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_$]", "-", name)
 
 
 def _shadow(key: str) -> str:

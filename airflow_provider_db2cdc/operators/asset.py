@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
+from collections.abc import Mapping
+from urllib.parse import quote, unquote
 
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.execution_time.context import InletEventsAccessor
@@ -11,7 +12,7 @@ from airflow_provider_db2cdc.cdc.offset.announcement import Announcement, in_eve
 from airflow_provider_db2cdc.cdc.table import TableId
 
 SCHEME = "db2cdc"
-EVENTS_READ = 100
+EVENTS_PER_TABLE, OTHER_EVENTS, EVENTS_READ = 2, 20, 100
 """Newest events of an asset that are looked at. A person, or a declared outlet, may have added some without a range."""
 
 
@@ -36,6 +37,30 @@ def notification_asset(pipeline: str) -> Asset:
     The path of a table has two parts, so this path is never that of a table.
     """
     return Asset(f"{SCHEME}://{pipeline}/notifications")
+
+
+def recent_announcements(pipeline: str, tables: int) -> Mapping[tuple[TableId, str], Announcement]:
+    """Return the newest range of each table and change log among the newest asset events of a pipeline's alias.
+
+    It looks at enough events for this many `tables`, in one call. An event of a declared outlet is not among them.
+
+    :raises AirflowRuntimeError: when Airflow's API cannot be asked. A retry may succeed.
+    """
+    events = InletEventsAccessor(alias_name=pipeline_alias(pipeline).name)
+    found: dict[tuple[TableId, str], Announcement] = {}
+    for event in events.ascending(False).limit(EVENTS_PER_TABLE * tables + OTHER_EVENTS):
+        announced, table = in_event(event.extra), _table_of(pipeline, event.asset.uri)
+        if announced is not None and table is not None:
+            key = (table, announced.log_id)
+            found[key] = max(found.get(key, announced), announced, key=lambda each: each.to_batch)
+    return found
+
+
+def _table_of(pipeline: str, uri: str) -> TableId | None:
+    """Return the table of a pipeline's asset, None if the asset is no table's."""
+    parts = uri.removeprefix(f"{SCHEME}://{pipeline}/").split("/")
+    table = TableId(*map(unquote, parts)) if len(parts) == 2 else None
+    return table if table is not None and table_asset(pipeline, table).uri == uri else None
 
 
 def newest_announcement(pipeline: str, table: TableId, log_id: str) -> Announcement | None:

@@ -26,7 +26,12 @@ from airflow_provider_db2cdc.offsets.commit import (
     record_reported,
 )
 from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
-from airflow_provider_db2cdc.operators.asset import newest_announcement, notification_asset, table_asset
+from airflow_provider_db2cdc.operators.asset import (
+    newest_announcement,
+    notification_asset,
+    recent_announcements,
+    table_asset,
+)
 from airflow_provider_db2cdc.operators.failure import fail_at_once
 from airflow_provider_db2cdc.operators.plan import read_config
 from airflow_provider_db2cdc.operators.repair.commit import log_repair, repair_extras
@@ -98,7 +103,8 @@ class Db2CdcCommitOperator(BaseOperator):
         offsets = VariableOffsetStore(result.pipeline)
         for signal in offsets.summary().new_failures(result):
             self.log.error("signal %s of channel %s %s: %s", signal.id, signal.channel, signal.status, signal.reason)
-        announcements = Announcements(partial(newest_announcement, result.pipeline))
+        pipeline = result.pipeline
+        announcements = Announcements(partial(newest_announcement, pipeline), partial(recent_announcements, pipeline))
         _, unkept = commit_tick(result, offsets, announcements)
         if unkept is not None:
             self.log.error("%s", unkept)
@@ -120,7 +126,7 @@ class Db2CdcCommitOperator(BaseOperator):
     def _report_repair(self, result: JobResult, context: Context) -> dict[str, Any]:
         """Log and announce what a repair has done, and return what it found."""
         log_repair(result, self.log)
-        extras = repair_extras(result, VariableOffsetStore(result.pipeline))
+        extras = repair_extras(result, VariableOffsetStore(result.pipeline).read())
         self._announce_tables(result.pipeline, extras, context)
         if self.fail_for_tables:
             raise_for_failures(result)

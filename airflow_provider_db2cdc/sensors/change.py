@@ -16,7 +16,10 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.sdk import BaseSensorOperator, Context
 
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, record_capture_interrupted
+from airflow_provider_db2cdc.cdc.offset.offset import new_revision
+from airflow_provider_db2cdc.cdc.offset.request_change import capture_interrupted
+from airflow_provider_db2cdc.cdc.offset.store import RequestStore
+from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook
@@ -32,7 +35,7 @@ class Db2CdcChangeSensor(BaseSensorOperator):
 
     Work is changes, new tables, signals, and offsets that have stood still for `offsets.max.age.s`. The tick that moves
     such offsets must not wait for a change that does not come. To wait for some tables only, set `table.include.list`.
-    A deferred sensor uses the offsets that it saw first. It moves no offset, but stores in them that a registration was
+    A deferred sensor uses the offsets that it saw first. It moves no offset, but stores that a registration was
     inactive.
 
     :param config: The pipeline's properties, as for the plan task. (templated)
@@ -76,7 +79,7 @@ class Db2CdcChangeSensor(BaseSensorOperator):
             trigger=Db2CdcChangeTrigger(
                 db2_conn_id=self.db2_conn_id,
                 config=redact(config),
-                offsets=dict(offsets.seen),
+                offsets=offsets.texts,
                 upto_time=upto.isoformat() if upto else None,
                 poll_s=self.poke_interval,
                 deadline=time.time() + self.timeout,
@@ -114,15 +117,16 @@ class Db2CdcChangeSensor(BaseSensorOperator):
             case _:
                 raise AirflowException(message)
 
-    def _keep_inactive(self, documents: Sequence[str]) -> None:
-        store = VariableOffsetStore(read_config(self.config).pipeline)
-        offsets = (Offset.from_json(text, "the trigger's event") for text in documents)
+    def _keep_inactive(self, names: Sequence[str]) -> None:
         # A restored source is not stored here, because the next plan detects it too.
-        for offset in (offset for offset in offsets if offset.capture_interrupted):
-            try:
-                record_capture_interrupted(store, offset.table, offset.lsn)
-            except OffsetError as error:
-                self.log.warning("not kept that the registration of %s was not active: %s", offset.table, error)
+        tables = [parse_table(name, "the trigger's event") for name in names]
+        if not tables:
+            return
+        try:
+            store = VariableOffsetStore(read_config(self.config).pipeline)
+            store.put_requests(capture_interrupted(tables, new_revision()))
+        except OffsetError as error:
+            self.log.warning("not kept that registrations were not active: tables=%s error=%s", names, error)
 
     @contextmanager
     def _failing_as_sensors_do(self) -> Iterator[None]:
@@ -137,17 +141,15 @@ class Db2CdcChangeSensor(BaseSensorOperator):
 
     def _first_look(self) -> FrozenOffsets | None:
         """Check once. Return the offsets that were seen, or None if the awaited work has come."""
-        offsets = FrozenOffsets(VariableOffsetStore(read_config(self.config).pipeline))
+        store = VariableOffsetStore(read_config(self.config).pipeline)
+        offsets = FrozenOffsets(store.read_texts(), store)
         try:
             return None if self._look(offsets) else offsets
         except UnreachableError as error:
             self.log.warning("not yet: %s", error)
-        # The trigger reads no Variable. To it, a table that was not seen would be a new one.
-        for table in offsets.summary().tables:
-            offsets.get(table)
         return offsets
 
-    def _look(self, offsets: FrozenOffsets | VariableOffsetStore) -> bool:
+    def _look(self, offsets: RequestStore) -> bool:
         awaited = WorkProbe(read_config(self.config), self._upto())
         with Db2CdcHook(self.db2_conn_id).source() as source:
             message = awaited.look(source, offsets)

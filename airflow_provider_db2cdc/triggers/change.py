@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,10 @@ from packaging.version import Version
 from airflow_provider_db2cdc.cdc.capture.interval import CapturedTime
 from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
 from airflow_provider_db2cdc.cdc.job import JobSpec
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.offset.request import Requests
+from airflow_provider_db2cdc.cdc.offset.store import RequestStore
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.offset.view import PipelineOffsets
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -29,6 +32,7 @@ from airflow_provider_db2cdc.channels.kafka import NAME as KAFKA
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
 from airflow_provider_db2cdc.hooks.db2cdc import missing_connection, read_address
+from airflow_provider_db2cdc.offsets.keyed import Document, KeyedOffsetStore
 from airflow_provider_db2cdc.sql.driver_error import UnreachableError
 
 if TYPE_CHECKING:
@@ -53,7 +57,7 @@ class WorkProbe:
     upto_time: datetime | None = None
     clock: SourceClock | None = None
 
-    def look(self, source: Source, offsets: OffsetStore) -> str | None:
+    def look(self, source: Source, offsets: RequestStore) -> str | None:
         """Return a message on what has come, or None if it has not.
 
         :raises Db2CdcError: when plan_tick raises it, for one because capture stands still.
@@ -68,7 +72,7 @@ class WorkProbe:
             return None
         return describe_wait(spec)
 
-    def _look_at_capture(self, source: Source, offsets: OffsetStore, upto: datetime) -> str | None:
+    def _look_at_capture(self, source: Source, offsets: RequestStore, upto: datetime) -> str | None:
         from airflow_provider_db2cdc.source.catalog import read_capture_position
         from airflow_provider_db2cdc.source.planning.plan import check_moving
         from airflow_provider_db2cdc.source.source_clock import read_source_clock
@@ -125,64 +129,89 @@ def redact(config: PipelineConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude={"database", "spark"})
 
 
-SUMMARY = ""
-"""The key of the summary among the documents. No table has an empty name."""
+class FrozenTexts:
+    """Documents in memory, as they were read once."""
+
+    where = "the sensor's memory"
+
+    def __init__(self, texts: Mapping[Document, str | None]) -> None:
+        self.texts = dict(texts)
+
+    def name(self, document: Document) -> str:
+        """Return the name of a document in messages."""
+        return f"the sensor's memory of the {document}"
+
+    def get(self, document: Document) -> str | None:
+        """Return a document's text."""
+        return self.texts.get(document)
+
+    def put(self, document: Document, text: str) -> None:
+        """Keep a document's text in memory."""
+        self.texts[document] = text
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Return a context that does nothing."""
+        return nullcontext()
 
 
 class FrozenOffsets:
-    """An OffsetStore that keeps the offsets as they were first seen. It reads each table once from another store.
+    """The offsets as they were read once, for a sensor or a trigger. It is a `RequestStore` in memory.
 
-    It moves no offset. If a registration was found inactive, it stores that in the other store. Without one it keeps
-    the offset in `inactive`.
+    If registrations were found inactive, it also stores that in another store, if it has one. `inactive` names their
+    tables. What a plan without work records is kept nowhere. The plan of the next tick records it.
     """
 
-    def __init__(self, store: OffsetStore | None = None, seen: Mapping[str, str | None] | None = None) -> None:
+    where = FrozenTexts.where
+
+    def __init__(self, texts: Mapping[Document, str | None], store: RequestStore | None = None) -> None:
+        self._frozen = KeyedOffsetStore(FrozenTexts(texts))
         self._store = store
-        self._seen = dict(seen or {})
-        self.inactive: dict[TableId, Offset] = {}
+        self._first = self.read().requests
 
     @property
-    def seen(self) -> Mapping[str, str | None]:
-        """The documents by table, as arguments of a trigger."""
-        return dict(self._seen)
+    def texts(self) -> dict[Document, str | None]:
+        """The documents, as arguments of a trigger."""
+        return self._frozen.read_texts()
 
-    def get(self, table: TableId) -> Offset | None:
-        """Return the table's offset as it was first seen."""
-        name = name_of(table)
-        if name not in self._seen:
-            offset = self._store.get(table) if self._store else None
-            self._seen[name] = offset.to_json() if offset else None
-        text = self._seen[name]
-        return Offset.from_json(text, f"the sensor's memory of {table}") if text else None
+    @property
+    def inactive(self) -> list[TableId]:
+        """The tables whose registration was found inactive."""
+        now = self.read().requests
+        return [
+            table
+            for table in now.tables
+            if now.of(table).capture_interrupted not in ("", self._first.of(table).capture_interrupted)
+        ]
+
+    def read(self) -> PipelineOffsets:
+        """Return the offsets as they were read, with what was found out since."""
+        return self._frozen.read()
 
     def summary(self) -> PipelineSummary:
-        """Return the summary as it was first seen."""
-        if SUMMARY not in self._seen:
-            self._seen[SUMMARY] = self._store.summary().to_json() if self._store else None
-        text = self._seen[SUMMARY]
-        return PipelineSummary.from_json(text, "the sensor's memory") if text else PipelineSummary()
+        """Return the summary as it was read."""
+        return self._frozen.summary()
 
-    def put_summary(self, summary: PipelineSummary) -> None:
-        """Keep nothing. The plan of the next tick keeps what it rejects."""
+    def put_requests(self, change: Callable[[PipelineOffsets], Requests]) -> PipelineOffsets:
+        """Keep what was found out about tables."""
 
-    def put(self, offset: Offset) -> None:
-        """Store that a table's registration was found inactive."""
-        if self._store is None:
-            self.inactive[offset.table] = offset
-        else:
-            self._store.put(offset)
+        def of_tables(seen: PipelineOffsets) -> Requests:
+            return replace(change(seen), plan=seen.requests.plan)
+
+        if self._store is not None:
+            self._store.put_requests(of_tables)
+        return self._frozen.put_requests(of_tables)
 
 
 class Db2CdcChangeTrigger(BaseTrigger):
     """Check the source every `poll_s` seconds, over one connection, in a separate thread.
 
     The event is {"status": "come" | "timeout" | "failed", "message": ..., "error": ..., "inactive": ...}. `error` is
-    the class of the error. `inactive` holds the offsets of tables whose registration was found inactive. While the
+    the class of the error. `inactive` names the tables whose registration was found inactive. While the
     source cannot be reached, the wait continues. Every other error ends it.
 
     :param db2_conn_id: A connection of the IBM Db2 provider.
     :param config: The pipeline's configuration, as `redact` returns it.
-    :param offsets: The offsets' documents by table, as the sensor saw them.
+    :param offsets: The texts of the offsets' documents, as the sensor saw them.
     :param upto_time: ISO text of a time that capture is to pass. None waits for changes.
     :param poll_s: Seconds between two checks.
     :param deadline: The end of the wait, in seconds since the epoch. None waits without an end.
@@ -192,7 +221,7 @@ class Db2CdcChangeTrigger(BaseTrigger):
         self,
         db2_conn_id: str,
         config: dict[str, Any],
-        offsets: dict[str, str | None],
+        offsets: dict[Document, str | None],
         upto_time: str | None,
         poll_s: float,
         deadline: float | None,
@@ -213,7 +242,7 @@ class Db2CdcChangeTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, and yield one event."""
-        offsets = FrozenOffsets(seen=self.offsets)
+        offsets = FrozenOffsets(self.offsets)
         try:
             source = await self._source()
             try:
@@ -222,7 +251,7 @@ class Db2CdcChangeTrigger(BaseTrigger):
                 await asyncio.to_thread(source.close)
         except Db2CdcError as error:
             payload = {"status": "failed", "message": str(error), "error": type(error).__name__}
-        inactive = [offset.to_json() for offset in offsets.inactive.values()]
+        inactive = [name_of(table) for table in offsets.inactive]
         yield TriggerEvent({**payload, "inactive": inactive})  # type: ignore[no-untyped-call]
 
     async def _source(self) -> Source:

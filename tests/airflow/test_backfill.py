@@ -163,8 +163,7 @@ class Backfills:
 
     def offsets(self) -> list[str | None]:
         """Return the texts of the offsets and of the summary."""
-        keys = [f"db2cdc.{self.dag_id}.SHOP.{name}" for name in ("ORDERS", "ITEMS")]
-        keys.append(f"db2cdc.{self.dag_id}.~summary")
+        keys = [f"db2cdc.{self.dag_id}~{document}" for document in ("offsets", "summary")]
         return self.inside(lambda: [Variable.get(key, default=None) for key in keys])
 
     def events(self, table: str = "ORDERS") -> list[dict[str, Any]]:

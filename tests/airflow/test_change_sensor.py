@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import (
@@ -18,19 +18,22 @@ from airflow.providers.common.compat.sdk import (
 from support.airflow_fixtures import Connect, Inside, RunDag
 from support.captured_shop import Captured
 from support.job_samples import lsn
+from support.memory_offsets import MemoryOffsets
+from support.variable_offsets import VariableOffsets
 
 from airflow_provider_db2cdc.cdc.capture.interval import CapturedTime
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
 from airflow_provider_db2cdc.cdc.capture.source_clock import SourceClock
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, with_capture_interrupted
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.request_change import capture_interrupted
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
-from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore, variable_key
+from airflow_provider_db2cdc.offsets.keyed import Document
 from airflow_provider_db2cdc.sensors.change import Db2CdcChangeSensor
-from airflow_provider_db2cdc.triggers.change import SUMMARY, Db2CdcChangeTrigger, FrozenOffsets, passed, redact
+from airflow_provider_db2cdc.triggers.change import Db2CdcChangeTrigger, FrozenOffsets, passed, redact
 
 STANDS = CapturedTime(CapturePosition(lsn(9), "2026-03-01T11:59:50", "2026-03-01T12:00:00", 10.0), SourceClock(-18_000))
 AT = datetime(2026, 3, 1, 16, 59, 50, tzinfo=UTC)
@@ -52,22 +55,24 @@ def test_time_is_passed_when_capture_stands_behind_it(upto: datetime, expected: 
 
 
 def test_offsets_are_remembered_as_they_were_first_seen() -> None:
-    class Store:
-        asked = 0
+    table = TableId("S", "A")
+    store = MemoryOffsets(Offset(table, lsn(1), 1))
+    first = FrozenOffsets(store.read_texts(), store)
+    store.put(Offset(table, lsn(2), 2))
+    for frozen in (first, FrozenOffsets(first.texts)):
+        assert dict(frozen.read().all()) == {table: Offset(table, lsn(1), 1)}
+        frozen.put_requests(lambda seen: seen.recorded("p", signals_in_flight_at_ms=5))
+        assert frozen.summary() == PipelineSummary(), "the next plan records it"
+        frozen.put_requests(capture_interrupted([table], "c"))
+        assert frozen.inactive == [table]
+        assert frozen.read().all()[table].capture_interrupted
+    assert store.get(table) == Offset(table, lsn(2), 2, capture_interrupted=True, revision="c")
+    assert store.summary() == PipelineSummary()
 
-        def get(self, table: TableId) -> Offset | None:
-            self.asked += 1
-            return Offset(table, lsn(self.asked), 1) if table.name == "A" else None
 
-    store, table = Store(), TableId("S", "A")
-    first = FrozenOffsets(cast("OffsetStore", store))
-    assert [first.get(table), first.get(table), first.get(TableId("S", "B"))] == [
-        Offset(table, lsn(1), 1),
-        Offset(table, lsn(1), 1),
-        None,
-    ]
-    assert store.asked == 2
-    assert FrozenOffsets(seen=first.seen).get(table) == Offset(table, lsn(1), 1)
+def texts_of(*offsets: Offset) -> dict[Document, str | None]:
+    """Return the documents of a pipeline that has these offsets."""
+    return MemoryOffsets(*offsets, summary=PipelineSummary(tables=tuple(each.table for each in offsets))).read_texts()
 
 
 def in_run(run: SimpleNamespace) -> Any:
@@ -144,8 +149,8 @@ def test_source_out_of_reach_at_the_first_look_is_waited_for_too(connect: Connec
     connect(host="127.0.0.1", port=1, extra={"ConnectTimeout": 1})
     table = TableId("S", "T")
 
-    def deferred() -> tuple[dict[str, str], bool]:
-        store = VariableOffsetStore("p")
+    def deferred() -> tuple[dict[Document, str | None], bool]:
+        store = VariableOffsets("p")
         store.put(Offset(table, lsn(5), 1))
         store.put_summary(PipelineSummary(tables=(table,)))
         with pytest.raises(TaskDeferred) as raised:
@@ -153,7 +158,7 @@ def test_source_out_of_reach_at_the_first_look_is_waited_for_too(connect: Connec
         return raised.value.trigger.offsets, sensor(deferrable=False).poke({})
 
     offsets, is_done = inside(deferred)
-    assert Offset.from_json(offsets[name_of(table)], "").lsn == lsn(5), "else it would be taken for new"
+    assert FrozenOffsets(offsets).read().all()[table].lsn == lsn(5), "else it would be taken for new"
     assert not is_done
 
 
@@ -211,9 +216,7 @@ def test_channel_that_the_triggerer_has_not_ends_no_wait_and_hides_no_other(
         "signal_file": str(tmp_path / "signals.jsonl"),
         "selection": {"table_include": [str(orders)]},
     }
-    documents = {name_of(orders): stands(orders, captured.synchpoint(), time.time_ns() // 10**6)}
-    seen = {name: one.to_json() for name, one in documents.items()}
-    seen[SUMMARY] = PipelineSummary(tables=(orders,)).to_json()
+    seen = texts_of(stands(orders, captured.synchpoint(), time.time_ns() // 10**6))
     assert event_of(trigger(0.5, "db2_sandbox", config=settings, offsets=seen))["status"] == ends
 
 
@@ -224,11 +227,7 @@ def test_trigger_fires_when_a_change_is_captured(captured: Captured) -> None:
     here = stands(orders, captured.synchpoint())
 
     def wait(deadline_s: float, planned_at_ms: int) -> dict[str, Any]:
-        summary = PipelineSummary(tables=(orders,))
-        documents = {
-            name_of(orders): replace(here, planned_at_ms=planned_at_ms).to_json(),
-            SUMMARY: summary.to_json(),
-        }
+        documents = texts_of(replace(here, planned_at_ms=planned_at_ms))
         return event_of(trigger(deadline_s, "db2_sandbox", config=settings, offsets=documents))
 
     now_ms = time.time_ns() // 1_000_000
@@ -244,7 +243,7 @@ def test_trigger_fires_where_offsets_have_stood_still_for_long(captured: Capture
     orders = captured.table("ORDERS")
     settings = {"selection": {"table_include": [f"{captured.schema}\\.ORDERS"]}}
     long_ago = stands(orders, captured.synchpoint(), 1)
-    event = event_of(trigger(20, "db2_sandbox", config=settings, offsets={name_of(orders): long_ago.to_json()}))
+    event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=texts_of(long_ago)))
     assert event["status"] == "come"
     assert event["message"].startswith("0 changes are waiting")
 
@@ -255,8 +254,7 @@ def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_re
 ) -> None:
     orders, items = captured.table("ORDERS"), captured.table("ITEMS")
     here, now_ms = captured.synchpoint(), time.time_ns() // 1_000_000
-    documents = {name_of(table): stands(table, here, now_ms).to_json() for table in (orders, items)}
-    documents[SUMMARY] = PipelineSummary(tables=(orders, items)).to_json()
+    documents = texts_of(*(stands(table, here, now_ms) for table in (orders, items)))
     settings = {"selection": {"table_include": [f"{captured.schema}\\..*"]}}
     captured.set_state(orders, "S")
     event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=documents))
@@ -265,7 +263,7 @@ def test_inactive_registration_that_the_trigger_meets_is_kept_when_the_sensor_re
     assert "registered in state 'S'" in event["message"]
 
     def resumed() -> Offset | None:
-        store = VariableOffsetStore("p")
+        store = VariableOffsets("p")
         store.put(Offset(orders, lsn(200), 3))
         with pytest.raises(AirflowException, match="registered in state 'S'"):
             sensor().resume({}, event)
@@ -289,7 +287,7 @@ def test_sensor_that_meets_an_inactive_registration_keeps_that(
     def met() -> Offset | None:
         with pytest.raises(AirflowException, match="registered in state 'S'"):
             waiting.execute({}) if deferrable else waiting.poke({})
-        return VariableOffsetStore("met").get(orders)
+        return VariableOffsets("met").get(orders)
 
     kept = inside(met)
     assert kept is not None
@@ -299,15 +297,13 @@ def test_sensor_that_meets_an_inactive_registration_keeps_that(
 
 def test_sensor_keeps_table_by_table_what_its_trigger_has_found(inside: Inside) -> None:
     tables = [TableId("S", name) for name in "AB"]
-    found = [with_capture_interrupted(table, None, lsn(9), "m").to_json() for table in tables]
+    found = [name_of(table) for table in tables]
 
     def resumed() -> Offset | None:
-        from airflow.sdk import Variable
-
-        Variable.set(variable_key("p", tables[0]), "damaged")
+        VariableOffsets("p").damage(tables[0])
         with pytest.raises(AirflowException, match="why the wait ended"):
             sensor().resume({}, {"status": "failed", "message": "why the wait ended", "inactive": found})
-        return VariableOffsetStore("p").get(tables[1])
+        return VariableOffsets("p").get(tables[1])
 
     kept = inside(resumed)
     assert kept is not None
@@ -324,19 +320,10 @@ def test_sensor_wakes_for_a_signal_in_a_file(captured: Captured, tmp_path: Path)
         "signal_channels": ["file"],
         "signal_file": str(path),
     }
-    documents = {name_of(orders): stands(orders, captured.synchpoint(), time.time_ns() // 10**6).to_json()}
-    documents[SUMMARY] = PipelineSummary(tables=(orders,)).to_json()
+    documents = texts_of(stands(orders, captured.synchpoint(), time.time_ns() // 10**6))
     event = event_of(trigger(20, "db2_sandbox", config=settings, offsets=documents))
     assert event["message"].startswith("0 changes, 1 signals are waiting")
     assert path.read_text(), "whoever acts on it consumes it"
-
-
-def test_sensors_memory_keeps_tables_of_odd_names_apart() -> None:
-    tables = [TableId("S.T", "X"), TableId("S", "T.X")]
-    kept = {table: Offset(table, lsn(at), 1) for at, table in enumerate(tables, 5)}
-    seen = FrozenOffsets(cast("OffsetStore", SimpleNamespace(get=kept.get)))
-    assert [seen.get(table) for table in tables] == [*kept.values()]
-    assert [FrozenOffsets(seen=seen.seen).get(table) for table in tables] == [*kept.values()]
 
 
 @pytest.mark.sandbox

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 import yaml
 from support.command_line import Command
+from support.memory_offsets import MemoryOffsets
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.stored import entry_name
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.offsets.variable import summary_key, variable_key
+from airflow_provider_db2cdc.offsets.variable import variable_key
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 
 pytestmark = pytest.mark.airflow
@@ -72,58 +74,63 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
+def offsets(*given: Offset) -> str:
+    return MemoryOffsets(*given).read_texts()["offsets"] or ""
+
+
+def requested(pipeline: str, table: TableId) -> dict[str, object]:
+    """Return what is requested of a table in Airflow's Variable."""
+    entries = json.loads(kept(variable_key(pipeline, "requests")) or '{"tables": {}}')["tables"]
+    request = entries.get(entry_name(table), {}).get("request", {})
+    return {name: value for name, value in request.items() if name not in ("revision", "set_at_ms")}
+
+
 def test_offsets_that_airflow_keeps_are_shown_and_repaired(db2cdc: Command, airflow_db: None, config: str) -> None:
-    key = variable_key("seen", ORDERS)
+    key = variable_key("seen", "offsets")
     keep(
-        (key, offset(ORDERS, 5).to_json()),
-        (variable_key("seen", ITEMS), offset(ITEMS, 6).to_json()),
-        (variable_key("seen.more", ORDERS), offset(ORDERS, 9).to_json()),
+        (key, offsets(offset(ORDERS, 5), offset(ITEMS, 6))),
+        (variable_key("seen.more", "offsets"), offsets(offset(ORDERS, 9))),
         ("db2cdc.seen.note", "of somebody else"),
     )
-    shown = json.loads(db2cdc("offset", "show", "-c", config, "--json", "--airflow").stdout)
-    assert {(row["table"]["name"], row["lsn"]) for row in shown} == {
-        ("ORDERS", str(offset(ORDERS, 5).lsn)),
-        ("Items", str(offset(ITEMS, 6).lsn)),
-    }, "another pipeline's begin alike"
 
+    def shown() -> dict[str, str]:
+        rows = json.loads(db2cdc("offset", "show", "-c", config, "--json", "--airflow").stdout)
+        return {row["table"]["name"]: row["lsn"] for row in rows}
+
+    before = kept(key)
+    assert shown() == {"ORDERS": str(offset(ORDERS, 5).lsn), "Items": str(offset(ITEMS, 6).lsn)}
     assert db2cdc("offset", "restart", "-c", config, "SHOP.ORDERS", "--airflow").returncode == 0
-    restarted = json.loads(kept(key) or "")
-    assert (restarted["restart"], restarted["lsn"]) == (True, str(offset(ORDERS, 5).lsn))
+    assert requested("seen", ORDERS) == {"type": "restart"}
     back = db2cdc("offset", "set", "-c", config, "SHOP.ORDERS", str(offset(ORDERS, 2).lsn), "--airflow")
     assert back.returncode == 0, back.stderr
     assert "in Airflow's Variables" in back.stderr
-    assert (Offset.from_json(kept(key) or "", "").lsn, json.loads(kept(key) or "")["restart"]) == (
-        offset(ORDERS, 2).lsn,
-        False,
-    )
+    assert requested("seen", ORDERS) == {"type": "set", "lsn": str(offset(ORDERS, 2).lsn), "batch": 3}
+    assert shown()["ORDERS"] == str(offset(ORDERS, 2).lsn)
     assert db2cdc("offset", "remove", "-c", config, "SHOP.Items", "--airflow").returncode == 0
-    assert kept(variable_key("seen", ITEMS)) is None
-    unknown = db2cdc("offset", "restart", "-c", config, "SHOP.Items", "--airflow")
-    assert (unknown.returncode, "SHOP.Items has no offset in Airflow's Variables" in unknown.stderr) == (1, True)
-    keep((summary_key("seen"), PipelineSummary(tables=(ITEMS,)).to_json()))
-    assert db2cdc("offset", "restart", "-c", config, "SHOP.Items", "--airflow").returncode == 0
-    assert json.loads(kept(variable_key("seen", ITEMS)) or "")["restart"]
+    assert requested("seen", ITEMS) == {"type": "remove"}
+    assert kept(key) == before, "only commits write it"
+    unknown = db2cdc("offset", "restart", "-c", config, "SHOP.OTHER", "--airflow")
+    assert (unknown.returncode, "SHOP.OTHER has no offset in Airflow's Variables" in unknown.stderr) == (1, True)
+    other = TableId("SHOP", "OTHER")
+    keep((variable_key("seen", "summary"), PipelineSummary(tables=(other,)).to_json()))
+    assert db2cdc("offset", "restart", "-c", config, "SHOP.OTHER", "--airflow").returncode == 0
+    assert requested("seen", other) == {"type": "restart"}
 
 
-def test_document_that_is_no_offset_is_named_where_it_is_a_tables(
-    db2cdc: Command, airflow_db: None, tmp_path: Path
-) -> None:
+def test_document_that_cannot_be_read_is_named_and_replaced(db2cdc: Command, airflow_db: None, tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text("pipeline: spoilt\ntarget: ./lake\n")
-    key = variable_key("spoilt", ORDERS)
-    keep((key, "{oops"), (summary_key("spoilt"), PipelineSummary(tables=(ORDERS,)).to_json()))
+    key = variable_key("spoilt", "offsets")
+    keep((key, "{oops"), (variable_key("spoilt", "summary"), PipelineSummary(tables=(ORDERS,)).to_json()))
     shown = db2cdc("offset", "show", "-c", str(path), "--airflow")
     assert (shown.returncode, f"the Airflow Variable {key} cannot be read" in shown.stderr) == (1, True)
-    assert db2cdc("offset", "remove", "-c", str(path), str(ORDERS), "--airflow").returncode == 0
-    keep((key, "{oops"))
     restored = db2cdc("offset", "restore", "-c", str(path), "--all-failed", "--airflow")
-    assert (restored.returncode, json.loads(kept(key) or "")["restore"]) == (0, True), restored.stderr
+    assert (restored.returncode, requested("spoilt", ORDERS)) == (0, {"type": "restore"}), restored.stderr
     assert "trigger a run of the DAG" in restored.stderr
-    assert db2cdc("offset", "remove", "-c", str(path), str(ORDERS), "--airflow").returncode == 0
-    keep((key, "{oops"))
     mended = str(offset(ORDERS, 1).lsn)
     assert db2cdc("offset", "set", "-c", str(path), str(ORDERS), mended, "--airflow").returncode == 0
-    assert mended in db2cdc("offset", "show", "-c", str(path), "--airflow").stdout
+    assert requested("spoilt", ORDERS) == {"type": "set", "lsn": mended, "batch": 0}
+    assert kept(key) == "{oops", "a person may mend it"
 
 
 def test_missing_database_is_reported_with_a_remedy(
@@ -155,7 +162,7 @@ def test_status_shows_what_airflow_knows(
     )
     part = TableSnapshotProgress(ORDERS, "reading", 1, 4, 10)
     snapshot = SnapshotProgress("77", "incremental", "running", (part,), 5, remaining_s=30)
-    keep((summary_key("told"), PipelineSummary((snapshot,), tables=(ORDERS,)).to_json()))
+    keep((variable_key("told", "summary"), PipelineSummary((snapshot,), tables=(ORDERS,)).to_json()))
     lsn = str(offset(ORDERS, 1).lsn)
     done = in_a_process(("offset", "set", "-c", str(path), str(ORDERS), lsn), ("status", "-c", str(path), "--json"))
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Variable
 from support.airflow_fixtures import Inside, RunDag
 from support.job_samples import job_result, lsn, table_result
+from support.variable_offsets import VariableOffsets
 
 from airflow_provider_db2cdc.cdc.codec import to_data
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
@@ -23,7 +24,6 @@ from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, Tabl
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Status
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import failpoint_action
-from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.asset import table_asset
 from airflow_provider_db2cdc.operators.outcome import Db2CdcOutcomeOperator
 from airflow_provider_db2cdc.operators.summary import describe_snapshot, describe_table
@@ -68,8 +68,8 @@ def commit(run_dag: RunDag, inside: Inside) -> Commit:
         result = job_result(*tables, pipeline=dag_id, **more).to_json()
         state, _ = run_dag(dag_id, DAG.format(dag_id=dag_id, result=result, fail=fail, config=config))
         names = [table.table.name for table in tables]
-        texts = inside(lambda: {name: Variable.get(f"db2cdc.{dag_id}.SALES.{name}", default=None) for name in names})
-        offsets = {name: Offset.from_json(text, name).lsn for name, text in texts.items() if text}
+        kept = inside(lambda: VariableOffsets(dag_id).read().stored)
+        offsets = {name: offset.lsn for name in names if (offset := kept.get(TableId("SALES", name))) is not None}
         return state, offsets, events(dag_id)
 
     return run
@@ -183,7 +183,7 @@ def test_signals_and_snapshots_become_the_backlog(commit: Commit, inside: Inside
     outcomes = [SignalOutcome("77", "airflow", "accepted"), SignalOutcome("1", "source", "done")]
     state, _, _ = commit("commit_signals", table_result("ORDERS"), signals=outcomes, snapshots=[snapshot()])
     assert state == "success"
-    kept = inside(lambda: VariableOffsetStore("commit_signals").summary())
+    kept = inside(lambda: VariableOffsets("commit_signals").summary())
     assert kept == PipelineSummary((snapshot(),), tuple(outcomes), ("1 #",), tables=(ORDERS,))
 
 
@@ -215,7 +215,7 @@ def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(
     run_dag: RunDag, inside: Inside, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Their offsets have moved, so that no later tick would tell of it; its own changes are told once it moves."""
-    inside(lambda: Variable.set("db2cdc.commit_broken.SALES.BROKEN", "{'restart': True}"))
+    inside(lambda: VariableOffsets("commit_broken").damage(TableId("SALES", "BROKEN")))
     changed = [table_result("ORDERS", creates=1), table_result("BROKEN", creates=2)]
     result = job_result(*changed, pipeline="commit_broken").to_json()
     both = DAG.replace("    Db2CdcCommitOperator(", "    commit = Db2CdcCommitOperator(") + OUTCOME
@@ -229,7 +229,7 @@ def test_an_offset_that_cannot_be_kept_costs_the_other_tables_no_event(
 
 def test_an_offset_that_cannot_be_kept_fails_the_task_where_no_other_reports_it(commit: Commit, inside: Inside) -> None:
     ahead = Offset(TableId("SALES", "AHEAD"), lsn(99), 9)
-    inside(lambda: VariableOffsetStore("commit_ahead").put(ahead))
+    inside(lambda: VariableOffsets("commit_ahead").put(ahead))
     state, offsets, _ = commit("commit_ahead", table_result("ORDERS"), table_result("AHEAD"))
     assert (state, offsets) == ("failed", {"ORDERS": lsn(9), "AHEAD": lsn(99)})
 
@@ -260,7 +260,7 @@ def test_notifications_are_an_event_where_airflow_is_one_of_their_channels(
     told = Notification("77", "Incremental Snapshot", "STARTED", {"connector_name": "db2"}, time.time_ns() // 1_000_000)
     state, _, seen = commit(dag_id, table_result("ORDERS"), config=config, notifications=[told], reported_seq=3)
     assert state == "success"
-    assert inside(lambda: VariableOffsetStore(dag_id).summary()).notified_upto == 3
+    assert inside(lambda: VariableOffsets(dag_id).summary()).notified_upto == 3
     events_of_them = [extra for uri, extra in seen.items() if uri == f"db2cdc://{dag_id}/notifications"]
     assert events_of_them == [{"notifications": [to_data(told)]}] * count
 
@@ -272,10 +272,10 @@ def test_notifications_whose_events_airflow_drops_are_told_by_the_next_tick(comm
     of_now = {"config": config, "notifications": [told], "reported_seq": 3}
     state, _, seen = commit("commit_dropped", failed, **of_now)
     assert (state, seen) == ("failed", {})
-    assert inside(lambda: VariableOffsetStore("commit_dropped").summary()).notified_upto == 0
+    assert inside(lambda: VariableOffsets("commit_dropped").summary()).notified_upto == 0
     old = replace(told, timestamp=told.timestamp - 25 * 3_600_000)
     assert commit("commit_dropped", failed, **{**of_now, "notifications": [old, told]})[0] == "failed"
-    assert inside(lambda: VariableOffsetStore("commit_dropped").summary()).notified_upto == 3, "it is given up"
+    assert inside(lambda: VariableOffsets("commit_dropped").summary()).notified_upto == 3, "it is given up"
 
 
 class Unreachable:
@@ -297,17 +297,17 @@ def test_what_could_not_be_told_is_told_by_the_next_tick_until_it_is_a_day_old(c
     )
     assert (state, offsets) == ("success", {"ORDERS": lsn(9)})
     assert len(seen) == 1, "whoever waits for the table's event gets it"
-    kept = inside(lambda: VariableOffsetStore("commit_untold").summary())
+    kept = inside(lambda: VariableOffsets("commit_untold").summary())
     assert (kept.reported_seq, kept.notified_upto) == (3, 0), "what became of signals was told"
     of_old = {"config": config, "notifications": [old, told], "reported_seq": 4}
     assert commit("commit_untold", table_result("ORDERS"), **of_old)[0] == "success"
-    assert inside(lambda: VariableOffsetStore("commit_untold").summary()).notified_upto == 4, "it is given up"
+    assert inside(lambda: VariableOffsets("commit_untold").summary()).notified_upto == 4, "it is given up"
     config["notification.enabled.channels"] = "log"
     assert (
         commit("commit_untold", table_result("ORDERS"), config=config, notifications=[told], reported_seq=5)[0]
         == "success"
     )
-    assert inside(lambda: VariableOffsetStore("commit_untold").summary()).notified_upto == 5
+    assert inside(lambda: VariableOffsets("commit_untold").summary()).notified_upto == 5
 
 
 def outcome(result: JobResult) -> None:

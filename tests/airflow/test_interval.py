@@ -1,6 +1,5 @@
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,19 +16,18 @@ from airflow.sdk import (
 from support.airflow_fixtures import RunDag
 from support.captured_shop import Captured
 from support.fake_spark import FakeSpark
+from support.memory_offsets import MemoryOffsets
 
 from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.offsets.file import FileOffsetStore
 from airflow_provider_db2cdc.operators.commit import event_extra
 from airflow_provider_db2cdc.operators.interval.schedule import interval_of, start_of_catchup
 from airflow_provider_db2cdc.operators.interval.wait import passing_trigger
 from airflow_provider_db2cdc.operators.plan import Db2CdcPlanOperator
 from airflow_provider_db2cdc.operators.task_group import Db2CdcTaskGroup
-from airflow_provider_db2cdc.triggers.change import SUMMARY
 
 pytestmark = pytest.mark.airflow
 
@@ -115,11 +113,11 @@ def test_asset_event_names_the_interval_of_its_run() -> None:
     assert event_extra(announcement, None) == announcement.extra
 
 
-def test_wait_knows_the_end_of_the_interval_and_the_clock_of_the_source(tmp_path: Path) -> None:
-    store, interval = FileOffsetStore(tmp_path / "offsets.json"), DataInterval.of(END - timedelta(hours=1), END)
+def test_wait_knows_the_end_of_the_interval_and_the_clock_of_the_source() -> None:
+    store, interval = MemoryOffsets(), DataInterval.of(END - timedelta(hours=1), END)
     _, arguments = passing_trigger("db2", CONFIG, store, interval, 5.0).serialize()
     assert (arguments["upto_time"], arguments["deadline"]) == (interval.end, None)
-    assert arguments["offsets"] == {SUMMARY: store.summary().to_json()}
+    assert arguments["offsets"] == {"summary": store.summary().to_json()}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_2_PLUS
 from jinja2 import Template
 from support.airflow_fixtures import Inside, RunDag
 from support.job_samples import UNTOUCHED
+from support.variable_offsets import VariableOffsets
 
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import Condition
@@ -25,7 +26,6 @@ from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, Tabl
 from airflow_provider_db2cdc.cdc.snapshot.snapshot import Status
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import SignalError
-from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.plan import signals_of
 from airflow_provider_db2cdc.operators.signal import OWN_ID, Db2CdcSignalOperator, form_data
 from airflow_provider_db2cdc.sensors.snapshot import Db2CdcSnapshotSensor
@@ -409,7 +409,7 @@ def look(inside: Inside) -> Look:
 
         def poke() -> bool:
             if kept is not None:
-                VariableOffsetStore(pipeline).put_summary(kept)
+                VariableOffsets(pipeline).put_summary(kept)
             return Db2CdcSnapshotSensor(task_id="t", pipeline=pipeline, signal_id=signal_id, **run).poke(context)
 
         return inside(poke), pushed
@@ -477,6 +477,7 @@ FOLLOWER = """
 from airflow.sdk import DAG, task
 from airflow_provider_db2cdc import Db2CdcSignalOperator, Db2CdcSnapshotSensor
 from support.inside_task import CALLS
+from support.variable_offsets import VariableOffsets
 
 with DAG("signal_follower", schedule=None, render_template_as_native_obj=True):
     data = {{"message": "m"}}
@@ -553,13 +554,13 @@ FOLLOW = """
 from airflow.sdk import DAG, task
 from airflow_provider_db2cdc import Db2CdcSnapshotSensor
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
-from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
+from support.variable_offsets import VariableOffsets
 
 with DAG("signal_follow", schedule=None):
 
     @task
     def keep(text):
-        VariableOffsetStore("followed").put_summary(PipelineSummary.from_json(text, "here"))
+        VariableOffsets("followed").put_summary(PipelineSummary.from_json(text, "here"))
 
     follow = Db2CdcSnapshotSensor(
         task_id="follow", pipeline="followed", signal_id="77", mode="reschedule", poke_interval=1, timeout=60, retries=3

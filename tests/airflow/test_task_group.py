@@ -8,12 +8,12 @@ from airflow.sdk import DAG
 from support.airflow_fixtures import Inside, RunDag
 from support.captured_shop import Captured
 from support.fake_spark import FakeSpark
+from support.variable_offsets import VariableOffsets
 
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import ConfigurationError
-from airflow_provider_db2cdc.offsets.variable import VariableOffsetStore
 from airflow_provider_db2cdc.operators.task_group import Db2CdcTaskGroup
 
 pytestmark = pytest.mark.airflow
@@ -174,7 +174,7 @@ def test_ticks_from_the_first_snapshot_over_a_failing_table_to_idleness(
         return state, {task.split(".")[1]: state for task, state in tasks.items()}
 
     def offset(table: TableId) -> Offset:
-        found = inside(lambda: VariableOffsetStore(dag_id).get(table))
+        found = inside(lambda: VariableOffsets(dag_id).get(table))
         assert found is not None
         return found
 
@@ -217,7 +217,7 @@ def test_plan_that_meets_an_inactive_registration_tells_the_offset(
     state, tasks = run_dag(dag_id, text)
     captured.set_state(orders, "A")
     assert (state, tasks["tick.plan"], tasks["tick.apply"]) == ("failed", "failed", "upstream_failed")
-    kept = inside(lambda: VariableOffsetStore(dag_id).get(orders))
+    kept = inside(lambda: VariableOffsets(dag_id).get(orders))
     assert kept is not None
     assert kept.capture_interrupted
 
@@ -248,7 +248,7 @@ def test_signals_go_from_where_they_are_given_to_the_job_and_back(
         ("f", "pause-snapshot", "file"),
     ]
     assert path.read_text(encoding="utf-8") == ""
-    outcomes = inside(lambda: VariableOffsetStore(dag_id).summary()).outcomes
+    outcomes = inside(lambda: VariableOffsets(dag_id).summary()).outcomes
     assert [(one.id, one.status) for one in outcomes] == [(f"{run}/1", "done"), ("77", "done"), ("f", "done")]
 
     monkeypatch.setenv("FAKE_REFUSE", "88 g")
@@ -282,9 +282,9 @@ def test_run_that_carries_a_restart_or_a_restore_does_it(
     assert acted(*restart) == {orders.name: "restart", items.name: "pull"}
     both = {orders.name: "restore", items.name: "restore"}
     assert acted("restore-offset", "2", rf"{captured.schema}\..*") == both
-    kept = inside(lambda: [VariableOffsetStore(dag_id).get(table) for table in (orders, items)])
+    kept = inside(lambda: [VariableOffsets(dag_id).get(table) for table in (orders, items)])
     assert [(offset.restart, offset.restore) for offset in kept if offset] == [(False, False)] * 2, "they are consumed"
-    outcomes = inside(lambda: VariableOffsetStore(dag_id).summary()).outcomes
+    outcomes = inside(lambda: VariableOffsets(dag_id).summary()).outcomes
     assert [(one.id, one.status) for one in outcomes] == [("1", "done"), ("2", "done")]
     assert run_dag(dag_id, text, conf(*restart))[1]["tick.plan"] == "skipped", "a cleared run requests nothing again"
     state, tasks = run_dag(dag_id, text, conf("restart-table", "3", "S.TYPO"))

@@ -1,4 +1,3 @@
-import json
 import shlex
 
 import pytest
@@ -7,7 +6,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
-from airflow_provider_db2cdc.cdc.offset.offset import VERSION, Offset, check_forward, reconcile, restart_hint
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, check_forward, reconcile, restart_hint
 from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
@@ -33,80 +32,6 @@ OFFSET = Offset(
 )
 
 lsns = st.binary(min_size=16, max_size=16).map(Lsn)
-numbers = st.none() | st.integers()
-tables = st.builds(TableId, st.text(), st.text())
-offsets = st.builds(Offset, tables, lsns, st.integers(), numbers, st.text(), st.booleans())
-
-
-@given(offsets)
-def test_an_offset_reads_back_from_its_document(offset: Offset) -> None:
-    assert Offset.from_json(offset.to_json(), "here") == offset
-
-
-def test_the_document_is_readable_and_stable() -> None:
-    assert json.loads(OFFSET.to_json()) == {
-        "table": {"schema": "S", "name": "T"},
-        "lsn": "00000000:00000000:0000000000000002",
-        "batch": 7,
-        "commit_ts_ms": 1_700_000_000_000,
-        "capture": "digest",
-        "restart": True,
-        "restore": True,
-        "revision": "m",
-        "planned_at_ms": 1_700_000_001_000,
-        "capture_interrupted": True,
-        "source_restored": True,
-        "committed_lsn": "00000000:00000000:0000000000000001",
-        "commit_lsn": "00000000:00000000:0000000000000001",
-        "announced": {
-            "log_id": "id",
-            "from_batch": 5,
-            "to_batch": 7,
-            "from_lsn": None,
-            "to_lsn": "00000000:00000000:0000000000000002",
-            "rows": 3,
-            "commit_ts_ms": 9,
-            "is_confirmed": True,
-        },
-        "version": VERSION,
-    }
-    assert OFFSET.to_json() == Offset.from_json(OFFSET.to_json(), "here").to_json()
-
-
-def test_a_handwritten_document_needs_only_table_lsn_and_batch() -> None:
-    text = json.dumps({"table": {"schema": "S", "name": "T"}, "lsn": str(L2), "batch": 7})
-    assert Offset.from_json(text, "here") == Offset(TABLE, L2, 7)
-
-
-def document(**changes: str | int | None) -> str:
-    return json.dumps(json.loads(OFFSET.to_json()) | changes)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "not json",
-        "null",
-        "[]",
-        "{}",
-        '"00000000:00000000:0000000000000002"',
-        document(lsn="zz"),
-        document(lsn=5),
-        document(lsn=None),
-        document(batch="7"),
-        document(batch=True),
-        document(surprise=1),
-        document(table="S.T"),
-        document(version=2),
-        document(version="1"),
-    ],
-)
-def test_a_damaged_document_is_refused_with_its_place_and_a_remedy(text: str) -> None:
-    with pytest.raises(OffsetError) as raised:
-        Offset.from_json(text, "Variable db2cdc.sales.S.T")
-    assert "Variable db2cdc.sales.S.T cannot be read" in raised.value.problem
-    assert "`db2cdc offset restore TABLE`" in raised.value.remedy
 
 
 @pytest.mark.parametrize("old", [None, Offset(TABLE, L1, 1), Offset(TABLE, L2, 1)], ids=["none", "before", "same"])

@@ -268,7 +268,7 @@ def test_document_is_one_line_of_json_in_a_fixed_order() -> None:
     text = PipelineSummary(handled_signal_ids=("1",)).to_json()
     assert "\n" not in text
     assert [*json.loads(text)] == [
-        "failures", "handled_signal_ids", "notified_seq", "outcomes", "planned_at_ms", "reported_seq",
+        "failures", "handled_signal_ids", "notified_seq", "outcomes", "plan_revision", "planned_at_ms", "reported_seq",
         "signals_in_flight_at_ms", "snapshots", "source_clock", "tables",
     ]  # fmt: skip
 

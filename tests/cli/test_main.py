@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from support.command_line import Command
+from support.memory_offsets import FileOffsets
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary, TableFailure
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.cli import tick
-from airflow_provider_db2cdc.offsets.file import FileOffsetStore
 
 ROOT = Path(__file__).parents[2]
 MAIN = "from airflow_provider_db2cdc.cli.main import main; main()"
@@ -121,7 +121,7 @@ def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
     db2cdc: Command, config: str, others: tuple[int, ...], width: int
 ) -> None:
     """Its first batch failed in a way whose way out is a restart."""
-    store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
+    store = FileOffsets(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
     store.put_summary(PipelineSummary(tables=(TableId("S", "T"), TableId("S", "OTHER"))))
     for other in others:
         store.put(Offset(TableId("S", "OTHER"), Lsn(b"\x01" * other), 1))
@@ -137,7 +137,7 @@ def test_a_table_without_an_offset_is_restarted_if_the_last_tick_knew_it(
 def test_several_tables_are_restarted_or_restored_at_once(db2cdc: Command, config: str) -> None:
     names = ("A", "B", "C")
     tables = tuple(TableId("S", name) for name in names)
-    store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
+    store = FileOffsets(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
     failures = (TableFailure(tables[1], "its offset is missing", waits_for_operator=True), TableFailure(tables[2], "x"))
     store.put_summary(PipelineSummary(tables=tables, failures=failures))
     for table in (tables[0], tables[2]):
@@ -164,7 +164,7 @@ def test_several_tables_are_restarted_or_restored_at_once(db2cdc: Command, confi
 
 def test_an_offset_of_a_table_that_no_tick_had_is_told_of(db2cdc: Command, config: str) -> None:
     """As one may write it in Db2's SQL, where the error that asked for it named the table."""
-    store = FileOffsetStore(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
+    store = FileOffsets(Path(config).with_name("lake") / "_db2cdc" / "offsets.json")
     store.put_summary(PipelineSummary(tables=(TableId("S", "T"),)))
     store.put(Offset(TableId("S", "T"), Lsn(b"\x01" * 16), 1))
     for command in (["set", "s.t", "01" * 16], ["remove", "s.u"]):
@@ -188,7 +188,7 @@ def test_offsets_say_which_file_they_are_in_and_that_airflow_has_others(
 ) -> None:
     told = db2cdc("offset", command[0], "-c", config, *command[1:]).stderr
     path = Path(config).with_name("lake") / "_db2cdc" / "offsets.json"
-    assert f"offsets: {path} (--airflow looks at Airflow's Variables db2cdc.p." in told
+    assert f"offsets: {path} (--airflow looks at Airflow's Variables db2cdc.p~offsets" in told
 
 
 def test_a_target_that_is_written_without_offsets_in_the_file_is_told_of(db2cdc: Command, config: str) -> None:

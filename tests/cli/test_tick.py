@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.memory_offsets import FileOffsets
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
@@ -90,7 +91,7 @@ def test_refusal_that_is_no_longer_kept_is_not_told_of_again(capsys: pytest.Capt
 
 
 def test_all_else_is_told_where_an_offset_cannot_be_kept(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = open_store(load_config(config))
+    store = FileOffsets(open_store(load_config(config)).path)
     store.put(Offset(AHEAD, LATER, 8))
     kept, failed = TableResult(FINE, "applied", SOONER, 7), TableResult(BAD, "failed", error="no disk")
     unkept = TableResult(AHEAD, "applied", SOONER, 7)

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sandbox, pytest.mark.slow]
 
 SNAPSHOT_STEPS: list[Failpoint] = ["stage_rows", "plan_batch", "append_changes", "fill_state", "commit_batch"]
 CHANGE_STEPS: list[Failpoint] = [
-    "plan_batch", "append_changes", "merge_state", "commit_batch", "publish_manifest", "put_offset",
+    "plan_batch", "append_changes", "merge_state", "commit_batch", "publish_manifest", "put_offsets",
 ]  # fmt: skip
 TWO_GROUPS = {"incremental.snapshot.chunk.size": 30, "snapshot.group.chunks": 1}
 """Of 50 rows. What the first group has published is of no use to a run that does not know of the second."""

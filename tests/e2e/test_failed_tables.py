@@ -110,7 +110,7 @@ def test_a_gap_stops_its_table_until_it_is_restarted(pair: Pair, capsys: pytest.
     assert offset.lsn < fence
     pipeline.restart(bad)
     # A batch that the target does not know.
-    pipeline.offsets.reset(replace(need_offset(pipeline, good), batch=99))
+    pipeline.offsets.put(replace(need_offset(pipeline, good), batch=99))
     insert(pipeline)
     pipeline.passed()
     for table in (good, bad):
@@ -317,7 +317,7 @@ def test_offsets_of_an_idle_pipeline_move_on_and_its_tables_do_not(
     assert pipeline.tick() is None
     for offset in kept.values():
         assert offset is not None
-        pipeline.offsets.reset(replace(offset, planned_at_ms=0))
+        pipeline.offsets.put(replace(offset, planned_at_ms=0))
     capsys.readouterr()
     [one, other] = pipeline.passed().tables
     assert " applied: " not in capsys.readouterr().out
@@ -401,7 +401,7 @@ def test_a_plan_at_the_time_of_a_dead_commit_is_not_its_retry(new_pipeline: Call
     """With offsets ahead of the planner's clock both have the same millisecond. A restart in between is not over."""
     pipeline, good, _ = paired(new_pipeline())
     ahead_ms = int(time.time() * 1000) + 600_000
-    pipeline.offsets.reset(replace(need_offset(pipeline, good), planned_at_ms=ahead_ms))
+    pipeline.offsets.put(replace(need_offset(pipeline, good), planned_at_ms=ahead_ms))
     insert(pipeline)
     pipeline.captured()
     first = pipeline.plan()

@@ -123,7 +123,7 @@ def test_an_interruption_before_the_repair_is_committed_is_a_new_gap(
     pipeline.passed()
     kept = pipeline.offsets.get(table)
     assert kept is not None
-    pipeline.offsets.reset(replace(kept, planned_at_ms=kept.planned_at_ms + ahead_ms))
+    pipeline.offsets.put(replace(kept, planned_at_ms=kept.planned_at_ms + ahead_ms))
     lose_a_deletion(pipeline, table)
     if mode == "initial":
         pipeline.restart(table)
@@ -231,7 +231,7 @@ def test_a_redone_first_batch_counts_the_rows_of_its_state(new_pipeline: Callabl
     layout = Layout(pipeline.target)
     for name in (layout.state(table).name, layout.changes(table).name):
         shutil.rmtree(name)
-    pipeline.offsets.remove(table)
+    pipeline.offsets.lose(table)
     spec = pipeline.plan()
     assert spec is not None
     with killed("fill_state", "before"):

@@ -78,7 +78,7 @@ def test_no_data_reads_rows_on_request_and_recovery_finds_an_offset(
     pipeline.passed()
     assert pipeline.rows(table) == {(1, "b"), (5, "b")}
     assert not reads(pipeline, table)
-    pipeline.offsets.remove(table)
+    pipeline.offsets.lose(table)
     lost = pipeline.tick()
     assert lost is not None
     assert "missing" in lost.failed[0].error
@@ -188,7 +188,7 @@ def test_when_needed_repairs_a_table_outside_the_snapshot_list(new_pipeline: Cal
     insert(pipeline, 2)
     pipeline.passed()
     insert(pipeline, 3)
-    pipeline.offsets.remove(table)
+    pipeline.offsets.lose(table)
 
     pipeline.passed()
 

@@ -56,7 +56,7 @@ DEATHS: list[Failpoint] = [
     "commit_batch",
     "publish_manifest",
     "write_journal",
-    "put_offset",
+    "put_offsets",
     "put_summary",
 ]
 

@@ -135,7 +135,7 @@ def check_replayed(world: World, table: TableId, findings: Findings) -> None:
 
 def run(world: World, spec: JobSpec) -> dict[TableId, Findings]:
     """Do a repair, and commit it. It moves no offset. Return what it found of the tables that it could compare."""
-    before, positions = dict(world.pipeline.offsets.offsets), applied(world)
+    before, positions = world.pipeline.offsets.all(), applied(world)
     summary, loading = world.pipeline.offsets.summary(), world.oracle.loading()
     pending = world.oracle.history().pending
     result = world.run(spec, OVERTAKEN)
@@ -144,7 +144,7 @@ def run(world: World, spec: JobSpec) -> dict[TableId, Findings]:
     assert not compared & loading
     check_refused(world, spec, result)
     world.airflow.commit(result)
-    assert world.pipeline.offsets.offsets == before
+    assert world.pipeline.offsets.all() == before
     assert world.pipeline.offsets.summary() == summary
     assert all(upto >= positions[table] for table, upto in applied(world).items() if table in positions)
     return {line.table: line.repair for line in result.tables if line.repair is not None}

@@ -77,7 +77,7 @@ def run_waiting(world: World) -> None:
 
 def run_late(world: World, spec: JobSpec) -> None:
     """Carry out a plan after others. An older plan than that of an applied batch does not know what it would undo."""
-    before, history = dict(world.pipeline.offsets.offsets), world.oracle.history()
+    before, history = world.pipeline.offsets.all(), world.oracle.history()
     last = [planned for pairs in history.applied.values() for planned, _ in pairs]
     is_older = any(each.planned_at_ms > spec.planned_at_ms for each in (*last, *history.pending) if not each.repair)
     planned = [*world.pipeline.target.planned]
@@ -88,7 +88,7 @@ def run_late(world: World, spec: JobSpec) -> None:
             raise AssertionError("no tick was planned later") from error
         return
     if spec.repair is not None:
-        assert world.pipeline.offsets.offsets == before
+        assert world.pipeline.offsets.all() == before
         check_unfinished(spec, history.pending, result)
         check_first_try(planned, spec, result)
     elif is_older:
@@ -169,13 +169,13 @@ def restart(world: World) -> None:
 
 def misplace(world: World) -> None:
     """Lose an offset or put it ahead, and have it restored. Before that its table fails."""
-    table, offsets = world.rng.choice(TABLES), world.pipeline.offsets.offsets
+    table, offsets = world.rng.choice(TABLES), world.pipeline.offsets
     if not is_known(world, table):
         return
     if world.chance(0.5):
-        del offsets[table]
+        offsets.lose(table)
     else:
-        offsets[table] = replace(offsets[table], lsn=lsn(1_000_000))
+        offsets.put(replace(offsets.all()[table], lsn=lsn(1_000_000)))
     if world.chance(0.5) and not (world.mends and world.damages[table].lost):
         result = world.run(world.plan(), (f"offset restore {table}",))
         with suppress(OffsetError):

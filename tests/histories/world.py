@@ -37,8 +37,9 @@ POINTS: tuple[Failpoint, ...] = (
     "plan_batch", "append_changes", "merge_state", "commit_batch", "publish_manifest", "write_journal",
     "read_signals", "catch_up", "find_chunk_bounds", "stage_chunks", "await_high_mark", "plan_chunks",
     "check_counts", "publish_group", "settle_table_snapshot", "after_group", "commit_offsets",
+    "put_summary", "put_offsets",
 )  # fmt: skip
-WRITES: tuple[Failpoint, ...] = ("append_changes", "merge_state", "commit_batch", "plan_batch")
+WRITES: tuple[Failpoint, ...] = ("append_changes", "merge_state", "commit_batch", "plan_batch", "put_offsets")
 
 
 class World:

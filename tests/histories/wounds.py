@@ -69,7 +69,7 @@ def lose_event(world: World) -> None:
     """Remove an event from a log, one that a backfill can find at the source."""
     table = world.rng.choice(TABLES)
     events = intact_events(world, table)
-    if events and not world.pipeline.offsets.offsets[table].restart:
+    if events and not world.pipeline.offsets.all()[table].restart:
         lost = world.rng.choice(events)
         world.pipeline.target.log[table].remove(lost)
         world.damages[table].lost.append(lost)
@@ -91,7 +91,7 @@ def intact_events(world: World, table: TableId) -> list[Logged]:
     There are none while something reads the log that does not compare it: a pending batch, or an open snapshot.
     """
     is_open = world.oracle.is_busy() or bool(world.gapped)
-    if table not in world.oracle.complete() or table not in world.pipeline.offsets.offsets or is_open:
+    if table not in world.oracle.complete() or world.pipeline.offsets.get(table) is None or is_open:
         return []
     pulled, damage = world.oracle.pulled(table), world.damages[table]
     first = max(pulled.beginning.batch, log_horizon(world.pipeline.target, table).batch)

@@ -26,6 +26,7 @@ PROMISES = (
     "commit times",
     "intervals",
     "window",
+    "documents of offsets",
     "offset decisions",
     "asset events",
     "gap rules",

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from support.control_tables import ControlTables, lsn
-from support.read_only_offsets import ReadOnlyOffsets
+from support.memory_offsets import MemoryOffsets
 from support.sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
@@ -381,7 +381,7 @@ def test_table_with_a_wrong_key_is_refused_and_the_others_continue(
     control.add("T", KEYED)
     control.add("OTHER", KEYED, key=("A",))
     settings = config.model_copy(update={"selection": keyed_by(control, "NOPE")})
-    spec = plan_tick(source, settings, ReadOnlyOffsets(), TickRun("run-1", 1))
+    spec = plan_tick(source, settings, MemoryOffsets(), TickRun("run-1", 1))
     assert spec is not None
     assert [task.table.name for task in spec.tables] == ["OTHER"]
     assert [refusal.table.name for refusal in spec.rejected] == ["T"]

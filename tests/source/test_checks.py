@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 from support.control_tables import COMMITTED_MS, ControlTables, Shape, lsn
-from support.read_only_offsets import ReadOnlyOffsets
+from support.no_offsets import NoOffsets
 from support.sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
@@ -22,7 +22,7 @@ from airflow_provider_db2cdc.source.preflight.checks import preflight
 pytestmark = pytest.mark.sandbox
 
 
-class OneOffset(ReadOnlyOffsets):
+class OneOffset(NoOffsets):
     """Every table has the same offset."""
 
     def __init__(self, number: int) -> None:

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.memory_offsets import FileOffsets
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.request import Restart
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
-from airflow_provider_db2cdc.cdc.signal.signal import SignalOutcome
-from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 from airflow_provider_db2cdc.offsets import file
-from airflow_provider_db2cdc.offsets.file import FileOffsetStore, offsets_path
+from airflow_provider_db2cdc.offsets.file import offsets_path
 
 T = TableId("S", "T")
 
@@ -28,34 +28,27 @@ def lsn(number: int) -> Lsn:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> FileOffsetStore:
-    return FileOffsetStore(tmp_path / "_db2cdc" / "offsets.json")
-
-
-def test_offset_comes_back(store: FileOffsetStore) -> None:
-    assert store.get(T) is None
-    store.put(Offset(T, lsn(5), 3, 1_700_000_000_000))
-    assert FileOffsetStore(store.path).get(T) == Offset(T, lsn(5), 3, 1_700_000_000_000)
+def store(tmp_path: Path) -> FileOffsets:
+    return FileOffsets(tmp_path / "_db2cdc" / "offsets.json")
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    store = FileOffsetStore(tmp_path / "file" / "deep" / "offsets.json")
+    store = FileOffsets(tmp_path / "file" / "deep" / "offsets.json")
     attempts: list[Callable[[], object]] = [
         store.check_writable,
         lambda: store.put(Offset(T, lsn(5), 3)),
-        lambda: store.reset(Offset(T, lsn(5), 3)),
-        lambda: store.remove(T),
-        lambda: store.put_summary(PipelineSummary()),
+        lambda: store.request(T, Restart("r")),
+        lambda: store.put_summary(PipelineSummary(handled_signal_ids=("1",))),
     ]
     for attempt in attempts:
         with pytest.raises(OffsetError, match=r"offsets\.json cannot be kept"):
             attempt()
-    with pytest.raises(OffsetError, match=r"summary in .* cannot be read"):
+    with pytest.raises(OffsetError, match=r"offsets.* cannot be read"):
         store.summary()
 
 
-def test_a_full_disk_is_named_first(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named_first(store: FileOffsets, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put(Offset(T, lsn(5), 3))
 
     def full(handle: int) -> None:
@@ -67,7 +60,7 @@ def test_a_full_disk_is_named_first(store: FileOffsetStore, monkeypatch: pytest.
     assert store.get(T) == Offset(T, lsn(5), 3)
 
 
-def test_a_place_that_may_not_be_entered_is_named(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_may_not_be_entered_is_named(store: FileOffsets, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user other than root meets this if a folder above is closed or another user owns the lock."""
 
     def closed(self: Path, **options: object) -> bool:
@@ -85,51 +78,22 @@ def test_a_place_that_may_not_be_entered_is_named(store: FileOffsetStore, monkey
         store.check_writable()
 
 
-def test_check_for_a_writable_place_leaves_no_file(store: FileOffsetStore, tmp_path: Path) -> None:
+def test_check_for_a_writable_place_leaves_no_file(store: FileOffsets, tmp_path: Path) -> None:
     store.check_writable()
     assert [*tmp_path.iterdir()] == []
 
 
-def test_names_with_dots_do_not_meet(store: FileOffsetStore) -> None:
-    store.put(Offset(TableId("A.B", "C"), lsn(1), 1))
-    store.put(Offset(TableId("A", "B.C"), lsn(2), 2))
-    assert store.get(TableId("A.B", "C")) == Offset(TableId("A.B", "C"), lsn(1), 1)
-
-
-def test_offset_never_moves_back(store: FileOffsetStore) -> None:
-    store.put(Offset(T, lsn(5), 3))
-    with pytest.raises(OffsetError, match="would move back"):
-        store.put(Offset(T, lsn(4), 4))
-    assert store.get(T) == Offset(T, lsn(5), 3)
-
-
-def test_an_offset_may_be_set_back_or_removed_by_hand(store: FileOffsetStore) -> None:
-    store.put(Offset(T, lsn(5), 3))
-    store.reset(Offset(T, lsn(4), 3))
-    assert store.get(T) == Offset(T, lsn(4), 3)
-    assert store.remove(T) == Offset(T, lsn(4), 3)
-    assert store.get(T) is None
-    assert store.remove(T) is None
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"offsets": 3}', '{"offsets": [{"lsn": "00"}]}'])
-def test_damaged_file_is_named_and_not_overwritten(store: FileOffsetStore, text: str) -> None:
-    store.path.parent.mkdir()
-    store.path.write_text(text)
-    with pytest.raises(OffsetError, match=r"offsets\.json"):
-        store.get(T)
-    with pytest.raises(OffsetError):
-        store.put(Offset(T, lsn(5), 3))
-    assert store.path.read_text() == text
-
-
-def test_only_the_file_and_its_lock_remain(store: FileOffsetStore) -> None:
+def test_only_the_file_and_its_lock_remain(store: FileOffsets) -> None:
     store.put(Offset(T, lsn(5), 3))
     assert {path.name for path in store.path.parent.iterdir()} == {"offsets.json", "offsets.lock"}
-    assert json.loads(store.path.read_text())["offsets"][0]["lsn"] == str(lsn(5))
+    store.request(T, Restart("r"))
+    store.put_summary(PipelineSummary(handled_signal_ids=("1",)))
+    files = {path.name for path in store.path.parent.iterdir()}
+    assert files == {"offsets.json", "offsets.requests.json", "offsets.summary.json", "offsets.lock"}
+    assert json.loads(store.path.read_text())["tables"]["S.T"]["lsn"] == str(lsn(5))
 
 
-def test_a_held_lock_ends_in_an_error(store: FileOffsetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_held_lock_ends_in_an_error(store: FileOffsets, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "LOCK_TIMEOUT_S", 0.2)
     store.path.parent.mkdir()
     with store.path.with_suffix(".lock").open("a") as lock:
@@ -138,47 +102,12 @@ def test_a_held_lock_ends_in_an_error(store: FileOffsetStore, monkeypatch: pytes
             store.put(Offset(T, lsn(5), 3))
 
 
-def test_summary_comes_back_from_a_file_of_its_own(store: FileOffsetStore) -> None:
-    assert store.summary() == PipelineSummary()
-    summary = PipelineSummary(
-        (SnapshotProgress("a", "initial", "running", (TableSnapshotProgress(T, "reading", 1, 4, 10),), 5),),
-        (SignalOutcome("1", "file", "refused", "why"),),
-        ("2",),
-    )
-    store.put_summary(summary)
-    assert FileOffsetStore(store.path).summary() == summary
-    store.put_summary(PipelineSummary())
-    assert store.summary() == PipelineSummary()
-    assert {path.name for path in store.path.parent.iterdir()} == {"offsets.summary.json", "offsets.lock"}
-
-
-def test_summary_and_offsets_do_not_touch_each_other(store: FileOffsetStore) -> None:
-    store.put(Offset(T, lsn(5), 3))
-    store.put_summary(PipelineSummary(handled_signal_ids=("1",)))
-    store.remove(T)
-    assert store.summary() == PipelineSummary(handled_signal_ids=("1",))
-    store.put(Offset(T, lsn(6), 4))
-    store.put_summary(PipelineSummary())
-    assert store.get(T) == Offset(T, lsn(6), 4)
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"heard": 3}', '{"tables": {}}'])
-def test_damaged_summary_is_named_and_can_be_replaced(store: FileOffsetStore, text: str) -> None:
-    store.put_summary(PipelineSummary())
-    path = store.path.with_name("offsets.summary.json")
-    path.write_text(text)
-    with pytest.raises(OffsetError, match=r"offsets\.summary\.json cannot be read.*Delete it"):
-        store.summary()
-    path.unlink()
-    assert store.summary() == PipelineSummary()
-
-
 def _put_tables(path: Path, start: int) -> None:
     for number in range(start, start + 10):
-        FileOffsetStore(path).put(Offset(TableId("S", f"T{number}"), lsn(number + 1), 1))
+        FileOffsets(path).put(Offset(TableId("S", f"T{number}"), lsn(number + 1), 1))
 
 
-def test_processes_do_not_lose_each_others_offsets(store: FileOffsetStore) -> None:
+def test_processes_do_not_lose_each_others_offsets(store: FileOffsets) -> None:
     spawn = multiprocessing.get_context("spawn")
     workers = [spawn.Process(target=_put_tables, args=(store.path, start)) for start in (0, 10)]
     for worker in workers:

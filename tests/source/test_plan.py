@@ -4,20 +4,27 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import support.memory_offsets
 from support.control_tables import COMMITTED_MS, ControlTables, Shape, lsn
+from support.crash import once
 from support.sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.request import Requests, Restart, TableRequests
+from airflow_provider_db2cdc.cdc.offset.request_change import only
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.offset.view import PipelineOffsets
 from airflow_provider_db2cdc.cdc.selection.tables import Selection
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.progress import SnapshotProgress, TableSnapshotProgress
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError, TickFailedError
+from airflow_provider_db2cdc.failpoint import ReachedFailpoint, failpoint_action
 from airflow_provider_db2cdc.offsets.commit import record_signals_in_flight
+from airflow_provider_db2cdc.offsets.keyed import KeyedOffsetStore
 from airflow_provider_db2cdc.source.address import Db2Address
 from airflow_provider_db2cdc.source.catalog import read_capture_position
 from airflow_provider_db2cdc.source.planning import source_rows
@@ -32,33 +39,32 @@ Given = int | Lsn | Offset | Exception | None
 """An offset's position, the offset itself, or the error of reading it."""
 
 
-class MemoryOffsets:
-    """Offsets of a test, by table name. An exception represents an unreadable document."""
+class MemoryOffsets(support.memory_offsets.MemoryOffsets):
+    """Offsets of a test, by table name. An exception represents an unreadable entry.
+
+    `written` are the offsets of which a plan has found out something.
+    """
 
     def __init__(self, control: ControlTables, summary: PipelineSummary | None = None, /, **numbers: Given) -> None:
-        self._backlog = summary or PipelineSummary(tables=tuple(control.registered))
-        self._known = {control.table(name): number for name, number in numbers.items()}
+        super().__init__(summary=summary or PipelineSummary(tables=tuple(control.registered)))
         self.written: list[Offset] = []
+        for name, number in numbers.items():
+            table = control.table(name)
+            if isinstance(number, Exception):
+                self.damage(table)
+            elif number is not None:
+                at = number if isinstance(number, Lsn) else lsn(number) if isinstance(number, int) else number.lsn
+                offset = number if isinstance(number, Offset) else Offset(table, at, 1, committed_lsn=at)
+                self.put(replace(offset, table=table))
+        self.written.clear()
 
-    def get(self, table: TableId) -> Offset | None:
-        number = self._known.get(table)
-        if isinstance(number, Exception):
-            raise number
-        if number is None:
-            return None
-        if isinstance(number, Offset):
-            return number
-        at = number if isinstance(number, Lsn) else lsn(number)
-        return Offset(table, at, 1, committed_lsn=at)
-
-    def summary(self) -> PipelineSummary:
-        return self._backlog
-
-    def put(self, offset: Offset) -> None:
-        self.written.append(offset)
-
-    def put_summary(self, summary: PipelineSummary) -> None:
-        self._backlog = summary
+    def put_requests(self, change: Callable[[PipelineOffsets], Requests]) -> PipelineOffsets:
+        before, seen = self.read().requests, super().put_requests(change)
+        for table in seen.requests.tables:
+            offset = seen.get(table)
+            if offset is not None and seen.requests.of(table) != before.of(table):
+                self.written.append(offset)
+        return seen
 
 
 class Planner:
@@ -294,6 +300,25 @@ def test_without_a_stored_summary_the_target_is_read(plan: Planner, control: Con
     assert ends(plan(summary=PipelineSummary(), A=100)) == {"A": (lsn(100), 0)}
 
 
+def test_a_request_that_comes_during_a_plan_is_not_consumed_by_it(
+    plan: Planner, control: ControlTables, applied: dict[str, Offset]
+) -> None:
+    chosen = {"selection": Selection(table_exclude=(r".*\.LEFT_OUT", r".*\.ANEW"))}
+    kept, table = MemoryOffsets(control, **applied), control.table("A")
+    forget(control)
+
+    def request() -> None:
+        KeyedOffsetStore(kept.texts).put_requests(lambda seen: only(TableRequests(Restart("r")), table, seen))
+
+    with once("count_planned_changes", "before", request):
+        spec = plan(chosen, kept=kept)
+    revisions = {task.table: task.revision for task in spec.tables}
+    offset = kept.all()[table]
+    assert (offset.restart, offset.source_restored) == (True, False), "it begins again anyway"
+    assert "r" in offset.revision.split()
+    assert "r" not in revisions[table].split()
+
+
 @pytest.mark.parametrize("was_suspended", [False, True])
 def test_an_inactive_registration_is_recorded_even_if_the_tick_fails(
     plan: Planner, control: ControlTables, was_suspended: bool
@@ -342,25 +367,30 @@ def test_another_source_than_meant_marks_no_offset(plan: Planner, control: Contr
     assert kept.written == []
 
 
-def test_an_offset_that_cannot_be_stored_does_not_block_the_others(
-    plan: Planner, control: ControlTables, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_offset_that_cannot_be_read_does_not_block_the_others(plan: Planner, control: ControlTables) -> None:
     for name in ("A", "B", "C"):
         control.add(name, STATE="S")
-    kept, tries = MemoryOffsets(control, A=90, B=90, C=90), list[str]()
-    keep = kept.put
-
-    def put(offset: Offset) -> None:
-        tries.append(offset.table.name)
-        if offset.table.name == "A" or tries == ["A", "A", "B"]:
-            raise OffsetError("the offset would move back")
-        keep(offset)
-
-    monkeypatch.setattr(kept, "put", put)
+    kept = MemoryOffsets(control, A=OffsetError("damaged"), B=90, C=90)
     with pytest.raises(TickFailedError):
         plan(kept=kept)
     assert [offset.table.name for offset in kept.written] == ["B", "C"]
-    assert tries == ["A", "A", "B", "B", "C"], "a commit may have moved it, so once more"
+
+
+def test_requests_are_written_once_more_if_another_writer_came_between(
+    plan: Planner, control: ControlTables, caplog: pytest.LogCaptureFixture
+) -> None:
+    control.add("A", STATE="S")
+    for failures in (1, 2):
+        kept, left = MemoryOffsets(control, A=90), [OffsetError("another text is read back")] * failures
+
+        def fail(_: ReachedFailpoint, left: list[OffsetError] = left) -> None:
+            if left:
+                raise left.pop()
+
+        with failpoint_action("put_requests", before=fail), pytest.raises(TickFailedError):
+            plan(kept=kept)
+        assert [offset.table.name for offset in kept.written] == ["A"] * (failures == 1)
+    assert "not kept what the plan has found out: another text is read back" in caplog.text
 
 
 def test_a_table_without_its_registration_is_reported(plan: Planner, control: ControlTables) -> None:

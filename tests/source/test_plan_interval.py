@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.control_tables import ControlTables, lsn
-from support.memory_pipeline import MemoryOffsets
+from support.memory_offsets import MemoryOffsets
 from support.sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.capture.interval import CaptureBehindError, CapturedTime, DataInterval
@@ -54,7 +54,10 @@ class IntervalPlanner:
         }
         known = PipelineSummary(tables=tuple(self.control.registered))
         return plan_or_reason(
-            self.source, self.config, MemoryOffsets(offsets, known), TickRun("run-1", NOW_MS, interval=interval)
+            self.source,
+            self.config,
+            MemoryOffsets(*offsets.values(), summary=known),
+            TickRun("run-1", NOW_MS, interval=interval),
         )
 
     def ends(self, interval: DataInterval | None = INTERVAL, **numbers: int | Offset) -> Mapping[str, tuple[Lsn, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.control_tables import ControlTables, lsn
-from support.read_only_offsets import ReadOnlyOffsets
+from support.no_offsets import NoOffsets
 from support.sandbox_source import CountingSource
 
 from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
@@ -32,7 +32,7 @@ END_MS = int(END.timestamp() * 1000)
 
 
 @dataclass
-class Kept(ReadOnlyOffsets):
+class Kept(NoOffsets):
     """Offsets that only answer. One in `damaged` cannot be read."""
 
     offsets: dict[TableId, Offset]

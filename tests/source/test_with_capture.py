@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.read_only_offsets import ReadOnlyOffsets
+from support.memory_offsets import MemoryOffsets
 from support.sandbox_source import JARS, CountingSource, address_of
 
 from airflow_provider_db2cdc.cdc.job import JobSpec
@@ -32,22 +32,6 @@ SCRIPT = (
     'CREATE UNIQUE INDEX SALES.WIDE ON SALES."Order Items" ("b", "A", N)',
     'CREATE UNIQUE INDEX SALES.BEST ON SALES."Order Items" ("A", "b")',
 )
-
-
-class KeptOffsets(ReadOnlyOffsets):
-    """Offsets in memory."""
-
-    def __init__(self) -> None:
-        self._kept: dict[TableId, Offset] = {}
-
-    def get(self, table: TableId) -> Offset | None:
-        return self._kept.get(table)
-
-    def summary(self) -> PipelineSummary:
-        return PipelineSummary(tables=tuple(self._kept))
-
-    def put(self, offset: Offset) -> None:
-        self._kept[offset.table] = offset
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +61,7 @@ def change(connection: Any, *statements: str) -> None:
     await_captured(connection)
 
 
-def planned(source: CountingSource, offsets: KeptOffsets, run: str, now_ms: int) -> JobSpec:
+def planned(source: CountingSource, offsets: MemoryOffsets, run: str, now_ms: int) -> JobSpec:
     spec = plan_tick(source, CONFIG, offsets, TickRun(run, now_ms))
     assert spec is not None
     return spec
@@ -85,13 +69,13 @@ def planned(source: CountingSource, offsets: KeptOffsets, run: str, now_ms: int)
 
 def test_captured_changes_are_planned_from_the_snapshot_on(captured: tuple[CountingSource, Any]) -> None:
     source, connection = captured
-    offsets = KeptOffsets()
+    offsets = MemoryOffsets()
     change(connection, *(f"INSERT INTO SALES.ORDERS (ID, NOTE) VALUES ({number}, 'new')" for number in range(5)))
 
     begun = planned(source, offsets, "run-1", 1)
     assert {task.table: (task.stored_lsn, task.rows) for task in begun.tables} == {ORDERS: (None, 0), ITEMS: (None, 0)}
-    for task in begun.tables:
-        offsets.put(Offset(task.table, task.upto, 1, committed_lsn=task.upto))
+    offsets.put(*(Offset(task.table, task.upto, 1, committed_lsn=task.upto) for task in begun.tables))
+    offsets.put_summary(PipelineSummary(tables=(ORDERS, ITEMS)))
 
     source.statements = 0
     assert plan_tick(source, CONFIG, offsets, TickRun("run-2", 2)) is None
@@ -110,7 +94,7 @@ def test_captured_changes_are_planned_from_the_snapshot_on(captured: tuple[Count
 
 def test_schemas_come_from_the_catalog(captured: tuple[CountingSource, Any]) -> None:
     source, _ = captured
-    tasks = {task.table: task for task in planned(source, KeptOffsets(), "run", 1).tables}
+    tasks = {task.table: task for task in planned(source, MemoryOffsets(), "run", 1).tables}
     orders, items = tasks[ORDERS].schema, tasks[ITEMS].schema
     assert orders.columns == (
         Column("NOTE", "VARCHAR", 20, 0, True, False),
@@ -126,5 +110,5 @@ def test_schemas_come_from_the_catalog(captured: tuple[CountingSource, Any]) -> 
 def test_preflight_only_warns(captured: tuple[CountingSource, Any]) -> None:
     source, connection = captured
     change(connection, 'INSERT INTO SALES."Order Items" VALUES (1, 1, 1)')
-    failed = [check for check in preflight(source, CONFIG, KeptOffsets()) if not check.ok]
+    failed = [check for check in preflight(source, CONFIG, MemoryOffsets()) if not check.ok]
     assert [(check.name, check.subject, check.level) for check in failed] == [("columns", str(ORDERS), "warning")]

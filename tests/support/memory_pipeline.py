@@ -18,24 +18,20 @@ from airflow_provider_db2cdc.cdc.job import (
     TableTask,
 )
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset.offset import (
-    Offset,
-    new_revision,
-    record_capture_interrupted,
-    record_source_restored,
-)
-from airflow_provider_db2cdc.cdc.offset.request import with_request
-from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.offset.offset import new_revision
+from airflow_provider_db2cdc.cdc.offset.request import Restart, Restore
+from airflow_provider_db2cdc.cdc.offset.request_change import capture_interrupted, source_restored
+from airflow_provider_db2cdc.cdc.offset.view import PipelineOffsets
 from airflow_provider_db2cdc.cdc.repair.repair import Findings, Repair, RepairOrder
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.snapshot.mode import MODES, Snapshotter
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
-from airflow_provider_db2cdc.errors import OffsetError
 from airflow_provider_db2cdc.offsets.commit import commit_tick, record_reported
 from airflow_provider_db2cdc.source.planning.interval import up_to
 from airflow_provider_db2cdc.source.planning.table_plan import TablePlanner
 from airflow_provider_db2cdc.tick.run import run_tick
 from support.memory_journal import JournalRows, MemoryJournal
+from support.memory_offsets import MemoryOffsets
 from support.memory_rows import folded_by_copies, folded_by_key
 from support.memory_source import MemorySource, Row, lsn
 from support.memory_tables import MemoryTables
@@ -45,40 +41,6 @@ SETTINGS = ApplySettings(parallel_tables=1, parallel_reads=1, snapshot_group_chu
 ZERO = lsn(0)
 STOPPED = "registered in state 'S'"
 AHEAD_MS, MOST_TICKS = 1_000_000, 40
-
-
-@dataclass
-class MemoryOffsets:
-    """An offset store in memory. A table in `damaged` has an offset that cannot be read."""
-
-    where = "memory"
-
-    offsets: dict[TableId, Offset] = field(default_factory=dict)
-    kept: PipelineSummary = field(default_factory=PipelineSummary)
-    damaged: set[TableId] = field(default_factory=set)
-
-    def get(self, table: TableId) -> Offset | None:
-        """Return the table's offset."""
-        if table in self.damaged:
-            raise OffsetError(f"the offset of {table} cannot be read")
-        return self.offsets.get(table)
-
-    def reset(self, offset: Offset) -> None:
-        """Keep an offset even if it moves back."""
-        self.damaged.discard(offset.table)
-        self.put(offset)
-
-    def put(self, offset: Offset) -> None:
-        """Keep an offset."""
-        self.offsets[offset.table] = offset
-
-    def summary(self) -> PipelineSummary:
-        """Return the summary."""
-        return self.kept
-
-    def put_summary(self, summary: PipelineSummary) -> None:
-        """Keep the summary."""
-        self.kept = summary
 
 
 @dataclass
@@ -102,15 +64,15 @@ class MemoryPipeline:
 
         `end` is the last commit of its data interval, if `end_at` is `interval`. Capture must have passed it.
         """
-        at, summary, chosen = next(self.plans), self.offsets.summary(), self.tables or self.source.tables
+        at, chosen = next(self.plans), self.tables or self.source.tables
         position = CapturePosition(lsn(self.source.captured), "", "2026-01-01T00:00:00.000000", 0.0)
-        for table in self.source.inactive:
-            record_capture_interrupted(self.offsets, table, position.lsn)
+        seen = self.offsets.put_requests(capture_interrupted(self.source.inactive, new_revision()))
+        summary = seen.summary()
         rejected = [RejectedTable(table, STOPPED) for table in chosen if table in self.source.inactive]
         pending = [*signals, *summary.unhandled([*self.source.signals])]
         interval = None if end is None else DataInterval(f"2026-01-01T00:00:00.{end:06d}+00:00")
-        last = self._interval_end(end, chosen)
-        tasks = [self._task(table, last) for table in chosen if table not in self.source.inactive]
+        last = self._interval_end(end, chosen, seen)
+        tasks = [self._task(table, last, seen) for table in chosen if table not in self.source.inactive]
         return JobSpec(
             "p", f"run-{at}", f"plan-{at:06d}", at, "/t", SourceSpec("jdbc:db2://h:1/D:", "D", "s", "ASN"), position,
             tuple(tasks), self._settings(), tuple(rejected), tuple(pending), planned_clock=str(self.source.commits),
@@ -189,21 +151,16 @@ class MemoryPipeline:
 
     def restart(self, table: TableId) -> None:
         """Request a restart of a table, as an operator does. A table whose first batch failed has no offset."""
-        offset = self.offsets.get(table)
-        if offset is None and table in self.offsets.summary().tables:
-            offset = Offset(table, ZERO, 0)
-        if offset is not None:
-            self.offsets.put(replace(offset, restart=True, revision=new_revision()))
+        if self.offsets.get(table) is not None or table in self.offsets.summary().tables:
+            self.offsets.request(table, Restart(new_revision()))
 
     def restore(self, table: TableId) -> None:
         """Request a restore of a table's offset, as an operator does."""
-        offset = self.offsets.get(table) or Offset(table, ZERO, 0)
-        self.offsets.put(with_request("restore", offset, new_revision()))
+        self.offsets.request(table, Restore(new_revision()))
 
-    def restored(self) -> None:
-        """Keep in every offset that the source was restored, as a plan does that finds it."""
-        for table in self.source.tables:
-            record_source_restored(self.offsets, table)
+    def restored(self, *tables: TableId) -> None:
+        """Keep in offsets, by default in all, that the source was restored, as a plan does that finds it."""
+        self.offsets.put_requests(source_restored(tables or self.source.tables, new_revision()))
 
     def reads(self, table: TableId) -> Counter[int]:
         """Return how often snapshots have published each key."""
@@ -238,16 +195,16 @@ class MemoryPipeline:
         )
         return replace(self.settings, snapshot_on_gap=on_gap, recover_offsets=recovers, streaming=streams)
 
-    def _interval_end(self, end: int | None, tables: Sequence[TableId]) -> Lsn | None:
+    def _interval_end(self, end: int | None, tables: Sequence[TableId], seen: PipelineOffsets) -> Lsn | None:
         """Return the last commit of an interval after the least offset, None if there is none."""
-        offsets = [offset.lsn for table in tables if (offset := self.offsets.get(table)) is not None]
+        offsets = [offset.lsn for table in tables if (offset := seen.get(table)) is not None]
         last = None if end is None else lsn(min(end, self.source.captured))
         return None if last is None or last <= min(offsets, default=ZERO) else last
 
-    def _task(self, table: TableId, last: Lsn | None) -> TableTask:
-        filling, upto = self.offsets.summary().initially_loading, lsn(self.source.captured)
+    def _task(self, table: TableId, last: Lsn | None, seen: PipelineOffsets) -> TableTask:
+        filling, upto = seen.summary().initially_loading, lsn(self.source.captured)
         planner = TablePlanner(self.mode, (), upto, filling, old_ms=0, ahead_ms=AHEAD_MS)
-        plan = planner.plan(self.source.schema(table), self.source.registration(table), self.offsets.get(table))
+        plan = planner.plan(self.source.schema(table), self.source.registration(table), seen.get(table))
         plan = up_to(plan, last) if self.settings.end_at == "interval" else plan
         rows = 0 if plan.span is None else len(self.source.captured_changes(table, plan.span))
         return TableTask(

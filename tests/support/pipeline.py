@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,11 +19,11 @@ from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.offset import new_revision
+from airflow_provider_db2cdc.cdc.offset.request import Restart
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
 from airflow_provider_db2cdc.offsets.commit import commit_tick, record_reported, record_signals_in_flight
-from airflow_provider_db2cdc.offsets.file import FileOffsetStore
 from airflow_provider_db2cdc.sandbox.capture import control_tables
 from airflow_provider_db2cdc.sandbox.capture.agent import await_captured
 from airflow_provider_db2cdc.sandbox.capture.trigger_journal import find_journal
@@ -36,6 +36,7 @@ from airflow_provider_db2cdc.source.planning.plan import TickRun, plan_tick
 from airflow_provider_db2cdc.spark import job
 from airflow_provider_db2cdc.spark.delta.table_io import load
 from support.history import History
+from support.memory_offsets import FileOffsets
 from support.operation import Row, create_table, statement
 from support.step import Commit, Rollback
 
@@ -59,7 +60,7 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         self.target = str(self.folder / "lake")
-        self.offsets = FileOffsetStore(self.folder / "offsets.json")
+        self.offsets = FileOffsets(self.folder / "offsets.json")
         self.writer = self.sandbox.connect()
         self.execute(f'CREATE SCHEMA "{self.schema}"')
         self.writer.commit()
@@ -166,9 +167,8 @@ class Pipeline:
 
     def restart(self, table: TableId) -> None:
         """Have a table begin again, as `db2cdc offset restart` does."""
-        offset = self.offsets.get(table)
-        assert offset is not None, f"{table} has no offset"
-        self.offsets.reset(replace(offset, restart=True, revision=new_revision()))
+        assert self.offsets.get(table) is not None, f"{table} has no offset"
+        self.offsets.request(table, Restart(new_revision()))
 
     def unseen(self, table: TableId, *statements: str) -> None:
         """Change a table by a transaction that is not captured, as LOAD does."""

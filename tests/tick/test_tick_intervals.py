@@ -83,7 +83,7 @@ def test_lost_offset_is_recovered_without_later_commits(pipeline: MemoryPipeline
     """The plan takes the table for a new one. Only the target knows its position."""
     begin = pipeline.source.commits - 6
     pipeline.mode = MODES["recovery"]
-    del pipeline.offsets.offsets[A]
+    pipeline.offsets.lose(A)
     pipeline.passed(end=begin + 2)
     assert stands_at(pipeline) == [begin + 2, begin + 2]
 

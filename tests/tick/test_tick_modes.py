@@ -158,7 +158,7 @@ def test_missing_offset_stops_its_table_until_it_is_recovered(caplog: pytest.Log
     pipeline.passed()
     pipeline.change(A, 1, 5)
     pipeline.passed()
-    del pipeline.offsets.offsets[A]
+    pipeline.offsets.lose(A)
     for _ in range(2):
         error = pipeline.failure(A)
         assert "its offset is missing" in error

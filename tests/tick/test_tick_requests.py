@@ -122,7 +122,7 @@ def test_a_signal_from_before_the_first_tick_is_refused(capsys: pytest.CaptureFi
 def test_a_log_signal_shows_the_offsets(capsys: pytest.CaptureFixture[str]) -> None:
     pipeline = begun()
     pipeline.tick(signal("note", "log", message="at {}"))
-    assert f"signal note: at {A} {pipeline.offsets.offsets[A].lsn}" in capsys.readouterr().out
+    assert f"signal note: at {A} {pipeline.offsets.all()[A].lsn}" in capsys.readouterr().out
 
 
 def test_blocking_snapshots_are_done_in_the_order_of_their_requests() -> None:

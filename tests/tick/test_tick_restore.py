@@ -11,7 +11,7 @@ from support.memory_source import lsn
 from support.request import execute
 
 from airflow_provider_db2cdc.cdc.lsn import Lsn
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, record_source_restored
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
 from airflow_provider_db2cdc.cdc.snapshot.mode import MODES
 from airflow_provider_db2cdc.cdc.table import TableId
 
@@ -31,7 +31,7 @@ def pipeline() -> MemoryPipeline:
 
 
 def lose(pipeline: MemoryPipeline) -> None:
-    del pipeline.offsets.offsets[A]
+    pipeline.offsets.lose(A)
 
 
 def put_ahead(pipeline: MemoryPipeline) -> None:
@@ -117,7 +117,7 @@ def test_restore_does_not_hide_that_changes_are_missing(pipeline: MemoryPipeline
 def test_source_found_restored_is_recorded_in_a_lost_offset(pipeline: MemoryPipeline) -> None:
     lose(pipeline)
     pipeline.restore(A)
-    record_source_restored(pipeline.offsets, A)
+    pipeline.restored(A)
     assert "the source was restored" in pipeline.failure(A)
     assert offset_of(pipeline).source_restored
 

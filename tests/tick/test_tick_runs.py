@@ -97,7 +97,7 @@ def test_a_cleared_run_of_an_abandoned_batch_moves_no_offset(pipeline: MemoryPip
 def test_a_first_batch_that_died_is_prepared_again_as_a_first_batch(pipeline: MemoryPipeline) -> None:
     change(pipeline, 1, 5)
     pipeline.tick()
-    del pipeline.offsets.offsets[A]
+    pipeline.offsets.lose(A)
     change(pipeline, 2, 6)
     # The first merge is of the pulled changes of B.
     with killed("merge_state", "before", at=2):
@@ -128,16 +128,16 @@ def test_an_offset_ahead_of_the_target_stops_its_table_only(pipeline: MemoryPipe
 
 
 def test_a_missing_offset_is_requested_and_a_stale_offset_catches_up(pipeline: MemoryPipeline) -> None:
-    stale = pipeline.offsets.offsets[B]
+    stale = pipeline.offsets.all()[B]
     change(pipeline, 1, 5)
     pipeline.tick()
-    kept = pipeline.offsets.offsets.pop(A)
+    kept = pipeline.offsets.lose(A)
     pipeline.offsets.put(stale)
     change(pipeline, 2, 6)
     [failed] = pipeline.tick().failed
     assert failed.table == A
     assert f"db2cdc offset restore {A}" in failed.error
-    assert A not in pipeline.offsets.offsets
+    assert pipeline.offsets.get(A) is None
     assert pipeline.state(B) == pipeline.source.rows[B]
     pipeline.offsets.put(Offset(A, kept.lsn, 0))
     check(pipeline)

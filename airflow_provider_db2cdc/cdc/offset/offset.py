@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 from uuid import uuid4
 
-from airflow_provider_db2cdc.cdc.codec import from_data, to_data
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
-from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.selection.table_names import name_of
 from airflow_provider_db2cdc.cdc.signal.action import ACTIONS
 from airflow_provider_db2cdc.cdc.table import TableId
-from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
+from airflow_provider_db2cdc.errors import OffsetError
 
-VERSION = 1
 CLOCKS_DIFFER_MS = 3_600_000
 """A time that lies further ahead comes from a wrong clock."""
 
@@ -53,8 +48,8 @@ class Offset:
     `capture_interrupted`: a later plan or tick found the registration inactive. Changes of that time were not captured.
     `source_restored`: a plan found another history at the source than the applied one.
 
-    `revision` identifies the last such finding or request. A tick that was planned without it does not change the
-    offset, whatever the clocks say.
+    `revision` identifies the last such findings and requests. A tick that was planned without one of them does not
+    change the offset, whatever the clocks say.
 
     `announced` is the range of the table's newest asset event. Only Airflow's commits have it.
     """
@@ -73,7 +68,6 @@ class Offset:
     commit_lsn: Lsn | None = None
     announced: Announcement | None = None
     restore: bool = False
-    version: int = VERSION
 
     @property
     def has_position(self) -> bool:
@@ -94,97 +88,10 @@ class Offset:
         """The newest applied commit and its time, None where one of them is not known."""
         return None if self.commit_lsn is None or self.commit_ts_ms is None else (self.commit_lsn, self.commit_ts_ms)
 
-    def to_json(self) -> str:
-        """Return the document that a store keeps."""
-        return json.dumps(to_data(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str, where: str) -> Offset:
-        """Read the document kept under `where`.
-
-        :raises OffsetError: when it is not an offset of this version. The text names the place and how to put it back.
-        """
-        try:
-            offset = from_data(cls, json.loads(text))
-            if offset.version != VERSION:
-                raise ConfigurationError(f"it has version {offset.version}, expected {VERSION}")
-            return offset
-        except (ValueError, ConfigurationError, OffsetError) as error:
-            raise OffsetError(
-                f"the offset kept in {where} cannot be read ({type(error).__name__}: {error})",
-                f"Restore it by `db2cdc offset restore TABLE` ({WAYS['restore']}), or put back its last good text.",
-            ) from error
-
-
-class OffsetStore(Protocol):
-    """Where offsets live between ticks, as one document a table.
-
-    An implementation must read back what it wrote, and raise OffsetError where another value shadows it. It may lag
-    behind Delta after a crash before `put`. The next tick moves it forward.
-    """
-
-    def get(self, table: TableId) -> Offset | None:
-        """Return the table's offset, None when there is none."""
-
-    def put(self, offset: Offset) -> None:
-        """Keep `offset`, never an older one than is kept."""
-
-    def summary(self) -> PipelineSummary:
-        """Return the summary, an empty one when none is kept."""
-
-    def put_summary(self, summary: PipelineSummary) -> None:
-        """Keep the summary. A failure loses nothing, because the target has the original."""
-
 
 def new_revision() -> str:
     """Return a revision that no offset has."""
     return uuid4().hex[:MARK_CHARS]
-
-
-def with_capture_interrupted(table: TableId, old: Offset | None, position: Lsn, revision: str) -> Offset:
-    """Return a table's offset once its registration was found inactive: changes of that time are lost.
-
-    A table without an offset gets one too. The target may hold it, if its first ticks died before they stored an
-    offset.
-    """
-    known = old or Offset(table, Lsn(bytes(len(position.raw))), 0)
-    return replace(known, capture_interrupted=True, revision=revision)
-
-
-def record_capture_interrupted(offsets: OffsetStore, table: TableId, position: Lsn) -> None:
-    """Keep in a table's offset that its registration was found inactive.
-
-    A second try follows a failure, because a commit may have moved the offset in between.
-
-    :raises OffsetError: when the offset cannot be read or kept in two tries.
-    """
-    revision = new_revision()
-    try:
-        offsets.put(with_capture_interrupted(table, offsets.get(table), position, revision))
-    except OffsetError:
-        offsets.put(with_capture_interrupted(table, offsets.get(table), position, revision))
-
-
-def record_source_restored(offsets: OffsetStore, table: TableId) -> Offset | None:
-    """Keep in a table's offset that the source has another history than the applied one, and return the offset.
-
-    The result is None if the table has no offset. An offset that starts again anyway stays as it is. A second try
-    follows a failure, because a commit may have moved the offset in between.
-
-    :raises OffsetError: when the offset cannot be read or kept in two tries.
-    """
-    try:
-        return _keep_restored(offsets, table)
-    except OffsetError:
-        return _keep_restored(offsets, table)
-
-
-def _keep_restored(offsets: OffsetStore, table: TableId) -> Offset | None:
-    old = offsets.get(table)
-    if old is None or old.restart or old.source_restored or not (old.has_position or old.restore):
-        return old
-    offsets.put(new := replace(old, source_restored=True, revision=new_revision()))
-    return new
 
 
 def restart_hint(table: TableId) -> str:
@@ -213,7 +120,7 @@ def check_forward(old: Offset | None, new: Offset) -> None:
 
     :raises OffsetError: when `new` lies before `old`, and `old` has no request for a restart or a restore.
     """
-    if old is not None and not (old.restart or old.restore) and new.lsn < old.lsn:
+    if old is not None and old.has_position and not (old.restart or old.restore) and new.lsn < old.lsn:
         raise OffsetError(
             f"{new.table}: the offset would move back from {old.lsn} to {new.lsn}",
             "Another run moved it meanwhile. Let that run continue.",

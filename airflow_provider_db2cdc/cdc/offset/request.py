@@ -1,107 +1,168 @@
-"""Requests of an operator to restart tables or to restore their offsets. The next tick finds them in the offsets."""
+"""The document of requests: what operators ask of offsets, and what plans and sensors find out.
+
+Commits never write it. A commit consumes a request by storing the request's revision in the offset of its table. So a
+request that comes while a commit runs is not lost.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Protocol
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
 
-from airflow_provider_db2cdc.cdc.lsn import WIDTHS, Lsn
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore
-from airflow_provider_db2cdc.cdc.signal.action import OffsetAction
+from airflow_provider_db2cdc.cdc.codec import from_data
+from airflow_provider_db2cdc.cdc.lsn import Lsn
+from airflow_provider_db2cdc.cdc.offset.plan_record import PlanRecord
+from airflow_provider_db2cdc.cdc.offset.stored import compact, document_text, entry_name, parse_document, tables_of
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError, OffsetError
 
-NEXT = {
-    "restart": "the next tick snapshots it again and replaces its state",
-    "restore": "the next tick takes its offset from the target and continues there",
-}
+REVISION = re.compile(r"\S+")
 
 
-class RepairableOffsets(OffsetStore, Protocol):
-    """A store in which an operator can replace offsets."""
+@dataclass(frozen=True)
+class Restart:
+    """Snapshot the table again, and replace its state."""
+
+    revision: str
+    type: Literal["restart"] = "restart"
+
+
+@dataclass(frozen=True)
+class Restore:
+    """Take the position that the target has committed."""
+
+    revision: str
+    type: Literal["restore"] = "restore"
+
+
+@dataclass(frozen=True)
+class SetOffset:
+    """Continue after this LSN. `set_at_ms` is the time of the request. Without a `batch` the offset's batch stays."""
+
+    revision: str
+    lsn: Lsn
+    set_at_ms: int
+    batch: int | None = None
+    type: Literal["set"] = "set"
+
+
+@dataclass(frozen=True)
+class RemoveOffset:
+    """Forget the offset."""
+
+    revision: str
+    type: Literal["remove"] = "remove"
+
+
+Request: TypeAlias = Restart | Restore | SetOffset | RemoveOffset
+
+
+@dataclass(frozen=True)
+class TableRequests:
+    """The newest request of one table, and the revisions of what was found out about it.
+
+    `capture_interrupted`: its registration was inactive. `source_restored`: the source has another history than the
+    applied one.
+    """
+
+    request: Request | None = None
+    capture_interrupted: str = ""
+    source_restored: str = ""
 
     @property
-    def where(self) -> str:
-        """The name of the store in messages."""
+    def revisions(self) -> frozenset[str]:
+        """The revisions that it has."""
+        asked = "" if self.request is None else self.request.revision
+        return frozenset({asked, self.capture_interrupted, self.source_restored} - {""})
 
-    def reset(self, offset: Offset) -> None:
-        """Store `offset` even if it moves back, or if the kept text is damaged."""
+    def pending(self, consumed: Collection[str]) -> TableRequests:
+        """Return what is left of it after a commit has consumed these revisions."""
+        return TableRequests(
+            None if self.request is None or self.request.revision in consumed else self.request,
+            "" if self.capture_interrupted in consumed else self.capture_interrupted,
+            "" if self.source_restored in consumed else self.source_restored,
+        )
 
 
-def with_request(action: OffsetAction, offset: Offset, revision: str) -> Offset:
-    """Return an offset with a request, in place of an earlier one. A tick that was planned before does not consume it.
+NOTHING = TableRequests()
 
-    What the offset records of lost changes stays. A restore does not hide it.
+
+@dataclass(frozen=True)
+class Requests:
+    """What operators, plans and sensors have written. `where` names the document in messages.
+
+    `entries` holds JSON data by the tables' names. `plan` is what plans record of the pipeline as a whole.
     """
-    return replace(offset, restart=action == "restart", restore=action == "restore", revision=revision)
+
+    where: str
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    plan: PlanRecord = field(default_factory=PlanRecord)
+
+    @classmethod
+    def parse(cls, text: str | None, where: str) -> Requests:
+        """Read the document. A missing one requests nothing.
+
+        :raises OffsetError: when the document as a whole cannot be read. Nobody knows then what was requested.
+        """
+        try:
+            data = parse_document(text)
+            return cls(where, data.get("tables", {}), from_data(PlanRecord, data.get("plan", {})))
+        except (ValueError, ConfigurationError) as error:
+            raise OffsetError(
+                f"the requests kept in {where} cannot be read ({type(error).__name__}: {error})",
+                "Correct it. Or delete it, and repeat the requests of restarts and restores that no tick has acted on.",
+            ) from error
+
+    def of(self, table: TableId) -> TableRequests:
+        """Return what is requested of a table.
+
+        :raises OffsetError: when its entry cannot be read.
+        """
+        data = self.entries.get(entry_name(table))
+        if data is None:
+            return NOTHING
+        try:
+            found: TableRequests = from_data(TableRequests, data)
+            for revision in found.revisions | ({""} if found.request and not found.request.revision else set[str]()):
+                if not REVISION.fullmatch(revision):
+                    raise ConfigurationError(f"the revision {revision!r} is empty or has blanks")
+        except (ConfigurationError, OffsetError) as error:
+            raise OffsetError(
+                f"the request of {table} kept in {self.where} cannot be read ({type(error).__name__}: {error})",
+                "Request it again with `db2cdc offset`, or delete the table's entry.",
+            ) from error
+        return found
+
+    @property
+    def tables(self) -> list[TableId]:
+        """The tables that have an entry."""
+        return tables_of(self.entries)
+
+    def updated(self, tables: Mapping[TableId, TableRequests]) -> Requests:
+        """Return the document with these entries. A table of which nothing is requested has none."""
+        names = {entry_name(table): entry for table, entry in tables.items()}
+        kept = {name: data for name, data in self.entries.items() if name not in names}
+        return replace(self, entries=kept | {name: _entry(entry) for name, entry in names.items() if entry != NOTHING})
+
+    def to_text(self) -> str:
+        """Return the text to be kept, with a line for each table."""
+        return document_text({"plan": compact(self.plan)}, self.entries)
 
 
-def nothing_failed(action: OffsetAction) -> str:
-    """Return a sentence that an action on all failed tables found none."""
-    waiting = " in a way that a restore corrects (its offset is missing, ahead or damaged)"
-    return f"no table failed in the last tick{waiting if action == 'restore' else ''}"
-
-
-def find_failed(action: OffsetAction, offsets: OffsetStore) -> list[TableId]:
-    """Return the tables that an action on all failed tables means.
-
-    A restart means each table that failed in the last tick. A restore only means those whose offset an operator has to
-    correct. Both mean each table whose offset cannot be read.
-    """
-    summary = offsets.summary()
-    failed = {failure.table for failure in summary.failures if action == "restart" or failure.waits_for_operator}
-    return sorted(failed | {table for table in summary.tables if _is_damaged(offsets, table)})
-
-
-def keep_requests(
-    action: OffsetAction, tables: Iterable[TableId], offsets: RepairableOffsets, revision: str
-) -> list[str]:
-    """Keep a request in the offset of each table, and return a line for each table.
-
-    An offset that has the `revision` already has the request, or a tick has consumed it since. It stays unchanged.
-
-    :raises ConfigurationError: when a table has no offset, and the pipeline's last tick had no such table. Nothing is
-        kept then.
-    """
-    known = offsets.summary().tables
-    kept = {table: _read(offsets, table) for table in tables}
-    for table, offset in kept.items():
-        if offset is None and table not in known:
-            raise _unknown(table, offsets.where)
-    width = _width(offsets, known)
-    for table, offset in kept.items():
-        if offset is None or offset.revision != revision:
-            # A request needs no position. But an LSN is only comparable with LSNs of the same length.
-            offsets.reset(with_request(action, offset or Offset(table, Lsn(bytes(width)), 0), revision))
-    return [_line(action, table, offset) for table, offset in kept.items()]
-
-
-def _line(action: OffsetAction, table: TableId, offset: Offset | None) -> str:
-    position = "" if action == "restart" else f" (now it is {offset.lsn if offset and offset.has_position else 'lost'})"
-    return f"{table}: {NEXT[action]}{position}"
-
-
-def _width(offsets: OffsetStore, tables: Sequence[TableId]) -> int:
-    read = [_read(offsets, table) for table in tables]
-    return max((len(offset.lsn.raw) for offset in read if offset is not None), default=max(WIDTHS))
-
-
-def _read(offsets: OffsetStore, table: TableId) -> Offset | None:
-    """Return a table's offset, or None. A damaged text counts as none, because the request replaces it."""
-    return None if _is_damaged(offsets, table) else offsets.get(table)
-
-
-def _is_damaged(offsets: OffsetStore, table: TableId) -> bool:
-    try:
-        offsets.get(table)
-    except OffsetError:
-        return True
-    return False
-
-
-def _unknown(table: TableId, where: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"{table} has no offset in {where}, and the pipeline's last tick had no such table",
-        "Check the name. A new table starts with a snapshot anyway. If Airflow runs the pipeline, add --airflow.",
+def _entry(entry: TableRequests) -> dict[str, Any]:
+    data = compact(entry)
+    return (
+        data if entry.request is None else {**data, "request": {"type": entry.request.type, **compact(entry.request)}}
     )
+
+
+def revision_text(revisions: Collection[str]) -> str:
+    """Return several revisions as one text."""
+    return " ".join(sorted(revisions))
+
+
+def revisions_in(text: str) -> frozenset[str]:
+    """Return the revisions that a text holds."""
+    return frozenset(text.split())

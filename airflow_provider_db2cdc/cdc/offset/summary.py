@@ -49,6 +49,8 @@ class PipelineSummary:
     `planned_at_ms` is the plan time of the last tick that changed the summary. `signals_in_flight_at_ms` is the plan
     time of a tick that has signals to act on, and whose result is still missing. It is 0 if there is none.
 
+    `plan_revision` is the newest record of plans that it has taken in.
+
     `source_clock` is the last plan's. A pipeline without a time zone would not notice otherwise that the clock was set.
     """
 
@@ -62,6 +64,7 @@ class PipelineSummary:
     signals_in_flight_at_ms: int = 0
     failures: tuple[TableFailure, ...] = ()
     source_clock: SourceClock | None = None
+    plan_revision: str = ""
 
     def failure(self, table: TableId) -> TableFailure | None:
         """Return a table's failure in the last tick, None where it did not fail."""

@@ -82,7 +82,7 @@ def _request(wanted: Mapping[str, Any]) -> RepairRequest:
 
 
 def _run(config: PipelineConfig, request: RepairRequest, airflow: bool, as_json: bool, progress: bool) -> None:
-    started, offsets = time.monotonic(), open_kept(config, airflow)
+    started, offsets = time.monotonic(), open_kept(config, airflow).read()
     with open_source(config) as source:
         planned = plan_repair(source, config, offsets, request)
     if isinstance(planned, IdleTick):

@@ -8,26 +8,26 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_db2cdc.cdc.capture.interval import DataInterval
-from airflow_provider_db2cdc.cdc.offset.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.offset.store import OffsetReader
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
+from airflow_provider_db2cdc.offsets.keyed import Document
 from airflow_provider_db2cdc.operators.failure import LASTING_NAMES
-from airflow_provider_db2cdc.triggers.change import Db2CdcChangeTrigger, FrozenOffsets
+from airflow_provider_db2cdc.triggers.change import Db2CdcChangeTrigger
 
 NEEDED = {"pipeline", "target", "asn_schema", "time_zone", "capture_stale_after_s"}
 """What the trigger needs of the configuration."""
 
 
 def passing_trigger(
-    db2_conn_id: str, config: PipelineConfig, offsets: OffsetStore, interval: DataInterval, poll_s: float
+    db2_conn_id: str, config: PipelineConfig, offsets: OffsetReader, interval: DataInterval, poll_s: float
 ) -> Db2CdcChangeTrigger:
     """Return the trigger that fires once capture has passed the end of an interval. It has no deadline.
 
     The summary tells it what earlier plans know of the source's clock.
     """
-    frozen = FrozenOffsets(offsets)
-    frozen.summary()
+    texts: dict[Document, str | None] = {"summary": offsets.summary().to_json()}
     needed = config.model_dump(mode="json", include=NEEDED)
-    return Db2CdcChangeTrigger(db2_conn_id, needed, dict(frozen.seen), interval.end, poll_s, None)
+    return Db2CdcChangeTrigger(db2_conn_id, needed, texts, interval.end, poll_s, None)
 
 
 def check_event(event: Mapping[str, Any]) -> None:

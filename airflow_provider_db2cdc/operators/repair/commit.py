@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_db2cdc.cdc.job import JobResult, TableResult
 from airflow_provider_db2cdc.cdc.offset.announcement import Announcement
-from airflow_provider_db2cdc.cdc.offset.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.offset.store import KnownOffsets
 from airflow_provider_db2cdc.cdc.repair.report import describe_findings, interval_times, remarks, warnings
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import OffsetError
@@ -28,7 +28,7 @@ def log_repair(result: JobResult, task_log: Any) -> None:
             task_log.warning("%s", warning)
 
 
-def repair_extras(result: JobResult, offsets: OffsetStore) -> Mapping[TableId, dict[str, Any]]:
+def repair_extras(result: JobResult, offsets: KnownOffsets) -> Mapping[TableId, dict[str, Any]]:
     """Return the extra of an asset event for each table that a repair has changed."""
     changed = [table for table in result.tables if table.repair is not None and not table.repair.is_equal]
     return {table.table: repair_extra(result, table, _announced(result, table, offsets)) for table in changed}
@@ -47,7 +47,7 @@ def repair_extra(result: JobResult, table: TableResult, last: Announcement | Non
     return {"repair": result.repair.type, **interval_times(result.repair), **counts, "rows": 0, **empty}
 
 
-def _announced(result: JobResult, table: TableResult, offsets: OffsetStore) -> Announcement | None:
+def _announced(result: JobResult, table: TableResult, offsets: KnownOffsets) -> Announcement | None:
     """Return the newest range that Airflow has of a table's current change log.
 
     A range that only the offset has is not in any event yet. It must stay the next one.

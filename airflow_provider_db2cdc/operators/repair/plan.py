@@ -34,7 +34,7 @@ def plan_backfill(run: Any, timetable: Any, config: PipelineConfig, params: Mapp
     interval, at_ms = backfill_interval(run, timetable), time.time_ns() // 1_000_000
     request = RepairRequest(f"{run.dag_id}/{run.run_id}", at_ms, interval, tables)
     with Db2CdcHook(conn_id).source() as source:
-        planned = plan_repair(source, config, VariableOffsetStore(config.pipeline), request)
+        planned = plan_repair(source, config, VariableOffsetStore(config.pipeline).read(), request)
     if isinstance(planned, IdleTick):
         raise AirflowSkipException(f"nothing to backfill: {planned.reason}. Spark is not started")
     return planned

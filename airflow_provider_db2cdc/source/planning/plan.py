@@ -1,8 +1,7 @@
 """The plan of a tick: up to which LSN it reads each table. A plan is made once, and then only carried out.
 
 If one table has work, the plan has all tables, so that all stop at one frontier. A table that cannot continue becomes a
-rejected table of the plan. The plan stores in the offsets that a registration was inactive, or that the source was
-restored.
+rejected table of the plan. The plan stores that a registration was inactive, or that the source was restored.
 """
 
 from __future__ import annotations
@@ -17,22 +16,20 @@ from airflow_provider_db2cdc.cdc.capture.gap import not_registered_error
 from airflow_provider_db2cdc.cdc.capture.interval import CapturedTime, DataInterval
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition, CaptureRegistration, reinit_call
 from airflow_provider_db2cdc.cdc.job import JobSpec, SourceSpec, TableTask
-from airflow_provider_db2cdc.cdc.offset.offset import (
-    CLOCKS_DIFFER_MS,
-    OffsetStore,
-    record_capture_interrupted,
-    record_source_restored,
-)
+from airflow_provider_db2cdc.cdc.offset.offset import CLOCKS_DIFFER_MS
+from airflow_provider_db2cdc.cdc.offset.store import RequestStore
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
+from airflow_provider_db2cdc.cdc.offset.view import PipelineOffsets
 from airflow_provider_db2cdc.cdc.selection.select_override import selects_of
 from airflow_provider_db2cdc.cdc.selection.unmatched import refuse
 from airflow_provider_db2cdc.cdc.signal.signal import Signal
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId, TableSchema
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
-from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError, OffsetError
+from airflow_provider_db2cdc.errors import CaptureStoppedError, ConfigurationError
 from airflow_provider_db2cdc.source.catalog import CaptureState, read_capture, read_capture_position, read_schemas
 from airflow_provider_db2cdc.source.connection import Source
 from airflow_provider_db2cdc.source.lists import find_unmatched, warn_of
+from airflow_provider_db2cdc.source.planning.findings import keep_inactive, keep_restored
 from airflow_provider_db2cdc.source.planning.interval import RunEnd, ended, idle_reason
 from airflow_provider_db2cdc.source.planning.range_limit import counted
 from airflow_provider_db2cdc.source.planning.rejected_tables import each, report_idle
@@ -67,13 +64,13 @@ class IdleTick:
     reason: str
 
 
-def plan_tick(source: Source, config: PipelineConfig, offsets: OffsetStore, run: TickRun) -> JobSpec | None:
+def plan_tick(source: Source, config: PipelineConfig, offsets: RequestStore, run: TickRun) -> JobSpec | None:
     """Plan a tick and return its spec, or None if there is nothing to do. See `plan_or_reason`."""
     planned = plan_or_reason(source, config, offsets, run)
     return planned if isinstance(planned, JobSpec) else None
 
 
-def plan_or_reason(source: Source, config: PipelineConfig, offsets: OffsetStore, run: TickRun) -> JobSpec | IdleTick:
+def plan_or_reason(source: Source, config: PipelineConfig, offsets: RequestStore, run: TickRun) -> JobSpec | IdleTick:
     """Plan a tick and return its spec, or why there is nothing to do.
 
     Without any work, offsets that stood still for `offsets_max_age_s` move up to the capture position. Otherwise
@@ -86,8 +83,8 @@ def plan_or_reason(source: Source, config: PipelineConfig, offsets: OffsetStore,
     :raises ConfigurationError: when a property names a missing table, no table is chosen, or the login is wrong.
     :raises SourceError: when Db2 cannot be reached or read.
     """
-    captured, summary = read_capture(source, config.asn_schema), offsets.summary()
-    _keep_inactive(captured, config, offsets)
+    captured = read_capture(source, config.asn_schema)
+    summary = (seen := keep_inactive(captured, config, offsets)).summary()
     chosen = [captured.registrations[table] for table in config.selection.tables(captured.registrations)]
     schemas = read_schemas(source, chosen, config.selection)
     check_lists(source, config, captured, schemas)
@@ -98,10 +95,10 @@ def plan_or_reason(source: Source, config: PipelineConfig, offsets: OffsetStore,
     selects = selects_of(config.snapshot_overrides, schemas.keys())
     rejected = _unregistered(captured, config, summary)
     planner = _planner(config, captured, summary, run.at_ms)
-    uncounted = each(chosen, partial(_begin, config, planner, schemas, offsets), rejected)
+    uncounted = each(chosen, partial(_begin, config, planner, schemas, seen), rejected)
     applied = newest((plan.applied for plan in uncounted), captured.position.lsn, clock)
     plans = counted(source, uncounted, rejected, config.asn_schema, applied)
-    plans = _keep_restored(uncounted, plans, captured, offsets)
+    plans = keep_restored(uncounted, plans, captured, (offsets, seen))
     plans, lsn = ended(source, config, end, plans, rejected)
     signal_table = plan_signal_table(source, config, captured, rejected)
     pending = [*run.signals, *summary.unhandled(new_table_signals(source, signal_table, rejected))]
@@ -133,7 +130,7 @@ def _begin(
     config: PipelineConfig,
     planner: TablePlanner,
     schemas: Mapping[TableId, TableSchema],
-    offsets: OffsetStore,
+    offsets: PipelineOffsets,
     capture: CaptureRegistration,
 ) -> TablePlan:
     require(capture, schemas[capture.table], config)
@@ -213,43 +210,6 @@ def _warn_of_unread(plans: Sequence[TablePlan], asn_schema: str) -> None:
             ", ".join(unread),
             reinit_call(asn_schema),
         )
-
-
-def _keep_inactive(captured: CaptureState, config: PipelineConfig, offsets: OffsetStore) -> None:
-    """Store in the offsets of a table that its registration is inactive. Nothing shows it once it is active again.
-
-    A table with an offset that the lists do not choose now is included, because they may choose it later. This comes
-    before the check of the lists. As long as that check fails no plan is made, and a registration may become active
-    again unseen.
-    """
-    for table in (capture.table for capture in captured.registrations.values() if not capture.is_active):
-        try:
-            if config.selection.chooses(table) or offsets.get(table) is not None:
-                record_capture_interrupted(offsets, table, captured.position.lsn)
-        except OffsetError as error:
-            log.warning("not kept that the registration of %s is not active: %s", table, error)
-
-
-def _keep_restored(
-    before: Sequence[TablePlan], plans: Sequence[TablePlan], captured: CaptureState, offsets: OffsetStore
-) -> list[TablePlan]:
-    """Store in the offsets that the source was restored, and return the table plans with their new revisions.
-
-    That covers all registered tables, chosen or not. Once the first table has begun again, nothing shows it for the
-    others.
-    """
-    known = {plan.table for plan in before if plan.source_restored}
-    if not any(plan.source_restored and plan.table not in known for plan in plans):
-        return list(plans)
-    log.warning("the source was restored or capture reset: a commit that was applied is not in its log any more")
-    revisions: dict[TableId, str] = {}
-    for table in captured.registrations:
-        try:
-            stored = record_source_restored(offsets, table)
-            revisions |= {} if stored is None else {table: stored.revision}
-        except OffsetError as error:
-            log.warning("not kept that the source of %s was restored: %s", table, error)
-    return [replace(plan, revision=revisions.get(plan.table, plan.revision)) for plan in plans]
 
 
 def gone_tables(captured: CaptureState, config: PipelineConfig, summary: PipelineSummary) -> list[TableId]:

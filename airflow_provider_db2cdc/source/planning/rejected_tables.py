@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from airflow_provider_db2cdc.cdc.offset.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.offset.offset import new_revision
+from airflow_provider_db2cdc.cdc.offset.store import RequestStore
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId
 from airflow_provider_db2cdc.errors import Db2CdcError, TickFailedError
@@ -44,8 +45,8 @@ def each(items: Iterable[S], action: Callable[[S], T], rejected: list[RejectedTa
     return results
 
 
-def report_idle(offsets: OffsetStore, summary: PipelineSummary, rejected: Sequence[RejectedTable]) -> None:
-    """Log that there is nothing to do, and keep in the summary which tables are rejected.
+def report_idle(offsets: RequestStore, summary: PipelineSummary, rejected: Sequence[RejectedTable]) -> None:
+    """Log that there is nothing to do, and keep which tables are rejected.
 
     :raises TickFailedError: when tables are rejected. It lists them.
     """
@@ -56,8 +57,9 @@ def report_idle(offsets: OffsetStore, summary: PipelineSummary, rejected: Sequen
     log.info("nothing to do")
 
 
-def _record_rejected(offsets: OffsetStore, summary: PipelineSummary, rejected: Sequence[RejectedTable]) -> None:
-    """Keep in the summary which tables a plan without work has rejected, because no tick will report them."""
+def _record_rejected(offsets: RequestStore, summary: PipelineSummary, rejected: Sequence[RejectedTable]) -> None:
+    """Keep which tables a plan without work has rejected, because no tick will report them."""
     after = summary.with_rejected({table.table: table.error for table in rejected if table.is_replicated})
     if after != summary:
-        offsets.put_summary(after)
+        revision, failures = new_revision(), tuple(failure for failure in after.failures if failure.is_rejected)
+        offsets.put_requests(lambda seen: seen.recorded(revision, rejected=failures))

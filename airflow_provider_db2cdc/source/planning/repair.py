@@ -12,7 +12,8 @@ from airflow_provider_db2cdc.cdc.capture.interval import CapturedTime, DataInter
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
 from airflow_provider_db2cdc.cdc.job import JobSpec
 from airflow_provider_db2cdc.cdc.lsn import Lsn, LsnRange
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore
+from airflow_provider_db2cdc.cdc.offset.offset import Offset
+from airflow_provider_db2cdc.cdc.offset.store import KnownOffsets
 from airflow_provider_db2cdc.cdc.repair.repair import Backfill, RepairOrder, Replay
 from airflow_provider_db2cdc.cdc.table import RejectedTable, TableId, TableSchema
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
@@ -49,7 +50,7 @@ class RepairRequest:
 
 
 def plan_repair(
-    source: Source, config: PipelineConfig, offsets: OffsetStore, request: RepairRequest
+    source: Source, config: PipelineConfig, offsets: KnownOffsets, request: RepairRequest
 ) -> JobSpec | IdleTick:
     """Plan a repair and return its spec, or why there is nothing to compare.
 
@@ -87,7 +88,7 @@ class _Planning:
 
     source: Source
     config: PipelineConfig
-    offsets: OffsetStore
+    offsets: KnownOffsets
     time: CapturedTime
     rejected: list[RejectedTable] = field(default_factory=list)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
-from airflow_provider_db2cdc.cdc.offset.offset import OffsetStore
+from airflow_provider_db2cdc.cdc.offset.store import KnownOffsets
 from airflow_provider_db2cdc.cdc.selection import select_override
 from airflow_provider_db2cdc.cdc.selection.table_names import parse_table
 from airflow_provider_db2cdc.cdc.selection.unmatched import given_lists
@@ -27,7 +27,7 @@ _MARKS = "there is no captured signal table, which is needed by incremental.snap
 _CAPTURED = "Name one with signal.data.collection and register it for capture, or use read_only."
 
 
-def preflight(source: Source, config: PipelineConfig, offsets: OffsetStore | None = None) -> list[Check]:
+def preflight(source: Source, config: PipelineConfig, offsets: KnownOffsets | None = None) -> list[Check]:
     """Run every check that can be run, and return passed and failed ones. Nothing is written.
 
     A check that needs a failed one does not run. Without a login there is no further check. Without control tables no

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration
-from airflow_provider_db2cdc.cdc.offset.offset import Offset, OffsetStore, command_hint, restart_hint
+from airflow_provider_db2cdc.cdc.offset.offset import Offset, command_hint, restart_hint
+from airflow_provider_db2cdc.cdc.offset.store import KnownOffsets
 from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.offset.verdict import Verdict, judge
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -21,7 +22,7 @@ NAME = "offset"
 
 
 def check_offsets(
-    source: Source, config: PipelineConfig, captures: Sequence[CaptureRegistration], offsets: OffsetStore
+    source: Source, config: PipelineConfig, captures: Sequence[CaptureRegistration], offsets: KnownOffsets
 ) -> dict[TableId, list[Check]]:
     """Return the checks of each table's offset. An offset that cannot be read does not hide the others.
 

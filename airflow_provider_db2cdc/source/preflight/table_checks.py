@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from airflow_provider_db2cdc.cdc.capture.registration import CaptureRegistration, reinit_call
-from airflow_provider_db2cdc.cdc.offset.offset import OffsetStore, restart_hint
+from airflow_provider_db2cdc.cdc.offset.offset import restart_hint
+from airflow_provider_db2cdc.cdc.offset.store import KnownOffsets
 from airflow_provider_db2cdc.cdc.selection.message_key import PROPERTY
 from airflow_provider_db2cdc.cdc.table import TableId, TableSchema
 from airflow_provider_db2cdc.config.pipeline import PipelineConfig
@@ -28,7 +29,7 @@ def check_tables(
     config: PipelineConfig,
     captures: Sequence[CaptureRegistration],
     schemas: Mapping[TableId, TableSchema],
-    offsets: OffsetStore | None,
+    offsets: KnownOffsets | None,
 ) -> Iterator[Check]:
     """Check each of the tables, and whether a tick can continue from the `offsets`, if given.
 

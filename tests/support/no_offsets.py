@@ -1,4 +1,4 @@
-"""An offset store that only answers."""
+"""The offsets of a pipeline that never ran."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from airflow_provider_db2cdc.cdc.offset.summary import PipelineSummary
 from airflow_provider_db2cdc.cdc.table import TableId
 
 
-class ReadOnlyOffsets:
-    """The offsets of a pipeline that never ran. Each write fails the test."""
+class NoOffsets:
+    """The offsets of a pipeline that never ran: `KnownOffsets`."""
 
     def get(self, table: TableId) -> Offset | None:
         """Return no offset."""
@@ -17,11 +17,3 @@ class ReadOnlyOffsets:
     def summary(self) -> PipelineSummary:
         """Return an empty summary."""
         return PipelineSummary()
-
-    def put(self, offset: Offset) -> None:
-        """Fail."""
-        raise AssertionError("nothing may be written")
-
-    def put_summary(self, summary: PipelineSummary) -> None:
-        """Fail."""
-        raise AssertionError("nothing may be written")
