@@ -12,6 +12,7 @@
     │   └── OffsetCommitError  some tables' offsets were not kept: everything else of the tick was
     ├── SignalError          a signal asks for what cannot be done: it is refused, the work continues
     ├── ConcurrentRunError   another run did, or is doing, this work: let it
+    ├── TargetLockedError    another run writes the target, whose store allows one at a time: try again
     └── TickFailedError      some tables of a tick failed; the others are committed
 
 Each carries what happened, to which thing, and a remedy; never row values, never secrets.
@@ -31,6 +32,7 @@ __all__ = [
     "SignalError",
     "SourceError",
     "TargetError",
+    "TargetLockedError",
     "TickFailedError",
 ]
 
@@ -82,6 +84,10 @@ class SignalError(Db2CdcError):
 
 class ConcurrentRunError(Db2CdcError):
     """Raised when another tick of the same pipeline won the race for a batch."""
+
+
+class TargetLockedError(Db2CdcError):
+    """Raised when another run holds the lease of the target, or has taken it over."""
 
 
 class TickFailedError(Db2CdcError):

@@ -7,7 +7,7 @@ import re
 import traceback
 
 from airflow_provider_db2cdc.cdc.document import ERROR_LOG_ENV, PASSWORD_ENV
-from airflow_provider_db2cdc.errors import Db2CdcError, TargetError
+from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError, TargetError
 from airflow_provider_db2cdc.sql.driver_error import known_error
 
 CLASS = r"(?:[a-z]\w*\.){2,}[A-Z][\w$]*(?:Exception|Error|Failure)"
@@ -33,6 +33,14 @@ SECRET = re.compile(r"(?i)\b(password|secret|token|sig|signature|credential|acce
 MAX_TEXT = 300
 
 
+MISSING_STORE = re.compile(
+    r"ClassNotFoundException: (?:Class )?(org\.apache\.hadoop\.fs\.\S+|com\.google\.cloud\.hadoop\S+)"
+)
+"""A class of a file system that Hadoop's configuration names and no jar has."""
+
+REFUSED_LOGIN = ("NoAwsCredentialsException", "NoAuthWithAWSException", "java.nio.file.AccessDeniedException")
+
+
 def explained(error: BaseException, text: str) -> Db2CdcError | None:
     """Return a foreign error as one of ours with a remedy for the operator, or None if its meaning is unknown."""
     db2_text = JCC_TEXT.search(text)
@@ -44,10 +52,28 @@ def explained(error: BaseException, text: str) -> Db2CdcError | None:
             "Free space in the target and in Spark's local folders (spark.local.dir, by default /tmp). Then run the "
             "tick again.",
         )
+    if store_error := _store_error(text):
+        return store_error
     if isinstance(error, PermissionError) or "Permission denied" in text or "AccessControlException" in text:
         return TargetError(
             "the target cannot be written: permission denied", "Grant the Spark job's user write access to it."
         )
+    return None
+
+
+def _store_error(text: str) -> Db2CdcError | None:
+    if missing := MISSING_STORE.search(text):
+        return ConfigurationError(
+            f"Spark has no client for the target's store: the class {missing[1]} is missing",
+            "Fetch its jars with `db2cdc jars --with s3`. For another store, name them in spark.packages.",
+        )
+    if any(words in text for words in REFUSED_LOGIN):
+        return TargetError(
+            "the target's store refuses the login, or there is none",
+            "Give the job credentials by the connection of `store_conn_id`, the environment or the machine's role.",
+        )
+    if "UnknownStoreException" in text:
+        return TargetError("the target's bucket does not exist", "Create it, or correct `target`.")
     return None
 
 

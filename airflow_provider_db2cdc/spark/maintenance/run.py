@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from airflow_provider_db2cdc.cdc.maintenance.job import MaintenanceResult, Maint
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.spark.delta.table_io import table_exists
+from airflow_provider_db2cdc.spark.lease.target import LEASES, target_lease
 from airflow_provider_db2cdc.spark.maintenance.facts import LedgerFacts, read_facts
 from airflow_provider_db2cdc.spark.maintenance.files import WEEK_S, retained_s
 from airflow_provider_db2cdc.spark.maintenance.manifest import Manifest, kept_manifest
@@ -31,7 +33,10 @@ def run(spec: MaintenanceSpec) -> MaintenanceResult:
     :raises Db2CdcError: nothing could be done: there is no target, or it has no such table.
     """
     spark = open_session(f"db2cdc maintain {spec.pipeline}")
-    return maintain(spark, spec)
+    with ExitStack() as leases:
+        for what in () if spec.dry_run else LEASES:
+            leases.enter_context(target_lease(spark, Layout(spec.target), f"maintenance {spec.run_id}", what))
+        return maintain(spark, spec)
 
 
 def maintain(spark: SparkSession, spec: MaintenanceSpec) -> MaintenanceResult:

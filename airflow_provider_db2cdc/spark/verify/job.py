@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pyspark.sql import SparkSession
+
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.verify.document import VerifyResult, VerifySpec
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
+from airflow_provider_db2cdc.spark.lease.target import target_lease
 from airflow_provider_db2cdc.spark.session import TableSessions, open_session
 from airflow_provider_db2cdc.spark.verify.count_comparer import CountComparer
 from airflow_provider_db2cdc.spark.verify.report_table import ReportTable
@@ -24,6 +27,11 @@ def run(spec: VerifySpec) -> VerifyResult:
     spark = open_session(f"db2cdc verify {spec.pipeline}")
     log_progress(f"session: pipeline={spec.pipeline} verification={spec.verification} tables={len(spec.tables)}")
     layout = Layout(spec.target)
+    with target_lease(spark, layout, f"verification {spec.verification}", "report"):
+        return _verify(spark, layout, spec)
+
+
+def _verify(spark: SparkSession, layout: Layout, spec: VerifySpec) -> VerifyResult:
     owner = owner_of_target(spark, layout, spec.pipeline)
     states = States(layout, owner, spec.settings, JdbcSource(spec.source), TableSessions(spark, owner.mark))
     comparer: Comparer = CountComparer(states) if spec.quick else RowComparer(states)

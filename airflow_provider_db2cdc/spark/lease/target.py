@@ -1,0 +1,83 @@
+"""The lease of a target: it is needed where Delta commits without an atomic write, which is on S3."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from threading import Thread
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_db2cdc.cdc.layout import Layout
+from airflow_provider_db2cdc.errors import TargetLockedError
+from airflow_provider_db2cdc.spark.lease.register import StoreRegister
+from airflow_provider_db2cdc.tick.lease.keeper import SystemClock, keep_lease
+from airflow_provider_db2cdc.tick.lease.lease import Lease, LeaseTimes
+
+S3_SCHEMES = ("s3a", "s3", "s3n")
+LOG_STORE = "spark.delta.logStore.class"
+DELTAS_OWN = ("S3SingleDriverLogStore", "HDFSLogStore", "AzureLogStore", "GCSLogStore", "LocalLogStore")
+"""Delta's LogStores that do not commit atomically on S3. GCSLogStore leaves the check to a file system that has it."""
+
+LOST = 75
+"""The exit code of a run that lost its lease."""
+
+HALT_TIMEOUT_S = 5.0
+What = Literal["tables", "report"]
+LEASES: tuple[What, ...] = ("tables", "report")
+
+
+def target_lease(spark: SparkSession, layout: Layout, run: str, what: What = "tables") -> AbstractContextManager[None]:
+    """Return a block in which no other run writes the target. Where Delta's commits are atomic, it does nothing.
+
+    The report of verifications has a lease of its own, so a verification does not keep ticks waiting.
+    """
+    location = _location(spark, layout)
+    scheme = urlsplit(location).scheme.lower() or _default_scheme(spark)
+    if not location or not needs_lease(scheme, dict(spark.sparkContext.getConf().getAll())):
+        return nullcontext()
+    folder = f"{location.rstrip('/')}/_db2cdc" if layout.is_path else location.rstrip("/")
+    register = StoreRegister(spark, f"{folder}/_{what}.lease")
+    holder = f"{run} on {socket.gethostname()}"
+    return keep_lease(Lease(register, holder, SystemClock(), LeaseTimes()), _end_driver(spark))
+
+
+def needs_lease(scheme: str, conf: Mapping[str, str]) -> bool:
+    """Return whether Delta's commits in a store of this scheme can overwrite each other."""
+    if scheme not in S3_SCHEMES:
+        return False
+    store = conf.get(f"spark.delta.logStore.{scheme}.impl") or conf.get(LOG_STORE) or DELTAS_OWN[0]
+    return store.rsplit(".", 1)[-1] in DELTAS_OWN
+
+
+def _location(spark: SparkSession, layout: Layout) -> str:
+    """Return the target's path, or the folder of its schema. Without a schema no table can be written."""
+    if layout.is_path:
+        return layout.target
+    exists = spark.catalog.databaseExists(layout.target)
+    return spark.catalog.getDatabase(layout.target).locationUri or "" if exists else ""
+
+
+def _default_scheme(spark: SparkSession) -> str:
+    conf = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    return str(spark._jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(conf).getScheme()).lower()  # type: ignore[union-attr]
+
+
+def _end_driver(spark: SparkSession) -> Callable[[str], None]:
+    """Return a function that ends this driver, the JVM first: only the JVM writes."""
+    runtime: Any = spark._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
+
+    def end(reason: str) -> None:
+        sys.stderr.write(f"{TargetLockedError.__name__}: {reason}, so this run ends. Run it again.\n")
+        sys.stderr.flush()
+        halting = Thread(target=runtime.halt, args=(LOST,), daemon=True)
+        halting.start()
+        halting.join(HALT_TIMEOUT_S)
+        os._exit(LOST)
+
+    return end

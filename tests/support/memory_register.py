@@ -1,0 +1,52 @@
+"""A register in memory, which several leases share, and a clock that tests move."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from airflow_provider_db2cdc.tick.lease.lease import Found
+
+
+@dataclass
+class MemoryRegister:
+    """A register of this process. With `checks=False` it ignores the condition of a write, as some stores do."""
+
+    found: Found | None = None
+    checks: bool = True
+    is_reachable: bool = True
+    loses_answers: bool = False
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def read(self) -> Found | None:
+        """Return what it holds."""
+        if not self.is_reachable:
+            raise ConnectionError("unreachable")
+        return self.found
+
+    def swap(self, tag: str | None, text: str) -> str | None:
+        """Write under the condition."""
+        if not self.is_reachable:
+            raise ConnectionError("unreachable")
+        if self.checks and tag != (self.found.tag if self.found else None):
+            return None
+        self.found = Found(f"tag{next(self.numbers)}", text)
+        if self.loses_answers:
+            raise ConnectionError("no answer")
+        return self.found.tag
+
+
+@dataclass
+class TestClock:
+    """A clock that stands still unless a lease waits, or a test moves it."""
+
+    __test__ = False
+    seconds: float = 1000.0
+
+    def now_s(self) -> float:
+        """Return the clock's time."""
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock."""
+        self.seconds += seconds
