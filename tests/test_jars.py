@@ -10,7 +10,9 @@ import pytest
 
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.submit import jars
+from airflow_provider_db2cdc.submit.home import jars_of_spark, spark_binary
 from airflow_provider_db2cdc.submit.jars import JARS, Jar, ensure_jars, spark_classpath, spark_packages
+from airflow_provider_db2cdc.submit.stores import HADOOP_VERSION, store_part
 
 CONTENT = {"a.jar": b"first", "b.jar": b"second"}
 DELTA = [jar.name for jar in JARS if jar.part == "spark" and "jcc" not in jar.name]
@@ -225,3 +227,47 @@ class TestClasspath:
         assert spark_classpath(None, ["g:a:1"]) == ([], [delta, driver])
         assert spark_classpath(None, ["io.delta:delta-spark_2.13:4.0.0"]) == ([], [driver])
         assert spark_classpath(None, ["com.ibm.db2:jcc:11.5.9.0"]) == ([], [delta])
+
+
+def filled_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with Spark's part and a client of S3 of two jars."""
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "s3").mkdir()
+    packed(*(tmp_path / "spark" / name for name in (*DELTA, DRIVER)))
+    packed(*(tmp_path / "s3" / name for name in ("org.x_hadoop-aws-3.jar", "org.x_sdk-2.jar")))
+    known = [Jar(path.parent.name, path.name, sha256(path.read_bytes()).hexdigest()) for path in tmp_path.glob("*/*")]
+    monkeypatch.setattr(jars, "JARS", tuple(known))
+    return tmp_path
+
+
+def test_client_of_a_store_is_added_where_it_was_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = filled_store(tmp_path, monkeypatch)
+    names = [path.name for path in spark_classpath(folder)[0]]
+    assert names[-2:] == ["org.x_hadoop-aws-3.jar", "org.x_sdk-2.jar"]
+    shutil.rmtree(folder / "s3")
+    assert len(spark_classpath(folder)[0]) == len(names) - 2
+
+
+@pytest.mark.parametrize("own", ["hadoop-aws-3.4.1.jar", "org.apache.hadoop:hadoop-aws:3.4.2"])
+def test_client_of_a_store_is_not_added_to_a_users_own(
+    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, _ = spark_classpath(filled_store(tmp_path, monkeypatch), [own])
+    assert not any(path.parent.name == "s3" for path in taken)
+
+
+def test_part_of_a_stores_client_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = filled_store(tmp_path, monkeypatch)
+    (folder / "s3" / "org.x_sdk-2.jar").unlink()
+    with pytest.raises(ConfigurationError, match=r"db2cdc jars --with s3 --into"):
+        spark_classpath(folder)
+
+
+def test_store_without_tested_jars_is_refused_with_its_coordinates() -> None:
+    with pytest.raises(ConfigurationError, match=r"org\.apache\.hadoop:hadoop-azure:3\.5\.0"):
+        store_part("azure")
+
+
+def test_client_of_s3_fits_the_hadoop_of_the_installed_spark() -> None:
+    [hadoop] = [name for name in jars_of_spark(spark_binary()) if name.startswith("hadoop-client-api-")]
+    assert hadoop == f"hadoop-client-api-{HADOOP_VERSION}.jar"

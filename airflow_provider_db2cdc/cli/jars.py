@@ -9,12 +9,19 @@ from pathlib import Path
 from airflow_provider_db2cdc.cli.screen import note, working
 from airflow_provider_db2cdc.errors import Db2CdcError
 from airflow_provider_db2cdc.submit.jars import Part, default_folder, ensure_jars, ivy_resolve
+from airflow_provider_db2cdc.submit.stores import store_part
 
 KEPT_LINES = 60
 
 
-def run(into: Path | None, ivy_settings: Path | None, parts: Sequence[Part] = ("spark",)) -> None:
-    """Fetch the jars of these parts that the folder lacks."""
+def run(
+    into: Path | None, ivy_settings: Path | None, parts: Sequence[Part] = ("spark",), stores: Sequence[str] = ()
+) -> None:
+    """Fetch the jars of these parts and stores that the folder lacks.
+
+    :raises ConfigurationError: when a store has no tested jars, or jars cannot be fetched.
+    """
+    parts = [*parts, *map(store_part, stores)]
     folder = (into or default_folder()).expanduser().resolve()
     output: deque[str] = deque(maxlen=KEPT_LINES)
     try:

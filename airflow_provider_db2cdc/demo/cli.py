@@ -25,10 +25,13 @@ def jars(
     sandbox: Annotated[bool, typer.Option("--sandbox", help="The sandbox's database too.")] = False,
     kafka: Annotated[bool, typer.Option("--kafka", help="A Kafka broker too, for the tests.")] = False,
     ivy_settings: Annotated[Path | None, typer.Option("--ivy-settings", help="Ivy's settings, for a mirror.")] = None,
+    stores: Annotated[
+        list[str] | None, typer.Option("--with", metavar="STORE", help="Add the client of an object store: s3.")
+    ] = None,
 ) -> None:
     """Fetch the jars that Spark needs, once."""
     more = [part for part, wanted in (("sandbox", sandbox), ("kafka", kafka)) if wanted]
-    call("cli.jars", into, ivy_settings, ["spark", *more])
+    call("cli.jars", into, ivy_settings, ["spark", *more], stores or ())
 
 
 def sandbox(context: typer.Context) -> None:

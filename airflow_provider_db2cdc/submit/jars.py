@@ -23,8 +23,9 @@ from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.submit.bundle import cache_folder
 from airflow_provider_db2cdc.submit.child import OnLine, run_child
 from airflow_provider_db2cdc.submit.home import spark_binary, spark_environment
+from airflow_provider_db2cdc.submit.stores import S3, STORE_LIBRARY, STORES
 
-Part = Literal["spark", "sandbox", "kafka"]
+Part = Literal["spark", "s3", "sandbox", "kafka"]
 Resolve = Callable[[Sequence[str], Path], Iterable[Path]]
 
 SPARK_VERSION = "4.2.0"
@@ -35,8 +36,11 @@ DERBY = tuple(f"org.apache.derby:{name}:{DERBY_VERSION}" for name in ("derby", "
 KAFKA = ("org.apache.kafka:kafka_2.13:4.4.0",)
 DRIVER_LIBRARY = re.compile(r"(db2)?jcc4?(-\d|\.|$)")
 DELTA_LIBRARY = re.compile(r"delta-(spark|core)(_|-\d|\.|$)")
-EXCLUDED = "org.apache.kafka:kafka-tools-api"
-"""A dependency that the broker only needs for its command line tools. Maven Central does not have it."""
+EXCLUDED = "org.apache.kafka:kafka-tools-api,software.amazon.awssdk:bundle"
+"""Dependencies that are not fetched. Only the broker's command line tools need the first, which Maven Central lacks.
+
+S3A needs a small part of the second (stores.py).
+"""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,23 @@ def spark_classpath(folder: Path | None, named: Sequence[str] = ()) -> tuple[lis
         raise ConfigurationError(f"the jars folder {chosen}{named_by} does not exist", _remedy(chosen))
     taken = [jar for jar in jars if _is_lacking(jar.name, named)]
     _check_jars(chosen, taken, needed)
-    return taken, []
+    return [*taken, *_store_jars(chosen, named)], []
+
+
+def _store_jars(folder: Path, named: Sequence[str]) -> list[Path]:
+    """Return the files of the stores' clients in a folder, unless the user's or Spark's own jars have one already."""
+    if any(STORE_LIBRARY.match(_artifact(name)) for name in named):
+        return []
+    found: list[Path] = []
+    for part in STORES:
+        jars = [jar for jar in JARS if jar.part == part] if (folder / part).is_dir() else []
+        if any(not _intact(folder / part / jar.name, jar) for jar in jars):
+            raise ConfigurationError(
+                f"the jars folder {folder} has a part of the client for {part}",
+                f"Fill it with `db2cdc jars --with {part} --into {folder}`.",
+            )
+        found += [folder / part / jar.name for jar in jars]
+    return found
 
 
 def ensure_jars(into: Path, parts: Sequence[Part], resolve: Resolve) -> list[Path]:
@@ -143,6 +163,9 @@ def _coordinates(part: Part) -> tuple[str, ...]:
     match part:
         case "spark":
             return _tested_packages()
+        case "s3":
+            _tested_packages()
+            return S3
         case "sandbox":
             return DERBY
         case "kafka":

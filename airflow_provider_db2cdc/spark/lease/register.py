@@ -24,9 +24,10 @@ class StoreRegister:
     """A register at one path of a store that Hadoop reaches."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._jvm: Any = spark._jvm
+        jvm: Any = spark._jvm
+        self._jvm = jvm
         self._path = self._jvm.org.apache.hadoop.fs.Path(path)
-        self._files = self._path.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+        self._files = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
 
     def read(self) -> Found | None:
         """Return what it holds. A text that is newer than its tag does no harm: a swap by that tag fails."""

@@ -64,7 +64,7 @@ def _location(spark: SparkSession, layout: Layout) -> str:
 
 
 def _default_scheme(spark: SparkSession) -> str:
-    conf = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    conf = spark._jsc.hadoopConfiguration()
     return str(spark._jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(conf).getScheme()).lower()  # type: ignore[union-attr]
 
 
