@@ -18,10 +18,11 @@ from airflow_provider_db2cdc.cdc.document import ERROR_LOG_ENV, PASSWORD_ENV, US
 from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.hooks.db2cdc import Db2CdcHook, missing_connection
 from airflow_provider_db2cdc.hooks.spark_job import SparkJobHook
+from airflow_provider_db2cdc.hooks.store import store_login
 from airflow_provider_db2cdc.operators.failure import LASTING_NAMES, fail_at_once
 from airflow_provider_db2cdc.submit import LOG4J, application_path
 from airflow_provider_db2cdc.submit.bundle import build_bundle
-from airflow_provider_db2cdc.submit.command import application_args, classpath_of, items_of, spark_conf
+from airflow_provider_db2cdc.submit.command import application_args, classpath_of, items_of, refuse_secrets, spark_conf
 from airflow_provider_db2cdc.submit.folder import job_folder, new_error_log
 from airflow_provider_db2cdc.submit.home import jars_of_spark, spark_binary, spark_environment
 from airflow_provider_db2cdc.submit.jars import spark_classpath
@@ -43,13 +44,21 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
     :param spec: The spec as JSON, from an earlier task. (templated)
     :param db2_conn_id: The connection whose user and password the job gets. (templated)
     :param spark_conn_id: The Spark connection. It must exist.
+    :param store_conn_id: A connection of type `aws`, whose key, secret and session token the job gets in its
+        environment, for a target on S3. (templated)
     :param jars_folder: A folder of jars on the worker, as `db2cdc jars` fills it. By default it is the default folder,
         or the Maven coordinates of the installed versions. Its jars are added to those that jars, packages and conf
         name. If these have Delta or a JDBC driver already, its own is not added. If jars or packages is an empty text,
         no jar is added, because the cluster has them.
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "spec", "db2_conn_id", "jars_folder")
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        "spec",
+        "db2_conn_id",
+        "store_conn_id",
+        "jars_folder",
+    )
     ui_color = "#fff1d6"
     lasting_names = LASTING_NAMES
     """The errors of the job that a retry cannot mend."""
@@ -60,14 +69,17 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         spec: str | XComArg,
         db2_conn_id: str = Db2CdcHook.default_conn_name,
         spark_conn_id: str = "spark_default",
+        store_conn_id: str | None = None,
         jars_folder: str | None = None,
         name: str = "db2cdc",
         **kwargs: Any,
     ) -> None:
         super().__init__(conn_id=spark_conn_id, name=name, **kwargs)
+        refuse_secrets(self.conf or {})
         self.spec = spec
         self.db2_conn_id = db2_conn_id
         self.spark_conn_id = spark_conn_id
+        self.store_conn_id = store_conn_id
         self.jars_folder = jars_folder
         self._job_environment: dict[str, str] = {}
         self._on_snapshot: Callable[[str], None] | None = None
@@ -93,7 +105,7 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         with fail_at_once():
             spec = self.read_spec()
             connection = self._spark_connection()
-            login = self.login()
+            login = {**self.login(), **(store_login(self.store_conn_id) if self.store_conn_id else {})}
             self._fill_in(connection, spec)
         log = new_error_log(spec.pipeline)
         with job_folder(spec.to_json()) as path:

@@ -44,6 +44,7 @@ class Db2CdcTaskGroup(TaskGroup):
     :param group_id: The group's id. Without a `pipeline` it is also the pipeline's name.
     :param db2_conn_id: A connection of the IBM Db2 provider.
     :param spark_conn_id: The Spark connection.
+    :param store_conn_id: A connection of type `aws`, for a target on S3.
     :param config: A whole configuration, as `config.files.load.load_config` reads it from a file, instead of
         properties.
     :param spark_submit: Further arguments of the apply task: whatever `SparkSubmitOperator` takes.
@@ -59,6 +60,7 @@ class Db2CdcTaskGroup(TaskGroup):
         *,
         db2_conn_id: str = Db2CdcHook.default_conn_name,
         spark_conn_id: str = "spark_default",
+        store_conn_id: str | None = None,
         config: PipelineConfig | None = None,
         spark_submit: Mapping[str, Any] | None = None,
         **properties: Any,
@@ -69,7 +71,12 @@ class Db2CdcTaskGroup(TaskGroup):
         given = _complete(group_id, config, properties)
         checked = given if isinstance(given, PipelineConfig) else PipelineConfig.from_properties(_literal(given))
         check_schedule(self.dag, checked)
-        spark = {"spark_conn_id": spark_conn_id, **spark_arguments(checked), **(spark_submit or {})}
+        spark = {
+            "spark_conn_id": spark_conn_id,
+            "store_conn_id": store_conn_id,
+            **spark_arguments(checked),
+            **(spark_submit or {}),
+        }
         with self:
             plan = Db2CdcPlanOperator(task_id="plan", config=given, db2_conn_id=db2_conn_id, **ONE_AT_A_TIME)
             apply = Db2CdcApplyOperator(

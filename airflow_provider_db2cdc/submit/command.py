@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,13 @@ FAST_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 Spark fills such a cache in minutes.
 """
+
+SECRETS = re.compile(
+    r"^spark\.hadoop\.fs\.(s3a|azure|gs|adl)\..*"
+    r"(access\.key|secret\.key|session\.token|proxy\.password|encryption\.key|account\.key|client\.secret|"
+    r"refresh\.token|user\.password|sas\.fixed\.token|\.sas\.|private\.key)"
+)
+"""Names of Hadoop's settings that hold secrets of an object store."""
 
 DEFAULTS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -76,9 +84,10 @@ def spark_conf(
     quickly, not well. That halves the CPU time of a job that consists mostly of the start. JVM options
     and SQL extensions of `extra` are kept.
 
-    :raises ConfigurationError: when `extra` sets another time zone, or deploy mode cluster.
+    :raises ConfigurationError: when `extra` sets another time zone, deploy mode cluster, or a secret.
     """
     given = dict(extra or {})
+    refuse_secrets(given)
     if given.get(DEPLOY_MODE) == "cluster":
         raise ConfigurationError(f"{DEPLOY_MODE} is cluster, where the job's result cannot pass", "Use client mode.")
     if given.get(SESSION_ZONE, "UTC") != "UTC":
@@ -96,6 +105,19 @@ def spark_conf(
     if packages:
         conf[PACKAGES] = _joined(given.get(PACKAGES, ""), *packages)
     return conf
+
+
+def refuse_secrets(conf: Mapping[str, object]) -> None:
+    """Refuse a store's secret among Spark's settings: they are on the command line, which every user can read.
+
+    :raises ConfigurationError: when a setting holds a secret.
+    """
+    if names := sorted(name for name in conf if SECRETS.search(name)):
+        raise ConfigurationError(
+            f"{names[0]} is a secret, and Spark's settings are on its command line",
+            "Use store_conn_id, the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), the machine's role, or a "
+            "file: spark.hadoop.hadoop.security.credential.provider.path=jceks://file/<path>.",
+        )
 
 
 def classpath_of(conf: Mapping[str, str]) -> list[str]:

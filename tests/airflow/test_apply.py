@@ -16,6 +16,7 @@ from support.fake_spark import FakeSpark
 from support.job_samples import job_spec
 
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec
+from airflow_provider_db2cdc.errors import ConfigurationError
 from airflow_provider_db2cdc.operators.apply import Db2CdcApplyOperator
 
 PASSWORD = "s3cret-'}"
@@ -70,6 +71,49 @@ def test_login_reaches_the_job_in_its_environment_and_nowhere_else(
     assert PASSWORD not in json.dumps(call["spec"])
     shown = capfd.readouterr()
     assert PASSWORD not in shown.out + shown.err
+
+
+STORE = {"conn_type": "aws", "login": "AKIA1", "password": "s3cret/store", "extra": {"aws_session_token": "t0ken"}}
+
+
+def test_stores_login_reaches_the_job_in_its_environment_and_nowhere_else(
+    connect: Connect, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(STORE))
+    job = task(connect, fake_spark, store_conn_id="lake")
+    result = job.execute({})
+    call = fake_spark.call()
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    assert [call["env"][name] for name in names] == ["AKIA1", "s3cret/store", "t0ken"]
+    rendered = {name: str(getattr(job, name)) for name in job.template_fields}
+    shown = capfd.readouterr()
+    for place in (*call["argv"], json.dumps(call["spec"]), *rendered.values(), result, shown.out, shown.err):
+        assert "s3cret" not in place
+        assert "t0ken" not in place
+
+
+@pytest.mark.parametrize(
+    ("connection", "text"),
+    [
+        ({"conn_type": "http"}, "has type 'http', expected 'aws'"),
+        ({"conn_type": "aws"}, "no access key or no secret"),
+        ({**STORE, "extra": {"role_arn": "arn:aws:iam::1:role/x"}}, "has role_arn"),
+    ],
+)
+def test_stores_connection_that_cannot_be_used_fails_at_once(
+    connection: dict[str, Any], text: str, connect: Connect, fake_spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
+    with pytest.raises(AirflowFailException, match=text):
+        task(connect, fake_spark, store_conn_id="lake").execute({})
+
+
+def test_secret_among_sparks_settings_is_refused_while_the_dag_is_parsed(
+    connect: Connect, fake_spark: FakeSpark
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"fs\.s3a\.secret\.key is a secret") as refused:
+        task(connect, fake_spark, conf={"spark.hadoop.fs.s3a.secret.key": "s3cret"})
+    assert "s3cret" not in str(refused.value)
 
 
 def test_login_is_not_put_on_the_command_line_of_a_cluster_either(

@@ -109,3 +109,38 @@ def test_command_line_in_the_order_that_spark_submit_reads() -> None:
 
 def test_without_master_spark_decides() -> None:
     assert "--master" not in submit_argv("s", Submission("/app.py", (), ()))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fs.s3a.secret.key",
+        "fs.s3a.bucket.lake.access.key",
+        "fs.s3a.session.token",
+        "fs.s3a.encryption.key",
+        "fs.azure.account.key.me.dfs.core.windows.net",
+        "fs.azure.account.oauth2.client.secret",
+        "fs.azure.sas.fixed.token",
+        "fs.gs.auth.service.account.private.key",
+    ],
+)
+def test_secret_of_a_store_is_refused_and_not_shown(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="is a secret") as refused:
+        spark_conf(extra={f"spark.hadoop.{name}": "hidden"})
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fs.s3a.path.style.access",
+        "fs.s3a.aws.credentials.provider",
+        "fs.s3a.endpoint",
+        "fs.s3a.encryption.algorithm",
+        "fs.azure.account.auth.type",
+        "fs.azure.account.oauth2.client.id",
+        "hadoop.security.credential.provider.path",
+    ],
+)
+def test_setting_of_a_store_without_a_secret_is_passed_on(name: str) -> None:
+    assert spark_conf(extra={f"spark.hadoop.{name}": "x"})[f"spark.hadoop.{name}"] == "x"
