@@ -44,18 +44,28 @@ sandbox: setup ## Start the stand-in source in the foreground
 	$(PY) -m airflow_provider_db2cdc.cli.main sandbox up --foreground
 
 test: setup ## Run the suite
-	$(PY) -m pytest -n 2 --dist worksteal -m "not long"
+	$(PY) -m pytest -n 2 --dist worksteal -m "not long and not cluster"
+
+STORE_STAMP := build/store/environment.stamp
+test-cluster: setup $(STORE_STAMP) ## Run the tests that need servers of their own: an S3 store
+	$(PY) -m pytest -m cluster tests/store
+
+$(STORE_STAMP): requirements-store.lock | $(UV)
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) build/store
+	$(UV) pip sync --quiet --python build/store/bin/python --require-hashes requirements-store.lock
+	$(PY) -m airflow_provider_db2cdc.cli.main jars --into $(JARS) --with s3
+	@touch $@
 
 SOAK ?= 20
 soak: setup ## Run what `make test` leaves out, and play histories: SOAK=40 the first forty, SOAK=41-80 others
-	DB2CDC_SOAK=$(SOAK) $(PY) -m pytest -n 2 --dist worksteal -m long
+	DB2CDC_SOAK=$(SOAK) $(PY) -m pytest -n 2 --dist worksteal -m "long and not cluster"
 	$(PY) -m pytest -n 2 --hypothesis-profile soak tests/cdc tests/sql
 
 mutants: setup ## Make one-line mistakes in copies of the package; each must fail the tests that guard it
 	$(PY) -m tests.mutants
 
 check: setup lint ## Lint, types and the fast tests
-	$(PY) -m pytest -m "not spark and not sandbox and not airflow and not slow" -n 2
+	$(PY) -m pytest -m "not spark and not sandbox and not airflow and not slow and not cluster" -n 2
 
 lint: setup ## Format, lint, types, spelling and file ends: what .pre-commit-config.yaml lists
 	$(VENV)/bin/pre-commit run --all-files --show-diff-on-failure
@@ -79,8 +89,10 @@ bench: setup ## Measure against the same work done barely; writes build/bench.js
 lock: $(UV) ## Resolve the dependencies anew into requirements.lock
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --group pyproject.toml:dev --all-extras pyproject.toml -o requirements.lock
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --group pyproject.toml:store -o requirements-store.lock
 
 clean: ## Remove what was built, the environment included
 	rm -rf build $(VENV)
 
-.PHONY: help setup demo ui sandbox test soak mutants check lint docs bench lock clean
+.PHONY: help setup demo ui sandbox test test-cluster soak mutants check lint docs bench lock clean
