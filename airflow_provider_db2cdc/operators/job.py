@@ -71,10 +71,9 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         spark_conn_id: str = "spark_default",
         store_conn_id: str | None = None,
         jars_folder: str | None = None,
-        name: str = "db2cdc",
         **kwargs: Any,
     ) -> None:
-        super().__init__(conn_id=spark_conn_id, name=name, **kwargs)
+        super().__init__(conn_id=spark_conn_id, **{"name": "db2cdc", **kwargs})
         refuse_secrets(self.conf or {})
         self.spec = spec
         self.db2_conn_id = db2_conn_id

@@ -60,7 +60,6 @@ class Db2CdcTaskGroup(TaskGroup):
         *,
         db2_conn_id: str = Db2CdcHook.default_conn_name,
         spark_conn_id: str = "spark_default",
-        store_conn_id: str | None = None,
         config: PipelineConfig | None = None,
         spark_submit: Mapping[str, Any] | None = None,
         **properties: Any,
@@ -68,6 +67,7 @@ class Db2CdcTaskGroup(TaskGroup):
         group = {name: properties.pop(name) for name in list(properties) if name in GROUP_ARGUMENTS}
         super().__init__(group_id=group_id, **group)
         self.default_args = {**RETRIES, **(self.dag.default_args if self.dag else {}), **self.default_args}
+        store_conn_id = properties.pop("store_conn_id", None)
         given = _complete(group_id, config, properties)
         checked = given if isinstance(given, PipelineConfig) else PipelineConfig.from_properties(_literal(given))
         check_schedule(self.dag, checked)

@@ -13,6 +13,7 @@ PACKAGE = Path("airflow_provider_db2cdc")
 LISTS = Path(__file__).parent
 
 PROMISES = (
+    "one driver writes a target on S3",
     "ranges",
     "pairing",
     "net effects",
