@@ -20,6 +20,8 @@ from deltalake import DeltaTable
 from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
+from airflow_provider_db2cdc.submit.command import Submission, spark_conf, submit_argv
+from airflow_provider_db2cdc.submit.home import spark_binary, spark_environment
 from support.ended import end_capture
 from support.object_store import BUCKET, ObjectStore
 from support.operation import Row
@@ -40,6 +42,7 @@ class StoredPipeline:
         self.source = Pipeline(sandbox, None, folder)  # type: ignore[arg-type]
         self.target = f"s3a://{BUCKET}/{self.source.schema.lower()}"
         self.properties = properties
+        self.more_conf: dict[str, str] = {}
 
     @cached_property
     def config(self) -> str:
@@ -62,7 +65,7 @@ class StoredPipeline:
     def conf(self) -> dict[str, str]:
         """The settings of Spark, with few tasks to list a table's files."""
         few = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
-        return {**self.store.conf, **few}
+        return {**self.store.conf, **few, **self.more_conf}
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
@@ -74,6 +77,22 @@ class StoredPipeline:
             text=True,
             timeout=COMMAND_TIMEOUT_S,
         )
+
+    def python(self, code: str) -> str:
+        """Run a program on a Spark session of its own, as another reader has, and return what it prints."""
+        program = self.folder / "program.py"
+        program.write_text(code)
+        jars = [*(ROOT / "build" / "jars").glob("s[3p]*/*.jar")]
+        submission = Submission(str(program), (), (), spark_conf(jars, extra=self.conf), "local[2]")
+        done = subprocess.run(
+            submit_argv(spark_binary(), submission),
+            env=spark_environment(environ=self.environment),
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+        )
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
 
     def passed(self, *arguments: str) -> Any:
         """Run a command that must pass, and return its JSON."""
