@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from threading import Lock
 
 from airflow_provider_db2cdc.tick.lease.lease import Found
 
@@ -17,6 +18,7 @@ class MemoryRegister:
     is_reachable: bool = True
     loses_answers: bool = False
     numbers: itertools.count[int] = field(default_factory=itertools.count)
+    turn: Lock = field(default_factory=Lock)
 
     def read(self) -> Found | None:
         """Return what it holds."""
@@ -28,12 +30,13 @@ class MemoryRegister:
         """Write under the condition."""
         if not self.is_reachable:
             raise ConnectionError("unreachable")
-        if self.checks and tag != (self.found.tag if self.found else None):
-            return None
-        self.found = Found(f"tag{next(self.numbers)}", text)
-        if self.loses_answers:
-            raise ConnectionError("no answer")
-        return self.found.tag
+        with self.turn:
+            if self.checks and tag != (self.found.tag if self.found else None):
+                return None
+            self.found = Found(f"tag{next(self.numbers)}", text)
+            if self.loses_answers:
+                raise ConnectionError("no answer")
+            return self.found.tag
 
 
 @dataclass

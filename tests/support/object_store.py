@@ -59,7 +59,11 @@ class ObjectStore:
         try:
             yield
         finally:
-            self._control("release")
+            self.release()
+
+    def release(self) -> None:
+        """Let all held requests go on."""
+        self._control("release")
 
     def await_held(self, timeout_s: float = 240) -> None:
         """Wait until a request is held."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.memory_register import MemoryRegister, TestClock
+from support.register_contract import check_register
 
 from airflow_provider_db2cdc.errors import ConfigurationError, TargetLockedError
 from airflow_provider_db2cdc.tick.lease.keeper import SystemClock, keep_lease
@@ -25,6 +26,10 @@ def acquired(register: MemoryRegister, holder: str = "run A", clock: TestClock |
     lease = new_lease(register, holder, clock)
     lease.acquire(lambda text: None)
     return lease
+
+
+def test_the_register_in_memory_keeps_the_contract() -> None:
+    check_register(MemoryRegister())
 
 
 @pytest.mark.parametrize("found", [None, Found("t", '{"released": true}')])
