@@ -15,6 +15,8 @@ USER_ENV = "DB2CDC_USER"
 PASSWORD_ENV = "DB2CDC_PASSWORD"
 ERROR_LOG_ENV = "DB2CDC_ERROR_LOG"
 PARENT_PIPE = "parent.pipe"
+LEASE_LOST = 75
+"""The exit code of a job that lost the lease of its target. Its last output may be lost with it."""
 
 R_co = TypeVar("R_co", covariant=True)
 

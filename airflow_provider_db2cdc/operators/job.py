@@ -198,7 +198,7 @@ class Db2CdcJobOperator(SparkSubmitOperator, Generic[R]):
         if hook.result is not None:
             return hook.result
         kind = AirflowFailException if hook.error_name in self.lasting_names else AirflowException
-        cause, tail = cause_of(hook.tail) or "its output does not say why", "\n".join(hook.tail)
+        cause, tail = cause_of(hook.tail, hook.exit_code) or "its output does not say why", "\n".join(hook.tail)
         raise kind(
             f"spark-submit ended with exit code {hook.exit_code} and without a result: {cause}\nIts last lines:\n{tail}"
         )

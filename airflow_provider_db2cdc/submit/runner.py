@@ -69,7 +69,7 @@ def run_submission(argv: Sequence[str], env: Mapping[str, str], on_line: OnLine,
 
     code, result = _run(argv, env, keep)
     if result is None:
-        cause = cause_of(kept) or "its output does not say why"
+        cause = cause_of(kept, code) or "its output does not say why"
         where = f" The end of Spark's output is in {log}." if keep_output(log, kept) else ""
         raise TickFailedError(
             f"Spark ended with exit code {code} and without a result: {cause}",

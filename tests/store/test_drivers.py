@@ -77,7 +77,9 @@ def test_a_driver_that_hung_before_a_commit_is_ended(new_stored: Callable[..., S
         pipeline.assert_equal(table)
         for process in reversed(family):
             process.send_signal(signal.SIGCONT)
-        assert hung.wait(120) != 0
+        assert hung.wait(120) == 1
+        assert hung.stdout is not None
+        assert "lost the lease of its target" in hung.stdout.read()
     pipeline.assert_equal(table)
     changed(pipeline, table, 1001)
     pipeline.passed("tick")

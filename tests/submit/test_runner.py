@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_db2cdc.cdc.capture.registration import CapturePosition
+from airflow_provider_db2cdc.cdc.document import LEASE_LOST
 from airflow_provider_db2cdc.cdc.job import JobResult, JobSpec, SourceSpec, TableResult
 from airflow_provider_db2cdc.cdc.lsn import Lsn
 from airflow_provider_db2cdc.cdc.table import TableId
@@ -18,6 +19,7 @@ from airflow_provider_db2cdc.errors import ConfigurationError, TickFailedError
 from airflow_provider_db2cdc.submit.child import run_child
 from airflow_provider_db2cdc.submit.folder import new_error_log
 from airflow_provider_db2cdc.submit.home import spark_environment, spark_home
+from airflow_provider_db2cdc.submit.output import cause_of
 from airflow_provider_db2cdc.submit.runner import Login, run_job
 
 ZERO = Lsn(bytes(16))
@@ -199,3 +201,8 @@ def test_a_child_speaks_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     assert run_child([sys.executable, "-c", code], env, lines.append) == 0
     assert lines == ["Ş 😀"]
     assert (tmp_path / "Ş").exists()
+
+
+def test_the_exit_code_of_a_lost_lease_is_a_cause() -> None:
+    assert "lost the lease of its target" in cause_of(["java.io.IOException: other"], LEASE_LOST)
+    assert cause_of(["java.io.IOException: other"], 1) == "java.io.IOException: other"

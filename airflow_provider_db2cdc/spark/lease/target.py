@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from threading import Thread
@@ -13,19 +12,17 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from airflow_provider_db2cdc.cdc.document import LEASE_LOST
 from airflow_provider_db2cdc.cdc.layout import Layout
-from airflow_provider_db2cdc.errors import TargetLockedError
 from airflow_provider_db2cdc.spark.lease.register import StoreRegister
 from airflow_provider_db2cdc.tick.lease.keeper import SystemClock, keep_lease
 from airflow_provider_db2cdc.tick.lease.lease import Lease, LeaseTimes
+from airflow_provider_db2cdc.tick.log import log_progress
 
 S3_SCHEMES = ("s3a", "s3", "s3n")
 LOG_STORE = "spark.delta.logStore.class"
 DELTAS_OWN = ("S3SingleDriverLogStore", "HDFSLogStore", "AzureLogStore", "GCSLogStore", "LocalLogStore")
 """Delta's LogStores that do not commit atomically on S3. GCSLogStore leaves the check to a file system that has it."""
-
-LOST = 75
-"""The exit code of a run that lost its lease."""
 
 HALT_TIMEOUT_S = 5.0
 What = Literal["tables", "report"]
@@ -73,11 +70,10 @@ def _end_driver(spark: SparkSession) -> Callable[[str], None]:
     runtime: Any = spark._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
 
     def end(reason: str) -> None:
-        sys.stderr.write(f"{TargetLockedError.__name__}: {reason}, so this run ends. Run it again.\n")
-        sys.stderr.flush()
-        halting = Thread(target=runtime.halt, args=(LOST,), daemon=True)
+        halting = Thread(target=runtime.halt, args=(LEASE_LOST,), daemon=True)
         halting.start()
+        log_progress(f"{reason}, so this run ends")
         halting.join(HALT_TIMEOUT_S)
-        os._exit(LOST)
+        os._exit(LEASE_LOST)
 
     return end
