@@ -34,7 +34,8 @@ def test_the_matrix_has_the_versions_of_the_lock() -> None:
     assert (installed["spark"], installed["delta"]) == (jars.SPARK_VERSION, jars.DELTA_VERSION)
 
 
-def test_the_lock_names_no_host() -> None:
-    text = (ROOT / "requirements.lock").read_text("utf-8")
+def test_the_locks_name_no_host() -> None:
     assert LOCK
-    assert re.findall(r"://|--(?:index|extra-index|find-links)\S*", text) == []
+    locks = [path.read_text("utf-8") for path in ROOT.glob("requirements*.lock")]
+    assert len(locks) == 2
+    assert re.findall(r"://|--(?:index|extra-index|find-links)\S*", "".join(locks)) == []
