@@ -91,5 +91,5 @@ def test_the_lease_is_one_small_object_that_is_released(new_stored: Callable[...
     pipeline = new_stored()
     filled(pipeline)
     pipeline.passed("tick")
-    name = f"/{BUCKET}/{pipeline.source.schema.lower()}/_db2cdc/_tables.lease"
+    name = f"{BUCKET}/{pipeline.source.schema.lower()}/_db2cdc/_tables.lease"
     assert json.loads(pipeline.store.read(name))["released"] is True
