@@ -60,6 +60,7 @@ class ApplySettings:
     `accept_update_rows` trusts an update row without a before image: the row's key is then taken as unchanged. Without
     `streaming` only a snapshot pulls a table's changes. Changes `end_at` the capture position (`fence`) or at the end
     of the run's data interval (`interval`). `deletion_vectors` is None where existing tables stay as is.
+    `shared_mount`: a local path of the target is the same place on all machines of a cluster.
     """
 
     tombstones: bool = True
@@ -83,6 +84,7 @@ class ApplySettings:
     streaming: bool = True
     end_at: EndAt = "fence"
     deletion_vectors: bool | None = None
+    shared_mount: bool = False
 
 
 @dataclass(frozen=True)

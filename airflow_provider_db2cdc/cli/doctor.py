@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_db2cdc.cdc.codec import to_data
+from airflow_provider_db2cdc.cdc.layout import Layout
 from airflow_provider_db2cdc.cdc.offset.store import KnownOffsets
+from airflow_provider_db2cdc.cdc.target_reach import check_reach
 from airflow_provider_db2cdc.channels.channel import ELSEWHERE, check_channel
 from airflow_provider_db2cdc.channels.notifier import check_notifiers
 from airflow_provider_db2cdc.cli.pipeline import login, open_kept, open_source
@@ -65,6 +67,7 @@ def _local(config: PipelineConfig, store: KeyedOffsetStore) -> list[Check]:
         _check("spark-submit", spark.binary or "pyspark", lambda: _executable(spark_binary(spark.binary))),
         _check("java", "java", lambda: _executable(_java())),
         _check("jars", str(spark.jars or "default"), partial(check_jars, spark)),
+        _check("target", config.target, partial(_check_reach, config)),
         _check("offsets", store.where, partial(_check_kept, store)),
         _check("notifications", "notification.enabled.channels", lambda: check_notifiers(config)),
         *(
@@ -73,6 +76,14 @@ def _local(config: PipelineConfig, store: KeyedOffsetStore) -> list[Check]:
             if name not in ELSEWHERE
         ),
     ]
+
+
+def _check_reach(config: PipelineConfig) -> None:
+    """Check a target whose file system is known here. That of a path without a scheme may be set by Spark or Hadoop."""
+    spark, default_fs = config.spark, config.spark.conf.get("spark.hadoop.fs.defaultFS", "")
+    is_set_elsewhere = not default_fs and (spark.binary or os.environ.get("HADOOP_CONF_DIR"))
+    if Layout(config.target).is_path and (":" in config.target or not is_set_elsewhere):
+        check_reach(config.target, default_fs, spark.master, config.shared_mount)
 
 
 def _connect(config: PipelineConfig, source: Source) -> None:

@@ -133,6 +133,7 @@ class PipelineConfig(_Frozen):
     change_log_retention: Age | None = None
     accept_update_rows: bool = False
     deletion_vectors: bool | None = None
+    shared_mount: bool = False
     tombstones: bool = True
     key_change_detection: Annotated[KeyChangeDetection, WORD] = "adjacent"
     parallel_tables: Count = 4
@@ -211,6 +212,7 @@ class PipelineConfig(_Frozen):
             streaming=self.snapshotter.stream(),
             end_at=self.end_at,
             deletion_vectors=self.deletion_vectors,
+            shared_mount=self.shared_mount,
         )
 
     @classmethod

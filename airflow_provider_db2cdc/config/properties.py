@@ -28,6 +28,13 @@ USED = (
         form="path",
     ),
     used("target.deletion.vectors", "deletion_vectors", "Whether states have deletion vectors.", "true for new tables"),
+    used(
+        "target.shared.mount",
+        "shared_mount",
+        "Whether a target that is a local path is a mount that Spark's driver and all executors share. On a cluster "
+        "such a target is refused otherwise.",
+        "false",
+    ),
     used("topic.prefix", "server_name", "Name of the source: `source.name` of every event.", "the pipeline's name"),
     used("cdc.control.schema", "asn_schema", "Schema of the capture agent's control tables.", "ASNCDC"),
     used(

@@ -11,6 +11,7 @@ from airflow_provider_db2cdc.spark.ledger.batch_log import BatchLog
 from airflow_provider_db2cdc.spark.ledger.journal import Journal
 from airflow_provider_db2cdc.spark.session import open_session
 from airflow_provider_db2cdc.spark.tables import SparkTables
+from airflow_provider_db2cdc.spark.target_location import require_reach
 from airflow_provider_db2cdc.tick.log import log_progress
 from airflow_provider_db2cdc.tick.run import run_tick
 
@@ -23,6 +24,7 @@ def run(spec: JobSpec) -> JobResult:
     spark = open_session(f"db2cdc {spec.pipeline}")
     log_progress(f"session: pipeline={spec.pipeline} tables={len(spec.tables)}")
     layout = Layout(spec.target)
+    require_reach(spark, layout, spec.settings.shared_mount)
     with target_lease(spark, layout, f"run {spec.run_id}"):
         batch_log = BatchLog(spark, layout, spec.pipeline)
         owner = batch_log.prepare()

@@ -97,6 +97,7 @@ SPEC = JobSpec(
         False,
         "interval",
         True,
+        True,
     ),
     rejected=(RejectedTable(TableId("S", "T"), "why"),),
     signals=(Signal("1", "log", "{}", "file", 7),),

@@ -61,7 +61,8 @@ def test_an_error_begins_with_the_first_failed_table() -> None:
 
 @pytest.mark.parametrize(("retention", "seconds"), [(None, None), (timedelta(days=2), 172_800)])
 def test_the_spec_has_the_retention_and_what_was_reported(retention: timedelta | None, seconds: float | None) -> None:
-    config = SimpleNamespace(pipeline="p", target="/t", change_log_retention=retention)
+    config = SimpleNamespace(pipeline="p", target="/t", change_log_retention=retention, shared_mount=True)
     spec = maintenance_spec(config, PipelineSummary(reported_seq=5), "run", 10**9)
     assert (spec.retention_s, spec.reported_seq, spec.at_ms) == (seconds, 5, 10**9)
+    assert spec.shared_mount
     assert spec.cutoff_ms == (None if seconds is None else 10**9 - 172_800_000)

@@ -84,6 +84,23 @@ def test_doctor_passes_and_says_why_a_property_is_ignored(db2cdc: Command, confi
     assert f"{len(checks)} checks, 0 failed, {bad} warnings" in done.stderr
 
 
+def test_doctor_refuses_a_local_target_on_a_cluster(db2cdc: Command, tmp_path: Path, sandbox: Sandbox) -> None:
+    path, target = Path(write_config(tmp_path, sandbox)), str(tmp_path / "lake")
+    change_config(path, {"spark.master": "spark://127.0.0.1:1", "offsets.file": str(tmp_path / "offsets.json")})
+
+    def problem(**changed: object) -> str:
+        change_config(path, changed)
+        found = json.loads(db2cdc("doctor", "--config", str(path), "--json").stdout)
+        return next(str(check["problem"]) for check in found if check["name"] == "target")
+
+    refused = "is a local path, and Spark runs on spark://127.0.0.1:1"
+    assert refused in problem(target=f"file:{target}")
+    assert not problem(target=target), "the configuration of that spark-submit says where it lies"
+    assert refused in problem(**{"spark.conf": {"spark.hadoop.fs.defaultFS": "file:///"}})
+    assert not problem(**{"spark.conf": {"spark.hadoop.fs.defaultFS": "hdfs://namenode"}})
+    assert not problem(**{"target": f"file:{target}", "target.shared.mount": True})
+
+
 def test_connector_is_taken_as_it_was_pasted(
     db2cdc: Command, tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

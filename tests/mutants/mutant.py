@@ -30,6 +30,7 @@ PROMISES = (
     "documents of offsets",
     "offset decisions",
     "asset events",
+    "reach of the target",
     "gap rules",
     "signals",
     "quoting",

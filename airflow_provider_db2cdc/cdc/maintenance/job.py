@@ -56,6 +56,7 @@ class MaintenanceSpec(Document):
 
     `retention_s` is the age from which logs are trimmed, None to keep everything. `at_ms` is the time from which ages
     count. `reported_seq` is the journal position up to which signals, snapshots and notifications were reported.
+    `shared_mount`: a local path of the target is the same place on all machines of a cluster.
     """
 
     pipeline: str
@@ -66,6 +67,7 @@ class MaintenanceSpec(Document):
     retention_s: float | None = None
     reported_seq: int = 0
     dry_run: bool = False
+    shared_mount: bool = False
     version: int = VERSION
 
     @property
@@ -103,6 +105,10 @@ class MaintainedPipeline(Protocol):
     def change_log_retention(self) -> timedelta | None:
         """The age from which logs are trimmed, None to keep everything."""
 
+    @property
+    def shared_mount(self) -> bool:
+        """Whether a local path of the target is the same place on all machines of a cluster."""
+
 
 def maintenance_spec(config: MaintainedPipeline, summary: PipelineSummary, run_id: str, at_ms: int) -> MaintenanceSpec:
     """Return the maintenance run of all tables of a pipeline, whose summary says what was reported."""
@@ -114,6 +120,7 @@ def maintenance_spec(config: MaintainedPipeline, summary: PipelineSummary, run_i
         at_ms,
         retention_s=None if retention is None else retention.total_seconds(),
         reported_seq=min(summary.reported_seq, summary.notified_upto),
+        shared_mount=config.shared_mount,
     )
 
 

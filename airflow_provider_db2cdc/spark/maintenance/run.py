@@ -21,6 +21,7 @@ from airflow_provider_db2cdc.spark.maintenance.manifest import Manifest, kept_ma
 from airflow_provider_db2cdc.spark.maintenance.pipeline_tables import PipelineTablesMaintenance
 from airflow_provider_db2cdc.spark.maintenance.source_table import SourceTableMaintenance
 from airflow_provider_db2cdc.spark.session import TableSessions, open_session
+from airflow_provider_db2cdc.spark.target_location import require_reach
 from airflow_provider_db2cdc.tick.log import describe, log_progress, log_stack
 
 OWN_TABLES = TableId("", "")
@@ -42,6 +43,7 @@ def run(spec: MaintenanceSpec) -> MaintenanceResult:
 def maintain(spark: SparkSession, spec: MaintenanceSpec) -> MaintenanceResult:
     """Maintain the tables of a target on a session. See `run`."""
     layout = Layout(spec.target)
+    require_reach(spark, layout, spec.shared_mount)
     facts = read_facts(spark, layout, spec)
     tables = _chosen(spec, facts)
     log_progress(f"maintenance: pipeline={spec.pipeline} tables={len(tables)}{' dry run' if spec.dry_run else ''}")

@@ -9,6 +9,7 @@ from airflow_provider_db2cdc.cdc.verify.document import VerifyResult, VerifySpec
 from airflow_provider_db2cdc.spark.jdbc.connection import JdbcSource
 from airflow_provider_db2cdc.spark.lease.target import target_lease
 from airflow_provider_db2cdc.spark.session import TableSessions, open_session
+from airflow_provider_db2cdc.spark.target_location import require_reach
 from airflow_provider_db2cdc.spark.verify.count_comparer import CountComparer
 from airflow_provider_db2cdc.spark.verify.report_table import ReportTable
 from airflow_provider_db2cdc.spark.verify.row_comparer import RowComparer
@@ -27,6 +28,7 @@ def run(spec: VerifySpec) -> VerifyResult:
     spark = open_session(f"db2cdc verify {spec.pipeline}")
     log_progress(f"session: pipeline={spec.pipeline} verification={spec.verification} tables={len(spec.tables)}")
     layout = Layout(spec.target)
+    require_reach(spark, layout, spec.settings.shared_mount)
     with target_lease(spark, layout, f"verification {spec.verification}", "report"):
         return _verify(spark, layout, spec)
 
