@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Install the locked environment and the jars (once)
 
@@ -37,6 +37,9 @@ $(STAMP): requirements.lock pyproject.toml | $(UV)
 demo: setup ## Run the whole way once: source, capture, DAG, Spark, Delta, and compare
 	$(PY) -m airflow_provider_db2cdc.cli.main demo
 
+cluster: setup ## The same on a Spark standalone cluster: one master, two workers
+	$(PY) -m airflow_provider_db2cdc.cli.main demo --cluster --folder build/cluster
+
 ui: setup ## Start Airflow's own UI with the sandbox; backfills in it need Debian's postgresql
 	$(PY) -m airflow_provider_db2cdc.cli.main ui
 
@@ -47,8 +50,8 @@ test: setup ## Run the suite
 	$(PY) -m pytest -n 2 --dist worksteal -m "not long and not cluster"
 
 STORE_STAMP := build/store/environment.stamp
-test-cluster: setup $(STORE_STAMP) ## Run the tests that need servers of their own: an S3 store
-	$(PY) -m pytest -m cluster tests/store
+test-cluster: setup $(STORE_STAMP) ## Run the tests that need servers of their own: Spark clusters, an S3 store
+	$(PY) -m pytest -m cluster tests/cluster tests/store
 
 $(STORE_STAMP): requirements-store.lock | $(UV)
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) build/store
@@ -95,4 +98,4 @@ lock: $(UV) ## Resolve the dependencies anew into requirements.lock
 clean: ## Remove what was built, the environment included
 	rm -rf build $(VENV)
 
-.PHONY: help setup demo ui sandbox test test-cluster soak mutants check lint docs bench lock clean
+.PHONY: help setup demo cluster ui sandbox test test-cluster soak mutants check lint docs bench lock clean

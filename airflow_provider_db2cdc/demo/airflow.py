@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +80,19 @@ class Run:
         return cls(data["run_id"], data["state"], data["tasks"], result, (*offsets,))
 
 
+@dataclass(frozen=True)
+class SparkPlace:
+    """Where Airflow's jobs run: fields of the Spark connection, settings of Spark, and properties of the pipeline."""
+
+    connection: Mapping[str, Any] = field(default_factory=lambda: {"host": "local[2]"})
+    conf: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
 class AirflowHome:
     """A folder that is AIRFLOW_HOME, and what lies next to it: the pipeline's configuration, the lake and the logs.
 
-    `database` is the URL of Airflow's metadata, which is an SQLite file at first.
+    `database` is the URL of Airflow's metadata, which is an SQLite file at first. `spark` is this machine at first.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -91,8 +100,10 @@ class AirflowHome:
         self.home = folder / "airflow"
         self.lake = folder / "lake"
         self.logs = folder / "logs"
+        self.events = folder / "events"
         self.config = folder / "pipeline.yaml"
         self.spark_sql = folder / "spark-sql"
+        self.spark = SparkPlace()
         self.database = f"sqlite:///{self.home}/airflow.db?timeout={LOCK_TIMEOUT_S}"
 
     def lay_out(self) -> None:
@@ -111,7 +122,8 @@ class AirflowHome:
             "pipeline": PIPELINE,
             "target": str(self.lake),
             "table.include.list": rf"{SCHEMA}\..*",
-            "spark": {"jars": str(spark_jars()), "conf": SPARK_CONF},
+            **self.spark.properties,
+            "spark": {"jars": str(spark_jars()), "conf": {**SPARK_CONF, **self.spark.conf}},
         }
         self.config.write_text(yaml.safe_dump(properties, sort_keys=False), encoding="utf-8")
         self._write_spark_sql()
@@ -145,7 +157,7 @@ class AirflowHome:
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.home / "dags"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self.database,
-            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", **self.spark.connection}),
             "DB2CDC_CONFIG": str(self.config),
             "DB2CDC_SCHEDULE": schedule,
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),

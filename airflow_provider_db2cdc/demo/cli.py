@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,15 +39,23 @@ def sandbox(context: typer.Context) -> None:
     import_module("airflow_provider_db2cdc.sandbox.cli.main").app(context.args, prog_name="db2cdc sandbox")
 
 
-def demo(
+def demo(  # noqa: PLR0913 - each parameter is an option of the command.
     folder: Annotated[Path, typer.Option(help="Folder for everything; emptied first.")] = Path("build", "demo"),
     ticks: Annotated[int, typer.Option(min=1, help="DAG runs while the writers continue, after the snapshot.")] = 3,
     seconds_per_tick: Annotated[float, typer.Option(min=0, help="Seconds of writing before each.")] = 3.0,
     rows: Annotated[int, typer.Option(min=50, help="Rows that the shop begins with.")] = 4000,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox running.")] = False,
+    cluster: Annotated[bool, typer.Option("--cluster", help="Run Spark as a standalone cluster, two workers.")] = False,
 ) -> None:
     """Go the whole way on this machine: source, capture, the shipped DAG, Spark, Delta, and compare row by row."""
-    call("demo.start", folder, ticks, seconds_per_tick, rows, keep)
+    options: dict[str, Any] = {
+        "ticks": ticks,
+        "seconds_per_tick": seconds_per_tick,
+        "rows": rows,
+        "keep": keep,
+        "cluster": cluster,
+    }
+    call("demo.start", folder, **options)
 
 
 def ui(

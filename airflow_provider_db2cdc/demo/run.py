@@ -10,6 +10,7 @@ from pathlib import Path
 from airflow_provider_db2cdc.cli.screen import Console, span
 from airflow_provider_db2cdc.demo.airflow import DagRuns, Run
 from airflow_provider_db2cdc.demo.board import Board
+from airflow_provider_db2cdc.demo.cluster.demo import show_spread
 from airflow_provider_db2cdc.demo.compare import Comparison, compare, read_position, read_target
 from airflow_provider_db2cdc.demo.stage import Stage, StageOptions, describe, open_stage
 from airflow_provider_db2cdc.demo.verdict import missing_changes, show, tell_ways_on, totals
@@ -25,13 +26,17 @@ REPEATS = 2
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """The size and length of a demo: `rows` at the shop's start, and `ticks` between the snapshot and the last one."""
+    """The size and length of a demo: `rows` at the shop's start, and `ticks` between the snapshot and the last one.
+
+    With `cluster`, Spark is a standalone cluster on this machine.
+    """
 
     folder: Path
     ticks: int = 3
     seconds_per_tick: float = 3.0
     rows: int = 4000
     keep: bool = False
+    cluster: bool = False
 
 
 def run(options: DemoOptions, console: Console) -> bool:
@@ -44,13 +49,15 @@ def run(options: DemoOptions, console: Console) -> bool:
     """
     started = time.monotonic()
     board = Board(console)
-    wanted = StageOptions(options.folder, options.rows, RATE, options.keep)
+    wanted = StageOptions(options.folder, options.rows, RATE, options.keep, cluster=options.cluster)
     with board, open_stage(wanted, board) as stage:
         dag = stage.ending.enter_context(stage.home.runs(stage.sandbox))
         runs = _run_all(dag, stage, board, options)
         compared = _compare(stage, board, runs[-1])
         missing = missing_changes(runs)
         show(console, compared, missing)
+        if options.cluster:
+            show_spread(console, stage.home)
     tell_ways_on(console, stage, options.keep, span(time.monotonic() - started))
     return not missing and all(line.equal for line in compared)
 

@@ -13,6 +13,7 @@ from airflow_provider_db2cdc.demo import shop
 from airflow_provider_db2cdc.demo.airflow import AirflowHome
 from airflow_provider_db2cdc.demo.board import Board
 from airflow_provider_db2cdc.demo.child import Child
+from airflow_provider_db2cdc.demo.cluster.demo import enter_cluster
 from airflow_provider_db2cdc.demo.postgres import find_programs, remove_remains, running_server
 from airflow_provider_db2cdc.demo.writer import Writers
 from airflow_provider_db2cdc.errors import ConfigurationError, Db2CdcError
@@ -38,7 +39,7 @@ class StageOptions:
     """Where it is, the shop's first rows, and each writer's transactions per second.
 
     With `keep` the sandbox continues to run afterwards, except after an error. With `server`, Airflow's metadata are
-    in PostgreSQL where it is installed, else in SQLite.
+    in PostgreSQL where it is installed, else in SQLite. With `cluster`, Spark is a standalone cluster.
     """
 
     folder: Path
@@ -46,6 +47,7 @@ class StageOptions:
     rate: float
     keep: bool = False
     server: bool = False
+    cluster: bool = False
 
 
 @contextmanager
@@ -59,7 +61,9 @@ def open_stage(options: StageOptions, board: Board) -> Iterator[Stage]:
     try:
         with board.step(f"an empty folder: {options.folder}"):
             home = AirflowHome(empty(options.folder))
-            home.lay_out()
+        if options.cluster:
+            enter_cluster(stack, home, board)
+        home.lay_out()
         if options.server:
             enter_server(stack, home, board)
         migrating = stack.enter_context(home.migrate())

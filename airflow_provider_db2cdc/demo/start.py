@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from airflow_provider_db2cdc.cli.screen import screen
 from airflow_provider_db2cdc.demo import run as demo
@@ -11,10 +12,9 @@ from airflow_provider_db2cdc.demo import ui as web
 UNEQUAL = 1
 
 
-def run(folder: Path, ticks: int, seconds_per_tick: float, rows: int, keep: bool) -> int:
-    """Run the demo; return 0 only if changes flowed and every table is equal."""
-    options = demo.DemoOptions(folder.resolve(), ticks, seconds_per_tick, rows, keep)
-    return 0 if demo.run(options, screen()) else UNEQUAL
+def run(folder: Path, **options: Any) -> int:
+    """Run the demo with the options of DemoOptions; return 0 only if changes flowed and every table is equal."""
+    return 0 if demo.run(demo.DemoOptions(folder.resolve(), **options), screen()) else UNEQUAL
 
 
 def ui(folder: Path, port: int, rows: int, schedule: str) -> None:
