@@ -17,6 +17,8 @@ RAISED = re.compile(rf"^(?:.*: )?({CLASS})(?:: (.*))?$", re.MULTILINE)
 CONDITION = re.compile(r"(?:Exception|Error): \[([A-Z][A-Z0-9_.]+)\]")
 DB2_CODES = re.compile(r"(SQLCODE|ERRORCODE)[=:]\s*(-?\d+).{0,40}?SQLSTATE[=:]\s*(\w{4,5})", re.DOTALL)
 JCC_TEXT = re.compile(r"com\.ibm\.db2\.jcc\.[\w.]+: (.{1,1500}?SQLSTATE=\w+(?:, SQLERRMC=[^\n]*?, DRIVER)?)", re.DOTALL)
+LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\d+)\)")
+"""Spark's text on a task that failed on a cluster. In local mode the executor is `driver`."""
 
 HARMLESS = (
     "java.io.", "java.net.", "java.nio.", "java.security.", "javax.net.ssl.", "sun.security.",
@@ -44,7 +46,8 @@ REFUSED_LOGIN = ("NoAwsCredentialsException", "NoAuthWithAWSException", "java.ni
 def explained(error: BaseException, text: str) -> Db2CdcError | None:
     """Return a foreign error as one of ours with a remedy for the operator, or None if its meaning is unknown."""
     db2_text = JCC_TEXT.search(text)
-    if db2_text and (known := known_error(db2_text[1], "the source")):
+    executor = "".join(f" ({place})" for place in _executor(text))
+    if db2_text and (known := known_error(db2_text[1], f"the source{executor}")):
         return known
     if any(words in text for words in DISK_FULL):
         return TargetError(
@@ -78,7 +81,7 @@ def _store_error(text: str) -> Db2CdcError | None:
 
 
 def root_cause(error: BaseException, text: str) -> str:
-    """Return the innermost cause in one line: its class, and its text if that cannot hold a row value."""
+    """Return the innermost cause in one line: its class, its text if that cannot hold a row value, and the executor."""
     if isinstance(error, OSError):
         return _redacted(f"{type(error).__name__}: {error}")
     names = list(dict.fromkeys([type(error).__name__, *JAVA_CLASS.findall(text)]))
@@ -89,7 +92,7 @@ def root_cause(error: BaseException, text: str) -> str:
         cause = f"{innermost} (in {' <- '.join(within)})" if within else innermost
     else:
         cause = " <- ".join(names[:4])
-    return "; ".join([cause, *codes, *_condition(error, text)])
+    return "; ".join([cause, *codes, *_condition(error, text), *_executor(text)])
 
 
 def _harmless_cause(text: str) -> str:
@@ -125,6 +128,11 @@ def keep_stack(title: str, error: BaseException) -> str:
     except OSError as error:
         return f" The stack could not be kept in {path}: {error.strerror}."
     return f" The stack is in {path}."
+
+
+def _executor(text: str) -> list[str]:
+    """Return where on a cluster the last task failed that made its stage fail, no item in local mode."""
+    return [f"on executor {executor} of {host}" for host, executor in LOST_TASK.findall(text)[-1:]]
 
 
 def _condition(error: BaseException, text: str) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_db2cdc.cdc.document import PROGRESS_MARK
 from airflow_provider_db2cdc.cdc.table import TableId
 from airflow_provider_db2cdc.failpoint import failpoint
-from airflow_provider_db2cdc.tick.log import applied_reporter, log_progress, log_stack
+from airflow_provider_db2cdc.tick.log import applied_reporter, describe, log_progress, log_stack
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,27 @@ def test_a_stack_has_the_frames_of_the_failure_and_none_of_a_failpoint(capsys: p
     log_stack(raised.value)
     printed = capsys.readouterr().out
     assert re.fullmatch(r"  at test_log.py:\d+ < test_log.py:\d+\n", printed.removeprefix(PROGRESS_MARK))
+
+
+STAGE_FAILURE = (
+    "Job aborted due to stage failure: Task 4 in stage 7.0 failed 4 times, most recent failure: "
+    "Lost task 4.3 in stage 7.0 (TID 16) ({place}): {cause}"
+)
+UNREACHABLE = (
+    "com.ibm.db2.jcc.am.DisconnectNonTransientConnectionException: [jcc][t4][2043][11550][4.36.6] Exception "
+    "java.net.ConnectException: Error opening socket to server db2/10.0.0.9 on port 50,000 with message: Connection "
+    "refused. ERRORCODE=-4499, SQLSTATE=08001"
+)
+
+
+def test_an_executor_that_cannot_reach_the_source_is_named() -> None:
+    text = STAGE_FAILURE.format(place="10.0.0.3 executor 0", cause=UNREACHABLE)
+    assert describe(Exception(text)).startswith("the source (on executor 0 of 10.0.0.3) cannot be reached (Exception ")
+    local = STAGE_FAILURE.format(place="host executor driver", cause=UNREACHABLE)
+    assert describe(Exception(local)).startswith("the source cannot be reached (Exception ")
+
+
+def test_an_executor_is_named_with_a_cause_that_is_not_explained() -> None:
+    cause = "java.io.FileNotFoundException: File file:/lake/x does not exist"
+    text = describe(Exception(STAGE_FAILURE.format(place="10.0.0.3 executor 12", cause=cause)))
+    assert text.endswith("; on executor 12 of 10.0.0.3.")
