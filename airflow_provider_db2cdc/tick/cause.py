@@ -20,6 +20,9 @@ JCC_TEXT = re.compile(r"com\.ibm\.db2\.jcc\.[\w.]+: (.{1,1500}?SQLSTATE=\w+(?:, 
 LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\d+)\)")
 """Spark's text on a task that failed on a cluster. In local mode the executor is `driver`."""
 
+LOST_BLOCK = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+"""Spark's condition for rows of a local checkpoint whose executor is gone. It does not compute them again."""
+
 HARMLESS = (
     "java.io.", "java.net.", "java.nio.", "java.security.", "javax.net.ssl.", "sun.security.",
     "java.util.concurrent.TimeoutException", "java.lang.OutOfMemoryError", "java.lang.StackOverflowError",
@@ -49,6 +52,11 @@ def explained(error: BaseException, text: str) -> Db2CdcError | None:
     executor = "".join(f" ({place})" for place in _executor(text))
     if db2_text and (known := known_error(db2_text[1], f"the source{executor}")):
         return known
+    if LOST_BLOCK in text:
+        return Db2CdcError(
+            "Spark has lost an executor, and with it rows of this batch that no other executor held",
+            "The next tick applies the batch. If it happens often, read in the logs of the executors why they end.",
+        )
     if any(words in text for words in DISK_FULL):
         return TargetError(
             f"a disk is full ({root_cause(error, text)})",

@@ -86,6 +86,13 @@ def test_an_executor_that_cannot_reach_the_source_is_named() -> None:
     assert describe(Exception(local)).startswith("the source cannot be reached (Exception ")
 
 
+def test_the_loss_of_an_executor_is_explained() -> None:
+    cause = "org.apache.spark.SparkException: [CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_110_0 not found!"
+    text = describe(Exception(STAGE_FAILURE.format(place="10.0.0.3 executor 1", cause=cause)))
+    assert text.startswith("Spark has lost an executor, and with it rows of this batch")
+    assert "The next tick applies the batch." in text
+
+
 def test_an_executor_is_named_with_a_cause_that_is_not_explained() -> None:
     cause = "java.io.FileNotFoundException: File file:/lake/x does not exist"
     text = describe(Exception(STAGE_FAILURE.format(place="10.0.0.3 executor 12", cause=cause)))
