@@ -1,4 +1,5 @@
 import io
+import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from airflow_provider_db2cdc.config.files.load import load_config
 from airflow_provider_db2cdc.demo import postgres
 from airflow_provider_db2cdc.demo.airflow import SHIPPED_DAGS, AirflowHome
 from airflow_provider_db2cdc.demo.board import Board
+from airflow_provider_db2cdc.demo.cluster.demo import place_of
 from airflow_provider_db2cdc.demo.stage import MARKER, empty, enter_server
 from airflow_provider_db2cdc.errors import ConfigurationError
 
@@ -36,6 +38,19 @@ def test_the_shipped_dag_and_a_configuration_that_can_be_read_are_laid_out(tmp_p
     config = load_config(home.config)
     assert (config.pipeline, config.target) == ("shop", str(tmp_path / "lake"))
     assert "spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension\n" in (tmp_path / "spark.conf").read_text()
+
+
+def test_a_cluster_is_named_by_the_connection_and_the_lake_counts_as_shared(tmp_path: Path) -> None:
+    home = AirflowHome(tmp_path)
+    home.spark = place_of("spark://127.0.0.1:7077", home)
+    home.lay_out()
+    config = load_config(home.config)
+    assert config.shared_mount
+    assert config.spark.conf["spark.driver.host"] == "127.0.0.1"
+    connection = json.loads(home.environment()["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert connection["conn_type"] == "spark"
+    assert (connection["host"], connection["port"]) == ("spark://127.0.0.1", 7077)
+    assert connection["extra"] == {"deploy-mode": "client"}
 
 
 def test_the_airflow_settings_of_whoever_runs_it_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
