@@ -104,14 +104,13 @@ def to_its_end(ticks: ClusterTicks) -> None:
         ticks.pipeline.captured()
 
 
-def killing(ticks: ClusterTicks, worker: Node, after: str, moment: Callable[[], bool]) -> None:
-    """Run a tick. Kill a worker at the first moment after its driver has printed a text. A table may fail."""
+def killing(ticks: ClusterTicks, after: str, worker: Callable[[], Node | None]) -> None:
+    """Run a tick. Once its driver has printed a text, kill the first worker that is returned. A table may fail."""
     printed, killed = threading.Event(), threading.Event()
 
     def kill() -> None:
         printed.wait(KILL_TIMEOUT_S)
-        wait_for(moment, KILL_TIMEOUT_S)
-        worker.kill()
+        wait_for(worker, KILL_TIMEOUT_S).kill()
         killed.set()
 
     threading.Thread(target=kill, daemon=True).start()
@@ -128,7 +127,7 @@ def test_a_worker_killed_while_it_reads_a_snapshot_loses_nothing(
     with StandaloneCluster(tmp_path / "cluster") as cluster, slow_relay(pipeline.sandbox.port, 1_000) as relay:
         ticks = ClusterTicks(pipeline, cluster.url, address=f"127.0.0.1:{relay.port}")
         # The driver has up to two connections, and each worker two readers. So one of five is of this worker.
-        killing(ticks, cluster.workers[0], ": 21 chunks", lambda: relay.connections >= 5)
+        killing(ticks, ": 21 chunks", lambda: cluster.workers[0] if relay.connections >= 5 else None)
         assert ticks.task_ends()["ExecutorLostFailure"], "no reader of that worker was lost"
         to_its_end(ticks)
     assert is_equal(pipeline, table)
@@ -145,11 +144,11 @@ def test_a_worker_killed_while_it_merges_loses_nothing(new_pipeline: Callable[..
         pipeline.execute(f"UPDATE {table} SET A = 'b', ID = -ID WHERE ID > 0")
         pipeline.writer.commit()
 
-        def is_unmerged() -> bool:
+        def last_used() -> Node:
             assert len([*commits.glob("*.json")]) == before, "the merge was over"
-            return True
+            return next(worker for worker in cluster.workers if worker.host == ticks.last_host())
 
-        killing(ticks, cluster.workers[0], "in the change log", is_unmerged)
+        killing(ticks, "in the change log", last_used)
         to_its_end(ticks)
     assert is_equal(pipeline, table)
 

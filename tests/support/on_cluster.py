@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -90,6 +91,12 @@ class ClusterTicks:
     def task_ends(self) -> Counter[str]:
         """Return how the tasks so far ended."""
         return Counter(event["Task End Reason"]["Reason"] for event in self._events("SparkListenerTaskEnd"))
+
+    def last_host(self) -> str:
+        """Return the host of the newest task in the event log of the running driver."""
+        [log] = self.events.glob("*.inprogress")
+        ends = [line for line in log.read_text("utf-8").splitlines() if '"Event":"SparkListenerTaskEnd"' in line]
+        return str(re.findall(r'"Host":"([\d.]+)"', "".join(ends))[-1])
 
     def executor_hosts(self) -> list[str]:
         """Return the host of each executor that the drivers had so far."""
