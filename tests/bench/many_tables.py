@@ -19,7 +19,7 @@ from airflow_provider_db2cdc.submit.command import spark_conf
 from airflow_provider_db2cdc.submit.runner import Login, run_job
 
 from .measured import Measured, planned
-from .stage import COLUMNS, DOUBLED, FIRST, ROOT, Stage
+from .stage import ROOT, Stage
 
 ROWS, CHANGES = 1000, 200
 
@@ -48,17 +48,8 @@ def many_tables(stage: Stage, options: argparse.Namespace, console: Console) -> 
 def _pipeline(stage: Stage, tables: int, rows: int) -> Pipeline:
     pipeline = stage.pipeline()
     for number in range(tables):
-        name = f'"{pipeline.schema}"."T{number}"'
-        pipeline.create(f"CREATE TABLE {name} ({COLUMNS})", f"T{number}")
-        if rows:
-            pipeline.execute(f"INSERT INTO {name} {FIRST}")
-        have = 1
-        while have < rows:
-            more = min(have, rows - have)
-            columns = DOUBLED.format(n=have % 97)
-            pipeline.execute(f"INSERT INTO {name} SELECT ID + {have}, {columns} FROM {name} WHERE ID < {more}")
-            have += more
-        pipeline.writer.commit()
+        stage.table(pipeline, f"T{number}", rows)
+    pipeline.writer.commit()
     pipeline.captured()
     return pipeline
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from support.pipeline import Pipeline
 
 from airflow_provider_db2cdc.cdc.table import TableId
+from airflow_provider_db2cdc.sandbox.capture import control_tables
 from airflow_provider_db2cdc.sandbox.server.service import Sandbox
 from airflow_provider_db2cdc.sandbox.server.state import SandboxOptions
 from airflow_provider_db2cdc.submit.command import spark_conf
@@ -65,21 +66,24 @@ class Stage:
         return Pipeline(self.sandbox, self.spark, folder)
 
     def big_table(self, pipeline: Pipeline, rows: int) -> TableId:
+        """Return a registered table of twelve columns; it is filled before anything is captured."""
+        return self.table(pipeline, "BIG", rows)
+
+    def table(self, pipeline: Pipeline, name: str, rows: int) -> TableId:
         """Return a registered table of twelve columns; it is filled before anything is captured, by doubling."""
-        name = f'"{pipeline.schema}"."BIG"'
-        pipeline.execute(f"CREATE TABLE {name} ({COLUMNS})")
-        pipeline.execute(f"INSERT INTO {name} {FIRST}")
+        table = f'"{pipeline.schema}"."{name}"'
+        pipeline.execute(f"CREATE TABLE {table} ({COLUMNS})")
+        if rows:
+            pipeline.execute(f"INSERT INTO {table} {FIRST}")
         have = 1
         while have < rows:
             more = min(have, rows - have)
             columns = DOUBLED.format(n=have % 97)
-            pipeline.execute(f"INSERT INTO {name} SELECT ID + {have}, {columns} FROM {name} WHERE ID < {more}")
+            pipeline.execute(f"INSERT INTO {table} SELECT ID + {have}, {columns} FROM {table} WHERE ID < {more}")
             pipeline.writer.commit()
             have += more
-        from airflow_provider_db2cdc.sandbox.capture import control_tables
-
-        control_tables.addtable(pipeline.writer, pipeline.schema, "BIG")
-        return TableId(pipeline.schema, "BIG")
+        control_tables.addtable(pipeline.writer, pipeline.schema, name)
+        return TableId(pipeline.schema, name)
 
     def change(self, pipeline: Pipeline, changes: int, rows: int, round_: int) -> None:
         """Commit `changes` changes in small transactions: half updates, a quarter deletes, a quarter inserts."""
