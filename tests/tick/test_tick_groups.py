@@ -123,6 +123,19 @@ def test_group_read_during_a_publication_has_the_size_of_a_first_group(monkeypat
     assert groups == [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
 
 
+def test_rows_are_dropped_once_their_group_is_published() -> None:
+    """Executors would keep the rows of all groups until the end of the tick."""
+    pipeline, staged = in_chunks_of_one(A, group_chunks=3), list[int]()
+
+    def note(reached: ReachedFailpoint) -> None:
+        staged.append(len(reached.arguments["self"].staged))
+
+    with failpoint_action("stage_chunks", before=note), reads_before_publications():
+        pipeline.passed()
+    assert staged == [0, 1, 1], "a group is read while the one before it is published"
+    pipeline.finish()
+
+
 def test_chunk_bounds_survive_a_death_during_the_first_read() -> None:
     """To find the bounds of a large table may take as long as a run has."""
     pipeline, found = filled(A), list[ReachedFailpoint]()
