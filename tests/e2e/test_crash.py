@@ -88,7 +88,7 @@ def test_a_snapshot_survives_a_kill_at_each_step(
     assert pipeline.rows(table) == pipeline.source_rows(table)
     times_read = reads(pipeline, table)
     assert set(times_read.values()) <= {1, 2}
-    assert all(key < 30 for (key,), times in times_read.items() if times == 2), "only the first group is read again"
+    assert sum(times == 2 for times in times_read.values()) <= 30, "only one group is read again"
     planned = load(pipeline.spark, Layout(pipeline.target).internal("batches"))
     # From the first batch that was planned on, every change is in the log.
     start = Lsn.parse(planned.agg(F.min("after_lsn")).collect()[0][0])
